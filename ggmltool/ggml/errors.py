@@ -1,0 +1,57 @@
+"""What ggml does when it refuses: assertions, aborts and failed calls, in ggml's own words.
+
+GgmlError
+├── GgmlAssert    GGML_ASSERT(condition)
+├── GgmlAbort     GGML_ABORT("message")
+└── GgmlFailed    a call that returned false, NULL or a status other than success
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ErrorKind = Literal["abort", "failed"]
+
+
+class GgmlError(Exception):
+    """ggml would not go on.
+
+    Attributes: `kind` ("abort" or "failed"), `function` (the ggml function that refused), `condition` (the
+    asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here).
+    """
+
+    kind: ErrorKind = "abort"
+
+    def __init__(self, function: str, message: str, condition: str | None = None, explanation: str = "") -> None:
+        super().__init__(message)
+        self.function = function
+        self.condition = condition
+        self.message = message
+        self.explanation = explanation
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The error as the plan's `error` object (SPEC.md section 2)."""
+        return {
+            "kind": self.kind,
+            "function": self.function,
+            "condition": self.condition,
+            "message": self.message,
+            "explanation": self.explanation,
+        }
+
+
+class GgmlAssert(GgmlError):
+    """GGML_ASSERT: `condition` is the text between the parentheses."""
+
+    def __init__(self, function: str, condition: str, explanation: str = "") -> None:
+        super().__init__(function, f"GGML_ASSERT({condition}) failed", condition, explanation)
+
+
+class GgmlAbort(GgmlError):
+    """GGML_ABORT: `message` is the formatted text."""
+
+
+class GgmlFailed(GgmlError):
+    """A ggml call reported failure instead of aborting."""
+
+    kind: ErrorKind = "failed"

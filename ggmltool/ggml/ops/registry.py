@@ -1,0 +1,200 @@
+"""How an op is declared: its constructor (a function that makes the result tensor) and its kernel.
+
+A constructor is written as ggml's own: `ggml_soft_max_ext(ctx, a, mask, scale, max_bias)` is
+
+    @constructor(Op.SOFT_MAX, pack="f:scale f:max_bias", inplace=True)
+    def soft_max_ext(ctx: Context, a: Tensor, mask: Tensor | None = None, scale: float = 1.0,
+                     max_bias: float = 0.0, *, inplace: bool = False) -> Tensor: ...
+
+Arguments annotated as tensors are the sources of a scenario's node, the others its parameters, in this order and by
+these names. `pack` says which word of op_params holds which parameter ("f:" float bits, "i:" int32, "_" unused), so
+that the parameters of a captured graph, raw words, can be read back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Build = Callable[..., Tensor]
+"""A constructor: (ctx, *sources, **parameters) -> result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """What a captured node says about itself: the raw words of its op_params and its explicit shape."""
+
+    op_params: tuple[int, ...]
+    type: Any
+    ne: tuple[int, int, int, int]
+    nb: tuple[int, int, int, int]
+    view_offs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a constructor: its name, the annotation as written, and whether it may be left out.
+
+    `choices` maps the words accepted for an enumeration (`neox`) to its numbers.
+    """
+
+    name: str
+    kind: str
+    required: bool
+    choices: Mapping[str, int] | None = None
+
+
+@dataclass(slots=True)
+class Constructor:
+    """A ggml constructor as a scenario may name it (see the module's docstring)."""
+
+    name: str
+    op: Op
+    build: Build
+    pack: tuple[str, ...]
+    inplace: bool
+    canonical: bool
+    unpack: Callable[[Raw], dict[str, Any]] | None
+    choices: Mapping[str, Mapping[str, int]]
+    _signature: tuple[tuple[str, ...], int, tuple[Param, ...]] | None = field(default=None, repr=False)
+
+    def _inspect(self) -> tuple[tuple[str, ...], int, tuple[Param, ...]]:
+        if self._signature is None:
+            sources: list[str] = []
+            needed = 0
+            params: list[Param] = []
+            for i, p in enumerate(inspect.signature(self.build).parameters.values()):
+                kind = str(p.annotation)
+                if i == 0 or p.name == "inplace":
+                    continue
+                if kind.startswith("Tensor"):
+                    sources.append(p.name)
+                    if p.default is inspect.Parameter.empty:
+                        needed = len(sources)
+                else:
+                    required = p.default is inspect.Parameter.empty
+                    params.append(Param(p.name, kind, required, self.choices.get(p.name)))
+            self._signature = (tuple(sources), needed, tuple(params))
+        return self._signature
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the source tensors, in ggml's order."""
+        return self._inspect()[0]
+
+    @property
+    def n_required_sources(self) -> int:
+        return self._inspect()[1]
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """The other parameters, in ggml's order."""
+        return self._inspect()[2]
+
+    def read_params(self, raw: Raw) -> dict[str, Any] | None:
+        """The parameters of a captured node, from its raw words; None where they cannot be told."""
+        if self.unpack is not None:
+            return self.unpack(raw)
+        if not self.pack and self.params:
+            return None
+        out: dict[str, Any] = {}
+        for i, word in enumerate(self.pack):
+            if word != "_":
+                bits = raw.op_params[i] if i < len(raw.op_params) else 0
+                out[word[2:]] = float_of(bits) if word[0] == "f" else bits
+        return out
+
+
+CONSTRUCTORS: dict[str, Constructor] = {}
+"""Every constructor by the name a scenario uses."""
+
+BY_OP: dict[int, Constructor] = {}
+"""For each op the constructor that takes all of its parameters."""
+
+
+def float_bits(x: float) -> int:
+    """The int32 whose bits are those of the float32 nearest to `x`."""
+    try:
+        return int(struct.unpack("<i", struct.pack("<f", x))[0])
+    except OverflowError:
+        return int(struct.unpack("<i", struct.pack("<f", float("inf") if x > 0 else float("-inf")))[0])
+
+
+def float_of(bits: int) -> float:
+    """The float32 with the bits of the int32 `bits`."""
+    return float(struct.unpack("<f", struct.pack("<i", bits))[0])
+
+
+def constructor(
+    op: Op,
+    *names: str,
+    pack: str = "",
+    inplace: bool = False,
+    canonical: bool = False,
+    unpack: Callable[[Raw], dict[str, Any]] | None = None,
+    choices: Mapping[str, Mapping[str, int]] | None = None,
+) -> Callable[[Build], Build]:
+    """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
+
+    `inplace`: it has an `_inplace` twin, the keyword `inplace=True`. `canonical`: it is the one that long-form and
+    captured nodes of `op` go through (the first one registered for an op is, unless another claims it).
+    """
+
+    def register(build: Build) -> Build:
+        for name in names or (build.__name__.rstrip("_"),):
+            entry = Constructor(name, op, build, tuple(pack.split()), inplace, canonical, unpack, choices or {})
+            CONSTRUCTORS[name] = entry
+            if canonical or op not in BY_OP:
+                BY_OP[op] = entry
+        return build
+
+    return register
+
+
+class Arrays(Protocol):
+    """What a kernel sees of memory: tensors as arrays of shape `ne` reversed, on the device that computes."""
+
+    xp: Any
+
+    def raw(self, t: Tensor) -> Any:
+        """A strided view of the tensor's memory in its own type (f16, bf16, i32 …; quantized: see `f32`)."""
+        ...
+
+    def f32(self, t: Tensor) -> NDArray[Any]:
+        """The values as float32: a view for f32, else converted or dequantized."""
+        ...
+
+    def put(self, t: Tensor, values: Any) -> None:
+        """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
+        ...
+
+
+Kernel = Callable[[Arrays, Tensor], None]
+
+KERNELS: dict[int, Kernel] = {}
+"""The kernel of each op."""
+
+
+def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
+    """Register the function that computes `ops`: it reads the sources and writes the result."""
+
+    def register(fn: Kernel) -> Kernel:
+        for op in ops:
+            KERNELS[op] = fn
+        return fn
+
+    return register
+
+
+def sources_of(node: Tensor) -> Sequence[Tensor]:
+    """The sources that are there."""
+    return [s for s in node.src if s is not None]

@@ -1,0 +1,108 @@
+"""A plan: what the scheduler and the allocator decided for one graph, as a value (SPEC.md section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.tensor import Dims
+
+
+class SplitPlan(NamedTuple):
+    """A run of nodes `[i_start, i_end)` for one backend; `inputs` are the ids of the tensors copied before it."""
+
+    id: int
+    backend: str
+    i_start: int
+    i_end: int
+    inputs: tuple[str, ...]
+
+
+class NodePlan(NamedTuple):
+    """One node of the graph. Memory fields are None where ggml leaves the tensor without memory."""
+
+    index: int
+    id: str
+    name: str
+    op: str
+    type: str
+    ne: Dims
+    nb: Dims
+    backend: str | None
+    cause: str | None
+    split: int
+    use_count: int
+    src: tuple[str | None, ...]
+    buffer: str | None
+    usage: str | None
+    chunk: int | None
+    offset: int | None
+    alloc_size: int | None
+
+
+class LeafPlan(NamedTuple):
+    """One leaf of the graph."""
+
+    index: int
+    id: str
+    backend: str | None
+    buffer: str | None
+    usage: str | None
+    chunk: int | None
+    offset: int | None
+
+
+class CopyPlan(NamedTuple):
+    """A copy that the scheduler made of tensor `of` (an id) for `backend`; `copy` counts pipeline copies."""
+
+    name: str
+    of: str
+    backend: str
+    copy: int
+    buffer: str | None
+    chunk: int | None
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The state after a `reserve` or `alloc` step.
+
+    `backends` are (name, buffer type) pairs in priority order; `buffer_sizes` bytes per backend as
+    ggml_backend_sched_get_buffer_size gives them; `log` the lines ggml logs in a release build; `error` what stopped
+    the step (`ok` is then false).
+    """
+
+    graph: str | None
+    step: str
+    ok: bool
+    backends: tuple[tuple[str, str], ...]
+    splits: tuple[SplitPlan, ...] = ()
+    nodes: tuple[NodePlan, ...] = ()
+    leafs: tuple[LeafPlan, ...] = ()
+    copies: tuple[CopyPlan, ...] = ()
+    buffer_sizes: tuple[tuple[str, int], ...] = ()
+    log: tuple[str, ...] = ()
+    error: tuple[tuple[str, str | None], ...] | None = None
+    ggml: str = "0.20.2"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as SPEC.md's JSON object."""
+        out: dict[str, Any] = {
+            "ggmltool": 1,
+            "kind": "plan",
+            "ggml": self.ggml,
+            "graph": self.graph,
+            "step": self.step,
+            "ok": self.ok,
+            "backends": [{"name": name, "buft": buft} for name, buft in self.backends],
+            "splits": [s._asdict() | {"inputs": list(s.inputs)} for s in self.splits],
+            "nodes": [n._asdict() | {"ne": list(n.ne), "nb": list(n.nb), "src": list(n.src)} for n in self.nodes],
+            "leafs": [leaf._asdict() for leaf in self.leafs],
+            "copies": [c._asdict() for c in self.copies],
+            "buffer_sizes": dict(self.buffer_sizes),
+            "log": list(self.log),
+        }
+        if self.error is not None:
+            out["error"] = dict(self.error)
+        return out

@@ -1,0 +1,163 @@
+"""A scenario after loading: every name resolved, every shape known, nothing left to guess.
+
+What the loader makes, what the engine, the oracle and the views read. Ids are unique over the tensors of all contexts
+and over the nodes of a graph; `src`, `view_src` and `expand` are ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.tensor import Dims
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.data import Data
+
+FORMAT = 1
+
+DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
+Usage = Literal["any", "weights", "compute"]
+StepKind = Literal["reserve", "alloc", "compute", "reset", "set", "get"]
+
+
+class Place(NamedTuple):
+    """Where something stands in its file: line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Supports:
+    """What ops a device has: all but `keys` (`exclude`), or only `keys`; op keys of `ggmltool.ggml.op`."""
+
+    keys: frozenset[int]
+    exclude: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """A backend of the scenario: its profile with what the file overrides (None: not overridden).
+
+    `buft` names its default buffer type, `max_size` and `memory` are bytes.
+    """
+
+    name: str
+    profile: str
+    type: DeviceType | None = None
+    buft: str | None = None
+    alignment: int | None = None
+    max_size: int | None = None
+    row_padding: int | None = None
+    host: bool | None = None
+    supports: Supports | None = None
+    supports_bufts: tuple[str, ...] | None = None
+    offload_min_batch: int | None = None
+    never_offloads: bool = False
+    events: bool | None = None
+    memory: int | None = None
+    engine: Literal["numpy", "cupy", "auto"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferTypeSpec:
+    """A further buffer type. `ops`: op keys its device can run with a source 0 in it (None: whatever it can)."""
+
+    name: str
+    device: str
+    alignment: int = 128
+    max_size: int | None = None
+    row_padding: int = 0
+    host: bool = False
+    ops: frozenset[int] | None = None
+
+
+@dataclass(slots=True)
+class TensorSpec:
+    """A tensor of a context (`op` 0) or a node of a graph.
+
+    `op_params` are the raw int32 words without trailing zeros; `flags` the bits of ggml_tensor_flag; `view_src` the
+    root's id (never a view itself), `view_offs` bytes into the root. `backend` is a user assignment.
+    """
+
+    id: str
+    name: str
+    type: DType
+    ne: Dims
+    nb: Dims
+    op: int = 0
+    op_params: tuple[int, ...] = ()
+    flags: int = 0
+    src: tuple[str | None, ...] = ()
+    view_src: str | None = None
+    view_offs: int = 0
+    backend: str | None = None
+    data: Data | None = None
+    place: Place | None = None
+
+
+@dataclass(slots=True)
+class ContextSpec:
+    """What is allocated together: at once in the buffer type `buft`, or with the graph (None)."""
+
+    name: str
+    buft: str | None
+    usage: Usage
+    tensors: list[TensorSpec]
+
+
+@dataclass(slots=True)
+class GraphSpec:
+    """A graph: its nodes as written, and what ggml_build_forward_expand is called with, in order."""
+
+    name: str
+    nodes: list[TensorSpec]
+    expand: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSpec:
+    """`graph_size` None: 2048, raised to what the graphs need."""
+
+    graph_size: int | None = None
+    parallel: bool = False
+    op_offload: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a run. `graph` for reserve, alloc and compute; `data` for set; `tensors` for get."""
+
+    kind: StepKind
+    graph: str | None = None
+    data: tuple[tuple[str, Data], ...] = ()
+    tensors: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.graph is not None:
+            return f"{self.kind} {self.graph}"
+        names = [name for name, _ in self.data] or list(self.tensors)
+        return f"{self.kind} {', '.join(names)}".rstrip()
+
+
+@dataclass(slots=True)
+class Model:
+    """The whole scenario. `folder` is where its files (npy, gguf) lie, `source` what messages call it."""
+
+    name: str
+    backends: list[BackendSpec]
+    buffer_types: list[BufferTypeSpec]
+    contexts: list[ContextSpec]
+    graphs: dict[str, GraphSpec]
+    steps: list[Step]
+    scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
+    folder: Path | None = None
+    source: str = "<dict>"
+
+    def tensors(self) -> Sequence[TensorSpec]:
+        """The tensors of all contexts, in the order of the file."""
+        return [t for c in self.contexts for t in c.tensors]
