@@ -1,0 +1,139 @@
+"""Runs a function in a forked child and turns an abort of ggml's there into a value."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import re
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_PLACE = re.compile(r"^[^\n]*?:\d+: ")
+_ASSERT = re.compile(r"^GGML_ASSERT\((.*)\) failed$", re.DOTALL)
+
+ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """ggml aborted: its whole line, "file:line: text". A crash without such a line says so in `text`."""
+
+    line: str
+
+    @property
+    def text(self) -> str:
+        """The message without file and line."""
+        return _PLACE.sub("", self.line, count=1)
+
+    @property
+    def condition(self) -> str | None:
+        """The asserted expression where it was GGML_ASSERT, else None."""
+        match = _ASSERT.match(self.text)
+        return match.group(1) if match else None
+
+    @property
+    def function(self) -> str | None:
+        """Always None: a release build records the file and the line, not the function."""
+        return None
+
+
+class ChildError(RuntimeError):
+    """The function raised in the child; the text is the child's traceback."""
+
+
+def write_message(fd: int, value: object) -> None:
+    """Sends one pickled value: eight bytes of length, then the bytes."""
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    view = memoryview(len(data).to_bytes(8, "little") + data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_exact(fd: int, n: int) -> bytes | None:
+    """`n` bytes, or None where the other end closes before them."""
+    parts: list[bytes] = []
+    while n:
+        part = os.read(fd, min(n, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+def read_message(fd: int) -> Any:
+    """The next value that `write_message` sent. Raises EOFError where the other end is gone."""
+    head = read_exact(fd, 8)
+    body = read_exact(fd, int.from_bytes(head, "little")) if head is not None else None
+    if body is None:
+        raise EOFError
+    return pickle.loads(body)
+
+
+def quiet_child() -> None:
+    """Readies a fresh child for aborts: no backtrace by a debugger, no core file, no second run of exit handlers."""
+    os.environ["GGML_NO_BACKTRACE"] = "1"
+    libc_setenv = ctypes.CDLL(None).setenv
+    libc_setenv(b"GGML_NO_BACKTRACE", b"1", 1)
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        pass
+
+
+def run_forked(function: Callable[[], Any], set_abort_callback: Callable[[Any], object]) -> Any:
+    """Calls `function` in a forked child and gives back what it returns, or `Abort` where ggml aborted.
+
+    `set_abort_callback` is the library's ggml_set_abort_callback. The value must be picklable. Raises ChildError
+    where the function raised.
+    """
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_fd)
+        _child(function, set_abort_callback, write_fd)
+    os.close(write_fd)
+    try:
+        kind, value = read_message(read_fd)
+    except EOFError:
+        kind, value = "gone", None
+    finally:
+        os.close(read_fd)
+        _, status = os.waitpid(pid, 0)
+    if kind == "value":
+        return value
+    if kind == "raised":
+        raise ChildError(value)
+    if kind == "abort":
+        return Abort(value)
+    return Abort(describe_status(status))
+
+
+def describe_status(status: int) -> str:
+    """What a wait status of a child that said nothing means."""
+    if os.WIFSIGNALED(status):
+        return f"crashed with {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"ended with exit status {os.waitstatus_to_exitcode(status)} and said nothing"
+
+
+def _child(function: Callable[[], Any], set_abort_callback: Callable[[Any], object], fd: int) -> None:
+    quiet_child()
+
+    @ABORT_CALLBACK
+    def on_abort(message: bytes) -> None:
+        write_message(fd, ("abort", message.decode("utf-8", "surrogateescape")))
+        os._exit(0)
+
+    set_abort_callback(on_abort)
+    try:
+        write_message(fd, ("value", function()))
+    except BaseException:  # noqa: BLE001 - whatever it was, the parent is told
+        write_message(fd, ("raised", traceback.format_exc()))
+    finally:
+        os._exit(0)
