@@ -21,7 +21,7 @@ class SplitPlan(NamedTuple):
 class NodePlan(NamedTuple):
     """One node of the graph. Memory fields are None where ggml leaves the tensor without memory."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     id: str
     name: str
     op: str
@@ -43,7 +43,7 @@ class NodePlan(NamedTuple):
 class LeafPlan(NamedTuple):
     """One leaf of the graph."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     id: str
     backend: str | None
     buffer: str | None
