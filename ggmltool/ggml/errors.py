@@ -3,7 +3,8 @@
 GgmlError
 ├── GgmlAssert    GGML_ASSERT(condition)
 ├── GgmlAbort     GGML_ABORT("message")
-└── GgmlFailed    a call that returned false, NULL or a status other than success
+├── GgmlFailed    a call that returned false, NULL or a status other than success
+└── NotComputable ggml can compute this, the numpy engine cannot
 """
 
 from __future__ import annotations
@@ -53,5 +54,11 @@ class GgmlAbort(GgmlError):
 
 class GgmlFailed(GgmlError):
     """A ggml call reported failure instead of aborting."""
+
+    kind: ErrorKind = "failed"
+
+
+class NotComputable(GgmlError):
+    """ggml would compute this, but the numpy engine has no way to; planning is not affected."""
 
     kind: ErrorKind = "failed"

@@ -8,7 +8,16 @@ A constructor is written as ggml's own: `ggml_soft_max_ext(ctx, a, mask, scale, 
 
 Arguments annotated as tensors are the sources of a scenario's node, the others its parameters, in this order and by
 these names. `pack` says which word of op_params holds which parameter ("f:" float bits, "i:" int32, "_" unused), so
-that the parameters of a captured graph, raw words, can be read back.
+that the parameters of a captured graph, raw words, can be read back; where they follow from its shape as well (`ne` of
+a reshape), an `unpack` function reads them.
+
+A node lists its sources in the order of its slots (node.src), which is not always that of the constructor's arguments:
+ggml_set_rows(a, b, c) leaves b, c, a, ggml_get_rows_back(a, b, c) leaves no c, and ggml_cast leaves a and the node
+itself. `slots="b c a"` says what the slots hold, "self" for the node. A node written with its slots goes through
+`for_node(op, src, node)`, the constructor whose slots fit, and `call_order(src)`, its sources in the order of the call:
+
+    c = for_node(node.op, node.src, node)
+    c.build(ctx, *c.call_order(node.src), **parameters)
 """
 
 from __future__ import annotations
@@ -17,13 +26,18 @@ import inspect
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+S = TypeVar("S")
+
+SELF = "self"
+"""In `slots`: the node itself."""
 
 Build = Callable[..., Tensor]
 """A constructor: (ctx, *sources, **parameters) -> result."""
@@ -38,6 +52,10 @@ class Raw:
     ne: tuple[int, int, int, int]
     nb: tuple[int, int, int, int]
     view_offs: int
+
+    def word(self, i: int) -> int:
+        """Word `i` of op_params as ggml reads it: zero where none is given."""
+        return self.op_params[i] if i < len(self.op_params) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,7 @@ class Constructor:
     canonical: bool
     unpack: Callable[[Raw], dict[str, Any]] | None
     choices: Mapping[str, Mapping[str, int]]
+    slots: tuple[str, ...] = ()
     _signature: tuple[tuple[str, ...], int, tuple[Param, ...]] | None = field(default=None, repr=False)
 
     def _inspect(self) -> tuple[tuple[str, ...], int, tuple[Param, ...]]:
@@ -100,6 +119,24 @@ class Constructor:
         """The other parameters, in ggml's order."""
         return self._inspect()[2]
 
+    @property
+    def makes_self_edge(self) -> bool:
+        """Whether the node is a source of itself (ggml_cast)."""
+        return SELF in self.slots
+
+    def call_order(self, src: Sequence[S | None]) -> list[S | None]:
+        """What a node's slots hold, in the order of the constructor's arguments; without the node itself.
+
+        Slots beyond those that are declared stay where they are, so that a source too many is noticed.
+        """
+        if not self.slots:
+            return list(src)
+        held = {name: src[i] if i < len(src) else None for i, name in enumerate(self.slots)}
+        out = [held.get(name) for name in self.sources] + list(src[len(self.slots) :])
+        while out and out[-1] is None:
+            out.pop()
+        return out
+
     def read_params(self, raw: Raw) -> dict[str, Any] | None:
         """The parameters of a captured node, from its raw words; None where they cannot be told."""
         if self.unpack is not None:
@@ -109,7 +146,7 @@ class Constructor:
         out: dict[str, Any] = {}
         for i, word in enumerate(self.pack):
             if word != "_":
-                bits = raw.op_params[i] if i < len(raw.op_params) else 0
+                bits = raw.word(i)
                 out[word[2:]] = float_of(bits) if word[0] == "f" else bits
         return out
 
@@ -119,6 +156,22 @@ CONSTRUCTORS: dict[str, Constructor] = {}
 
 BY_OP: dict[int, Constructor] = {}
 """For each op the constructor that takes all of its parameters."""
+
+SELF_BY_OP: dict[int, Constructor] = {}
+"""The same for nodes that are a source of themselves."""
+
+
+def for_node(op: int, src: Sequence[S | None], node: S) -> Constructor | None:
+    """The constructor that a node with these slots goes through, None if the op has none; `src` calls it `node`."""
+    return SELF_BY_OP.get(op) if node in src else BY_OP.get(op)
+
+
+def words(*values: int) -> tuple[int, ...]:
+    """op_params from words: each cut to an int32 as ggml stores it, without trailing zeros."""
+    last = len(values)
+    while last and values[last - 1] & 0xFFFFFFFF == 0:
+        last -= 1
+    return tuple((v + 0x80000000 & 0xFFFFFFFF) - 0x80000000 for v in values[:last])
 
 
 def float_bits(x: float) -> int:
@@ -142,19 +195,24 @@ def constructor(
     canonical: bool = False,
     unpack: Callable[[Raw], dict[str, Any]] | None = None,
     choices: Mapping[str, Mapping[str, int]] | None = None,
+    slots: str = "",
 ) -> Callable[[Build], Build]:
     """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
 
     `inplace`: it has an `_inplace` twin, the keyword `inplace=True`. `canonical`: it is the one that long-form and
-    captured nodes of `op` go through (the first one registered for an op is, unless another claims it).
+    captured nodes of `op` go through (the first one registered for an op is, unless another claims it). `slots` names
+    the constructor's sources in the order of the node's slots, where that is another one.
     """
 
     def register(build: Build) -> Build:
         for name in names or (build.__name__.rstrip("_"),):
-            entry = Constructor(name, op, build, tuple(pack.split()), inplace, canonical, unpack, choices or {})
+            entry = Constructor(
+                name, op, build, tuple(pack.split()), inplace, canonical, unpack, choices or {}, tuple(slots.split())
+            )
             CONSTRUCTORS[name] = entry
-            if canonical or op not in BY_OP:
-                BY_OP[op] = entry
+            by_op = SELF_BY_OP if entry.makes_self_edge else BY_OP
+            if canonical or op not in by_op:
+                by_op[op] = entry
         return build
 
     return register
