@@ -1,4 +1,37 @@
 """The operations of ggml: for each family one file with the constructors' rules beside the kernels.
 
-Importing this package registers the rules; the kernels (which need numpy) are registered by `load_kernels`.
+`load()` registers them all; numpy is imported only when a kernel runs.
 """
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+FAMILIES = (
+    "elementwise",
+    "unary",
+    "glu",
+    "reduce",
+    "norm",
+    "softmax",
+    "arrange",
+    "views",
+    "copy",
+    "matmul",
+    "rows",
+    "rope",
+    "attention",
+    "conv",
+)
+"""The modules of this package that declare ops."""
+
+
+@cache
+def load() -> None:
+    """Register every constructor and kernel (`registry.CONSTRUCTORS`, `BY_OP`, `KERNELS`), once."""
+    for name in FAMILIES:
+        module = f"{__name__}.{name}"
+        if find_spec(module) is not None:
+            import_module(module)

@@ -22,6 +22,7 @@ itself. `slots="b c a"` says what the slots hold, "self" for the node. A node wr
 
 from __future__ import annotations
 
+import functools
 import inspect
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,10 @@ class Raw:
         return self.op_params[i] if i < len(self.op_params) else 0
 
 
+Unpack = Callable[[Raw], "dict[str, Any] | None"]
+"""Tells a constructor's parameters from a captured node; None where they cannot be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """A parameter of a constructor: its name, the annotation as written, and whether it may be left out.
@@ -81,7 +86,7 @@ class Constructor:
     pack: tuple[str, ...]
     inplace: bool
     canonical: bool
-    unpack: Callable[[Raw], dict[str, Any]] | None
+    unpack: Unpack | None
     choices: Mapping[str, Mapping[str, int]]
     slots: tuple[str, ...] = ()
     _signature: tuple[tuple[str, ...], int, tuple[Param, ...]] | None = field(default=None, repr=False)
@@ -187,13 +192,21 @@ def float_of(bits: int) -> float:
     return float(struct.unpack("<f", struct.pack("<i", bits))[0])
 
 
+def words(*values: int) -> tuple[int, ...]:
+    """op_params of these values, each cut to an int32 as C does, without the zeros at the end."""
+    out = [(v + 0x80000000 & 0xFFFFFFFF) - 0x80000000 for v in values]
+    while out and not out[-1]:
+        out.pop()
+    return tuple(out)
+
+
 def constructor(
     op: Op,
     *names: str,
     pack: str = "",
     inplace: bool = False,
     canonical: bool = False,
-    unpack: Callable[[Raw], dict[str, Any]] | None = None,
+    unpack: Unpack | None = None,
     choices: Mapping[str, Mapping[str, int]] | None = None,
     slots: str = "",
 ) -> Callable[[Build], Build]:
@@ -243,11 +256,21 @@ KERNELS: dict[int, Kernel] = {}
 
 
 def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
-    """Register the function that computes `ops`: it reads the sources and writes the result."""
+    """Register the function that computes `ops`: it reads the sources and writes the result.
+
+    Infinities and NaN are values to ggml, so numpy's warnings about them are off while it runs.
+    """
 
     def register(fn: Kernel) -> Kernel:
+        @functools.wraps(fn)
+        def quiet(x: Arrays, dst: Tensor) -> None:
+            import numpy as np
+
+            with np.errstate(all="ignore"):
+                fn(x, dst)
+
         for op in ops:
-            KERNELS[op] = fn
+            KERNELS[op] = quiet
         return fn
 
     return register
