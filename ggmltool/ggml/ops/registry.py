@@ -192,14 +192,6 @@ def float_of(bits: int) -> float:
     return float(struct.unpack("<f", struct.pack("<i", bits))[0])
 
 
-def words(*values: int) -> tuple[int, ...]:
-    """op_params of these values, each cut to an int32 as C does, without the zeros at the end."""
-    out = [(v + 0x80000000 & 0xFFFFFFFF) - 0x80000000 for v in values]
-    while out and not out[-1]:
-        out.pop()
-    return tuple(out)
-
-
 def constructor(
     op: Op,
     *names: str,
