@@ -1,0 +1,192 @@
+"""The bytes of tensors as numpy arrays: what kernels on the host read and write (the `Arrays` of ops/registry.py)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ggmltool.ggml.dtypes import BF16, DType
+from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
+from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NUMPY: dict[str, type[np.generic]] = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "f64": np.float64,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+}
+
+
+@cache
+def numpy_type(type: DType) -> np.dtype[Any]:
+    """The numpy type of an element; uint8 for a quantized type, whose rows are bytes."""
+    if type.quantized:
+        return np.dtype(np.uint8)
+    if type is BF16:
+        import ml_dtypes
+
+        bf16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bf16
+    return np.dtype(_NUMPY[type.name])
+
+
+def dequantize(data: NDArray[np.uint8], type: DType) -> NDArray[np.float32]:
+    """The float32 values of quantized rows: shape [..., row bytes] to [..., elements].
+
+    Raises NotComputable for the few types that have no dequantization in the gguf library.
+    """
+    import gguf
+
+    with np.errstate(all="ignore"):
+        try:
+            values = gguf.quants.dequantize(np.ascontiguousarray(data), gguf.GGMLQuantizationType(type.id))
+        except (NotImplementedError, ValueError):
+            raise _no_conversion(type, "read") from None
+    return np.asarray(values, dtype=np.float32)
+
+
+def quantize(values: NDArray[np.float32], type: DType) -> NDArray[np.uint8]:
+    """The bytes of quantized rows: shape [..., elements] to [..., row bytes].
+
+    Raises NotComputable for the types that have no quantization in the gguf library (the k-quants, the iq types).
+    """
+    import gguf
+
+    with np.errstate(all="ignore"):
+        try:
+            data = gguf.quants.quantize(np.ascontiguousarray(values), gguf.GGMLQuantizationType(type.id))
+        except (NotImplementedError, ValueError):
+            raise _no_conversion(type, "written") from None
+    return np.asarray(data).view(np.uint8)
+
+
+def _no_conversion(type: DType, verb: str) -> NotComputable:
+    return NotComputable(
+        "ggml_get_type_traits",
+        f"values of type {type.name} cannot be {verb} here",
+        explanation=f"the gguf library has no conversion for {type.name}; planning is possible, computing is not",
+    )
+
+
+def convert(values: Any, type: DType) -> Any:
+    """Values in the numpy type of `type`, as C casts and ggml's rounding do: f16 and bf16 to the nearest even.
+
+    Floats become integers by truncation; a double goes to a half through float32, as in ggml.
+    """
+    target = numpy_type(type)
+    values = np.asarray(values)
+    if values.dtype == target:
+        return values
+    with np.errstate(all="ignore"):
+        if values.dtype == np.float64 and target.itemsize < 4:
+            values = values.astype(np.float32)
+        return values.astype(target)
+
+
+class HostArrays:
+    """Tensors in buffers of this process as numpy arrays of shape `ne` reversed."""
+
+    xp: Any = np
+
+    def _start(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
+        buffer = t.buffer
+        if buffer is None:
+            raise GgmlAssert(
+                "ggml_backend_tensor_get",
+                'buf != NULL && "tensor buffer not set"',
+                f"{t.name or t.id} has no memory yet: allocate its graph or its context first",
+            )
+        return buffer.memory, t.data - buffer.base
+
+    def raw(self, t: Tensor) -> Any:
+        """A strided view of the tensor's memory in its own type; quantized types as bytes, [ne3, ne2, ne1, row bytes].
+
+        Raises NotComputable where the strides leave the buffer, or part the blocks of a quantized row.
+        """
+        ne, nb = t.ne, t.nb
+        dtype = numpy_type(t.type)
+        shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
+        strides = [0 if n == 1 else b for n, b in zip(reversed(ne), reversed(nb), strict=True)]
+        if t.type.quantized:
+            if not is_contiguous_rows(t):
+                raise NotComputable(
+                    "ggml_get_rows",
+                    f"the rows of {t.name or t.id} ({t.type.name}) are not contiguous",
+                    explanation="the blocks of a quantized row lie apart, as after a transpose",
+                )
+            shape = (*shape[:3], t.type.row_size(ne[0]))
+            strides[3] = 1
+        if 0 in shape:
+            return np.empty(shape, dtype=dtype)
+        memory, offset = self._start(t)
+        try:
+            return np.ndarray(shape, dtype, memory, offset, strides)  # type: ignore[arg-type,unused-ignore]
+        except (ValueError, TypeError, OverflowError):
+            raise NotComputable(
+                "ggml_graph_compute",
+                f"{t.name or t.id} reaches beyond its buffer",
+                explanation=f"ne {list(ne)} with nb {list(nb)} at offset {offset} of a buffer of {memory.size} bytes: "
+                "ggml does not check the strides of a view and would read or write foreign memory",
+            ) from None
+
+    def f32(self, t: Tensor) -> Any:
+        """The values as float32: a view of the memory for f32, else a converted or dequantized copy."""
+        raw = self.raw(t)
+        if t.type.quantized:
+            return dequantize(raw, t.type)
+        return raw if raw.dtype == np.float32 else raw.astype(np.float32)
+
+    def put(self, t: Tensor, values: Any) -> None:
+        """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
+        raw = self.raw(t)
+        if t.type.quantized:
+            values = np.broadcast_to(np.asarray(values, dtype=np.float32), (*raw.shape[:3], t.ne[0]))
+            raw[...] = quantize(values, t.type)
+        else:
+            raw[...] = convert(values, t.type)
+
+    def get_bytes(self, t: Tensor, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
+        """ggml_backend_tensor_get: a copy of `size` bytes (default: the rest) from `offset` on, gaps included."""
+        memory, start = self._extent("ggml_backend_tensor_get", "read", t, offset, size)
+        return memory[start].copy()
+
+    def set_bytes(self, t: Tensor, data: bytes | bytearray | memoryview | NDArray[Any], offset: int = 0) -> None:
+        """ggml_backend_tensor_set: write raw bytes at `offset` of the tensor."""
+        array = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+        array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        memory, start = self._extent("ggml_backend_tensor_set", "write", t, offset, array.size)
+        memory[start] = array
+
+    def copy(self, src: Tensor, dst: Tensor) -> None:
+        """ggml_backend_tensor_copy between two tensors of the same layout: the bytes of `src`, gaps included."""
+        if src.nbytes:
+            self.set_bytes(dst, self.get_bytes(src))
+
+    def _extent(
+        self, function: str, verb: str, t: Tensor, offset: int, size: int | None
+    ) -> tuple[NDArray[np.uint8], slice]:
+        size = t.nbytes - offset if size is None else size
+        if size == 0:
+            return np.empty(0, dtype=np.uint8), slice(0, 0)
+        if offset < 0 or size < 0 or offset + size > t.nbytes:
+            raise GgmlAssert(
+                function,
+                f'offset + size <= ggml_nbytes(tensor) && "tensor {verb} out of bounds"',
+                f"bytes {offset} to {offset + size} of {t.name or t.id}, which has {t.nbytes}",
+            )
+        memory, start = self._start(t)
+        if start + offset + size > memory.size:
+            raise GgmlFailed(
+                function,
+                f"{t.name or t.id} reaches beyond its buffer",
+                explanation=f"{size} bytes at {start + offset} of a buffer of {memory.size} bytes",
+            )
+        return memory, slice(start + offset, start + offset + size)
