@@ -139,19 +139,26 @@ class HostArrays:
 
     def f32(self, t: Tensor) -> Any:
         """The values as float32: a view of the memory for f32, else a converted or dequantized copy."""
-        raw = self.raw(t)
-        if t.type.quantized:
-            return dequantize(raw, t.type)
-        return raw if raw.dtype == np.float32 else raw.astype(np.float32)
+        return self.decode(self.raw(t), t.type)
 
     def put(self, t: Tensor, values: Any) -> None:
         """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
         raw = self.raw(t)
         if t.type.quantized:
-            values = np.broadcast_to(np.asarray(values, dtype=np.float32), (*raw.shape[:3], t.ne[0]))
-            raw[...] = quantize(values, t.type)
-        else:
-            raw[...] = convert(values, t.type)
+            values = np.broadcast_to(np.asarray(values), (*raw.shape[:3], t.ne[0]))
+        raw[...] = self.encode(values, t.type)
+
+    def decode(self, data: Any, type: DType) -> Any:
+        """Elements as `raw` has them, or rows of quantized ones, as float32 (f32 itself is not copied)."""
+        if type.quantized:
+            return dequantize(data, type)
+        return data if data.dtype == np.float32 else data.astype(np.float32)
+
+    def encode(self, values: Any, type: DType) -> Any:
+        """Values as elements of `type`, or as its quantized rows."""
+        if type.quantized:
+            return quantize(np.asarray(values, dtype=np.float32), type)
+        return convert(values, type)
 
     def get_bytes(self, t: Tensor, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
         """ggml_backend_tensor_get: a copy of `size` bytes (default: the rest) from `offset` on, gaps included."""

@@ -11,6 +11,8 @@ these names. `pack` says which word of op_params holds which parameter ("f:" flo
 that the parameters of a captured graph, raw words, can be read back; where they follow from its shape as well (`ne` of
 a reshape), an `unpack` function reads them.
 
+A constructor raises GgmlAssert where ggml would, and ValueError for parameters that no call of ggml's could have.
+
 A node lists its sources in the order of its slots (node.src), which is not always that of the constructor's arguments:
 ggml_set_rows(a, b, c) leaves b, c, a, ggml_get_rows_back(a, b, c) leaves no c, and ggml_cast leaves a and the node
 itself. `slots="b c a"` says what the slots hold, "self" for the node. A node written with its slots goes through
@@ -29,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 
@@ -238,6 +241,14 @@ class Arrays(Protocol):
 
     def put(self, t: Tensor, values: Any) -> None:
         """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
+        ...
+
+    def decode(self, data: Any, type: DType) -> Any:
+        """Elements as `raw` has them, or rows of quantized ones, as float32."""
+        ...
+
+    def encode(self, values: Any, type: DType) -> Any:
+        """Values as the elements of `type`, or its quantized rows, that `raw` takes."""
         ...
 
 
