@@ -123,6 +123,28 @@ class Tensor:
     def __repr__(self) -> str:
         return f"<Tensor {self.id or self.name!r} {Op(self.op).name} {self.type.name}{list(self.ne)}>"
 
+    def clone(self, index: int) -> Tensor:
+        """The same tensor anew: without sources, memory and view source, with an index of its own."""
+        t = Tensor.__new__(Tensor)
+        t.type = self.type
+        t.ne = self.ne
+        t.nb = self.nb
+        t.nbytes = self.nbytes
+        t.op = self.op
+        t.op_params = self.op_params
+        t.key = self.key
+        t.is_view_op = self.is_view_op
+        t.flags = self.flags
+        t.src = []
+        t.view_src = None
+        t.view_offs = self.view_offs
+        t.buffer = None
+        t.data = 0
+        t.name = self.name
+        t.id = self.id
+        t.index = index
+        return t
+
     def set_layout(self, ne: Dims, nb: Dims) -> None:
         """Change extents and strides after creation, as ggml's view constructors do."""
         self.ne = ne

@@ -1,0 +1,171 @@
+"""Buffer types and buffers: where tensors live, how large they may be and how much a tensor takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+
+USAGE_ANY = 0
+USAGE_WEIGHTS = 1
+USAGE_COMPUTE = 2
+USAGE_NAMES = ("any", "weights", "compute")
+
+AllocSize = Callable[[Tensor], int]
+"""A device's own rule for the bytes a tensor needs, not less than ggml_nbytes."""
+
+
+class BufferType:
+    """A ggml_backend_buffer_type.
+
+    `alignment` and `max_size` are bytes. Quantized rows are padded to a multiple of `row_padding` elements (0: not).
+    `host` says that the data is host memory in ggml's standard layout. `device` names the device the type belongs
+    to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction); `alloc_size`
+    replaces the rule for the bytes a tensor takes; `family` is the profile whose kind of memory it is.
+    """
+
+    __slots__ = ("alignment", "alloc_size", "device", "family", "host", "max_size", "name", "ops", "plain", "row_padding")
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        alignment: int = TENSOR_ALIGNMENT,
+        max_size: int = SIZE_MAX,
+        row_padding: int = 0,
+        host: bool = False,
+        ops: frozenset[int] | None = None,
+        alloc_size: AllocSize | None = None,
+        family: str = "custom",
+    ) -> None:
+        self.name = name
+        self.device = device
+        self.alignment = alignment
+        self.max_size = max_size
+        self.row_padding = row_padding
+        self.host = host
+        self.ops = ops
+        self.alloc_size = alloc_size
+        self.family = family
+        self.plain = not row_padding and alloc_size is None
+
+    def __repr__(self) -> str:
+        return f"<BufferType {self.name}>"
+
+    def get_alloc_size(self, t: Tensor) -> int:
+        """ggml_backend_buft_get_alloc_size: the bytes `t` takes in this type, before alignment."""
+        if self.alloc_size is not None:
+            return self.alloc_size(t)
+        if self.row_padding and t.type.quantized:
+            rest = t.ne[0] % self.row_padding
+            if rest:
+                return t.nbytes + t.type.row_size(self.row_padding - rest)
+        return t.nbytes
+
+
+class AddressSpace:
+    """Simulated addresses for buffers, the same in every run: page-aligned, never overlapping, never NULL."""
+
+    __slots__ = ("_next",)
+
+    PAGE = 4096
+
+    def __init__(self) -> None:
+        self._next = 0x10000000
+
+    def take(self, size: int, alignment: int) -> int:
+        step = max(self.PAGE, alignment)
+        base = (self._next + step - 1) // step * step
+        self._next = base + size + self.PAGE
+        return base
+
+
+class Buffer:
+    """A ggml_backend_buffer of `size` bytes.
+
+    `base` is its simulated address (0, NULL, for an empty buffer), `chunk` its place among the buffers that were
+    allocated together. `memory` holds its bytes and is made when somebody first touches it.
+    """
+
+    __slots__ = ("_memory", "base", "buft", "chunk", "name", "size", "usage")
+
+    def __init__(self, buft: BufferType, size: int, addresses: AddressSpace, usage: int = USAGE_ANY) -> None:
+        self.buft = buft
+        self.size = size
+        self.usage = usage
+        self.chunk = 0
+        self.name = buft.name
+        self.base = addresses.take(size, buft.alignment) if size else 0
+        self._memory: NDArray[uint8] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.buft.name} {self.size} bytes>"
+
+    @property
+    def memory(self) -> NDArray[uint8]:
+        """The bytes (uint8); fresh memory is zero."""
+        if self._memory is None:
+            import numpy as np
+
+            self._memory = np.zeros(self.size, dtype=np.uint8)
+        return self._memory
+
+
+def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:
+    """ggml_backend_tensor_alloc: place `tensor` at `offset` bytes into `buffer`.
+
+    Raises GgmlAssert where the tensor has memory already, is a view, or would leave the buffer.
+    """
+    name = tensor.name or tensor.id
+    if tensor.buffer is not None:
+        raise GgmlAssert(
+            "ggml_backend_tensor_alloc",
+            "tensor->buffer == NULL",
+            f"{name} was placed already, in a buffer of no bytes whose address is NULL: every tensor of that buffer "
+            "has zero elements",
+        )
+    if tensor.data:
+        raise GgmlAssert("ggml_backend_tensor_alloc", "tensor->data == NULL", f"{name} has memory already")
+    if tensor.view_src is not None:
+        raise GgmlAssert("ggml_backend_tensor_alloc", "tensor->view_src == NULL", f"{name} is a view")
+    size = tensor.nbytes if buffer.buft.plain else buffer.buft.get_alloc_size(tensor)
+    if offset + size > buffer.size:
+        raise GgmlAssert(
+            "ggml_backend_tensor_alloc",
+            "ggml_backend_buffer_is_meta(buffer) || (char *) addr + ggml_backend_buffer_get_alloc_size(buffer, tensor)"
+            " <= (char *) ggml_backend_buffer_get_base(buffer) + ggml_backend_buffer_get_size(buffer)",
+            f"{name} needs {size} bytes at offset {offset}, the buffer has {buffer.size}",
+        )
+    tensor.buffer = buffer
+    tensor.data = buffer.base + offset
+
+
+def view_init(tensor: Tensor) -> None:
+    """ggml_backend_view_init: give a view the memory of its root. Raises GgmlAssert where the root has none."""
+    root = tensor.view_src
+    name = tensor.name or tensor.id
+    if tensor.buffer is not None:
+        raise GgmlAssert("ggml_backend_view_init", "tensor->buffer == NULL", f"{name} has memory already")
+    if root is None:
+        raise GgmlAssert("ggml_backend_view_init", "tensor->view_src != NULL", f"{name} is not a view")
+    if root.buffer is None:
+        raise GgmlAssert(
+            "ggml_backend_view_init",
+            "tensor->view_src->buffer != NULL",
+            f"{name} is a view of {root.name or root.id}, which has no memory",
+        )
+    if not root.data:
+        raise GgmlAssert(
+            "ggml_backend_view_init",
+            "tensor->view_src->data != NULL",
+            f"{name} is a view of {root.name or root.id}, whose buffer has no bytes",
+        )
+    tensor.buffer = root.buffer
+    tensor.data = root.data + tensor.view_offs

@@ -1,0 +1,293 @@
+"""The CUDA device of ggml 0.20.2 on Ampere and later: its ops and their conditions, and what its tensors take."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.buffer import AllocSize, BufferType
+from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_supported
+from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
+from ggmltool.ggml.tensor import (
+    Tensor,
+    is_contiguous,
+    is_contiguous_1,
+    is_contiguous_2,
+    is_contiguous_rows,
+    is_contiguous_to,
+)
+
+ROW_PADDING = 512
+"""MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
+
+FAMILY = "CUDA"
+
+NEVER: frozenset[int] = frozenset(
+    int(op)
+    for op in (
+        Op.DIAG_MASK_ZERO,
+        Op.IM2COL_BACK,
+        Op.CONV_3D,
+        Op.POOL_1D,
+        Op.POOL_2D_BACK,
+        Op.FLASH_ATTN_BACK,
+        Op.WIN_PART,
+        Op.WIN_UNPART,
+        Op.GET_REL_POS,
+        Op.ADD_REL_POS,
+        Op.MAP_CUSTOM1,
+        Op.MAP_CUSTOM2,
+        Op.MAP_CUSTOM3,
+        Op.CUSTOM,
+    )
+)
+"""Ops that CUDA never runs."""
+
+
+def _types(names: str) -> frozenset[DType]:
+    return frozenset(TYPES[name] for name in names.split())
+
+
+_MUL_MAT_TYPES = _types(
+    "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_K q3_K q4_K q5_K q6_K q8_K iq1_s iq1_m "
+    "iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs"
+)
+_GET_ROWS_TYPES = _types(
+    "f32 f16 bf16 i32 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq2_xxs iq2_xs iq2_s iq3_xxs "
+    "iq3_s iq1_s iq1_m iq4_xs"
+)
+_GET_ROWS_SUPER_BLOCK_TYPES = _types("iq4_nl mxfp4")
+_SET_ROWS_TYPES = _types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl")
+_FLOATS = _types("f32 f16 bf16")
+_HALF_OR_FULL = _types("f32 f16")
+_COPIES = (
+    {(F32, TYPES[n]) for n in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "i32")}
+    | {(TYPES[n], F32) for n in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "i32")}
+    | {(I32, I32)}
+)
+_SUPER_BLOCK = 256
+
+
+def _src(op: Tensor, i: int) -> Tensor:
+    t = op.src[i] if i < len(op.src) else None
+    return t if t is not None else op
+
+
+def _unary(op: Tensor) -> bool:
+    return is_contiguous(_src(op, 0))
+
+
+def _glu(op: Tensor) -> bool:
+    return is_contiguous_1(_src(op, 0))
+
+
+def _mul_mat(op: Tensor) -> bool:
+    a, b = _src(op, 0), _src(op, 1)
+    if a.nb[0] != a.type.type_size or b.nb[0] != b.type.type_size:
+        return False
+    return not (b.type is F16 and a.type is not F16) and a.type in _MUL_MAT_TYPES
+
+
+def _all_f32(op: Tensor) -> bool:
+    return op.type is F32 and all(s.type is F32 for s in op.src if s is not None)
+
+
+def _get_rows(op: Tensor) -> bool:
+    a = _src(op, 0)
+    return a.type in _GET_ROWS_TYPES or (a.type in _GET_ROWS_SUPER_BLOCK_TYPES and a.ne[0] % _SUPER_BLOCK == 0)
+
+
+def _get_rows_back(op: Tensor) -> bool:
+    return op.type is F32 and _src(op, 0).type is F32 and op.ne[2] == 1 and op.ne[3] == 1
+
+
+def _set_rows(op: Tensor) -> bool:
+    values, idx = _src(op, 0), _src(op, 1)
+    fits = (values.type is F32 and op.type in _SET_ROWS_TYPES) or (values.type is F16 and op.type is F16)
+    return fits and idx.type in (I64, I32)
+
+
+def _set(op: Tensor) -> bool:
+    return op.type in (F32, I32) and _src(op, 0).type is op.type and _src(op, 1).type is op.type
+
+
+def _cpy(op: Tensor) -> bool:
+    a, b = _src(op, 0), _src(op, 1)
+    if (a.type in _FLOATS and b.type in _FLOATS) or (a.type, b.type) in _COPIES:
+        return True
+    return a.type is b.type and is_contiguous(a) and is_contiguous(b)
+
+
+def _dup(op: Tensor) -> bool:
+    return _src(op, 0).type not in (I32, I16)
+
+
+def _repeat(op: Tensor) -> bool:
+    return _src(op, 0).type in _HALF_OR_FULL
+
+
+def _repeat_back(op: Tensor) -> bool:
+    a = _src(op, 0)
+    return op.type is F32 and a.ne[2] * a.ne[3] <= 1 << 15
+
+
+def _concat(op: Tensor) -> bool:
+    a, b = _src(op, 0), _src(op, 1)
+    if a.type is not b.type or a.type is not op.type:
+        return False
+    if not a.type.quantized:
+        return True
+    dim = op.op_params[0] if op.op_params else 0
+    n = 4 if dim == 3 else 3
+    block = a.type.block_size
+    return is_contiguous_to(a, n) and is_contiguous_to(b, n) and a.ne[0] % block == 0 and b.ne[0] % block == 0
+
+
+def _conv_transpose_1d(op: Tensor) -> bool:
+    return _src(op, 0).type is F32 and _src(op, 1).type is F32
+
+
+def _col2im_1d(op: Tensor) -> bool:
+    a = _src(op, 0)
+    return a.type in _FLOATS and op.type is a.type and is_contiguous(a) and is_contiguous(op)
+
+
+def _f32_contiguous(op: Tensor) -> bool:
+    return _src(op, 0).type is F32 and is_contiguous(_src(op, 0))
+
+
+def _rows(op: Tensor) -> bool:
+    return is_contiguous_rows(_src(op, 0))
+
+
+def _contiguous(op: Tensor) -> bool:
+    return is_contiguous(_src(op, 0))
+
+
+def _both_contiguous(op: Tensor) -> bool:
+    return is_contiguous(_src(op, 0)) and is_contiguous(_src(op, 1))
+
+
+def _binary(op: Tensor) -> bool:
+    return op.type in _HALF_OR_FULL and _src(op, 0).type in _HALF_OR_FULL and _src(op, 1).type in _HALF_OR_FULL
+
+
+def _ssm_scan(op: Tensor) -> bool:
+    s = _src(op, 0)
+    if _src(op, 3).ne[0] == 1:
+        return s.ne[0] in (128, 256) and s.ne[1] % 16 == 0
+    k = op.op_params[0] if op.op_params else 0
+    return k <= 1 and s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and _src(op, 4).ne[1] == 1
+
+
+def _ssm_conv(op: Tensor) -> bool:
+    return _src(op, 0).ne[1] % 128 == 0
+
+
+def _soft_max_back(op: Tensor) -> bool:
+    max_bias = op.op_params[1] if len(op.op_params) > 1 else 0
+    return max_bias in (0, -(2**31))
+
+
+def _rope(op: Tensor) -> bool:
+    a = _src(op, 0)
+    return a.nb[0] == a.type.type_size and is_contiguous_2(a)
+
+
+def _conv_2d_dw(op: Tensor) -> bool:
+    return _src(op, 0).type is F32
+
+
+_INDEXER_KEY_TYPES = _types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
+
+
+def _lightning_indexer(op: Tensor) -> bool:
+    q, k = _src(op, 0), _src(op, 1)
+    aligned = [q] if k.type.quantized else [q, k]
+    return (
+        q.ne[0] == 128
+        and q.ne[1] in (32, 64)
+        and k.type in _INDEXER_KEY_TYPES
+        and all(nb % 16 == 0 for t in aligned for nb in t.nb[1:])
+    )
+
+
+RULES: dict[int, OpRule] = {
+    Op.UNARY: _unary,
+    Op.GLU: _glu,
+    Op.MUL_MAT: _mul_mat,
+    Op.MUL_MAT_ID: _mul_mat,
+    Op.OUT_PROD: _all_f32,
+    Op.GET_ROWS: _get_rows,
+    Op.GET_ROWS_BACK: _get_rows_back,
+    Op.SET_ROWS: _set_rows,
+    Op.SET: _set,
+    Op.CPY: _cpy,
+    Op.DUP: _dup,
+    Op.REPEAT: _repeat,
+    Op.REPEAT_BACK: _repeat_back,
+    Op.CONCAT: _concat,
+    Op.CONV_TRANSPOSE_1D: _conv_transpose_1d,
+    Op.COL2IM_1D: _col2im_1d,
+    Op.SILU_BACK: _f32_contiguous,
+    Op.NORM: _rows,
+    Op.RMS_NORM: _rows,
+    Op.L2_NORM: _rows,
+    Op.SUM: _rows,
+    Op.RMS_NORM_BACK: _contiguous,
+    Op.SUM_ROWS: _contiguous,
+    Op.MEAN: _contiguous,
+    Op.GROUP_NORM: _contiguous,
+    Op.ADD: _binary,
+    Op.SUB: _binary,
+    Op.MUL: _binary,
+    Op.DIV: _binary,
+    Op.SSM_SCAN: _ssm_scan,
+    Op.SSM_CONV: _ssm_conv,
+    Op.SOFT_MAX_BACK: _soft_max_back,
+    Op.ROLL: _f32_contiguous,
+    Op.ROPE: _rope,
+    Op.ROPE_BACK: _rope,
+    Op.IM2COL: _both_contiguous,
+    Op.IM2COL_3D: _both_contiguous,
+    Op.CONV_2D: _both_contiguous,
+    Op.ACC: _both_contiguous,
+    Op.CONV_2D_DW: _conv_2d_dw,
+    Op.DSV4_HC_COMB: _all_f32,
+    Op.DSV4_HC_PRE: _all_f32,
+    Op.DSV4_HC_POST: _all_f32,
+    Op.LIGHTNING_INDEXER: _lightning_indexer,
+    Op.FLASH_ATTN_EXT: flash_attn_supported,
+}
+"""The ops CUDA runs only under a condition (ggml_backend_cuda_device_supports_op)."""
+
+RULE_KEYS: frozenset[int] = frozenset(
+    {int(op) for op in RULES} | set(range(FIRST_UNARY_KEY, FIRST_GLU_KEY)) | set(range(FIRST_GLU_KEY, N_OP_KEYS))
+)
+
+
+def sources_here(buft: BufferType) -> OpRule:
+    """A device runs no op that has a source in the memory of another CUDA device; host memory is not looked at."""
+
+    def check(op: Tensor) -> bool:
+        for s in op.src:
+            if s is not None and s.buffer is not None:
+                other = s.buffer.buft
+                if other is not buft and other.family == FAMILY:
+                    return False
+        return True
+
+    return check
+
+
+def alloc_size(row_padding: int) -> AllocSize:
+    """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
+
+    def size_of(t: Tensor) -> int:
+        size = flash_attn_nbytes(t) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
+        if row_padding and t.type.quantized:
+            rest = t.ne[0] % row_padding
+            if rest:
+                size += t.type.row_size(row_padding - rest)
+        return size
+
+    return size_of

@@ -1,0 +1,222 @@
+"""What the engine announces while it works: every decision, with its reason, as a value.
+
+A listener is a callable that takes one event; without one an announcement costs a single test. Tensors are named by
+their ids, buffers by their buffer types, positions by the index of the node in the graph the allocator walks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Entered(NamedTuple):
+    """A function that mirrors one of ggml's begins; `detail` is its argument as people write it."""
+
+    function: str
+    detail: str = ""
+
+
+class Left(NamedTuple):
+    """The function that was entered last (and not left) is done."""
+
+    function: str
+
+
+class Assigned(NamedTuple):
+    """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label."""
+
+    tensor: str
+    backend: str
+    rule: int
+    cause: str
+    reason: str
+
+
+class Refused(NamedTuple):
+    """A backend was considered for a tensor and cannot run its op."""
+
+    tensor: str
+    backend: str
+    rule: int
+
+
+class SplitStarted(NamedTuple):
+    """A new split begins at node `index`."""
+
+    split: int
+    backend: str
+    index: int
+    node: str
+    reason: str
+
+
+class InputAdded(NamedTuple):
+    """`tensor` will be copied to `backend` before `split`, for its node `node`."""
+
+    split: int
+    backend: str
+    tensor: str
+    node: str
+    copies: tuple[str, ...]
+
+
+class GraphInputCopied(NamedTuple):
+    """Pipeline copies of a graph input were made on its own backend."""
+
+    tensor: str
+    backend: str
+    copies: tuple[str, ...]
+
+
+class AllocationStarted(NamedTuple):
+    """The allocator turns to node `index` (-1: leafs and inputs, before the first node)."""
+
+    index: int
+    node: str
+
+
+class Allocated(NamedTuple):
+    """A tensor got `size` bytes (rounded up to the alignment) at `offset` of `chunk` in buffer type `buft`."""
+
+    tensor: str
+    buft: str
+    chunk: int
+    offset: int
+    size: int
+
+
+class Reused(NamedTuple):
+    """A node is computed in the memory of its source `parent`."""
+
+    tensor: str
+    parent: str
+    buft: str
+    chunk: int
+    offset: int
+
+
+class NotReused(NamedTuple):
+    """A node could have been computed in the memory of `parent`, but for `reason`."""
+
+    tensor: str
+    parent: str
+    reason: str
+
+
+class Freed(NamedTuple):
+    """A tensor's `size` bytes were given back. `extra`: only the tail that an in-place node does not need."""
+
+    tensor: str
+    buft: str
+    chunk: int
+    offset: int
+    size: int
+    extra: bool = False
+
+
+class Kept(NamedTuple):
+    """A tensor is not needed any more and stays, because it is a graph output."""
+
+    tensor: str
+
+
+class Grown(NamedTuple):
+    """A compute buffer was (re)allocated, sizes in bytes of all its chunks."""
+
+    buft: str
+    old_size: int
+    new_size: int
+
+
+class ReallocNeeded(NamedTuple):
+    """The reserved plan does not serve a graph. Sizes are bytes, None where sizes are not the matter."""
+
+    reason: str
+    tensor: str = ""
+    old_size: int | None = None
+    new_size: int | None = None
+
+
+class IdsChanged(NamedTuple):
+    """Node or leaf `index` of the scheduler's graph has another buffer type than last time."""
+
+    index: int
+    tensor: str
+    is_leaf: bool
+    old_backend: str
+    new_backend: str
+
+
+class Logged(NamedTuple):
+    """A line that ggml logs in a release build."""
+
+    level: str
+    text: str
+
+
+class Synchronized(NamedTuple):
+    """The host waited for all of a backend's work."""
+
+    backend: str
+
+
+class EventCall(NamedTuple):
+    """An event of the pipeline: `call` is record, wait or synchronize; `copy` the pipeline copy it belongs to."""
+
+    call: str
+    backend: str
+    copy: int
+
+
+class TensorCopied(NamedTuple):
+    """Bytes moved between tensors of two buffers; `how` is set, get, cpy or bounce."""
+
+    src: str
+    dst: str
+    nbytes: int
+    how: str
+
+
+class TensorWritten(NamedTuple):
+    """Bytes written to (`get` False) or read from a tensor, at `offset`."""
+
+    tensor: str
+    offset: int
+    nbytes: int
+    get: bool = False
+
+
+class Computed(NamedTuple):
+    """A backend computed nodes of one split."""
+
+    split: int
+    backend: str
+    nodes: tuple[str, ...]
+
+
+Event = (
+    Entered
+    | Left
+    | Assigned
+    | Refused
+    | SplitStarted
+    | InputAdded
+    | GraphInputCopied
+    | AllocationStarted
+    | Allocated
+    | Reused
+    | NotReused
+    | Freed
+    | Kept
+    | Grown
+    | ReallocNeeded
+    | IdsChanged
+    | Logged
+    | Synchronized
+    | EventCall
+    | TensorCopied
+    | TensorWritten
+    | Computed
+)
+Listener = Callable[[Event], None]

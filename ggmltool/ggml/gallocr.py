@@ -1,0 +1,459 @@
+"""ggml_gallocr: the graph allocator. Plans an offset for every tensor of a graph, then places them there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType, tensor_alloc, view_init
+from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed
+from ggmltool.ggml.events import (
+    AllocationStarted,
+    Allocated,
+    Entered,
+    Freed,
+    Grown,
+    Kept,
+    Left,
+    Listener,
+    NotReused,
+    ReallocNeeded,
+    Reused,
+)
+from ggmltool.ggml.op import CAN_INPLACE
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
+from ggmltool.ggml.version import hash_size
+
+
+class TensorAlloc(NamedTuple):
+    """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor with memory of its own or a view."""
+
+    buffer_id: int
+    chunk: int
+    offset: int
+    size_max: int
+
+
+INVALID = TensorAlloc(-1, -1, -1, 0)
+
+
+class HashNodes:
+    """struct hash_node of every tensor, as lists indexed by the tensor's index."""
+
+    __slots__ = ("allocated", "buffer_id", "chunk", "n_children", "n_views", "offset")
+
+    def __init__(self, n: int) -> None:
+        self.n_children = [0] * n
+        self.n_views = [0] * n
+        self.buffer_id = [0] * n
+        self.chunk = [0] * n
+        self.offset = [0] * n
+        self.allocated = bytearray(n)
+
+
+class VBuffer:
+    """vbuffer: the real buffers of one planner, one for each of its chunks."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, buft: BufferType, tallocr: DynTallocr, addresses: AddressSpace) -> None:
+        self.chunks: list[Buffer] = []
+        for i, chunk in enumerate(tallocr.chunks):
+            buffer = Buffer(buft, chunk.max_size, addresses, USAGE_COMPUTE)
+            buffer.chunk = i
+            self.chunks.append(buffer)
+
+    def chunk_size(self, chunk: int) -> int:
+        return self.chunks[chunk].size if chunk < len(self.chunks) else 0
+
+    def size(self) -> int:
+        """ggml_vbuffer_size."""
+        return sum(b.size for b in self.chunks)
+
+
+class Gallocr:
+    """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer.
+
+    `node_allocs` and `leaf_allocs` are the plan that was reserved last: of each node its own place and those of its
+    sources. `hash_size` is the number of slots ggml's hash set has by now.
+    """
+
+    __slots__ = (
+        "addresses",
+        "buf_tallocs",
+        "buffers",
+        "bufts",
+        "events",
+        "hash_nodes",
+        "hash_size",
+        "leaf_allocs",
+        "node_allocs",
+    )
+
+    def __init__(self, bufts: list[BufferType], addresses: AddressSpace, events: Listener | None = None) -> None:
+        self.bufts = bufts
+        self.addresses = addresses
+        self.events = events
+        self.buffers: list[VBuffer | None] = [None] * len(bufts)
+        self.buf_tallocs: list[DynTallocr] = []
+        for i, buft in enumerate(bufts):
+            first = bufts.index(buft)
+            self.buf_tallocs.append(self.buf_tallocs[first] if first < i else DynTallocr(buft.alignment, buft.max_size))
+        self.hash_nodes = HashNodes(0)
+        self.hash_size = 0
+        self.node_allocs: list[tuple[TensorAlloc, tuple[TensorAlloc, ...]]] = []
+        self.leaf_allocs: list[TensorAlloc] = []
+
+    def reserve_n(
+        self,
+        nodes: list[Tensor],
+        leafs: list[Tensor],
+        node_ids: list[int] | None,
+        leaf_ids: list[int] | None,
+        n_tensors: int,
+        no_alloc: bool = False,
+    ) -> bool:
+        """ggml_gallocr_reserve_n: plan the graph anew and make buffers that hold it.
+
+        `node_ids` and `leaf_ids` give the buffer id of each node and leaf (None: all 0), `n_tensors` bounds the
+        tensors' indices. With `no_alloc` buffers that have become too small are freed and not made again.
+        """
+        if self.events:
+            self.events(Entered("ggml_gallocr_reserve_n"))
+        min_hash_size = len(nodes) + len(leafs)
+        min_hash_size += min_hash_size // 4
+        if self.hash_size < min_hash_size:
+            self.hash_size = hash_size(min_hash_size)
+        for tallocr in self.buf_tallocs:
+            tallocr.reset()
+        self._alloc_graph_impl(nodes, leafs, node_ids, leaf_ids, n_tensors)
+        self._check_hash_set(nodes, leafs)
+        self._set_allocs(nodes, leafs, n_tensors)
+        self._realloc_buffers(no_alloc)
+        if self.events:
+            self.events(Left("ggml_gallocr_reserve_n"))
+        return True
+
+    def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
+        """Abort where ggml's hash set would be full: roots of views take slots too, and are not counted for its size."""
+        roots = {n.view_src.index for n in nodes if n.view_src is not None}
+        if len(nodes) + len(leafs) + len(roots) <= self.hash_size:
+            return
+        keys = {t.index for t in nodes} | {t.index for t in leafs} | roots
+        for n in nodes:
+            for s in n.src:
+                if s is not None:
+                    keys.add(s.index)
+                    if s.view_src is not None:
+                        keys.add(s.view_src.index)
+        if len(keys) > self.hash_size:
+            raise GgmlAbort(
+                "ggml_hash_find_or_insert",
+                "fatal error",
+                None,
+                f"the allocator's hash set has {self.hash_size} slots for {len(nodes)} nodes and {len(leafs)} leafs; "
+                f"with the roots of views that are not in the graph it would need {len(keys)}",
+            )
+
+    def _set_allocs(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> None:
+        """Keep the plan: of every node and of its sources, in the order of the graph."""
+        hn = self.hash_nodes
+        bufts = self.bufts
+        allocs: list[TensorAlloc | None] = [None] * n_tensors
+        new = TensorAlloc._make
+
+        def alloc_of(t: Tensor) -> TensorAlloc:
+            i = t.index
+            alloc = allocs[i]
+            if alloc is None:
+                if t.view_src is not None or t.data:
+                    alloc = INVALID
+                else:
+                    b = hn.buffer_id[i]
+                    buft = bufts[b]
+                    size = t.nbytes if buft.plain else buft.get_alloc_size(t)
+                    alloc = new((b, hn.chunk[i], hn.offset[i], size))
+                allocs[i] = alloc
+            return alloc
+
+        self.node_allocs = [
+            (
+                allocs[n.index] or alloc_of(n),
+                tuple([INVALID if s is None else allocs[s.index] or alloc_of(s) for s in n.src]),
+            )
+            for n in nodes
+        ]
+        self.leaf_allocs = [alloc_of(leaf) for leaf in leafs]
+
+    def _realloc_buffers(self, no_alloc: bool) -> None:
+        for i, tallocr in enumerate(self.buf_tallocs):
+            first = self.buf_tallocs.index(tallocr)
+            if first < i:
+                self.buffers[i] = self.buffers[first]
+            buffer = self.buffers[i]
+            realloc = buffer is None
+            new_size = 0
+            for c, chunk in enumerate(tallocr.chunks):
+                new_size += chunk.max_size
+                if chunk.max_size > (buffer.chunk_size(c) if buffer is not None else 0):
+                    realloc = True
+            if realloc:
+                if self.events:
+                    self.events(Grown(self.bufts[i].name, buffer.size() if buffer is not None else 0, new_size))
+                self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], tallocr, self.addresses)
+
+    def _alloc_graph_impl(
+        self,
+        nodes: list[Tensor],
+        leafs: list[Tensor],
+        node_ids: list[int] | None,
+        leaf_ids: list[int] | None,
+        n_tensors: int,
+    ) -> None:
+        """ggml_gallocr_alloc_graph_impl: leafs, then explicit inputs, then node by node with what it frees."""
+        hn = self.hash_nodes = HashNodes(n_tensors)
+        n_children, n_views, allocated = hn.n_children, hn.n_views, hn.allocated
+        allocate = self._allocate_node
+        events = self.events
+        if events:
+            events(AllocationStarted(-1, ""))
+
+        for i, leaf in enumerate(leafs):
+            allocate(leaf, leaf_ids[i] if leaf_ids is not None else 0)
+
+        for i, node in enumerate(nodes):
+            root = node.view_src
+            # A view without an op is how the scheduler ties a tensor to the copy made of it; it is no use of its root.
+            if root is not None and node.op:
+                n_views[root.index] += 1
+            if node.flags & FLAG_INPUT:
+                allocate(node, node_ids[i] if node_ids is not None else 0)
+            for s in node.src:
+                if s is not None:
+                    n_children[s.index] += 1
+                    if s.flags & FLAG_INPUT:
+                        allocate(s, node_ids[i] if node_ids is not None else 0)
+
+        for i, node in enumerate(nodes):
+            b = node_ids[i] if node_ids is not None else 0
+            if events:
+                events(AllocationStarted(i, node.id))
+            src = node.src
+            if b < 0:
+                allocate(node, b)
+            for s in src:
+                if s is not None and s.view_src is None and not (s.data or s.buffer or allocated[s.index]):
+                    allocate(s, b)
+            if node.view_src is None and not (node.data or node.buffer or allocated[node.index]):
+                allocate(node, b)
+            for s in src:
+                if s is None:
+                    continue
+                k = s.index
+                n_children[k] -= 1
+                if n_children[k] == 0 and n_views[k] == 0:
+                    root = s.view_src
+                    if root is not None:
+                        k = root.index
+                        n_views[k] -= 1
+                        if n_views[k] == 0 and n_children[k] == 0 and allocated[k]:
+                            self._free_node(root)
+                    elif allocated[k]:
+                        self._free_node(s)
+
+    def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
+        """ggml_gallocr_allocate_node: in the memory of a source where that is allowed, else the best fit."""
+        if buffer_id < 0:
+            raise GgmlAssert(
+                "ggml_gallocr_allocate_node",
+                "buffer_id >= 0",
+                f"{node.name or node.id} has no backend: it is a leaf that no node uses directly (only a view or a "
+                "reshape of it is used, or nothing). Flag it as input, or give its context a buft",
+            )
+        hn = self.hash_nodes
+        i = node.index
+        if node.data or node.buffer is not None or hn.allocated[i] or node.view_src is not None:
+            return
+        hn.allocated[i] = 1
+        events = self.events
+        if CAN_INPLACE[node.op]:
+            for parent in node.src:
+                if parent is None:
+                    continue
+                k = parent.index
+                if not hn.allocated[k]:
+                    if events:
+                        events(NotReused(node.id, parent.id, _why_not_own(parent)))
+                    continue
+                if parent.flags & FLAG_OUTPUT:
+                    if events:
+                        events(NotReused(node.id, parent.id, "it is an output"))
+                    continue
+                if parent.type is not node.type or parent.ne != node.ne or parent.nb != node.nb:
+                    if events:
+                        events(NotReused(node.id, parent.id, "the layouts differ"))
+                    continue
+                if hn.n_children[k] == 1 and hn.n_views[k] == 0:
+                    hn.buffer_id[i] = b = hn.buffer_id[k]
+                    hn.chunk[i] = hn.chunk[k]
+                    hn.offset[i] = hn.offset[k]
+                    hn.allocated[k] = 0
+                    if events:
+                        events(Reused(node.id, parent.id, self.bufts[b].name, hn.chunk[i], hn.offset[i]))
+                    if self.bufts[b].alloc_size is not None:
+                        self._free_extra_space(node, parent)
+                    return
+                if events:
+                    events(NotReused(node.id, parent.id, _why_in_use(hn.n_children[k], hn.n_views[k])))
+        buft = self.bufts[buffer_id]
+        size = node.nbytes if buft.plain else buft.get_alloc_size(node)
+        chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
+        hn.buffer_id[i] = buffer_id
+        hn.chunk[i] = chunk
+        hn.offset[i] = offset
+        if events:
+            padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
+            events(Allocated(node.id, buft.name, chunk, offset, padded))
+
+    def _free_extra_space(self, node: Tensor, parent: Tensor) -> None:
+        """ggml_gallocr_free_extra_space: give back what the parent had and the node does not need."""
+        hn = self.hash_nodes
+        k = parent.index
+        p_id = hn.buffer_id[k]
+        parent_size = self.bufts[p_id].get_alloc_size(parent)
+        node_size = self.bufts[hn.buffer_id[node.index]].get_alloc_size(node)
+        if parent_size < node_size:
+            raise GgmlAssert(
+                "ggml_gallocr_free_extra_space",
+                "parent_size >= node_size",
+                f"{node.name} would be computed in the memory of {parent.name}, which has {parent_size} bytes, "
+                f"and needs {node_size}",
+            )
+        tallocr = self.buf_tallocs[p_id]
+        a = tallocr.alignment
+        parent_size = (parent_size + a - 1) // a * a
+        node_size = (node_size + a - 1) // a * a
+        if parent_size > node_size:
+            addr = (hn.chunk[k], hn.offset[k] + node_size)
+            tallocr.free_bytes(addr, parent_size - node_size)
+            if self.events:
+                name = self.bufts[p_id].name
+                self.events(Freed(parent.id, name, addr[0], addr[1], parent_size - node_size, extra=True))
+
+    def _free_node(self, node: Tensor) -> None:
+        """ggml_gallocr_free_node: outputs are never freed."""
+        events = self.events
+        if node.flags & FLAG_OUTPUT:
+            if events:
+                events(Kept(node.id))
+            return
+        hn = self.hash_nodes
+        i = node.index
+        b = hn.buffer_id[i]
+        buft = self.bufts[b]
+        size = node.nbytes if buft.plain else buft.get_alloc_size(node)
+        addr = (hn.chunk[i], hn.offset[i])
+        self.buf_tallocs[b].free_bytes(addr, size)
+        hn.allocated[i] = 0
+        if events:
+            padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
+            events(Freed(node.id, buft.name, addr[0], addr[1], padded))
+
+    def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
+        """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
+        if len(self.node_allocs) != len(nodes):
+            return ReallocNeeded("different number of nodes", "", len(self.node_allocs), len(nodes))
+        if len(self.leaf_allocs) != len(leafs):
+            return ReallocNeeded("different number of leafs", "", len(self.leaf_allocs), len(leafs))
+        for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
+            why = self._outgrows(node, dst, "node")
+            if why is not None:
+                return why
+            n = len(srcs)
+            for j, s in enumerate(node.src):
+                if s is not None:
+                    why = self._outgrows(s, srcs[j] if j < n else INVALID, "source")
+                    if why is not None:
+                        return why
+        return None
+
+    def _outgrows(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
+        """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
+        if t.data or t.view_src is not None:
+            return None
+        if planned.buffer_id < 0:
+            return ReallocNeeded(f"{what} had memory of its own", t.id, None, t.nbytes)
+        buft = self.bufts[planned.buffer_id]
+        size = t.nbytes if buft.plain else buft.get_alloc_size(t)
+        if planned.size_max >= size:
+            return None
+        return ReallocNeeded(f"{what} is larger", t.id, planned.size_max, size)
+
+    def alloc_graph(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> bool:
+        """ggml_gallocr_alloc_graph: give every tensor the memory the plan has for it.
+
+        False when the plan does not serve the graph and there are several buffers (then reserve_n is the caller's).
+        """
+        events = self.events
+        why = self.needs_realloc(nodes, leafs)
+        if why is not None:
+            if events:
+                events(why)
+            if len(self.buffers) != 1:
+                return False
+            if not self.reserve_n(nodes, leafs, None, None, n_tensors):
+                return False
+        if events:
+            events(Entered("ggml_gallocr_alloc_graph"))
+        init = self._init_tensor
+        for leaf, planned in zip(leafs, self.leaf_allocs, strict=True):
+            init(leaf, planned)
+        for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
+            n = len(srcs)
+            for j, s in enumerate(node.src):
+                if s is not None and (not s.data or s.buffer is None):
+                    init(s, srcs[j] if j < n else INVALID)
+            init(node, dst)
+        if events:
+            events(Left("ggml_gallocr_alloc_graph"))
+        return True
+
+    def _init_tensor(self, t: Tensor, planned: TensorAlloc) -> None:
+        """ggml_gallocr_init_tensor."""
+        root = t.view_src
+        if root is not None:
+            if t.buffer is None and root.buffer is not None:
+                view_init(t)
+        elif not t.data:
+            buffers = self.buffers[planned.buffer_id] if planned.buffer_id >= 0 else None
+            if buffers is None:
+                raise GgmlFailed(
+                    "ggml_gallocr_init_tensor",
+                    "the reserved plan has no place for a tensor",
+                    None,
+                    f"{t.name or t.id} had memory of its own in the graph that was reserved, and has none now; "
+                    "ggml reads beyond its tables here",
+                )
+            tensor_alloc(buffers.chunks[planned.chunk], t, planned.offset)
+
+    def get_buffer_size(self, buffer_id: int) -> int:
+        """ggml_gallocr_get_buffer_size: bytes; 0 for an id that shares the buffer of an earlier one."""
+        buffer = self.buffers[buffer_id]
+        if buffer is None or any(b is buffer for b in self.buffers[:buffer_id]):
+            return 0
+        return buffer.size()
+
+
+def _why_not_own(parent: Tensor) -> str:
+    if parent.view_src is not None:
+        return "it is a view"
+    if parent.data or parent.buffer is not None:
+        return "it has memory of its own"
+    return "its memory was taken over already"
+
+
+def _why_in_use(n_children: int, n_views: int) -> str:
+    if n_views:
+        return f"{n_views} view{'s' if n_views > 1 else ''} of it still in use"
+    return f"{n_children} uses of it are left"
+

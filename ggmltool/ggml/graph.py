@@ -1,0 +1,141 @@
+"""ggml_cgraph: leafs and nodes in the order ggml_build_forward_expand finds them, with use counts."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+
+
+class CGraph:
+    """A graph of at most `size` nodes and `size` leafs.
+
+    `use_counts` is indexed by a tensor's index, as the state lists of scheduler and allocator are.
+    """
+
+    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts", "visited")
+
+    def __init__(self, size: int = DEFAULT_GRAPH_SIZE, n_tensors: int = 0) -> None:
+        self.size = size
+        self.nodes: list[Tensor] = []
+        self.leafs: list[Tensor] = []
+        self._visited = bytearray(n_tensors)
+        self.use_counts: list[int] = [0] * n_tensors
+        self.visited: list[Tensor] = []
+        self._partial = False
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def n_leafs(self) -> int:
+        return len(self.leafs)
+
+    def use_count(self, t: Tensor) -> int:
+        """How often a tensor of this graph is a source (a double edge counts twice, a cast's edge to itself once)."""
+        return self.use_counts[t.index] if t.index < len(self.use_counts) else 0
+
+    def build_forward_expand(self, tensor: Tensor) -> None:
+        """ggml_build_forward_expand: add `tensor` and everything it needs that is not there yet."""
+        self._build(tensor, True)
+
+    def build_forward_order(self, tensor: Tensor) -> None:
+        """ggml_build_forward_order: the same without marking the nodes for computing."""
+        self._partial = True
+        self._build(tensor, False)
+
+    def _grow(self, index: int) -> None:
+        missing = index + 1 - len(self._visited)
+        if missing > 0:
+            missing = max(missing, len(self._visited))
+            self._visited.extend(bytes(missing))
+            self.use_counts.extend([0] * missing)
+
+    def _build(self, tensor: Tensor, compute: bool) -> None:
+        n_old = len(self.nodes)
+        self._visit(tensor, compute)
+        if compute and self._partial:
+            self._mark_compute(tensor)
+        if len(self.nodes) > n_old and self.nodes[-1] is not tensor:
+            raise GgmlAssert(
+                "ggml_build_forward_impl",
+                "cgraph->nodes[cgraph->n_nodes - 1] == tensor",
+                f"{tensor.name or tensor.id} is a leaf with sources of its own",
+            )
+
+    def _visit(self, root: Tensor, compute: bool) -> None:
+        """ggml_visit_parents_graph, with a stack of its own so that deep graphs are no matter."""
+        visited = self._visited
+        if root.index >= len(visited):
+            self._grow(root.index)
+        if visited[root.index]:
+            return
+        counts = self.use_counts
+        flag = FLAG_COMPUTE if compute else 0
+        visited[root.index] = 1
+        self.visited.append(root)
+        if root.op:
+            root.flags |= flag
+        stack: list[tuple[Tensor, int]] = []
+        t, j = root, 0
+        while True:
+            src = t.src
+            n = len(src)
+            while j < n:
+                s = src[j]
+                j += 1
+                if s is None:
+                    continue
+                i = s.index
+                if i >= len(visited):
+                    self._grow(i)
+                counts[i] += 1
+                if not visited[i]:
+                    visited[i] = 1
+                    self.visited.append(s)
+                    if s.op:
+                        s.flags |= flag
+                    if s.src:
+                        stack.append((t, j))
+                        t, j = s, 0
+                        src = s.src
+                        n = len(src)
+                    else:
+                        self._add(s)
+            self._add(t)
+            if not stack:
+                return
+            t, j = stack.pop()
+
+    def _add(self, t: Tensor) -> None:
+        if t.op == Op.NONE and not t.flags & FLAG_PARAM:
+            leafs = self.leafs
+            if len(leafs) >= self.size:
+                raise GgmlAssert("ggml_visit_parents_graph", "cgraph->n_leafs < cgraph->size", self._full("leafs"))
+            if not t.name:
+                t.name = f"leaf_{len(leafs)}"
+            leafs.append(t)
+        else:
+            nodes = self.nodes
+            if len(nodes) >= self.size:
+                raise GgmlAssert("ggml_visit_parents_graph", "cgraph->n_nodes < cgraph->size", self._full("nodes"))
+            if not t.name:
+                t.name = f"node_{len(nodes)}"
+            nodes.append(t)
+
+    def _full(self, what: str) -> str:
+        return f"the graph was made for {self.size} {what}"
+
+    def _mark_compute(self, tensor: Tensor) -> None:
+        stack = [tensor]
+        seen: set[int] = set()
+        while stack:
+            t = stack.pop()
+            if t.index in seen:
+                continue
+            seen.add(t.index)
+            if t.op != Op.NONE:
+                t.flags |= FLAG_COMPUTE
+            stack.extend(s for s in t.src if s is not None)

@@ -1,0 +1,40 @@
+"""What ggml_backend_sched_print_assignments would print, as records (a view turns them into ggml's text)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class DebugSource(NamedTuple):
+    """A source of a node as the debug print shows it; `backend` is None where ggml prints NULL."""
+
+    name: str
+    nbytes: int
+    backend: str | None
+    cause: str
+
+
+class DebugNode(NamedTuple):
+    """A node line. View ops have none."""
+
+    index: int
+    op_desc: str
+    name: str
+    nbytes: int
+    backend: str | None
+    cause: str
+    use_count: int
+    compute: bool
+    sources: tuple[DebugSource, ...]
+
+
+class DebugSplit(NamedTuple):
+    """A split header, with the node lines that follow it; `inputs` are (name, bytes)."""
+
+    id: int
+    backend: str
+    inputs: tuple[tuple[str, int], ...]
+    nodes: tuple[DebugNode, ...]
+
+
+SchedDebug = tuple[DebugSplit, ...]

@@ -1,0 +1,426 @@
+"""ggml_backend_sched: the scheduler's state and its calls: reserve, alloc, reset, synchronize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.context import IndexSpace
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Synchronized
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.sched.debug import SchedDebug
+from ggmltool.ggml.sched.split import debug_of, run_passes
+from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.ggml.version import (
+    DEFAULT_GRAPH_SIZE,
+    SCHED_INITIAL_SPLITS,
+    SCHED_MAX_BACKENDS,
+    SCHED_MAX_COPIES,
+    SCHED_MAX_SPLIT_INPUTS,
+    TENSOR_SIZE,
+    graph_overhead,
+    hash_size,
+    tensor_overhead,
+)
+
+Copies = list[list[Tensor] | None]
+"""The copies of one tensor: per backend None or one tensor per pipeline copy."""
+
+
+class Split:
+    """ggml_backend_sched_split: nodes `[i_start, i_end)` on one backend, after copying `inputs`.
+
+    A split object belongs to its position and outlives the graph: `inputs_capacity` only grows, as in ggml.
+    """
+
+    __slots__ = ("backend_id", "i_end", "i_start", "inputs", "inputs_capacity", "nodes")
+
+    def __init__(self) -> None:
+        self.backend_id = 0
+        self.i_start = 0
+        self.i_end = 0
+        self.inputs: list[Tensor] = []
+        self.inputs_capacity = 0
+        self.nodes: list[Tensor] = []
+
+
+class Arena:
+    """The scheduler's own context: copies and dependencies, made anew at every split in the same memory.
+
+    A tensor of an earlier split stays where it was and turns into whatever is made at its place next, so a graph
+    that still points to it sees what ggml would see.
+    """
+
+    __slots__ = ("_next", "capacity", "indices", "slots")
+
+    def __init__(self, graph_size: int, indices: IndexSpace) -> None:
+        size = graph_size * SCHED_MAX_SPLIT_INPUTS * 2 * TENSOR_SIZE + graph_overhead(graph_size)
+        self.capacity = size // tensor_overhead()
+        self.indices = indices
+        self.slots: list[Tensor] = []
+        self._next = 0
+
+    def clear(self) -> None:
+        self._next = 0
+
+    def _slot(self) -> tuple[Tensor | None, int]:
+        if self._next >= self.capacity:
+            raise GgmlAssert(
+                "ggml_new_tensor_impl",
+                "obj_new",
+                f"the scheduler's context has room for {self.capacity} copies and dependencies; a larger graph_size "
+                "makes it larger",
+            )
+        self._next += 1
+        if self._next <= len(self.slots):
+            t = self.slots[self._next - 1]
+            return t, t.index
+        return None, self.indices.take()
+
+    def dup_layout(self, src: Tensor, name: str) -> Tensor:
+        """ggml_dup_tensor_layout: a tensor of the same type, extents and strides."""
+        t, index = self._slot()
+        if t is None:
+            t = Tensor(src.type, src.ne, src.nb, name=cut_name(name), index=index)
+            self.slots.append(t)
+        else:
+            Tensor.__init__(t, src.type, src.ne, src.nb, name=cut_name(name), index=index)
+        return t
+
+    def view(self, src: Tensor) -> Tensor:
+        """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made."""
+        root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
+        _check_view(src.ne, src, root, offs)
+        t, index = self._slot()
+        name = cut_name(src.name + " (view)")
+        if t is None:
+            t = Tensor(src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
+            self.slots.append(t)
+        else:
+            Tensor.__init__(t, src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
+        return t
+
+
+def _check_view(ne: Dims, src: Tensor, root: Tensor, offs: int) -> None:
+    if src.nbytes + offs <= root.nbytes and src.nb == contiguous_nb(src.type, ne):
+        return
+    size = src.type.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
+    if size and size + offs > root.nbytes:
+        raise GgmlAssert(
+            "ggml_new_tensor_impl",
+            "view_src == NULL || data_size == 0 || data_size + view_offs <= ggml_nbytes(view_src)",
+            f"{src.name or src.id} is to be copied; the scheduler makes a view of it, whose contiguous size of {size} "
+            f"bytes at offset {offs} is more than the {root.nbytes} bytes of {root.name or root.id}",
+        )
+
+
+class Scheduler:
+    """A ggml_backend_sched over `backends`, highest priority first; the last one must be a CPU device.
+
+    `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
+    lets devices ask for ops whose weights lie on the host. `indices` are those of all tensors it will see.
+
+    State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
+    `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
+    `on_pass` is called after every pass with its number and the scheduler.
+    """
+
+    def __init__(
+        self,
+        backends: list[Backend],
+        indices: IndexSpace,
+        addresses: AddressSpace,
+        all_bufts: Iterable[BufferType] = (),
+        graph_size: int = DEFAULT_GRAPH_SIZE,
+        parallel: bool = False,
+        op_offload: bool = True,
+        events: Listener | None = None,
+    ) -> None:
+        _check_backends(backends)
+        self.backends = backends
+        self.names = [b.name for b in backends]
+        self.indices = indices
+        self.events = events
+        self.bufts = [b.device.buft for b in backends]
+        bufts = {*self.bufts, *all_bufts}
+        self.usable_bufts = [frozenset(t for t in bufts if b.device.supports_buft(t)) for b in backends]
+        for b, buft in enumerate(self.bufts):
+            if buft not in self.usable_bufts[b]:
+                raise GgmlAssert(
+                    "ggml_backend_sched_new",
+                    "ggml_backend_supports_buft(backends[b], sched->bufts[b])",
+                    f"{self.names[b]} cannot use its own default buffer type {buft.name}",
+                )
+        self.graph_size = graph_size
+        self.hash_size = hash_size(graph_size)
+        self.n_copies = SCHED_MAX_COPIES if parallel else 1
+        self.op_offload = op_offload
+        self.has_events = [parallel and b.device.events for b in backends]
+        self.gallocr = Gallocr(self.bufts, addresses, events)
+        self.arena = Arena(graph_size, indices)
+        self.splits: list[Split] = [Split() for _ in range(SCHED_INITIAL_SPLITS)]
+        self.n_splits = 0
+        self.graph_inputs: list[Tensor] = []
+        self.graph_inputs_capacity = SCHED_MAX_SPLIT_INPUTS
+        self.cur_copy = 0
+        self.next_copy = 0
+        self.is_reset = True
+        self.is_alloc = False
+        self.ids: list[int] = []
+        self.causes: list[str | None] = []
+        self.copies: list[Copies | None] = []
+        self.assigned = self.ids
+        self.assigned_causes = self.causes
+        self.made_copies = self.copies
+        self.nodes: list[Tensor] = []
+        self.leafs: list[Tensor] = []
+        self.node_ids: list[int] = []
+        self.leaf_ids: list[int] = []
+        self.prev_node_ids: list[int] = []
+        self.prev_leaf_ids: list[int] = []
+        self.seen_graphs: list[CGraph] = []
+        self.log_lines: list[str] = []
+        self.debug = False
+        self.debug_record: SchedDebug = ()
+        self.on_pass: Callable[[int, Scheduler], None] | None = None
+
+    def log(self, level: str, text: str) -> None:
+        """A line that a release build of ggml logs."""
+        self.log_lines.append(text)
+        if self.events:
+            self.events(Logged(level, text))
+
+    def grow_state(self) -> None:
+        """Make the state lists as long as there are tensors."""
+        missing = self.indices.top - len(self.ids)
+        if missing > 0:
+            self.ids.extend([-1] * missing)
+            self.causes.extend([None] * missing)
+            self.copies.extend([None] * missing)
+
+    def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
+        """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
+        self.grow_state()
+        self.ids[tensor.index] = backend_id
+        self.causes[tensor.index] = "usr"
+        self.is_reset = False
+        if self.events:
+            self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", "assigned by the user"))
+
+    def split_graph(self, graph: CGraph) -> None:
+        """ggml_backend_sched_split_graph: assign a backend to every node and find the tensors to copy.
+
+        Rewrites the sources of the graph's nodes to the copies, and builds `nodes` and `leafs`, the scheduler's own
+        graph with copies and dependencies, with `node_ids` and `leaf_ids`, for the allocator.
+        """
+        if self.events:
+            self.events(Entered("ggml_backend_sched_split_graph"))
+        self.is_reset = False
+        self.arena.clear()
+        self.seen_graphs.append(graph)
+        self.grow_state()
+        run_passes(self, graph)
+        if self.debug:
+            self.debug_record = debug_of(self, graph)
+        self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
+        self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
+        self._build_graph_copy(graph)
+        self.assigned = self.ids
+        self.assigned_causes = self.causes
+        self.made_copies = self.copies
+        if self.events:
+            self.events(Left("ggml_backend_sched_split_graph"))
+
+    def _build_graph_copy(self, graph: CGraph) -> None:
+        """The graph the allocator sees: before each split, for every input, a dependency on it and then its copy."""
+        ids = self.ids
+        copies = self.copies
+        view = self.arena.view
+        cur_copy = self.cur_copy
+        nodes: list[Tensor] = []
+        node_ids: list[int] = []
+        for split in self.splits[: self.n_splits]:
+            b = split.backend_id
+            split.nodes = graph.nodes[split.i_start : split.i_end]
+            for t in split.inputs:
+                nodes.append(view(t))
+                node_ids.append(ids[t.index])
+                nodes.append(_copy_of(copies, t, b, cur_copy))
+                node_ids.append(b)
+            nodes += split.nodes
+            node_ids += [ids[n.index] for n in split.nodes]
+        leafs: list[Tensor] = []
+        leaf_ids: list[int] = []
+        if self.n_copies > 1:
+            wanted = [(t, ids[t.index]) for t in self.graph_inputs]
+            wanted += [(t, s.backend_id) for s in self.splits[: self.n_splits] for t in s.inputs]
+            for t, b in wanted:
+                for c in range(self.n_copies):
+                    leafs.append(_copy_of(copies, t, b, c))
+                    leaf_ids.append(b)
+        leafs += graph.leafs
+        leaf_ids += [ids[t.index] for t in graph.leafs]
+        self.nodes = nodes
+        self.leafs = leafs
+        # What is beyond the end of an array stays there from earlier graphs, as in ggml.
+        self.node_ids[: len(node_ids)] = node_ids
+        self.leaf_ids[: len(leaf_ids)] = leaf_ids
+        self.check_hash_set()
+
+    def check_hash_set(self) -> None:
+        """Abort where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
+        bound = sum(2 * len(g.nodes) + len(g.leafs) for g in self.seen_graphs) + 1
+        if self.debug:
+            bound += self.arena.capacity
+        if bound <= self.hash_size:
+            return
+        keys: set[int] = {-1}
+        for g in self.seen_graphs:
+            keys.update(t.index for t in g.leafs)
+            for t in g.nodes:
+                keys.add(t.index)
+                keys.update(r.index for r in (t.view_src, *t.src) if r is not None)
+        if len(keys) > self.hash_size:
+            raise GgmlAbort(
+                "ggml_hash_find_or_insert",
+                "fatal error",
+                None,
+                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys)}; "
+                "a larger graph_size makes it larger",
+            )
+
+    def _check_size(self, function: str, graph: CGraph) -> None:
+        n = graph.n_nodes + graph.n_leafs
+        if self.hash_size < n:
+            what = "measure_graph" if function == "ggml_backend_sched_reserve" else "graph"
+            raise GgmlAssert(
+                function,
+                f"(int)sched->hash_set.size >= {what}->n_nodes + {what}->n_leafs",
+                f"the graph has {graph.n_nodes} nodes and {graph.n_leafs} leafs, the scheduler's hash set "
+                f"{self.hash_size} slots for a graph_size of {self.graph_size}",
+            )
+
+    def reserve(self, graph: CGraph) -> bool:
+        """ggml_backend_sched_reserve: split a graph and make the compute buffers large enough for it.
+
+        The graph is used up: its nodes' sources point to copies that the next split replaces.
+        """
+        function = "ggml_backend_sched_reserve"
+        if self.events:
+            self.events(Entered(function))
+        self._check_size(function, graph)
+        self.synchronize()
+        self.split_graph(graph)
+        self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, self.indices.top)
+        self.reset()
+        if self.events:
+            self.events(Left(function))
+        return True
+
+    def alloc_graph(self, graph: CGraph) -> bool:
+        """ggml_backend_sched_alloc_graph: split a graph and give its tensors memory.
+
+        Raises GgmlAssert when a graph is allocated already and was not reset.
+        """
+        function = "ggml_backend_sched_alloc_graph"
+        if self.events:
+            self.events(Entered(function))
+        self._check_size(function, graph)
+        if self.is_alloc:
+            raise GgmlAssert(
+                function, "!sched->is_alloc", "the scheduler holds an allocated graph; it must be reset first"
+            )
+        self.cur_copy = self.next_copy
+        self.next_copy = (self.next_copy + 1) % self.n_copies
+        self.split_graph(graph)
+        if not self._alloc_splits():
+            return False
+        self.is_alloc = True
+        if self.events:
+            self.events(Left(function))
+        return True
+
+    def _alloc_splits(self) -> bool:
+        """ggml_backend_sched_alloc_splits: allocate by the reserved plan, or reserve again where it does not serve."""
+        changed = self._ids_changed(False) or self._ids_changed(True)
+        top = self.indices.top
+        if not changed and self.gallocr.alloc_graph(self.nodes, self.leafs, top):
+            return True
+        for b in range(len(self.backends)):
+            self.synchronize_backend(b)
+        self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, top)
+        if not self.gallocr.alloc_graph(self.nodes, self.leafs, top):
+            self.log("error", "ggml_backend_sched_alloc_splits: failed to allocate graph")
+            return False
+        return True
+
+    def _ids_changed(self, is_leaf: bool) -> bool:
+        """Whether some node (or leaf) has another buffer type than at the same index in the graph before."""
+        tensors = self.leafs if is_leaf else self.nodes
+        ids, prev = (self.leaf_ids, self.prev_leaf_ids) if is_leaf else (self.node_ids, self.prev_node_ids)
+        n = len(tensors)
+        if ids[:n] == prev[:n]:
+            return False
+        for i in range(n):
+            old = prev[i] if i < len(prev) else 0
+            new = ids[i]
+            if new != old and self.bufts[new] is not self.bufts[old]:
+                if self.events:
+                    t = tensors[i]
+                    self.events(IdsChanged(i, t.id or t.name, is_leaf, self.names[old], self.names[new]))
+                return True
+        return False
+
+    def reset(self) -> None:
+        """ggml_backend_sched_reset: forget assignments and copies, keep buffers and the reserved plan."""
+        if not self.is_reset:
+            n = self.indices.top
+            self.ids = [-1] * n
+            self.causes = [None] * n
+            self.copies = [None] * n
+            self.seen_graphs = []
+            self.is_reset = True
+        self.is_alloc = False
+
+    def synchronize(self) -> None:
+        """ggml_backend_sched_synchronize: wait for all backends; without an allocated graph copy 0 is next."""
+        for b in range(len(self.backends)):
+            self.synchronize_backend(b)
+        if not self.is_alloc:
+            self.next_copy = 0
+
+    def synchronize_backend(self, b: int) -> None:
+        """ggml_backend_synchronize."""
+        if self.events:
+            self.events(Synchronized(self.names[b]))
+
+    def get_buffer_size(self, backend_id: int) -> int:
+        """ggml_backend_sched_get_buffer_size: bytes; 0 where an earlier backend reports the shared buffer."""
+        return self.gallocr.get_buffer_size(backend_id)
+
+
+def _copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int) -> Tensor:
+    of = copies[t.index]
+    made = of[backend_id] if of is not None else None
+    if made is None:
+        raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
+    return made[copy]
+
+
+def _check_backends(backends: list[Backend]) -> None:
+    function = "ggml_backend_sched_new"
+    if not backends:
+        raise GgmlAssert(function, "n_backends > 0")
+    if len(backends) > SCHED_MAX_BACKENDS:
+        raise GgmlAssert(
+            function, "n_backends <= GGML_SCHED_MAX_BACKENDS", f"{len(backends)} backends, {SCHED_MAX_BACKENDS} at most"
+        )
+    if backends[-1].device.type != "cpu":
+        raise GgmlAssert(
+            function,
+            "ggml_backend_dev_type(ggml_backend_get_device(backends[n_backends - 1])) == GGML_BACKEND_DEVICE_TYPE_CPU",
+            f"the last backend is {backends[-1].name}, which is no CPU; list the CPU last",
+        )

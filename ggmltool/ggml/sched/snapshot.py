@@ -1,0 +1,129 @@
+"""The scheduler's state after a step as a Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import Tensor
+
+Memory = tuple[str | None, str | None, int | None, int | None]
+_NO_MEMORY: Memory = (None, None, None, None)
+_OP_NAMES = tuple(op.name for op in Op)
+
+
+def _memory(t: Tensor) -> Memory:
+    """Buffer type, usage, chunk, offset from the chunk's base."""
+    buffer = t.buffer
+    if buffer is None:
+        return _NO_MEMORY
+    return buffer.buft.name, USAGE_NAMES[buffer.usage], buffer.chunk, t.data - buffer.base
+
+
+def plan_of(s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str] = ()) -> Plan:
+    """The plan after `step` ("reserve" or "alloc") of the graph called `name`."""
+    ids, causes, names = s.assigned, s.assigned_causes, s.names
+    splits = s.splits[: s.n_splits]
+    return Plan(
+        graph=name,
+        step=step,
+        ok=True,
+        backends=_backends(s),
+        splits=tuple(
+            SplitPlan(i, names[sp.backend_id], sp.i_start, sp.i_end, tuple(t.id or t.name for t in sp.inputs))
+            for i, sp in enumerate(splits)
+        ),
+        nodes=_nodes(s, graph),
+        leafs=tuple(
+            LeafPlan(i, t.id, names[ids[t.index]] if ids[t.index] != -1 else None, *_memory(t))
+            for i, t in enumerate(graph.leafs)
+        ),
+        copies=_copies(s),
+        buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
+        log=tuple(log),
+    )
+
+
+def failed_plan(
+    error: GgmlError, name: str | None, step: str, backends: Sequence[tuple[str, str]], log: Sequence[str] = ()
+) -> Plan:
+    """The plan of a step that ggml would not survive."""
+    return Plan(
+        graph=name,
+        step=step,
+        ok=False,
+        backends=tuple(backends),
+        log=tuple(log),
+        error=tuple(error.as_dict().items()),
+    )
+
+
+def _backends(s: Scheduler) -> tuple[tuple[str, str], ...]:
+    return tuple((b.name, b.device.buft.name) for b in s.backends)
+
+
+def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
+    ids, causes, names = s.assigned, s.assigned_causes, s.names
+    use_counts = graph.use_counts
+    bufts = s.bufts
+    hn_ids = s.gallocr.hash_nodes.buffer_id
+    make = NodePlan._make
+    out: list[NodePlan] = []
+    for k, sp in enumerate(s.splits[: s.n_splits]):
+        for i in range(sp.i_start, sp.i_end):
+            t = graph.nodes[i]
+            index = t.index
+            b = ids[index]
+            buffer = t.buffer
+            if t.view_src is not None:
+                size = None
+            else:
+                buft = buffer.buft if buffer is not None else bufts[hn_ids[index]]
+                size = t.nbytes if buft.plain else buft.get_alloc_size(t)
+            if buffer is None:
+                buft_name = usage = chunk = offset = None
+            else:
+                buft_name, usage, chunk, offset = _memory(t)
+            out.append(
+                make(
+                    (
+                        i,
+                        t.id,
+                        t.name,
+                        _OP_NAMES[t.op],
+                        t.type.name,
+                        t.ne,
+                        t.nb,
+                        names[b] if b != -1 else None,
+                        causes[index],
+                        k,
+                        use_counts[index],
+                        tuple([None if x is None else x.id or x.name for x in t.src]),
+                        buft_name,
+                        usage,
+                        chunk,
+                        offset,
+                        size,
+                    )
+                )
+            )
+    return tuple(out)
+
+
+def _copies(s: Scheduler) -> tuple[CopyPlan, ...]:
+    """Pipeline copies of graph inputs (the input itself among them), then those of the splits' inputs, in order."""
+    wanted = [(t, s.assigned[t.index]) for t in s.graph_inputs] if s.n_copies > 1 else []
+    wanted += [(t, sp.backend_id) for sp in s.splits[: s.n_splits] for t in sp.inputs]
+    out: list[CopyPlan] = []
+    for t, b in wanted:
+        of = s.made_copies[t.index]
+        made = of[b] if of is not None else None
+        for c, copy in enumerate(made or ()):
+            buffer, _, chunk, offset = _memory(copy)
+            out.append(CopyPlan(copy.name, t.id or t.name, s.names[b], c, buffer, chunk, offset))
+    return tuple(out)

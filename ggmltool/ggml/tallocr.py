@@ -1,0 +1,78 @@
+"""ggml_tallocr, the linear allocator of a buffer, and the allocation of a whole context at once."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType, tensor_alloc, view_init
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.errors import GgmlAbort
+from ggmltool.ggml.tensor import Tensor
+
+
+class Tallocr:
+    """ggml_tallocr: places tensors one behind the other. Buffers are aligned, so the first offset is 0."""
+
+    __slots__ = ("alignment", "buffer", "offset")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.alignment = buffer.buft.alignment
+        self.offset = 0
+
+    def alloc(self, tensor: Tensor) -> None:
+        """ggml_tallocr_alloc: the next place for `tensor`. Raises GgmlAbort when the buffer is full."""
+        alignment = self.alignment
+        size = (self.buffer.buft.get_alloc_size(tensor) + alignment - 1) // alignment * alignment
+        if self.offset + size > self.buffer.size:
+            raise GgmlAbort(
+                "ggml_tallocr_alloc",
+                "not enough space in the buffer",
+                None,
+                f"{tensor.name or tensor.id} needs {size} bytes, {self.buffer.size - self.offset} are left",
+            )
+        offset = self.offset
+        self.offset += size
+        tensor_alloc(self.buffer, tensor, offset)
+
+
+def alloc_ctx_tensors_from_buft(
+    ctx: Context, buft: BufferType, addresses: AddressSpace, usage: int = USAGE_ANY
+) -> list[Buffer]:
+    """ggml_backend_alloc_ctx_tensors_from_buft: memory for every tensor of `ctx` that has none.
+
+    One buffer, or several where one would exceed the type's max_size (ggml's multi-buffer); none when there is
+    nothing to allocate. Views get the memory of their roots, in the order of the arena.
+    """
+    alignment = buft.alignment
+    max_size = buft.max_size
+    buffers: list[Buffer] = []
+    current = 0
+    first = 0
+    tensors = ctx.tensors
+    for i, t in enumerate(tensors):
+        this_size = 0
+        if not t.data and t.view_src is None:
+            this_size = (buft.get_alloc_size(t) + alignment - 1) // alignment * alignment
+        if current > 0 and current + this_size > max_size:
+            buffers.append(_alloc_range(tensors[first:i], buft, current, addresses, usage))
+            first = i
+            current = this_size
+        else:
+            current += this_size
+    if current > 0:
+        buffers.append(_alloc_range(tensors[first:], buft, current, addresses, usage))
+    for chunk, buffer in enumerate(buffers):
+        buffer.chunk = chunk
+    return buffers
+
+
+def _alloc_range(tensors: list[Tensor], buft: BufferType, size: int, addresses: AddressSpace, usage: int) -> Buffer:
+    """alloc_tensor_range."""
+    buffer = Buffer(buft, size, addresses, usage)
+    tallocr = Tallocr(buffer)
+    for t in tensors:
+        if t.view_src is None:
+            if not t.data:
+                tallocr.alloc(t)
+        elif t.buffer is None:
+            view_init(t)
+    return buffer
