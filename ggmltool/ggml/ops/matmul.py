@@ -1,0 +1,221 @@
+"""Matrix products: mul_mat, mul_mat_id (a matrix per expert), out_prod.
+
+ggml multiplies rows with rows: result[i, j] is the dot product of row i of a and row j of b, so a is what BLAS would
+call transposed. a is repeated over dimensions 2 and 3 of b. The result is always f32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32, I32
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.vec_dot import as_dotted
+from ggmltool.ggml.tensor import Tensor, is_transposed
+
+PREC = {"default": 0, "f32": 10}
+"""ggml_prec."""
+
+HINT = {"none": 0, "src0_is_hadamard": 1}
+"""ggml_op_hint."""
+
+HADAMARD = 1
+
+CHUNK = 1 << 24
+"""Weights are converted to f32 in pieces of at most so many elements, to bound the memory that takes."""
+
+
+def can_mul_mat(a: Tensor, b: Tensor) -> bool:
+    """ggml_can_mul_mat: rows of equal length, a can be repeated over b's matrices."""
+    return a.ne[0] == b.ne[0] and a.ne[2] != 0 and a.ne[3] != 0 and b.ne[2] % a.ne[2] == 0 and b.ne[3] % a.ne[3] == 0
+
+
+def _require_not_transposed(function: str, name: str, a: Tensor) -> None:
+    if is_transposed(a):
+        raise GgmlAssert(
+            function,
+            f"!ggml_is_transposed({name})",
+            f"{show_nb(a)} is transposed; make it contiguous first (cont)",
+        )
+
+
+@constructor(Op.MUL_MAT, pack="i:prec i:hint", choices={"prec": PREC, "hint": HINT})
+def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0) -> Tensor:
+    """ggml_mul_mat: a's rows times b's rows. `prec` and `hint` are what ggml_mul_mat_set_prec and _set_hint set."""
+    if not can_mul_mat(a, b):
+        raise GgmlAssert(
+            "ggml_mul_mat",
+            "ggml_can_mul_mat(a, b)",
+            f"{show(a)} times {show(b)}: the rows must be equally long ({a.ne[0]} and {b.ne[0]}), and ne[2], ne[3] of "
+            f"the second ({b.ne[2]}, {b.ne[3]}) multiples of the first's ({a.ne[2]}, {a.ne[3]})",
+        )
+    _require_not_transposed("ggml_mul_mat", "a", a)
+    result = ctx.new_tensor(F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3]))
+    result.set_op(Op.MUL_MAT, words(prec, hint) if prec or hint else (), a, b)
+    return result
+
+
+@constructor(Op.MUL_MAT_ID)
+def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """ggml_mul_mat_id: for each token t and slot e, matrix ids[e, t] of `as` times row e of b's matrix t.
+
+    as [cols, rows, experts], b [cols, slots or 1, tokens], ids [slots, tokens]; result [rows, slots, tokens].
+    """
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_mul_mat_id", condition, why)
+
+    _require_not_transposed("ggml_mul_mat_id", "as", as_)
+    if ids.type is not I32:
+        raise refuse("ids->type == GGML_TYPE_I32", f"the expert numbers must be i32, not {show(ids)}")
+    if as_.ne[3] != 1:
+        raise refuse("as->ne[3] == 1", f"{show(as_)} must have three dimensions, one matrix per expert")
+    if b.ne[3] != 1:
+        raise refuse("b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
+    if ids.ne[2] != 1 or ids.ne[3] != 1:
+        raise refuse("ids->ne[2] == 1 && ids->ne[3] == 1", f"{show(ids)} must be a matrix: slots, tokens")
+    if ids.ne[1] != b.ne[2]:
+        raise refuse(
+            "ids->ne[1] == b->ne[2]", f"{show(ids)} must have a row of experts per matrix (token) of {show(b)}"
+        )
+    if as_.ne[0] != b.ne[0]:
+        raise refuse("as->ne[0] == b->ne[0]", f"the rows of {show(as_)} and {show(b)} must be equally long")
+    if b.ne[1] == 0 or ids.ne[0] % b.ne[1]:
+        raise refuse(
+            "ids->ne[0] % b->ne[1] == 0",
+            f"the {b.ne[1]} rows per token of {show(b)} cannot be repeated over the {ids.ne[0]} experts of {show(ids)}",
+        )
+    result = ctx.new_tensor(F32, (as_.ne[1], ids.ne[0], b.ne[2], 1))
+    result.set_op(Op.MUL_MAT_ID, (), as_, b, ids)
+    return result
+
+
+@constructor(Op.OUT_PROD)
+def out_prod(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_out_prod: the sum over k of column k of a times column k of b, [a0, b0, b2, b3]."""
+    if a.ne[1] != b.ne[1] or 0 in a.ne[2:] or b.ne[2] % a.ne[2] or b.ne[3] % a.ne[3]:
+        raise GgmlAssert(
+            "ggml_out_prod",
+            "ggml_can_out_prod(a, b)",
+            f"{show(a)} and {show(b)}: ne[1] must be equal, and ne[2], ne[3] of the second multiples of the first's",
+        )
+    _require_not_transposed("ggml_out_prod", "a", a)
+    result = ctx.new_tensor(F32, (a.ne[0], b.ne[0], b.ne[2], b.ne[3]))
+    result.set_op(Op.OUT_PROD, (), a, b)
+    return result
+
+
+def _require_rows(function: str, a: Tensor, b: Tensor) -> None:
+    """The assertions ggml's CPU kernel makes about its operands' first strides."""
+    if a.nb[0] != a.type.type_size:
+        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
+    if b.nb[0] != b.type.type_size:
+        raise GgmlAssert(function, "nb10 == ggml_type_size(src1->type)", f"the rows of {show_nb(b)} have gaps")
+
+
+def _other_operand(x: Arrays, function: str, a: Tensor, b: Tensor) -> Any:
+    """b in float32, rounded to what the CPU multiplies a's type with."""
+    dotted = a.type.vec_dot_type or "f32"
+    if b.type.name == dotted:
+        return x.f32(b)
+    if b.type is not F32:
+        raise GgmlAssert(
+            function,
+            "src1->type == GGML_TYPE_F32",
+            f"the CPU multiplies {a.type.name} with f32 or {dotted}, not with {b.type.name}",
+        )
+    return as_dotted(x, x.f32(b), dotted)
+
+
+@kernel(Op.MUL_MAT)
+def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_mul_mat."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    if param_i32(dst, 1) == HADAMARD:
+        _fwht(x, dst, b)
+        return
+    _require_rows("ggml_compute_forward_mul_mat", a, b)
+    other = _other_operand(x, "ggml_compute_forward_mul_mat", a, b)
+    k, rows, a2, a3 = a.ne
+    n, b2, b3 = b.ne[1:]
+    # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
+    other = other.reshape(a3, b3 // a3, a2, (b2 // a2) * n, k)
+    out = x.xp.empty((a3, b3 // a3, a2, (b2 // a2) * n, rows), dtype="float32")
+    weights = x.raw(a)
+    step = max(1, CHUNK // max(1, k * a2 * a3))
+    for i in range(0, rows, step):
+        part = x.decode(weights[:, :, i : i + step], a.type)
+        x.xp.matmul(other, part[:, None].swapaxes(-1, -2), out=out[..., i : i + step])
+    x.put(dst, out.reshape(dst.ne[::-1]))
+
+
+def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
+    """ggml_compute_forward_fwht: b's rows through the normalised Walsh-Hadamard transform."""
+    n = b.ne[0]
+    if b.type is not F32:
+        raise GgmlAbort("ggml_compute_forward_fwht", "fatal error - fwht is F32 only", explanation=show(b))
+    if n & (n - 1):
+        raise GgmlAssert("ggml_compute_forward_fwht_f32", "(n & (n - 1)) == 0", f"{n} is not a power of two")
+    out = x.f32(b) * x.xp.float32(1 / n**0.5)
+    shape = out.shape
+    half = 1
+    while half < n:
+        pairs = out.reshape(*shape[:3], n // (2 * half), 2, half)
+        u, v = pairs[..., 0, :], pairs[..., 1, :]
+        out = x.xp.stack((u + v, u - v), axis=-2).reshape(shape)
+        half *= 2
+    x.put(dst, out)
+
+
+@kernel(Op.MUL_MAT_ID)
+def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_mul_mat_id: the rows are grouped by expert; experts that nobody chose are not read."""
+    experts, b, ids = dst.src[0], dst.src[1], dst.src[2]
+    if experts is None or b is None or ids is None or 0 in dst.ne:
+        return
+    function = "ggml_compute_forward_mul_mat_id"
+    _require_rows(function, experts, b)
+    other = _other_operand(x, function, experts, b)[0]
+    chosen = x.raw(ids)[0, 0]
+    wrong = chosen[(chosen < 0) | (chosen >= experts.ne[2])]
+    if wrong.size:
+        raise GgmlAssert(
+            function,
+            "i02 >= 0 && i02 < n_as",
+            f"{show(ids)} names expert {int(wrong[0])}, but {show(experts)} has {experts.ne[2]}",
+        )
+    weights = x.raw(experts)[0]
+    out = x.xp.empty((dst.ne[2], dst.ne[1], dst.ne[0]), dtype="float32")
+    for expert in x.xp.unique(chosen).tolist():
+        token, slot = x.xp.nonzero(chosen == expert)
+        rows = other[token, slot % b.ne[1]]
+        out[token, slot] = rows @ x.decode(weights[expert], experts.type).T
+    x.put(dst, out)
+
+
+@kernel(Op.OUT_PROD)
+def out_prod_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_out_prod."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    function = "ggml_compute_forward_out_prod"
+    if not (a.type is F32 or a.type is F16 or a.type.quantized):
+        raise GgmlAbort(function, "fatal error", explanation=f"the CPU has no outer product of {show(a)}")
+    if b.type is not F32:
+        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"{show(b)} must be f32")
+    if a.type is not F32:
+        for i in (2, 3):
+            if a.ne[i] != b.ne[i]:
+                raise GgmlAssert(function, f"ne0{i} == ne1{i}", f"{show(a)} is repeated over {show(b)}: f32 only")
+    if a.nb[0] != a.type.type_size:
+        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
+    left = x.f32(a).repeat(b.ne[3] // a.ne[3], axis=0).repeat(b.ne[2] // a.ne[2], axis=1)
+    x.put(dst, x.f32(b).swapaxes(-1, -2) @ left)

@@ -1,0 +1,168 @@
+"""Rows by their numbers: get_rows (an embedding), set_rows (a KV cache), get_rows_back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32, I32, I64
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
+from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, is_matrix, is_vector
+
+
+@constructor(Op.GET_ROWS)
+def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_get_rows: the rows of a that b names, as f32 (i32 stays i32)."""
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_get_rows", condition, why)
+
+    if a.ne[2] != b.ne[1]:
+        raise refuse("a->ne[2] == b->ne[1]", f"{show(b)} must have a row of numbers per matrix of {show(a)}")
+    if a.ne[3] != b.ne[2]:
+        raise refuse("a->ne[3] == b->ne[2]", f"{show(b)} must have a matrix of numbers per block of {show(a)}")
+    if b.ne[3] != 1:
+        raise refuse("b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
+    if b.type is not I32:
+        raise refuse("b->type == GGML_TYPE_I32", f"the row numbers must be i32, not {show(b)}")
+    result = ctx.new_tensor(I32 if a.type is I32 else F32, (a.ne[0], b.ne[0], b.ne[1], b.ne[2]))
+    result.set_op(Op.GET_ROWS, (), a, b)
+    return result
+
+
+@constructor(Op.GET_ROWS_BACK, slots="a b", unpack=lambda raw: {"ne": raw.ne})
+def get_rows_back(
+    ctx: Context, a: Tensor, b: Tensor, c: Tensor | None = None, ne: Sequence[int] | None = None
+) -> Tensor:
+    """ggml_get_rows_back: the rows of a added up at the places b names, in the extents of c (which is no source).
+
+    `ne` stands for c where there is none: a node keeps its extents only.
+    """
+    if not (is_matrix(a) and is_vector(b) and b.type is I32):
+        raise GgmlAssert(
+            "ggml_get_rows_back",
+            "ggml_is_matrix(a) && ggml_is_vector(b) && b->type == GGML_TYPE_I32",
+            f"{show(a)} must be a matrix and {show(b)} a vector of i32",
+        )
+    if c is not None:
+        ne = c.ne
+    if ne is None:
+        raise ValueError("get_rows_back needs the extents of its result: a third source, or ne")
+    n0, n1, n2, n3 = (*ne, 1, 1, 1)[:4]
+    if not (n2 == 1 and n3 == 1 and a.ne[0] == n0):
+        raise GgmlAssert(
+            "ggml_get_rows_back",
+            "ggml_is_matrix(c) && (a->ne[0] == c->ne[0])",
+            f"the result {list(ne)} must be a matrix with rows as long as those of {show(a)}",
+        )
+    result = ctx.new_tensor(F32, (n0, n1))
+    result.set_op(Op.GET_ROWS_BACK, (), a, b)
+    return result
+
+
+@constructor(Op.SET_ROWS, slots="b c a")
+def set_rows(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """ggml_set_rows: the rows of b into a at the places c names; the result is a view of a.
+
+    The node's sources are b, c, a, in this order.
+    """
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_set_rows", condition, why)
+
+    for i in (0, 2, 3):
+        if a.ne[i] != b.ne[i]:
+            raise refuse(
+                f"a->ne[{i}] == b->ne[{i}]", f"{show(b)} and its destination {show(a)} may differ in ne[1] only"
+            )
+    if b.ne[1] != c.ne[0]:
+        raise refuse("b->ne[1] == c->ne[0]", f"{show(c)} must have a number for each row of {show(b)}")
+    if c.ne[1] == 0 or b.ne[2] % c.ne[1]:
+        raise refuse("b->ne[2] % c->ne[1] == 0", f"{show(c)} cannot be repeated over the matrices of {show(b)}")
+    if c.ne[2] == 0 or b.ne[3] % c.ne[2]:
+        raise refuse("b->ne[3] % c->ne[2] == 0", f"{show(c)} cannot be repeated over the blocks of {show(b)}")
+    if c.ne[3] != 1:
+        raise refuse("c->ne[3] == 1", f"{show(c)} must have at most three dimensions")
+    if b.type is not F32 and b.type is not F16:
+        raise refuse(
+            "b->type == GGML_TYPE_F32 || b->type == GGML_TYPE_F16", f"the rows to set must be f32 or f16, not {show(b)}"
+        )
+    if c.type is not I64 and c.type is not I32:
+        raise refuse(
+            "c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32", f"the row numbers must be i64 or i32: {show(c)}"
+        )
+    if not is_contiguous_rows(a):
+        raise refuse("ggml_is_contiguous_rows(a)", f"the rows of {show_nb(a)} have gaps")
+    if not is_contiguous_rows(b):
+        raise refuse("ggml_is_contiguous_rows(b)", f"the rows of {show_nb(b)} have gaps")
+    result = ctx.view_tensor(a)
+    result.set_op(Op.SET_ROWS, (), b, c, a)
+    return result
+
+
+def _check_numbers(function: str, variable: str, limit: str, numbers: Any, rows: Tensor, ids: Tensor) -> None:
+    n = rows.ne[1]
+    wrong = numbers[(numbers < 0) | (numbers >= n)]
+    if wrong.size:
+        raise GgmlAssert(
+            function,
+            f"{variable} >= 0 && {variable} < {limit}",
+            f"{show(ids)} names row {int(wrong[0])}, but {show(rows)} has rows 0 to {n - 1}",
+        )
+
+
+@kernel(Op.GET_ROWS)
+def get_rows_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_get_rows: only the rows named are read and dequantized."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    numbers = x.raw(b)[0].astype("int64")
+    _check_numbers("ggml_compute_forward_get_rows", "i01", "ne01", numbers, a, b)
+    i12 = x.xp.arange(b.ne[2])[:, None, None]
+    i11 = x.xp.arange(b.ne[1])[None, :, None]
+    rows = x.raw(a)[i12, i11, numbers]
+    x.put(dst, rows if a.type is I32 else x.decode(rows, a.type))
+
+
+@kernel(Op.SET_ROWS)
+def set_rows_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_set_rows: the rows of slot 0 into the view of slot 2, converted to its type."""
+    values, ids = dst.src[0], dst.src[1]
+    if values is None or ids is None or 0 in values.ne:
+        return
+    if not dst.type.from_float or dst.type is I32:
+        raise GgmlAbort(
+            "ggml_compute_forward_set_rows",
+            "no conversion",
+            explanation=f"the CPU cannot convert {show(values)} to {dst.type.name}",
+        )
+    numbers = x.raw(ids)[0].astype("int64")
+    _check_numbers("ggml_compute_forward_set_rows", "i1", "ne1", numbers, dst, ids)
+    n3, n2 = values.ne[3], values.ne[2]
+    i03 = x.xp.arange(n3)[:, None, None]
+    i02 = x.xp.arange(n2)[None, :, None]
+    places = numbers[i03 % ids.ne[2], i02 % ids.ne[1], x.xp.arange(ids.ne[0])]
+    rows = x.raw(values) if values.type is dst.type else x.encode(x.f32(values), dst.type)
+    x.raw(dst)[i03, i02, places] = rows
+
+
+@kernel(Op.GET_ROWS_BACK)
+def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_get_rows_back: row i of a is added to row b[i] of the result."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None:
+        return
+    if a.type is not F32 and a.type is not F16:
+        raise GgmlAbort(
+            "ggml_compute_forward_get_rows_back", "fatal error", explanation=f"{show(a)} must be f32 or f16"
+        )
+    numbers = x.raw(b).reshape(-1).astype("int64")
+    _check_numbers("ggml_compute_forward_get_rows_back", "r", "ne1", numbers, dst, b)
+    out = x.xp.zeros(dst.ne[::-1], dtype="float32")
+    x.xp.add.at(out[0, 0], numbers, x.f32(a)[0, 0][: numbers.size])
+    x.put(dst, out)

@@ -1,0 +1,185 @@
+"""The view ops: view, reshape, permute, transpose. They compute nothing: the result is another look at a's memory.
+
+A view of a view is a view of the root, with the offsets added; op_params of a VIEW keep the offset within a itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name, is_contiguous, nelements
+from ggmltool.ggml.version import SIZE_MAX
+
+
+def _view_params(raw: Raw) -> dict[str, Any]:
+    low, high = raw.word(0) & 0xFFFFFFFF, raw.word(1) & 0xFFFFFFFF
+    return {"ne": raw.ne, "nb": raw.nb[1:], "offset": high << 32 | low}
+
+
+@constructor(Op.VIEW, canonical=True, unpack=_view_params)
+def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), offset: int = 0) -> Tensor:
+    """ggml_view_1d … ggml_view_4d, by the length of `ne`: that many elements, from `offset` bytes within a on.
+
+    `nb` are the byte strides from nb1 on (four of them: from nb0 on, which must be the type's size). The strides that
+    are not given follow from the one before without a gap, as in ggml's constructors with fewer dimensions.
+    """
+    strides = list(nb)
+    if len(strides) == MAX_DIMS:
+        if strides[0] != a.type.type_size:
+            raise ValueError(f"nb[0] of a view of {show(a)} is the type's size, {a.type.type_size}, not {strides[0]}")
+        strides = strides[1:]
+    if len(strides) >= MAX_DIMS:
+        raise ValueError(f"a view takes at most {MAX_DIMS - 1} strides (nb1, nb2, nb3), not {len(strides)}")
+    offset &= SIZE_MAX
+    result = ctx.new_tensor(a.type, ne, a, offset)
+    result.name = cut_name(f"{a.name} (view)")
+    if strides:
+        out = [result.nb[0], *[s & SIZE_MAX for s in strides]]
+        while len(out) < MAX_DIMS:
+            out.append(out[-1] * result.ne[len(out) - 1] & SIZE_MAX)
+        result.set_layout(result.ne, (out[0], out[1], out[2], out[3]))
+    result.set_op(Op.VIEW, words(offset & 0xFFFFFFFF, offset >> 32), a)
+    return result
+
+
+@constructor(Op.VIEW)
+def view_1d(ctx: Context, a: Tensor, ne0: int, offset: int) -> Tensor:
+    """ggml_view_1d: `ne0` elements from `offset` bytes within a on."""
+    return view(ctx, a, (ne0,), (), offset)
+
+
+@constructor(Op.VIEW)
+def view_2d(ctx: Context, a: Tensor, ne0: int, ne1: int, nb1: int, offset: int) -> Tensor:
+    """ggml_view_2d: rows `nb1` bytes apart."""
+    return view(ctx, a, (ne0, ne1), (nb1,), offset)
+
+
+@constructor(Op.VIEW)
+def view_3d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, nb1: int, nb2: int, offset: int) -> Tensor:
+    """ggml_view_3d: rows `nb1`, matrices `nb2` bytes apart."""
+    return view(ctx, a, (ne0, ne1, ne2), (nb1, nb2), offset)
+
+
+@constructor(Op.VIEW)
+def view_4d(
+    ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, nb1: int, nb2: int, nb3: int, offset: int
+) -> Tensor:
+    """ggml_view_4d: all strides but the first given."""
+    return view(ctx, a, (ne0, ne1, ne2, ne3), (nb1, nb2, nb3), offset)
+
+
+def _reshaped(ctx: Context, a: Tensor, ne: Sequence[int], function: str, extents: str, want: int) -> Tensor:
+    if not is_contiguous(a):
+        raise GgmlAssert(
+            function,
+            "ggml_is_contiguous(a)",
+            f"{show_nb(a)} is not contiguous: make it so first (cont), or use cont with the new extents",
+        )
+    if nelements(a) != want:
+        raise GgmlAssert(
+            function,
+            f"ggml_nelements(a) == {extents}",
+            f"{show(a)} has {nelements(a)} elements, {list(ne)} would have {want}",
+        )
+    result = ctx.new_tensor(a.type, ne, a, 0)
+    result.name = cut_name(f"{a.name} (reshaped)")
+    result.set_op(Op.RESHAPE, (), a)
+    return result
+
+
+def _product(ne: Sequence[int]) -> int:
+    out = 1
+    for n in ne:
+        out *= n
+    return out
+
+
+@constructor(Op.RESHAPE, canonical=True, unpack=lambda raw: {"ne": raw.ne}, slots="a")
+def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] | None = None) -> Tensor:
+    """ggml_reshape to the extents of b (which is no source), or ggml_reshape_1d … _4d by the length of `ne`."""
+    if b is not None:
+        return _reshaped(ctx, a, b.ne, "ggml_reshape", "ggml_nelements(b)", nelements(b))
+    if ne is None:
+        raise ValueError("reshape needs the new extents: ne, or a tensor that has them")
+    n = len(ne)
+    extents = "*".join(f"ne{i}" for i in range(n))
+    return _reshaped(ctx, a, ne, f"ggml_reshape_{n}d", extents, _product(ne))
+
+
+@constructor(Op.RESHAPE)
+def reshape_1d(ctx: Context, a: Tensor, ne0: int) -> Tensor:
+    """ggml_reshape_1d."""
+    return reshape(ctx, a, ne=(ne0,))
+
+
+@constructor(Op.RESHAPE)
+def reshape_2d(ctx: Context, a: Tensor, ne0: int, ne1: int) -> Tensor:
+    """ggml_reshape_2d."""
+    return reshape(ctx, a, ne=(ne0, ne1))
+
+
+@constructor(Op.RESHAPE)
+def reshape_3d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int) -> Tensor:
+    """ggml_reshape_3d."""
+    return reshape(ctx, a, ne=(ne0, ne1, ne2))
+
+
+@constructor(Op.RESHAPE)
+def reshape_4d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> Tensor:
+    """ggml_reshape_4d."""
+    return reshape(ctx, a, ne=(ne0, ne1, ne2, ne3))
+
+
+def _through_int(x: int, unsigned: bool) -> int:
+    """What is left of a 64-bit number that a C int held for a moment (ggml_permute's strides from 2 GiB on)."""
+    x = (x + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+    return x & SIZE_MAX if unsigned else x
+
+
+@constructor(Op.PERMUTE, pack="i:axis0 i:axis1 i:axis2 i:axis3")
+def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: int) -> Tensor:
+    """ggml_permute: dimension i of a becomes dimension `axis_i` of the result."""
+    axes = (axis0, axis1, axis2, axis3)
+    for i, axis in enumerate(axes):
+        if not 0 <= axis < MAX_DIMS:
+            raise GgmlAssert(
+                "ggml_permute",
+                f"axis{i} >= 0 && axis{i} < GGML_MAX_DIMS",
+                f"axis{i} is {axis}; the dimensions are 0 to 3",
+            )
+    for i in range(MAX_DIMS):
+        for j in range(i + 1, MAX_DIMS):
+            if axes[i] == axes[j]:
+                raise GgmlAssert("ggml_permute", f"axis{i} != axis{j}", f"{list(axes)} names dimension {axes[i]} twice")
+    result = ctx.view_tensor(a)
+    result.name = cut_name(f"{a.name} (permuted)")
+    ne, nb = [0] * MAX_DIMS, [0] * MAX_DIMS
+    for i, axis in enumerate(axes):
+        ne[axis] = _through_int(a.ne[i], unsigned=False)
+        nb[axis] = _through_int(a.nb[i], unsigned=True)
+    result.set_layout((ne[0], ne[1], ne[2], ne[3]), (nb[0], nb[1], nb[2], nb[3]))
+    result.set_op(Op.PERMUTE, words(*axes), a)
+    return result
+
+
+@constructor(Op.TRANSPOSE)
+def transpose(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_transpose: dimensions 0 and 1 change places."""
+    result = ctx.view_tensor(a)
+    result.name = cut_name(f"{a.name} (transposed)")
+    ne: Dims = (a.ne[1], a.ne[0], a.ne[2], a.ne[3])
+    nb: Dims = (a.nb[1], a.nb[0], a.nb[2], a.nb[3])
+    result.set_layout(ne, nb)
+    result.set_op(Op.TRANSPOSE, (), a)
+    return result
+
+
+@kernel(Op.NONE, Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE)
+def nothing(x: Arrays, dst: Tensor) -> None:
+    """A view's values are its source's."""
