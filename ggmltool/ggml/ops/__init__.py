@@ -17,6 +17,7 @@ FAMILIES = (
     "norm",
     "softmax",
     "arrange",
+    "upscale",
     "views",
     "copy",
     "matmul",

@@ -1,0 +1,317 @@
+"""Ops that repeat, join, pad, roll or cut out elements, and those that make rows of numbers (arange …)."""
+
+from __future__ import annotations
+
+import math
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.elementwise import operand
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.reduce import read_ne, target_shape
+from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
+
+INT64_MIN = -(2**63)
+TRI_TYPES: dict[str, int] = {"upper_diag": 0, "upper": 1, "lower_diag": 2, "lower": 3}
+"""ggml_tri_type: the triangle that is kept."""
+
+
+@constructor(Op.REPEAT, canonical=True, unpack=read_ne, slots="a")
+def repeat(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
+    """ggml_repeat: a repeated until it has b's shape, or the extents `ne`. b is no source of the node."""
+    if b is None:
+        return repeat_4d(ctx, a, *target_shape("repeat", None, ne))
+    if not can_repeat(a, b):
+        raise GgmlAssert(
+            "ggml_repeat",
+            "ggml_can_repeat(a, b)",
+            f"{show(a)} cannot be repeated into {show(b)}: each extent must be a multiple",
+        )
+    result = ctx.new_tensor(a.type, b.ne)
+    result.set_op(Op.REPEAT, (), a)
+    return result
+
+
+@constructor(Op.REPEAT, unpack=lambda raw: {f"ne{i}": n for i, n in enumerate(raw.ne)})
+def repeat_4d(ctx: Context, a: Tensor, ne0: int, ne1: int = 1, ne2: int = 1, ne3: int = 1) -> Tensor:
+    """ggml_repeat_4d: a repeated until it has the extents ne0 … ne3."""
+    ne = (ne0, ne1, ne2, ne3)
+    if not is_empty(a) and any(n % m for n, m in zip(ne, a.ne, strict=True)):
+        raise GgmlAssert(
+            "ggml_repeat_4d",
+            "can_repeat",
+            f"{show(a)} cannot be repeated into {list(ne)}: each extent must be a multiple",
+        )
+    result = ctx.new_tensor(a.type, ne)
+    result.set_op(Op.REPEAT, (), a)
+    return result
+
+
+@constructor(Op.CONCAT, pack="i:dim")
+def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
+    """ggml_concat: b behind a along dimension `dim`."""
+    if not 0 <= dim < 4:
+        raise GgmlAssert("ggml_concat", "dim >= 0 && dim < GGML_MAX_DIMS", f"there is no dimension {dim}")
+    if a.type is not b.type:
+        raise GgmlAssert("ggml_concat", "a->type == b->type", f"{show(a)} and {show(b)} differ in type")
+    ne = list(a.ne)
+    for d in range(4):
+        if d == dim:
+            ne[d] += b.ne[d]
+        elif a.ne[d] != b.ne[d]:
+            raise GgmlAssert(
+                "ggml_concat",
+                "a->ne[d] == b->ne[d]",
+                f"{show(a)} and {show(b)} differ in dimension {d}; only dimension {dim}, along which they are joined, "
+                "may differ",
+            )
+    result = ctx.new_tensor(a.type, ne)
+    result.set_op(Op.CONCAT, words(dim), a, b)
+    return result
+
+
+@constructor(Op.PAD)
+def pad(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:
+    """ggml_pad: zeros behind the elements of each dimension."""
+    return pad_ext(ctx, a, 0, p0, 0, p1, 0, p2, 0, p3)
+
+
+@constructor(Op.PAD)
+def pad_circular(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:
+    """ggml_pad_circular: each dimension goes on from its beginning."""
+    return pad_ext(ctx, a, 0, p0, 0, p1, 0, p2, 0, p3, True)
+
+
+@constructor(Op.PAD, canonical=True, pack="i:lp0 i:rp0 i:lp1 i:rp1 i:lp2 i:rp2 i:lp3 i:rp3 i:circular")
+def pad_ext(
+    ctx: Context,
+    a: Tensor,
+    lp0: int,
+    rp0: int,
+    lp1: int,
+    rp1: int,
+    lp2: int,
+    rp2: int,
+    lp3: int,
+    rp3: int,
+    circular: bool = False,
+) -> Tensor:
+    """ggml_pad_ext: zeros before (lp) and behind (rp) the elements of each dimension, or the other end's elements."""
+    pads = (lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3)
+    ne = [n + pads[2 * i] + pads[2 * i + 1] for i, n in enumerate(a.ne)]
+    result = ctx.new_tensor(a.type, ne)
+    result.set_op(Op.PAD, words(*pads, int(circular)), a)
+    return result
+
+
+@constructor(Op.PAD)
+def pad_ext_circular(
+    ctx: Context, a: Tensor, lp0: int, rp0: int, lp1: int, rp1: int, lp2: int, rp2: int, lp3: int, rp3: int
+) -> Tensor:
+    """ggml_pad_ext_circular: pad_ext with the elements of the other end."""
+    return pad_ext(ctx, a, lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3, True)
+
+
+@constructor(Op.PAD_REFLECT_1D, pack="i:p0 i:p1")
+def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
+    """ggml_pad_reflect_1d: each row mirrored at its ends, by p0 elements in front and p1 behind."""
+    function = "ggml_pad_reflect_1d"
+    for name, p in (("p0", p0), ("p1", p1)):
+        if p < 0:
+            raise GgmlAssert(function, f"{name} >= 0", f"{name} is {p}")
+    for name, p in (("p0", p0), ("p1", p1)):
+        if p >= a.ne[0]:
+            raise GgmlAssert(
+                function, f"{name} < a->ne[0]", f"{name} is {p}: a row of {show(a)} has too few elements to mirror"
+            )
+    if not is_contiguous(a):
+        raise GgmlAssert(function, "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    if a.type is not F32:
+        raise GgmlAssert(function, "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    result = ctx.new_tensor(a.type, (a.ne[0] + p0 + p1, *a.ne[1:]))
+    result.set_op(Op.PAD_REFLECT_1D, words(p0, p1), a)
+    return result
+
+
+@constructor(Op.ROLL, pack="i:shift0 i:shift1 i:shift2 i:shift3")
+def roll(ctx: Context, a: Tensor, shift0: int, shift1: int, shift2: int, shift3: int) -> Tensor:
+    """ggml_roll: the elements moved by a shift in each dimension; what leaves at one end comes in at the other."""
+    if a.nb[0] != a.type.type_size:
+        raise GgmlAssert(
+            "ggml_roll",
+            "a->nb[0] == ggml_type_size(a->type)",
+            f"the elements of a row of {show_nb(a)} must lie side by side",
+        )
+    shifts = (shift0, shift1, shift2, shift3)
+    for i, shift in enumerate(shifts):
+        if abs(shift) >= a.ne[i]:
+            raise GgmlAssert(
+                "ggml_roll",
+                f"abs(shift{i}) < a->ne[{i}]",
+                f"{show(a)} cannot be moved by {shift} in dimension {i}",
+            )
+    result = ctx.dup_tensor(a)
+    result.set_op(Op.ROLL, words(*shifts), a)
+    return result
+
+
+@constructor(Op.DIAG)
+def diag(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_diag: a matrix with the row a on its diagonal, zero elsewhere."""
+    if a.ne[1] != 1:
+        raise GgmlAssert("ggml_diag", "a->ne[1] == 1", f"{show(a)} must have one row per matrix")
+    result = ctx.new_tensor(a.type, (a.ne[0], a.ne[0], a.ne[2], a.ne[3]))
+    result.set_op(Op.DIAG, (), a)
+    return result
+
+
+@constructor(Op.TRI, pack="i:type", choices={"type": TRI_TYPES})
+def tri(ctx: Context, a: Tensor, type: int) -> Tensor:
+    """ggml_tri: the triangle `type` of each square matrix of a (upper_diag, upper, lower_diag, lower), else zero."""
+    if a.type is not F32:
+        raise GgmlAssert("ggml_tri", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    if not is_contiguous(a):
+        raise GgmlAssert("ggml_tri", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    if a.ne[0] != a.ne[1]:
+        raise GgmlAssert("ggml_tri", "a->ne[0] == a->ne[1]", f"the matrices of {show(a)} must be square")
+    result = ctx.dup_tensor(a)
+    result.set_op(Op.TRI, words(type), a)
+    return result
+
+
+def _f32(x: float) -> float:
+    return float_of(float_bits(x))
+
+
+def _arange_steps(start: float, stop: float, step: float) -> int:
+    """(int64_t) ceilf((stop - start) / step), as x86 converts what does not fit."""
+    span, step = _f32(_f32(stop) - _f32(start)), _f32(step)
+    quotient = math.copysign(math.inf, span * math.copysign(1, step)) if step == 0 else _f32(span / step)
+    return math.ceil(quotient) if abs(quotient) < 2.0**63 else INT64_MIN
+
+
+@constructor(Op.ARANGE, pack="f:start f:stop f:step")
+def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
+    """ggml_arange: start, start + step … below stop, in f32. It has no source."""
+    if not _f32(stop) > _f32(start):
+        raise GgmlAssert("ggml_arange", "stop > start", f"there is nothing from {start} to {stop}")
+    result = ctx.new_tensor(F32, (_arange_steps(start, stop, step),))
+    result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
+    return result
+
+
+@constructor(Op.TIMESTEP_EMBEDDING, pack="i:dim i:max_period")
+def timestep_embedding(ctx: Context, timesteps: Tensor, dim: int, max_period: int) -> Tensor:
+    """ggml_timestep_embedding: for each timestep the cosines and sines of `dim` / 2 frequencies, f32[dim, steps]."""
+    result = ctx.new_tensor(F32, (dim, timesteps.ne[0]))
+    result.set_op(Op.TIMESTEP_EMBEDDING, words(dim, max_period), timesteps)
+    return result
+
+
+def _source(dst: Tensor) -> Tensor:
+    a = dst.src[0]
+    if a is None:
+        raise ValueError(f"{dst!r} lacks its operand")
+    return a
+
+
+@kernel(Op.REPEAT)
+def _repeat(x: Arrays, dst: Tensor) -> None:
+    values, out = x.raw(_source(dst)), x.raw(dst)
+    if values.size and out.size:
+        out[...] = x.xp.tile(values, [n // m for n, m in zip(out.shape, values.shape, strict=True)])
+
+
+@kernel(Op.CONCAT)
+def _concat(x: Arrays, dst: Tensor) -> None:
+    a, b = dst.src
+    if a is None or b is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    if a.type.quantized:
+        for i, t in enumerate((a, b)):
+            if t.ne[0] % t.type.block_size:
+                raise GgmlAssert(
+                    "ggml_compute_forward_concat",
+                    f"src{i}->ne[0] % ggml_blck_size(src{i}->type) == 0",
+                    f"the rows of {show(t)} are no whole blocks of {t.type.block_size}",
+                )
+    axis = 3 - param_i32(dst, 0)
+    x.raw(dst)[...] = x.xp.concatenate([x.raw(a), x.raw(b)], axis=axis)
+
+
+@kernel(Op.PAD)
+def _pad(x: Arrays, dst: Tensor) -> None:
+    values, out = x.raw(_source(dst)), x.raw(dst)
+    circular = param_i32(dst, 8) != 0
+    inside: list[slice] = []
+    for axis in range(4):
+        left, right = param_i32(dst, 2 * (3 - axis)), param_i32(dst, 2 * (3 - axis) + 1)
+        n, m = values.shape[axis], out.shape[axis]
+        if circular:
+            values = values.take((x.xp.arange(m) - left) % n, axis=axis)
+        else:
+            first, last = max(left, 0), min(m - right, m)
+            inside.append(slice(first, last))
+            cut = [slice(None)] * 4
+            cut[axis] = slice(first - left, max(last - left, first - left))
+            values = values[tuple(cut)]
+    if circular:
+        out[...] = values
+    else:
+        padded = x.xp.zeros(out.shape, dtype=out.dtype)
+        padded[tuple(inside)] = values
+        out[...] = padded
+
+
+@kernel(Op.PAD_REFLECT_1D)
+def _pad_reflect_1d(x: Arrays, dst: Tensor) -> None:
+    values = operand(x, dst)
+    n = values.shape[-1]
+    places = x.xp.abs(x.xp.arange(dst.ne[0]) - param_i32(dst, 0))
+    x.put(dst, values[..., x.xp.where(places < n, places, 2 * (n - 1) - places)])
+
+
+@kernel(Op.ROLL)
+def _roll(x: Arrays, dst: Tensor) -> None:
+    shifts = tuple(param_i32(dst, 3 - axis) for axis in range(4))
+    x.raw(dst)[...] = x.xp.roll(x.raw(_source(dst)), shifts, axis=(0, 1, 2, 3))
+
+
+@kernel(Op.DIAG)
+def _diag(x: Arrays, dst: Tensor) -> None:
+    values = operand(x, dst)
+    x.put(dst, x.xp.where(x.xp.eye(dst.ne[0], dtype=bool), values[:, :, :1], x.xp.float32(0)))
+
+
+@kernel(Op.TRI)
+def _tri(x: Arrays, dst: Tensor) -> None:
+    xp, kept = x.xp, param_i32(dst, 0)
+    column = xp.arange(dst.ne[0])
+    row = column[:, None]
+    keep = (column >= row, column > row, column <= row, column < row)[kept]
+    x.put(dst, xp.where(keep, operand(x, dst), xp.float32(0)))
+
+
+@kernel(Op.ARANGE)
+def _arange(x: Arrays, dst: Tensor) -> None:
+    xp = x.xp
+    start, step = xp.float32(param_f32(dst, 0)), xp.float32(param_f32(dst, 2))
+    x.put(dst, start + step * xp.arange(dst.ne[0]).astype(xp.float32))
+
+
+@kernel(Op.TIMESTEP_EMBEDDING)
+def _timestep_embedding(x: Arrays, dst: Tensor) -> None:
+    xp, f = x.xp, x.xp.float32
+    dim, max_period = param_i32(dst, 0), param_i32(dst, 1)
+    half = dim // 2
+    steps = operand(x, dst)[0, 0, 0][:, None]
+    frequencies = xp.exp(-xp.log(f(max_period)) * xp.arange(half).astype(f) / f(half))
+    angle = steps * frequencies
+    parts = [xp.cos(angle), xp.sin(angle)]
+    if dim % 2:
+        parts.append(xp.zeros_like(steps))
+    x.put(dst, xp.concatenate(parts, axis=1))

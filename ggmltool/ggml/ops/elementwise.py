@@ -1,0 +1,394 @@
+"""Ops that compute each element from the ones at its place: add and its family, mul, scale, clamp, sqr, fill …
+
+A second operand is repeated into the first (`ggml_can_repeat(b, a)`); the result has the first one's type and extents,
+contiguous, or is a view of it where the op works in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, kernel, words
+from ggmltool.ggml.tensor import (
+    Tensor,
+    can_repeat,
+    is_contiguous,
+    is_padded_1d,
+    is_scalar,
+    nelements,
+)
+
+
+def same_as(ctx: Context, a: Tensor, inplace: bool) -> Tensor:
+    """The result of an op that keeps its operand's type and extents: a view of it in place, else a new tensor."""
+    return ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
+
+
+def _require_repeat(function: str, b: Tensor, a: Tensor) -> None:
+    if not can_repeat(b, a):
+        raise GgmlAssert(
+            function,
+            "ggml_can_repeat(b, a)",
+            f"{show(b)} cannot be repeated into {show(a)}: each extent of the first operand must be a multiple of the "
+            "second's",
+        )
+
+
+def _require_padded_1d(function: str, a: Tensor) -> None:
+    if not is_padded_1d(a):
+        raise GgmlAssert(
+            function,
+            "ggml_is_padded_1d(a)",
+            f"{show_nb(a)} may have gaps between its rows only; make it contiguous first (cont)",
+        )
+
+
+def _add_type(raw: Raw) -> dict[str, Any]:
+    return {"type": raw.type}
+
+
+@constructor(Op.ADD, inplace=True, canonical=True, unpack=_add_type)
+def add(ctx: Context, a: Tensor, b: Tensor, type: DType | None = None, *, inplace: bool = False) -> Tensor:
+    """ggml_add: a + b, with b repeated into a; with a `type` other than a's it is ggml_add_cast."""
+    if type is not None and type is not a.type:
+        return add_cast(ctx, a, b, type)
+    _require_repeat("ggml_add_impl", b, a)
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.ADD, (), a, b)
+    return result
+
+
+@constructor(Op.ADD)
+def add_cast(ctx: Context, a: Tensor, b: Tensor, type: DType) -> Tensor:
+    """ggml_add_cast: a + b in another type; a is quantized or half precision."""
+    if a.ne[0] != b.ne[0] or not can_repeat(b, a):
+        raise GgmlAssert(
+            "ggml_add_cast_impl",
+            "ggml_can_repeat_rows(b, a)",
+            f"the rows of {show(b)} cannot be repeated into {show(a)}: ne[0] must be equal, every other extent of the "
+            "first operand a multiple of the second's",
+        )
+    if not (a.type.quantized or a.type is F16 or a.type is BF16):
+        raise GgmlAssert(
+            "ggml_add_cast_impl",
+            "ggml_is_quantized(a->type) || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16",
+            f"add_cast takes a quantized, f16 or bf16 tensor first, not {show(a)}",
+        )
+    result = ctx.new_tensor(type, a.ne)
+    result.set_op(Op.ADD, (), a, b)
+    return result
+
+
+@constructor(Op.ADD_ID)
+def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """ggml_add_id: adds row ids[i, j] of b to row i of matrix j of a (the biases of the experts chosen)."""
+    if a.ne[0] != b.ne[0]:
+        raise GgmlAssert("ggml_add_id", "a->ne[0] == b->ne[0]", f"the rows of {show(b)} must be as long as {show(a)}'s")
+    if a.ne[1] != ids.ne[0]:
+        raise GgmlAssert("ggml_add_id", "a->ne[1] == ids->ne[0]", f"{show(ids)} must have one id per row of {show(a)}")
+    if a.ne[2] != ids.ne[1]:
+        raise GgmlAssert("ggml_add_id", "a->ne[2] == ids->ne[1]", f"{show(ids)} must have one row per token: {show(a)}")
+    if ids.type is not I32:
+        raise GgmlAssert("ggml_add_id", "ids->type == GGML_TYPE_I32", f"the ids must be i32, not {show(ids)}")
+    result = ctx.dup_tensor(a)
+    result.set_op(Op.ADD_ID, (), a, b, ids)
+    return result
+
+
+@constructor(Op.ADD1, inplace=True)
+def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
+    """ggml_add1: adds the one element of b to every element of a."""
+    if not is_scalar(b):
+        raise GgmlAssert("ggml_add1_impl", "ggml_is_scalar(b)", f"{show(b)} must have exactly one element")
+    _require_padded_1d("ggml_add1_impl", a)
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.ADD1, (), a, b)
+    return result
+
+
+@constructor(Op.ACC, inplace=True, pack="i:nb1 i:nb2 i:nb3 i:offset")
+def acc(
+    ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
+) -> Tensor:
+    """ggml_acc: a, with b added to the part of it that has strides nb1 … nb3 and starts at `offset` bytes."""
+    if nelements(b) > nelements(a):
+        raise GgmlAssert(
+            "ggml_acc_impl", "ggml_nelements(b) <= ggml_nelements(a)", f"{show(b)} has more elements than {show(a)}"
+        )
+    if not is_contiguous(a):
+        raise GgmlAssert("ggml_acc_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    if a.type is not F32:
+        raise GgmlAssert("ggml_acc_impl", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    if b.type is not F32:
+        raise GgmlAssert("ggml_acc_impl", "b->type == GGML_TYPE_F32", f"{show(b)} must be f32")
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.ACC, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
+    return result
+
+
+@constructor(Op.SET, inplace=True, canonical=True, pack="i:nb1 i:nb2 i:nb3 i:offset")
+def set_(
+    ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
+) -> Tensor:
+    """ggml_set: a, with the part of it that has strides nb1 … nb3 and starts at `offset` bytes replaced by b."""
+    if nelements(a) < nelements(b):
+        raise GgmlAssert(
+            "ggml_set_impl", "ggml_nelements(a) >= ggml_nelements(b)", f"{show(b)} has more elements than {show(a)}"
+        )
+    result = same_as(ctx, a, inplace)
+    if not 0 <= offset < 1 << 30:
+        raise GgmlAssert("ggml_set_impl", "offset < (size_t)(1 << 30)", f"the offset {offset} is 1 GiB or more")
+    result.set_op(Op.SET, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
+    return result
+
+
+@constructor(Op.SET, inplace=True)
+def set_1d(ctx: Context, a: Tensor, b: Tensor, offset: int, *, inplace: bool = False) -> Tensor:
+    """ggml_set_1d: ggml_set with the strides of a."""
+    return set_(ctx, a, b, a.nb[1], a.nb[2], a.nb[3], offset, inplace=inplace)
+
+
+@constructor(Op.SET, inplace=True)
+def set_2d(ctx: Context, a: Tensor, b: Tensor, nb1: int, offset: int, *, inplace: bool = False) -> Tensor:
+    """ggml_set_2d: ggml_set with the strides of a but for nb1."""
+    return set_(ctx, a, b, nb1, a.nb[2], a.nb[3], offset, inplace=inplace)
+
+
+def _binary(op: Op, name: str, meaning: str) -> Build:
+    function = f"ggml_{name}_impl"
+
+    @constructor(op, name, inplace=True)
+    def build(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
+        _require_repeat(function, b, a)
+        result = same_as(ctx, a, inplace)
+        result.set_op(op, (), a, b)
+        return result
+
+    build.__doc__ = f"ggml_{name}: {meaning}, with b repeated into a."
+    return build
+
+
+sub = _binary(Op.SUB, "sub", "a - b")
+mul = _binary(Op.MUL, "mul", "a * b")
+div = _binary(Op.DIV, "div", "a / b")
+
+
+def _function(op: Op, name: str, meaning: str) -> Build:
+    @constructor(op, name, inplace=True)
+    def build(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
+        result = same_as(ctx, a, inplace)
+        result.set_op(op, (), a)
+        return result
+
+    build.__doc__ = f"ggml_{name}: {meaning} of every element."
+    return build
+
+
+sqr = _function(Op.SQR, "sqr", "the square")
+sqrt = _function(Op.SQRT, "sqrt", "the square root")
+log = _function(Op.LOG, "log", "the natural logarithm")
+sin = _function(Op.SIN, "sin", "the sine")
+cos = _function(Op.COS, "cos", "the cosine")
+
+
+@constructor(Op.SCALE, "scale", "scale_bias", inplace=True, pack="f:s f:b")
+def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = False) -> Tensor:
+    """ggml_scale and ggml_scale_bias: a * s + b."""
+    _require_padded_1d("ggml_scale_impl", a)
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.SCALE, words(float_bits(s), float_bits(b)), a)
+    return result
+
+
+@constructor(Op.CLAMP, pack="f:min f:max")
+def clamp(ctx: Context, a: Tensor, min: float, max: float) -> Tensor:
+    """ggml_clamp: every element kept within [min, max]. Always in place: the result is a view of a."""
+    result = ctx.view_tensor(a)
+    result.set_op(Op.CLAMP, words(float_bits(min), float_bits(max)), a)
+    return result
+
+
+@constructor(Op.LEAKY_RELU, inplace=True, pack="f:negative_slope")
+def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool = False) -> Tensor:
+    """ggml_leaky_relu: x where positive, else negative_slope * x."""
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.LEAKY_RELU, words(float_bits(negative_slope)), a)
+    return result
+
+
+@constructor(Op.FILL, inplace=True, pack="f:c")
+def fill(ctx: Context, a: Tensor, c: float, *, inplace: bool = False) -> Tensor:
+    """ggml_fill: a tensor like a with every element c."""
+    if a.type is not F32 and a.type is not F16:
+        raise GgmlAssert(
+            "ggml_fill_impl", "a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16", f"{show(a)} must be f32 or f16"
+        )
+    if not is_contiguous(a):
+        raise GgmlAssert("ggml_fill_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.FILL, words(float_bits(c)), a)
+    return result
+
+
+@constructor(Op.SILU_BACK)
+def silu_back(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_silu_back: the gradient of silu at b, given the gradient a of its result."""
+    result = ctx.dup_tensor(a)
+    result.set_op(Op.SILU_BACK, (), a, b)
+    return result
+
+
+def operands(x: Arrays, dst: Tensor) -> tuple[Any, Any]:
+    """The two operands of a binary op as float32, the second in a shape that broadcasts to the first."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    left, right = x.f32(a), x.f32(b)
+    if any(n not in (1, m) for n, m in zip(b.ne, a.ne, strict=True)):
+        right = x.xp.tile(right, [m // n for n, m in zip(right.shape, left.shape, strict=True)])
+    return left, right
+
+
+def operand(x: Arrays, dst: Tensor) -> Any:
+    """The only operand of an op, as float32."""
+    a = dst.src[0]
+    if a is None:
+        raise ValueError(f"{dst!r} lacks its operand")
+    return x.f32(a)
+
+
+def _binary_kernel(op: Op, compute: Callable[[Any, Any], Any]) -> None:
+    @kernel(op)
+    def run(x: Arrays, dst: Tensor) -> None:
+        x.put(dst, compute(*operands(x, dst)))
+
+
+_binary_kernel(Op.ADD, lambda a, b: a + b)
+_binary_kernel(Op.SUB, lambda a, b: a - b)
+_binary_kernel(Op.MUL, lambda a, b: a * b)
+_binary_kernel(Op.DIV, lambda a, b: a / b)
+
+
+def _function_kernel(op: Op, compute: Callable[[Any, Any], Any]) -> None:
+    @kernel(op)
+    def run(x: Arrays, dst: Tensor) -> None:
+        x.put(dst, compute(x.xp, operand(x, dst)))
+
+
+_function_kernel(Op.SQR, lambda xp, v: v * v)
+_function_kernel(Op.SQRT, lambda xp, v: xp.sqrt(v))
+_function_kernel(Op.LOG, lambda xp, v: xp.log(v))
+_function_kernel(Op.SIN, lambda xp, v: xp.sin(v))
+_function_kernel(Op.COS, lambda xp, v: xp.cos(v))
+
+
+@kernel(Op.ADD1)
+def _add1(x: Arrays, dst: Tensor) -> None:
+    x.put(dst, sum(operands(x, dst)))
+
+
+@kernel(Op.ADD_ID)
+def _add_id(x: Arrays, dst: Tensor) -> None:
+    a, b, ids = dst.src
+    if a is None or b is None or ids is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    rows = x.raw(ids)[0, 0]
+    if bool(((rows < 0) | (rows >= b.ne[1])).any()):
+        raise GgmlAssert(
+            "ggml_compute_forward_add_id_f32",
+            "i11 >= 0 && i11 < ne11",
+            f"{show(ids)} holds an id that is no row of {show(b)}",
+        )
+    x.put(dst, x.f32(a) + x.f32(b)[0, 0][rows])
+
+
+def _part(x: Arrays, values: Any, dst: Tensor, b: Tensor) -> Any:
+    """The part of `values`, 4-byte elements like those of `dst`, that has the strides and offset in op_params."""
+    nb3, nb2, nb1, offset = (param_i32(dst, i) & 0xFFFFFFFF for i in (2, 1, 0, 3))
+    flat = values.reshape(-1).view(x.xp.uint8)[offset:]
+    flat = flat[: flat.size // 4 * 4].view(values.dtype)
+    return x.xp.lib.stride_tricks.as_strided(flat, shape=b.ne[::-1], strides=(nb3, nb2, nb1, 4))
+
+
+def _last_byte(dst: Tensor, b: Tensor) -> int:
+    """Where the last element of the part that acc and set write starts."""
+    strides = (4, *(param_i32(dst, i) & 0xFFFFFFFF for i in range(3)))
+    return param_i32(dst, 3) + sum(max(n - 1, 0) * nb for n, nb in zip(b.ne, strides, strict=True))
+
+
+@kernel(Op.ACC)
+def _acc(x: Arrays, dst: Tensor) -> None:
+    a, b = dst.src
+    if a is None or b is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    if _last_byte(dst, b) >= dst.nbytes:
+        raise GgmlAssert(
+            "ggml_compute_forward_acc_f32",
+            "offset + (ne10 == 0 ? 0 : ne10-1)*nb0 + (ne11 == 0 ? 0 : ne11-1)*nb1 + (ne12 == 0 ? 0 : ne12-1)*nb2 + "
+            "(ne13 == 0 ? 0 : ne13-1)*nb3 < ggml_nbytes(dst)",
+            f"the part of {show(a)} that {show(b)} is added to leaves it",
+        )
+    old = x.f32(a)
+    new = x.xp.array(old, order="C")
+    if b.nbytes:
+        _part(x, new, dst, b)[...] = _part(x, x.xp.array(old, order="C"), dst, b) + x.f32(b)
+    x.put(dst, new)
+
+
+@kernel(Op.SET)
+def _set(x: Arrays, dst: Tensor) -> None:
+    a, b = dst.src
+    if a is None or b is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    if _last_byte(dst, b) > dst.nbytes:
+        raise GgmlAssert(
+            "ggml_compute_forward_set_f32",
+            "offset + im0*nb0 + im1*nb1 + im2*nb2 + im3*nb3 <= ggml_nbytes(dst)",
+            f"the part of {show(a)} that {show(b)} replaces leaves it",
+        )
+    new = x.xp.array(x.raw(a), order="C")
+    if b.nbytes:
+        _part(x, new, dst, b)[...] = x.raw(b)
+    x.put(dst, new)
+
+
+@kernel(Op.SCALE)
+def _scale(x: Arrays, dst: Tensor) -> None:
+    s, b = x.xp.float32(param_f32(dst, 0)), x.xp.float32(param_f32(dst, 1))
+    values = operand(x, dst) * s
+    x.put(dst, values + b if b != 0 else values)
+
+
+@kernel(Op.CLAMP)
+def _clamp(x: Arrays, dst: Tensor) -> None:
+    xp, values = x.xp, operand(x, dst)
+    low, high = xp.float32(param_f32(dst, 0)), xp.float32(param_f32(dst, 1))
+    values = xp.where(values < high, values, high)
+    x.put(dst, xp.where(values > low, values, low))
+
+
+@kernel(Op.LEAKY_RELU)
+def _leaky_relu(x: Arrays, dst: Tensor) -> None:
+    xp, values = x.xp, operand(x, dst)
+    zero = xp.float32(0)
+    positive, negative = xp.where(values > 0, values, zero), xp.where(values < 0, values, zero)
+    x.put(dst, positive + xp.float32(param_f32(dst, 0)) * negative)
+
+
+@kernel(Op.FILL)
+def _fill(x: Arrays, dst: Tensor) -> None:
+    x.put(dst, x.xp.full(dst.ne[::-1], param_f32(dst, 0), dtype=x.xp.float32))
+
+
+@kernel(Op.SILU_BACK)
+def _silu_back(x: Arrays, dst: Tensor) -> None:
+    grad, values = operands(x, dst)
+    s = 1 / (1 + x.xp.exp(-values))
+    x.put(dst, grad * s * (1 + values * (1 - s)))

@@ -1,0 +1,147 @@
+"""GLU: gated linear units. f(x) * g, where x and g are the halves of each row of one tensor, or two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import GluOp, Op
+from ggmltool.ggml.ops import mathfn
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous_1
+
+NAMES: dict[str, int] = {g.name.lower(): int(g) for g in GluOp}
+"""The functions by the names of their constructors."""
+
+
+def _require_contiguous_1(t: Tensor, name: str) -> None:
+    if not is_contiguous_1(t):
+        raise GgmlAssert(
+            "ggml_glu_impl",
+            f"ggml_is_contiguous_1({name})",
+            f"{show_nb(t)} may have gaps between its rows only; make it contiguous first (cont)",
+        )
+
+
+def _build(ctx: Context, a: Tensor, b: Tensor | None, op: int, swapped: bool, *more: float) -> Tensor:
+    _require_contiguous_1(a, "a")
+    if b is not None:
+        _require_contiguous_1(b, "b")
+        if not are_same_shape(a, b):
+            raise GgmlAssert("ggml_glu_impl", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape")
+        if a.type is not b.type:
+            raise GgmlAssert("ggml_glu_impl", "a->type == b->type", f"{show(a)} and {show(b)} differ in type")
+    result = ctx.new_tensor(a.type, a.ne if b is not None else (a.ne[0] // 2, *a.ne[1:]))
+    result.set_op(Op.GLU, words(op, int(swapped), *(float_bits(v) for v in more)), a, b)
+    return result
+
+
+def _read(raw: Raw) -> dict[str, Any]:
+    return {
+        "op": raw.word(0),
+        "swapped": bool(raw.word(1)),
+        "alpha": float_of(raw.word(2)),
+        "limit": float_of(raw.word(3)),
+    }
+
+
+@constructor(Op.GLU, canonical=True, unpack=_read, choices={"op": NAMES})
+def glu(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor | None = None,
+    op: int = 0,
+    swapped: bool = False,
+    alpha: float = 0.0,
+    limit: float = 0.0,
+) -> Tensor:
+    """ggml_glu, ggml_glu_split and ggml_swiglu_oai: the function `op` (a name or ggml's number) of x, times g.
+
+    Without b, x is the first half of each row of a and g the second, or the other way round when `swapped`; an odd
+    element at the end of a row is left out. With b, x is a and g is b. `alpha` and `limit` are swiglu_oai's.
+    """
+    return _build(ctx, a, b, op, swapped, alpha, limit)
+
+
+@constructor(Op.GLU, pack="i:op", choices={"op": NAMES})
+def glu_split(ctx: Context, a: Tensor, b: Tensor, op: int) -> Tensor:
+    """ggml_glu_split: the function `op` of a, times b."""
+    return _build(ctx, a, b, op, False)
+
+
+def _named(op: GluOp) -> None:
+    name = op.name.lower()
+
+    def whole(ctx: Context, a: Tensor, b: Tensor | None = None, swapped: bool = False) -> Tensor:
+        return _build(ctx, a, b, op, swapped)
+
+    def swap(ctx: Context, a: Tensor) -> Tensor:
+        return _build(ctx, a, None, op, True)
+
+    def split(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+        return _build(ctx, a, b, op, False)
+
+    whole.__doc__ = f"ggml_{name}: of the halves of each row of a, or of a and b (as a node with two sources says)."
+    swap.__doc__ = f"ggml_{name}_swapped: the function of the second half of each row, times the first."
+    split.__doc__ = f"ggml_{name}_split: the function of a, times b."
+    constructor(Op.GLU, name, pack="_ i:swapped")(whole)
+    constructor(Op.GLU, f"{name}_swapped")(swap)
+    constructor(Op.GLU, f"{name}_split")(split)
+
+
+for _op in GluOp:
+    if _op != GluOp.SWIGLU_OAI:
+        _named(_op)
+
+
+@constructor(Op.GLU, pack="_ _ f:alpha f:limit")
+def swiglu_oai(ctx: Context, a: Tensor, b: Tensor | None = None, alpha: float = 0.0, limit: float = 0.0) -> Tensor:
+    """ggml_swiglu_oai: x sigmoid(alpha x) (g + 1), with x at most `limit` and g within it."""
+    return _build(ctx, a, b, GluOp.SWIGLU_OAI, False, alpha, limit)
+
+
+def _swiglu_oai(xp: Any, v: Any, g: Any, alpha: float, limit: float) -> Any:
+    alpha, limit = xp.float32(alpha), xp.float32(limit)
+    v = xp.where(limit < v, limit, v)
+    g = xp.where(g < -limit, -limit, xp.where(limit < g, limit, g))
+    return v / (1 + xp.exp(alpha * -v)) * (g + xp.float32(1))
+
+
+FUNCTIONS: dict[int, Callable[[Any, Any, Any], Any]] = {
+    GluOp.REGLU: lambda xp, v, g: xp.where(v > 0, v * g, xp.float32(0)),
+    GluOp.SWIGLU: lambda xp, v, g: mathfn.silu(xp, v) * g,
+    GluOp.GEGLU_ERF: lambda xp, v, g: mathfn.gelu_erf(xp, v) * g,
+    GluOp.GEGLU_QUICK: lambda xp, v, g: mathfn.gelu_quick_table(xp, v) * g,
+}
+"""The functions that need nothing but x and g: (xp, x, g) -> values, all float32."""
+
+
+@kernel(Op.GLU)
+def _glu(x: Arrays, dst: Tensor) -> None:
+    a, b = dst.src[0], dst.src[1] if len(dst.src) > 1 else None
+    if a is None:
+        raise ValueError(f"{dst!r} lacks its operand")
+    op, n, left = param_i32(dst, 0), dst.ne[0], x.f32(a)
+    if b is not None:
+        v, g = left, x.f32(b)
+    elif param_i32(dst, 1):
+        v, g = left[..., n : 2 * n], left[..., :n]
+    else:
+        v, g = left[..., :n], left[..., n : 2 * n]
+    if op == GluOp.GEGLU:
+        if a.type is F16:
+            out = mathfn.gelu_table(x.xp, v, True) * g
+        else:
+            out = x.xp.where(v <= -10, x.xp.float32(0), mathfn.gelu_table(x.xp, v, False) * g)
+    elif op == GluOp.SWIGLU_OAI:
+        out = _swiglu_oai(x.xp, v, g, param_f32(dst, 2), param_f32(dst, 3))
+    elif op in FUNCTIONS:
+        out = FUNCTIONS[op](x.xp, v, g)
+    else:
+        raise GgmlAbort("ggml_compute_forward_glu", "fatal error", explanation=f"there is no GLU function {op}")
+    x.put(dst, out)

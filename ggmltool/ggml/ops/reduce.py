@@ -1,0 +1,220 @@
+"""Ops that reduce, count or order the elements of rows: sum, mean, cumsum, argmax, argsort, top_k, repeat_back …"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F32, I32, I64
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.elementwise import operand
+from ggmltool.ggml.ops.explain import show
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import Dims, Tensor, are_same_shape, can_repeat, is_matrix
+
+INT32_MAX = 2**31 - 1
+SORT_ORDERS: dict[str, int] = {"asc": 0, "desc": 1}
+"""ggml_sort_order."""
+
+
+@constructor(Op.SUM)
+def sum_(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_sum: the sum of all elements; one element of a's type."""
+    result = ctx.new_tensor(a.type, (1,))
+    result.set_op(Op.SUM, (), a)
+    return result
+
+
+@constructor(Op.SUM_ROWS)
+def sum_rows(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_sum_rows: the sum of each row, [1, ne1, ne2, ne3]."""
+    result = ctx.new_tensor(a.type, (1, *a.ne[1:]))
+    result.set_op(Op.SUM_ROWS, (), a)
+    return result
+
+
+@constructor(Op.MEAN)
+def mean(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_mean: the mean of each row, [1, ne1, ne2, ne3] in f32."""
+    result = ctx.new_tensor(F32, (1, *a.ne[1:]))
+    result.set_op(Op.MEAN, (), a)
+    return result
+
+
+@constructor(Op.CUMSUM)
+def cumsum(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_cumsum: the running sum along each row."""
+    if a.type is not F32:
+        raise GgmlAssert("ggml_cumsum", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    result = ctx.dup_tensor(a)
+    result.set_op(Op.CUMSUM, (), a)
+    return result
+
+
+@constructor(Op.ARGMAX)
+def argmax(ctx: Context, a: Tensor) -> Tensor:
+    """ggml_argmax: the place of the largest element of each row of a matrix, i32[ne1]."""
+    if not is_matrix(a):
+        raise GgmlAssert("ggml_argmax", "ggml_is_matrix(a)", f"{show(a)} has more than two dimensions")
+    if a.ne[0] > INT32_MAX:
+        raise GgmlAssert("ggml_argmax", "a->ne[0] <= INT32_MAX", f"the rows of {show(a)} are too long for an i32 place")
+    result = ctx.new_tensor(I32, (a.ne[1],))
+    result.set_op(Op.ARGMAX, (), a)
+    return result
+
+
+@constructor(Op.COUNT_EQUAL)
+def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_count_equal: how many elements of a equal b's, one i64."""
+    if not are_same_shape(a, b):
+        raise GgmlAssert("ggml_count_equal", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape")
+    result = ctx.new_tensor(I64, (1,))
+    result.set_op(Op.COUNT_EQUAL, (), a, b)
+    return result
+
+
+def target_shape(function: str, b: Tensor | None, ne: list[int] | tuple[int, ...] | None) -> Dims:
+    """The extents of repeat and repeat_back: those of the shape giver b, or `ne`."""
+    if b is not None:
+        return b.ne
+    if ne is None:
+        raise ValueError(f"{function} needs the tensor whose shape the result gets, or ne")
+    ne0, ne1, ne2, ne3 = (*ne, *[1] * (4 - len(ne)))
+    return (ne0, ne1, ne2, ne3)
+
+
+def read_ne(raw: Raw) -> dict[str, Any]:
+    """The parameter `ne` of a captured node."""
+    return {"ne": raw.ne}
+
+
+@constructor(Op.REPEAT_BACK, unpack=read_ne, slots="a")
+def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
+    """ggml_repeat_back: sums a over the repetitions of b's shape. b gives only the shape, as `ne` does."""
+    dims = target_shape("repeat_back", b, ne)
+    small = b if b is not None else Tensor(a.type, dims)
+    if not can_repeat(small, a):
+        raise GgmlAssert(
+            "ggml_repeat_back",
+            "ggml_can_repeat(b, a)",
+            f"{show(a)} is no repetition of the shape {list(dims)}: each extent must be a multiple",
+        )
+    result = ctx.new_tensor(a.type, dims)
+    result.set_op(Op.REPEAT_BACK, (), a)
+    return result
+
+
+@constructor(Op.ARGSORT, pack="i:order", choices={"order": SORT_ORDERS})
+def argsort(ctx: Context, a: Tensor, order: int) -> Tensor:
+    """ggml_argsort: the places of each row's elements in the `order` asc or desc, i32."""
+    if a.ne[0] > INT32_MAX:
+        raise GgmlAssert("ggml_argsort", "a->ne[0] <= INT32_MAX", f"the rows of {show(a)} are too long for i32 places")
+    result = ctx.new_tensor(I32, a.ne)
+    result.set_op(Op.ARGSORT, words(order), a)
+    return result
+
+
+def _require_k(function: str, a: Tensor, k: int) -> None:
+    if a.ne[0] < k:
+        raise GgmlAssert(function, "a->ne[0] >= k", f"{k} elements cannot be chosen from the rows of {show(a)}")
+
+
+def _read_k(raw: Raw) -> dict[str, Any]:
+    return {"k": raw.ne[0]}
+
+
+@constructor(Op.TOP_K, unpack=_read_k)
+def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
+    """ggml_top_k: the places of the k largest elements of each row, i32[k, …]; their order means nothing."""
+    _require_k("ggml_top_k", a, k)
+    result = ctx.new_tensor(I32, (k, *a.ne[1:]))
+    result.set_op(Op.TOP_K, (), a)
+    return result
+
+
+def _running_sum(x: Arrays, values: Any) -> Any:
+    """The sum over the last axis, added up one after the other in float32 as ggml does for half precision."""
+    if values.shape[-1] == 0:
+        return x.xp.zeros(values.shape[:-1], dtype=x.xp.float32)
+    return x.xp.cumsum(values, axis=-1, dtype=x.xp.float32)[..., -1]
+
+
+@kernel(Op.SUM)
+def _sum(x: Arrays, dst: Tensor) -> None:
+    values = operand(x, dst)
+    if dst.type is F32:
+        x.put(dst, values.sum(dtype=x.xp.float64))
+    else:
+        x.put(dst, _running_sum(x, _running_sum(x, values).reshape(-1)))
+
+
+@kernel(Op.SUM_ROWS)
+def _sum_rows(x: Arrays, dst: Tensor) -> None:
+    x.put(dst, operand(x, dst).sum(axis=-1, keepdims=True, dtype=x.xp.float64))
+
+
+@kernel(Op.MEAN)
+def _mean(x: Arrays, dst: Tensor) -> None:
+    values = operand(x, dst)
+    total = values.sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
+    x.put(dst, total / x.xp.float32(values.shape[-1]))
+
+
+@kernel(Op.CUMSUM)
+def _cumsum(x: Arrays, dst: Tensor) -> None:
+    x.put(dst, x.xp.cumsum(operand(x, dst), axis=-1, dtype=x.xp.float32))
+
+
+@kernel(Op.ARGMAX)
+def _argmax(x: Arrays, dst: Tensor) -> None:
+    # ggml goes through a row with max = MAX(max, v), noting the place wherever v equals it: of equal elements the
+    # last counts, and NaN makes it start anew behind it (but for NaN at the end).
+    xp, values = x.xp, operand(x, dst)[0, 0]
+    places = xp.arange(values.shape[-1])
+    nan = xp.isnan(values)
+    end = xp.where(nan, -1, places).max(axis=-1, keepdims=True, initial=-1)
+    start = xp.where(nan & (places < end), places, -1).max(axis=-1, keepdims=True, initial=-1)
+    counts = (places > start) & (places <= end)
+    largest = xp.where(counts, values, -xp.inf).max(axis=-1, keepdims=True, initial=-xp.inf)
+    x.put(dst, xp.where(counts & (values == largest), places, 0).max(axis=-1, initial=0))
+
+
+@kernel(Op.COUNT_EQUAL)
+def _count_equal(x: Arrays, dst: Tensor) -> None:
+    a, b = dst.src
+    if a is None or b is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    x.put(dst, (x.raw(a) == x.raw(b)).sum(dtype=x.xp.int64))
+
+
+@kernel(Op.REPEAT_BACK)
+def _repeat_back(x: Arrays, dst: Tensor) -> None:
+    values = operand(x, dst)
+    shape: list[int] = []
+    for total, n in zip(values.shape, dst.ne[::-1], strict=True):
+        shape += [total // n if n else 0, n]
+    x.put(dst, values.reshape(shape).sum(axis=(0, 2, 4, 6), dtype=x.xp.float32))
+
+
+def _order(x: Arrays, values: Any, descending: bool) -> Any:
+    """The places in order; equal elements keep their order, as in ggml for rows of up to 16 elements."""
+    return x.xp.argsort(-values if descending else values, axis=-1, kind="stable")
+
+
+@kernel(Op.ARGSORT)
+def _argsort(x: Arrays, dst: Tensor) -> None:
+    order = param_i32(dst, 0)
+    if order not in SORT_ORDERS.values():
+        raise GgmlAbort("ggml_compute_forward_argsort_f32", "invalid sort order")
+    x.put(dst, _order(x, operand(x, dst), order == SORT_ORDERS["desc"]))
+
+
+@kernel(Op.TOP_K)
+def _top_k(x: Arrays, dst: Tensor) -> None:
+    places = _order(x, operand(x, dst), True)[..., : dst.ne[0]]
+    if dst.ne[0] > 1:
+        # ggml swaps the first two, to show that the order is not to be relied on.
+        places = x.xp.concatenate([places[..., 1:2], places[..., 0:1], places[..., 2:]], axis=-1)
+    x.put(dst, places)

@@ -1,0 +1,232 @@
+"""Softmax and what goes with it: causal masks, the cross entropy loss and the gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.elementwise import operand, operands, same_as
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
+from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
+
+
+def _check_mask(a: Tensor, mask: Tensor) -> None:
+    function = "ggml_soft_max_impl"
+    if mask.type is not F16 and mask.type is not F32:
+        raise GgmlAssert(
+            function,
+            "mask->type == GGML_TYPE_F16 || mask->type == GGML_TYPE_F32",
+            f"the mask must be f16 or f32, not {show(mask)}",
+        )
+    if not is_contiguous(mask):
+        raise GgmlAssert(function, "ggml_is_contiguous(mask)", f"the mask {show_nb(mask)} must be contiguous")
+    if mask.ne[0] != a.ne[0]:
+        raise GgmlAssert(
+            function, "mask->ne[0] == a->ne[0]", f"the rows of the mask {show(mask)} must be as long as {show(a)}'s"
+        )
+    if mask.ne[1] < a.ne[1]:
+        raise GgmlAssert(
+            function, "mask->ne[1] >= a->ne[1]", f"the mask {show(mask)} has fewer rows than a matrix of {show(a)}"
+        )
+    for i in (2, 3):
+        if mask.ne[i] == 0 or a.ne[i] % mask.ne[i]:
+            raise GgmlAssert(
+                function,
+                f"a->ne[{i}]%mask->ne[{i}] == 0",
+                f"the mask {show(mask)} cannot be repeated along dimension {i} of {show(a)}",
+            )
+
+
+@constructor(Op.SOFT_MAX, "soft_max", "soft_max_ext", inplace=True, pack="f:scale f:max_bias")
+def soft_max_ext(
+    ctx: Context,
+    a: Tensor,
+    mask: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float = 1.0,
+    max_bias: float = 0.0,
+    *,
+    inplace: bool = False,
+) -> Tensor:
+    """ggml_soft_max, ggml_soft_max_ext and ggml_soft_max_add_sinks: softmax of the rows of scale * a + slope * mask.
+
+    The slope is 1, or that of ALiBi where `max_bias` > 0; `sinks` has one more logit per head (dimension 2 of a).
+    """
+    if not is_contiguous(a):
+        raise GgmlAssert("ggml_soft_max_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    if mask is not None:
+        _check_mask(a, mask)
+    elif max_bias > 0:
+        raise GgmlAssert("ggml_soft_max_impl", "mask", f"max_bias is {max_bias}, but there is no mask to apply it to")
+    result = same_as(ctx, a, inplace)
+    if sinks is not None:
+        if a.ne[2] != sinks.ne[0]:
+            raise GgmlAssert(
+                "ggml_soft_max_add_sinks",
+                "a->src[0]->ne[2] == sinks->ne[0]",
+                f"the sinks {show(sinks)} must have one element for each of the {a.ne[2]} heads of {show(a)}",
+            )
+        if sinks.type is not F32:
+            raise GgmlAssert(
+                "ggml_soft_max_add_sinks", "sinks->type == GGML_TYPE_F32", f"the sinks must be f32, not {show(sinks)}"
+            )
+    result.set_op(Op.SOFT_MAX, words(float_bits(scale), float_bits(max_bias)), a, mask, sinks)
+    return result
+
+
+@constructor(
+    Op.SOFT_MAX_BACK, "soft_max_ext_back", "soft_max_back", inplace=True, pack="f:scale f:max_bias", canonical=True
+)
+def soft_max_ext_back(
+    ctx: Context, a: Tensor, b: Tensor, scale: float = 1.0, max_bias: float = 0.0, *, inplace: bool = False
+) -> Tensor:
+    """ggml_soft_max_ext_back: the gradient of soft_max_ext, whose result is b, given the gradient a of that result."""
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.SOFT_MAX_BACK, words(float_bits(scale), float_bits(max_bias)), a, b)
+    return result
+
+
+def _diag_mask(op: Op, name: str, value: str) -> Build:
+    @constructor(op, name, inplace=True, pack="i:n_past")
+    def build(ctx: Context, a: Tensor, n_past: int, *, inplace: bool = False) -> Tensor:
+        result = same_as(ctx, a, inplace)
+        result.set_op(op, words(n_past), a)
+        return result
+
+    build.__doc__ = f"ggml_{name}: {value} wherever the column is beyond n_past + the row."
+    return build
+
+
+diag_mask_inf = _diag_mask(Op.DIAG_MASK_INF, "diag_mask_inf", "minus infinity")
+diag_mask_zero = _diag_mask(Op.DIAG_MASK_ZERO, "diag_mask_zero", "zero")
+
+
+@constructor(Op.CROSS_ENTROPY_LOSS)
+def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_cross_entropy_loss: the mean over rows of the cross entropy of the labels b and softmax(a); one element."""
+    if not are_same_shape(a, b):
+        raise GgmlAssert(
+            "ggml_cross_entropy_loss", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape"
+        )
+    result = ctx.new_tensor(a.type, (1,))
+    result.set_op(Op.CROSS_ENTROPY_LOSS, (), a, b)
+    return result
+
+
+@constructor(Op.CROSS_ENTROPY_LOSS_BACK)
+def cross_entropy_loss_back(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """ggml_cross_entropy_loss_back: the gradient at the logits b with labels c, given the gradient a of the loss."""
+    function = "ggml_cross_entropy_loss_back"
+    if not is_scalar(a):
+        raise GgmlAssert(function, "ggml_is_scalar(a)", f"{show(a)} must have exactly one element")
+    if not are_same_shape(b, c):
+        raise GgmlAssert(function, "ggml_are_same_shape(b, c)", f"{show(b)} and {show(c)} differ in shape")
+    result = ctx.dup_tensor(b)
+    result.set_op(Op.CROSS_ENTROPY_LOSS_BACK, (), a, b, c)
+    return result
+
+
+def alibi_slopes(xp: Any, max_bias: float, n_head: int) -> Any:
+    """The slope of each head, float32[n_head]: all 1 without a bias."""
+    if max_bias <= 0 or n_head == 0:
+        return xp.ones(n_head, dtype=xp.float32)
+    n_log2 = 1 << int(math.log2(n_head))
+    m0 = xp.float32(2.0 ** (-max_bias / n_log2))
+    m1 = xp.float32(2.0 ** (-max_bias / 2.0 / n_log2))
+    h = xp.arange(n_head)
+    slopes = xp.where(h < n_log2, xp.float64(m0) ** (h + 1), xp.float64(m1) ** (2 * (h - n_log2) + 1))
+    return slopes.astype(xp.float32)
+
+
+def _row_max(xp: Any, values: Any) -> Any:
+    # C's MAX forgets a NaN that a number follows; what comes of the row is NaN either way.
+    return xp.where(xp.isnan(values), xp.float32(-xp.inf), values).max(axis=-1, keepdims=True, initial=-xp.inf)
+
+
+def _exponentials(xp: Any, values: Any, largest: Any) -> tuple[Any, Any]:
+    """exp(values - largest) in float32, and its sum over the rows in double."""
+    out = xp.exp(values - largest)
+    return out, out.sum(axis=-1, keepdims=True, dtype=xp.float64)
+
+
+def _masked(x: Arrays, dst: Tensor, mask: Tensor, values: Any) -> Any:
+    """values + slope * mask, the mask repeated over dimensions 2 and 3."""
+    n3, n2, n1, _ = values.shape
+    rows = x.f32(mask)[:, :, :n1]
+    repeats = (n3 // rows.shape[0], n2 // rows.shape[1], 1, 1)
+    if any(r > 1 and n > 1 for r, n in zip(repeats, rows.shape, strict=True)):
+        rows = x.xp.tile(rows, repeats)
+    slopes = alibi_slopes(x.xp, param_f32(dst, 1), n2)
+    return values + slopes[None, :, None, None] * rows
+
+
+@kernel(Op.SOFT_MAX)
+def _soft_max(x: Arrays, dst: Tensor) -> None:
+    xp = x.xp
+    mask, sinks = (dst.src[i] if len(dst.src) > i else None for i in (1, 2))
+    values = operand(x, dst) * xp.float32(param_f32(dst, 0))
+    if mask is not None:
+        values = _masked(x, dst, mask, values)
+    largest = _row_max(xp, values)
+    if sinks is None:
+        out, total = _exponentials(xp, values, largest)
+    else:
+        sink = x.f32(sinks)[0, 0, 0][None, :, None, None]
+        largest = xp.fmax(largest, sink)
+        out, total = _exponentials(xp, values, largest)
+        total = total + xp.exp(sink - largest)
+    x.put(dst, out * (1 / total).astype(xp.float32))
+
+
+@kernel(Op.SOFT_MAX_BACK)
+def _soft_max_back(x: Arrays, dst: Tensor) -> None:
+    if param_f32(dst, 1) != 0:
+        raise GgmlAssert(
+            "ggml_compute_forward_soft_max_ext_back_f32", "max_bias == 0.0f", "its gradient is not implemented in ggml"
+        )
+    grad, y = operands(x, dst)
+    dot = (y * grad).sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
+    x.put(dst, (grad - dot) * y * x.xp.float32(param_f32(dst, 0)))
+
+
+def _mask_kernel(op: Op, value: float) -> None:
+    @kernel(op)
+    def run(x: Arrays, dst: Tensor) -> None:
+        xp, values, n_past = x.xp, operand(x, dst), param_i32(dst, 0)
+        if n_past < 0:
+            raise GgmlAssert("ggml_compute_forward_diag_mask_f32", "n_past >= 0", f"n_past is {n_past}")
+        beyond = xp.arange(values.shape[3]) > n_past + xp.arange(values.shape[2])[:, None]
+        x.put(dst, xp.where(beyond, xp.float32(value), values))
+
+
+_mask_kernel(Op.DIAG_MASK_INF, -math.inf)
+_mask_kernel(Op.DIAG_MASK_ZERO, 0.0)
+
+
+@kernel(Op.CROSS_ENTROPY_LOSS)
+def _cross_entropy_loss(x: Arrays, dst: Tensor) -> None:
+    xp = x.xp
+    logits, labels = operands(x, dst)
+    shifted = logits - _row_max(xp, logits)
+    total = xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True, dtype=xp.float64).astype(xp.float32))
+    rows = ((shifted - total) * labels).sum(axis=-1, dtype=xp.float64).astype(xp.float32)
+    x.put(dst, rows.sum(dtype=xp.float32) * (xp.float32(-1) / xp.float32(rows.size)))
+
+
+@kernel(Op.CROSS_ENTROPY_LOSS_BACK)
+def _cross_entropy_loss_back(x: Arrays, dst: Tensor) -> None:
+    xp = x.xp
+    grad, b, c = dst.src
+    if grad is None or b is None or c is None:
+        raise ValueError(f"{dst!r} lacks an operand")
+    logits = x.f32(b)
+    n_rows = logits.shape[0] * logits.shape[1] * logits.shape[2]
+    out, total = _exponentials(xp, logits, _row_max(xp, logits))
+    out = out * (1 / total).astype(xp.float32) - x.f32(c)
+    x.put(dst, out * (x.f32(grad).reshape(-1)[0] / xp.float32(n_rows)))

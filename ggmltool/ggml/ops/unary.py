@@ -1,0 +1,143 @@
+"""UNARY: the 22 functions of one variable that share an op; word 0 of op_params says which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import Op, UnaryOp
+from ggmltool.ggml.ops import mathfn
+from ggmltool.ggml.ops.elementwise import operand, same_as
+from ggmltool.ggml.ops.explain import show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
+
+NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}
+"""The functions by the names of their constructors."""
+
+NO_INPLACE = frozenset((UnaryOp.HARDSWISH, UnaryOp.HARDSIGMOID, UnaryOp.XIELU))
+"""The functions whose constructor has no `_inplace` twin."""
+
+
+def _build(ctx: Context, a: Tensor, op: int, inplace: bool) -> Tensor:
+    if not is_contiguous_rows(a):
+        raise GgmlAssert(
+            "ggml_unary_impl",
+            "ggml_is_contiguous_rows(a)",
+            f"the elements of a row of {show_nb(a)} must lie side by side; make it contiguous first (cont)",
+        )
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.UNARY, words(op), a)
+    return result
+
+
+def _read_op(raw: Raw) -> dict[str, Any] | None:
+    op = raw.word(0)
+    # The words of xielu hold softplus of its parameters; they cannot be told back exactly.
+    return None if op == UnaryOp.XIELU else {"op": op}
+
+
+@constructor(Op.UNARY, inplace=True, canonical=True, unpack=_read_op, choices={"op": NAMES})
+def unary(ctx: Context, a: Tensor, op: int, *, inplace: bool = False) -> Tensor:
+    """ggml_unary: the function `op` (a name or ggml's number) of every element; the rows of a are contiguous."""
+    return _build(ctx, a, op, inplace)
+
+
+def _named(op: UnaryOp) -> Build:
+    def build(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
+        return _build(ctx, a, op, inplace)
+
+    name = op.name.lower()
+    build.__doc__ = f"ggml_{name}: the function of every element."
+    return constructor(Op.UNARY, name, inplace=op not in NO_INPLACE)(build)
+
+
+for _op in UnaryOp:
+    if _op != UnaryOp.XIELU:
+        _named(_op)
+
+
+def _f32(x: float) -> float:
+    return float_of(float_bits(x))
+
+
+def softplus_f32(x: float) -> float:
+    """ggml_compute_softplus_f32: logf(1 + expf(x)), x above 20, in float32 steps."""
+    x = _f32(x)
+    if x > 20 or math.isnan(x):
+        return x
+    return _f32(math.log(_f32(1 + _f32(math.exp(x)))))
+
+
+@constructor(Op.UNARY, unpack=lambda raw: None)
+def xielu(ctx: Context, a: Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) -> Tensor:
+    """ggml_xielu: alpha_p x² + beta x where positive, else (expm1(min(x, eps)) - x) alpha_n + beta x.
+
+    The alphas are softplus of the parameters, that of alpha_n plus beta.
+    """
+    result = ctx.dup_tensor(a)
+    stored = (beta_n := _f32(beta)) + softplus_f32(alpha_n), softplus_f32(alpha_p), beta_n, eps
+    result.set_op(Op.UNARY, words(UnaryOp.XIELU, *(float_bits(v) for v in stored)), a)
+    return result
+
+
+def _elu(xp: Any, v: Any) -> Any:
+    return xp.where(v > 0, v, xp.expm1(v))
+
+
+def _relu(xp: Any, v: Any) -> Any:
+    return xp.where(v > 0, v, xp.float32(0))
+
+
+def _sgn(xp: Any, v: Any) -> Any:
+    return (v > 0).astype(xp.float32) - (v < 0).astype(xp.float32)
+
+
+FUNCTIONS: dict[int, Callable[[Any, Any], Any]] = {
+    UnaryOp.ABS: lambda xp, v: xp.abs(v),
+    UnaryOp.SGN: _sgn,
+    UnaryOp.NEG: lambda xp, v: -v,
+    UnaryOp.STEP: lambda xp, v: (v > 0).astype(xp.float32),
+    UnaryOp.TANH: lambda xp, v: xp.tanh(v),
+    UnaryOp.ELU: _elu,
+    UnaryOp.RELU: _relu,
+    UnaryOp.SIGMOID: mathfn.sigmoid,
+    UnaryOp.GELU_QUICK: mathfn.gelu_quick_table,
+    UnaryOp.SILU: mathfn.silu,
+    UnaryOp.HARDSWISH: lambda xp, v: v * mathfn.hard_sigmoid(xp, v),
+    UnaryOp.HARDSIGMOID: mathfn.hard_sigmoid,
+    UnaryOp.EXP: lambda xp, v: xp.exp(v),
+    UnaryOp.EXPM1: lambda xp, v: xp.exp(v) - 1,
+    UnaryOp.SOFTPLUS: mathfn.softplus,
+    UnaryOp.GELU_ERF: mathfn.gelu_erf,
+    UnaryOp.FLOOR: lambda xp, v: xp.floor(v),
+    UnaryOp.CEIL: lambda xp, v: xp.ceil(v),
+    UnaryOp.ROUND: mathfn.round_half_away,
+    UnaryOp.TRUNC: lambda xp, v: xp.trunc(v),
+}
+"""The functions that need nothing but their argument: (xp, float32 values) -> float32 values."""
+
+
+def _xielu(x: Arrays, dst: Tensor) -> Any:
+    xp, v = x.xp, operand(x, dst)
+    alpha_n, alpha_p, beta, eps = (xp.float32(param_f32(dst, i)) for i in (1, 2, 3, 4))
+    negative = (xp.expm1(xp.fmin(v, eps)) - v) * alpha_n + beta * v
+    return xp.where(v > 0, alpha_p * v * v + beta * v, negative)
+
+
+@kernel(Op.UNARY)
+def _unary(x: Arrays, dst: Tensor) -> None:
+    op, a = param_i32(dst, 0), dst.src[0]
+    if op == UnaryOp.XIELU:
+        x.put(dst, _xielu(x, dst))
+    elif op == UnaryOp.GELU:
+        x.put(dst, mathfn.gelu_table(x.xp, operand(x, dst), a is not None and a.type is F16))
+    elif op in FUNCTIONS:
+        x.put(dst, FUNCTIONS[op](x.xp, operand(x, dst)))
+    else:
+        raise GgmlAbort("ggml_compute_forward_unary", "fatal error", explanation=f"there is no unary function {op}")
