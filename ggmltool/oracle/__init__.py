@@ -1,0 +1,10 @@
+"""The real library as judge: runs a scenario on ggml 0.20.2 itself and gives back the same plans."""
+
+from __future__ import annotations
+
+from ggmltool.oracle.fork import ChildError
+from ggmltool.oracle.lib import OracleUnavailable
+from ggmltool.oracle.run import OracleRun
+from ggmltool.oracle.worker import run, run_many
+
+__all__ = ["ChildError", "OracleRun", "OracleUnavailable", "run", "run_many"]

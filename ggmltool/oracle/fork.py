@@ -125,15 +125,15 @@ def describe_status(status: int) -> str:
 def _child(function: Callable[[], Any], set_abort_callback: Callable[[Any], object], fd: int) -> None:
     quiet_child()
 
-    @ABORT_CALLBACK
     def on_abort(message: bytes) -> None:
         write_message(fd, ("abort", message.decode("utf-8", "surrogateescape")))
         os._exit(0)
 
-    set_abort_callback(on_abort)
+    callback = ABORT_CALLBACK(on_abort)
+    set_abort_callback(callback)
     try:
         write_message(fd, ("value", function()))
-    except BaseException:  # noqa: BLE001 - whatever it was, the parent is told
+    except BaseException:
         write_message(fd, ("raised", traceback.format_exc()))
     finally:
         os._exit(0)

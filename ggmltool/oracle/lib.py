@@ -1,4 +1,4 @@
-"""The real ggml 0.20.2 through ctypes: the library, and small helpers to call single constructors and compute graphs."""
+"""The real ggml 0.20.2 through ctypes, with small helpers to call single constructors and compute graphs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.version import VERSION
 from ggmltool.oracle import fork, prototypes
 from ggmltool.oracle.fork import Abort, ChildError
-from ggmltool.oracle.structs import MAX_DIMS, CGraph, InitParams, Tensor
+from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraph, InitParams, Tensor
 
 __all__ = ["Abort", "ChildError", "Lib", "OracleUnavailable", "load"]
+
+_STRUCTS = {"S": InitParams, "F": BufferI}
 
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-class OracleUnavailable(Exception):
+class OracleUnavailable(Exception):  # noqa: N818 - it says what is the matter
     """The real library is not installed, or is another version; the message says how to get it."""
 
 
@@ -191,7 +193,7 @@ def _bind(lib: Lib, library: ctypes.CDLL, table: Mapping[str, str]) -> None:
         result, _, arguments = signature.partition(":")
         function = getattr(library, name)
         function.restype = prototypes.CTYPES[result]
-        function.argtypes = [InitParams if a == "S" else prototypes.CTYPES[a] for a in arguments]
+        function.argtypes = [_STRUCTS.get(a) or prototypes.CTYPES[a] for a in arguments]
         setattr(lib, name, function)
 
 

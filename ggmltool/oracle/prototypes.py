@@ -129,6 +129,7 @@ BASE: dict[str, str] = {
     "ggml_nelements": "q:t",
     "ggml_row_size": "z:iq",
     "ggml_type_name": "s:i",
+    "ggml_get_type_traits": "p:i",
     "ggml_type_size": "z:i",
     "ggml_blck_size": "q:i",
     "ggml_is_quantized": "b:i",
@@ -171,7 +172,7 @@ BASE: dict[str, str] = {
     "ggml_backend_buft_get_alloc_size": "z:pt",
     "ggml_backend_buft_is_host": "b:p",
     "ggml_backend_buft_name": "s:p",
-    "ggml_backend_buffer_init": "p:pBpz",
+    "ggml_backend_buffer_init": "p:pFpz",
     "ggml_backend_buffer_free": "v:p",
     "ggml_backend_buffer_get_base": "p:p",
     "ggml_backend_buffer_get_size": "z:p",
@@ -198,7 +199,7 @@ BASE: dict[str, str] = {
     "ggml_gallocr_alloc_graph": "b:pg",
     "ggml_gallocr_get_buffer_size": "z:pi",
 }
-"""Functions of libggml-base, as "result:arguments"; S is ggml_init_params by value."""
+"""Functions of libggml-base, as "result:arguments"; S is ggml_init_params, F ggml_backend_buffer_i, by value."""
 
 CPU: dict[str, str] = {
     "ggml_backend_cpu_init": "p:",

@@ -259,3 +259,44 @@ class Sched(c.Structure):
         ("debug_graph_size", c.c_int),
         ("debug_prev_graph_size", c.c_int),
     )
+
+
+class BufferAddress(c.Structure):
+    """buffer_address of ggml-alloc.c."""
+
+    _fields_ = (("chunk", c.c_int), ("offset", c.c_size_t))
+
+
+class TensorAlloc(c.Structure):
+    """tensor_alloc of ggml-alloc.c: where the graph allocator planned a tensor; `size_max` is its alloc size."""
+
+    _fields_ = (("buffer_id", c.c_int), ("addr", BufferAddress), ("size_max", c.c_size_t))
+
+
+class NodeAlloc(c.Structure):
+    """node_alloc of ggml-alloc.c."""
+
+    _fields_ = (("dst", TensorAlloc), ("src", TensorAlloc * MAX_SRC))
+
+
+class VBuffer(c.Structure):
+    """vbuffer of ggml-alloc.c: the chunks of a compute buffer, up to the first NULL."""
+
+    _fields_ = (("chunks", c.c_void_p * 16),)
+
+
+class Gallocr(c.Structure):
+    """ggml_gallocr."""
+
+    _fields_ = (
+        ("bufts", c.POINTER(c.c_void_p)),
+        ("buffers", c.POINTER(c.c_void_p)),
+        ("buf_tallocs", c.POINTER(c.c_void_p)),
+        ("n_buffers", c.c_int),
+        ("hash_set", HashSet),
+        ("hash_values", c.c_void_p),
+        ("node_allocs", c.c_void_p),
+        ("n_nodes", c.c_int),
+        ("leaf_allocs", c.c_void_p),
+        ("n_leafs", c.c_int),
+    )

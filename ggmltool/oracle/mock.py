@@ -1,0 +1,334 @@
+"""Devices made of callbacks: ggml sees backends whose every answer comes from the scenario.
+
+A `World` holds the buffer types, devices and backends of one scenario as ggml's own structs. Where an answer is a
+constant or the real CPU's, the struct points straight at the real library's function, so that ggml calls no Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ggmltool.oracle import structs
+from ggmltool.oracle.capabilities import Capabilities, constant_true
+from ggmltool.oracle.lib import Lib
+from ggmltool.oracle.memory import FakeMemory, RealMemory
+from ggmltool.oracle.profile import BackendProfile, resolve
+from ggmltool.oracle.structs import Tensor
+from ggmltool.scenario.model import BufferTypeSpec, Model
+
+DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
+
+_P = ctypes.c_void_p
+_Z = ctypes.c_size_t
+
+
+class MockBuft:
+    """A buffer type: `address` is its ggml_backend_buffer_type; `ops` restricts source 0 as SPEC.md 1.2 says."""
+
+    def __init__(
+        self,
+        name: str,
+        alignment: int,
+        max_size: int | None,
+        row_padding: int,
+        host: bool,
+        ops: frozenset[int] | None = None,
+        address: int = 0,
+    ) -> None:
+        self.name = name
+        self.alignment = alignment
+        self.max_size = max_size
+        self.row_padding = row_padding
+        self.host = host
+        self.ops = ops
+        self.struct = structs.BufferType()
+        self.c_name = ctypes.create_string_buffer(name.encode("utf-8", "surrogateescape"))
+        self.address = address or ctypes.addressof(self.struct)
+
+
+class MockDevice:
+    """A device with its backend: both structs share the object. `bufts` are the addresses it can use."""
+
+    def __init__(self, profile: BackendProfile, buft: MockBuft) -> None:
+        self.profile = profile
+        self.name = profile.name
+        self.buft = buft
+        self.bufts: set[int] = {buft.address}
+        self.restricted: dict[int, frozenset[int]] = {}
+        self.device = structs.Device()
+        self.backend = structs.Backend()
+        self.c_name = ctypes.create_string_buffer(self.name.encode("utf-8", "surrogateescape"))
+        self.device_address = ctypes.addressof(self.device)
+        self.address = ctypes.addressof(self.backend)
+
+
+class Callbacks:
+    """The C callbacks, made once per process. Each looks its object up in the world that is current."""
+
+    def __init__(self, lib: Lib) -> None:
+        self.lib = lib
+        self.world: World = None  # type: ignore[assignment]
+        self.capabilities = Capabilities(lib)
+        cpu = structs.BufferType.from_address(lib.ggml_backend_cpu_buffer_type())
+        self.cpu_buft_address: int = lib.ggml_backend_cpu_buffer_type()
+        self.true: int = constant_true(lib)
+        self.cpu_alignment: int = cpu.iface.get_alignment
+        device = structs.Device.from_address(self.capabilities.cpu_device)
+        self.cpu_supports_op: int = device.iface.supports_op
+        self.cpu_supports_buft: int = device.iface.supports_buft
+        buffer = lib.ggml_backend_buft_alloc_buffer(self.cpu_buft_address, 64)
+        self.cpu_buffer = structs.BufferI.from_buffer_copy(structs.Buffer.from_address(buffer).iface)
+        lib.ggml_backend_buffer_free(buffer)
+        self._keep: list[object] = []
+        c = self._callback
+        self.buft_name = c(_P, self._buft_name, _P)
+        self.buft_alloc = c(_P, self._buft_alloc, _P, _Z)
+        self.buft_alignment = c(_Z, self._buft_alignment, _P)
+        self.buft_max_size = c(_Z, self._buft_max_size, _P)
+        self.buft_alloc_size = c(_Z, self._buft_alloc_size, _P, _P)
+        self.device_name = c(_P, self._device_name, _P)
+        self.device_type = c(ctypes.c_int, self._device_type, _P)
+        self.device_buft = c(_P, self._device_buft, _P)
+        self.device_supports_op = c(ctypes.c_bool, self._device_supports_op, _P, _P)
+        self.device_supports_buft = c(ctypes.c_bool, self._device_supports_buft, _P, _P)
+        self.device_offload_op = c(ctypes.c_bool, self._device_offload_op, _P, _P)
+        self.event_new = c(_P, self._event_new, _P)
+        self.event_free = c(None, self._event_free, _P, _P)
+        self.event_synchronize = c(None, self._event_synchronize, _P, _P)
+        self.backend_name = c(_P, self._backend_name, _P)
+        self.synchronize = c(None, self._synchronize, _P)
+        self.graph_compute = c(ctypes.c_int, self._graph_compute, _P, _P)
+        self.event_record = c(None, self._event_record, _P, _P)
+        self.event_wait = c(None, self._event_wait, _P, _P)
+        self.buffer_free = c(None, self._buffer_free, _P)
+        self.buffer_set = c(None, self._buffer_set, _P, _P, _P, _Z, _Z)
+        self.buffer_get = c(None, self._buffer_get, _P, _P, _P, _Z, _Z)
+
+    def _callback(self, result: object, function: Callable[..., Any], *arguments: object) -> int:
+        made = ctypes.CFUNCTYPE(result, *arguments)(function)  # type: ignore[arg-type]
+        self._keep.append(made)
+        return int(ctypes.cast(made, _P).value or 0)
+
+    def _buft_name(self, buft: int) -> int:
+        return ctypes.addressof(self.world.bufts[buft].c_name)
+
+    def _buft_alloc(self, address: int, size: int) -> int:
+        world = self.world
+        buft = world.bufts[address]
+        base = world.memory.take(size, buft.alignment)
+        world.record(f"alloc_buffer {buft.name} {size}")
+        iface = world.traced_iface if world.tracing else world.plain_iface
+        return int(self.lib.ggml_backend_buffer_init(address, iface, base, size))
+
+    def _buft_alignment(self, buft: int) -> int:
+        return self.world.bufts[buft].alignment
+
+    def _buft_max_size(self, buft: int) -> int:
+        size = self.world.bufts[buft].max_size
+        return size if size is not None else 2**64 - 1
+
+    def _buft_alloc_size(self, buft: int, tensor: int) -> int:
+        return self.capabilities.padded_size(tensor, self.world.bufts[buft].row_padding)
+
+    def _device_name(self, device: int) -> int:
+        return ctypes.addressof(self.world.devices[device].c_name)
+
+    def _device_type(self, device: int) -> int:
+        return DEVICE_TYPES[self.world.devices[device].profile.type]
+
+    def _device_buft(self, device: int) -> int:
+        return self.world.devices[device].buft.address
+
+    def _device_supports_op(self, device: int, op: int) -> bool:
+        mock = self.world.devices[device]
+        return self.capabilities.supports_op(mock.profile, mock.restricted, op)
+
+    def _device_supports_buft(self, address: int, buft: int) -> bool:
+        device = self.world.devices[address]
+        return buft in device.bufts or (device.profile.any_host and self.world.bufts[buft].host)
+
+    def _device_offload_op(self, device: int, op: int) -> bool:
+        minimum = self.world.devices[device].profile.offload_min_batch
+        return minimum is not None and self.capabilities.batch_size(op) >= minimum
+
+    def _event_new(self, device: int) -> int:
+        world = self.world
+        event = structs.Event(device, len(world.events))
+        world.events[ctypes.addressof(event)] = event
+        world.record(f"event_new {world.devices[device].name} {event.context or 0}")
+        return ctypes.addressof(event)
+
+    def _event_free(self, device: int, event: int) -> None:
+        return None
+
+    def _event_name(self, event: int) -> str:
+        return str(self.world.events[event].context or 0)
+
+    def _event_synchronize(self, device: int, event: int) -> None:
+        self.world.record(f"event_synchronize {self.world.devices[device].name} {self._event_name(event)}")
+
+    def _backend_name(self, backend: int) -> int:
+        return ctypes.addressof(self.world.backends[backend].c_name)
+
+    def _synchronize(self, backend: int) -> None:
+        self.world.record(f"synchronize {self.world.backends[backend].name}")
+
+    def _graph_compute(self, backend: int, graph: int) -> int:
+        world = self.world
+        view = structs.CGraph.from_address(graph)
+        names = ", ".join(world.tensor_name(node) for node in view.nodes[: view.n_nodes])
+        world.record(f"graph_compute {world.backends[backend].name} [{names}]")
+        return self.lib.compute(graph)
+
+    def _event_record(self, backend: int, event: int) -> None:
+        self.world.record(f"event_record {self.world.backends[backend].name} {self._event_name(event)}")
+
+    def _event_wait(self, backend: int, event: int) -> None:
+        self.world.record(f"event_wait {self.world.backends[backend].name} {self._event_name(event)}")
+
+    def _buffer_free(self, address: int) -> None:
+        buffer = structs.Buffer.from_address(address)
+        self.world.record(f"free_buffer {self.world.bufts[buffer.buft].name} {buffer.size}")
+
+    def _buffer_set(self, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
+        world = self.world
+        name = world.bufts[structs.Buffer.from_address(buffer).buft].name
+        world.record(f"set_tensor {name} {world.tensor_name(tensor)} {offset} {size}")
+        ctypes.memmove(Tensor.from_address(tensor).data + offset, data, size)
+
+    def _buffer_get(self, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
+        world = self.world
+        name = world.bufts[structs.Buffer.from_address(buffer).buft].name
+        world.record(f"get_tensor {name} {world.tensor_name(tensor)} {offset} {size}")
+        ctypes.memmove(data, Tensor.from_address(tensor).data + offset, size)
+
+
+class Memory(Protocol):
+    """Where the bytes of mock buffers come from."""
+
+    def take(self, size: int, alignment: int) -> int:
+        """The address of `size` bytes, aligned."""
+
+
+class World:
+    """The buffer types, devices and backends of one scenario.
+
+    `computing` takes real memory and records a trace of what ggml asked for; else addresses are made up and never
+    touched. `order` has the backends by priority, `by_name` the buffer types a context can name.
+    """
+
+    def __init__(self, callbacks: Callbacks, model: Model, computing: bool) -> None:
+        self.callbacks = callbacks
+        self.tracing = computing
+        self.trace: list[str] = []
+        self.names: dict[int, str] = {}
+        self.events: dict[int, structs.Event] = {}
+        self.memory: Memory = RealMemory() if computing else FakeMemory()
+        self.bufts: dict[int, MockBuft] = {}
+        self.devices: dict[int, MockDevice] = {}
+        self.backends: dict[int, MockDevice] = {}
+        self.order: list[MockDevice] = []
+        self.by_name: dict[str, MockBuft] = {}
+        self.plain_iface = structs.BufferI(get_base=callbacks.cpu_buffer.get_base)
+        self.traced_iface = structs.BufferI(
+            free_buffer=callbacks.buffer_free,
+            get_base=callbacks.cpu_buffer.get_base,
+            memset_tensor=callbacks.cpu_buffer.memset_tensor,
+            set_tensor=callbacks.buffer_set,
+            get_tensor=callbacks.buffer_get,
+            clear=callbacks.cpu_buffer.clear,
+        )
+        profiles = [resolve(spec) for spec in model.backends]
+        for profile in profiles:
+            if profile.buft not in self.by_name:
+                self._add_buft(self._default_buft(profile, profiles))
+        further = [(spec, self._add_buft(_further_buft(spec))) for spec in model.buffer_types]
+        for profile in profiles:
+            self._add_device(profile, further)
+        for device in self.order:
+            self._finish_device(device)
+        callbacks.world = self
+
+    def record(self, line: str) -> None:
+        """Adds a line to the trace, if there is one."""
+        if self.tracing:
+            self.trace.append(line)
+
+    def tensor_name(self, address: int) -> str:
+        """A tensor's id where it is the scenario's, else its name."""
+        name = self.names.get(address)
+        return name if name is not None else Tensor.from_address(address).name.decode("utf-8", "surrogateescape")
+
+    def buft_of(self, name: str) -> MockBuft:
+        """The buffer type a context names: a type, or a backend's default."""
+        if name in self.by_name:
+            return self.by_name[name]
+        return next(device.buft for device in self.order if device.name == name)
+
+    def _default_buft(self, profile: BackendProfile, profiles: list[BackendProfile]) -> MockBuft:
+        # The type belongs to the backend of that name, whichever backend comes first.
+        owner = next((p for p in profiles if p.name == profile.buft), profile)
+        address = self.callbacks.cpu_buft_address if owner.is_real_cpu_buft else 0
+        return MockBuft(owner.buft, owner.alignment, owner.max_size, owner.row_padding, owner.host, address=address)
+
+    def _add_buft(self, buft: MockBuft) -> MockBuft:
+        c = self.callbacks
+        self.bufts[buft.address] = buft
+        self.by_name[buft.name] = buft
+        if buft.address == ctypes.addressof(buft.struct):
+            buft.struct.iface = structs.BufferTypeI(
+                get_name=c.buft_name,
+                alloc_buffer=c.buft_alloc,
+                get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,
+                get_max_size=c.buft_max_size if buft.max_size is not None else None,
+                get_alloc_size=c.buft_alloc_size if buft.row_padding else None,
+                is_host=c.true if buft.host else None,
+            )
+        return buft
+
+    def _add_device(self, profile: BackendProfile, further: list[tuple[BufferTypeSpec, MockBuft]]) -> None:
+        device = MockDevice(profile, self.by_name[profile.buft])
+        for spec, buft in further:
+            if spec.device == device.name:
+                device.bufts.add(buft.address)
+                if buft.ops is not None:
+                    device.restricted[buft.address] = buft.ops
+        self.order.append(device)
+        self.devices[device.device_address] = device
+        self.backends[device.address] = device
+
+    def _finish_device(self, mock: MockDevice) -> None:
+        c = self.callbacks
+        profile = mock.profile
+        mock.bufts.update(self.buft_of(name).address for name in profile.supports_bufts)
+        plain_cpu = profile.uses_cpu_rules and not mock.restricted
+        everything = profile.supports_everything and not mock.restricted
+        only_host = profile.any_host and all(self.bufts[b].host for b in mock.bufts)
+        mock.device.iface = structs.DeviceI(
+            get_name=c.device_name,
+            get_description=c.device_name,
+            get_type=c.device_type,
+            get_buffer_type=c.device_buft,
+            supports_op=c.cpu_supports_op if plain_cpu else c.true if everything else c.device_supports_op,
+            supports_buft=c.cpu_supports_buft if only_host else c.device_supports_buft,
+            offload_op=c.device_offload_op if profile.offload_min_batch is not None else None,
+            event_new=c.event_new if profile.events else None,
+            event_free=c.event_free if profile.events else None,
+            event_synchronize=c.event_synchronize if profile.events else None,
+        )
+        mock.backend.device = mock.device_address
+        mock.backend.iface = structs.BackendI(
+            get_name=c.backend_name,
+            synchronize=c.synchronize if self.tracing else None,
+            graph_compute=c.graph_compute,
+            event_record=c.event_record if profile.events else None,
+            event_wait=c.event_wait if profile.events else None,
+        )
+        if mock.buft.address == ctypes.addressof(mock.buft.struct) and not mock.buft.struct.device:
+            mock.buft.struct.device = mock.device_address
+
+
+def _further_buft(spec: BufferTypeSpec) -> MockBuft:
+    return MockBuft(spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.ops)

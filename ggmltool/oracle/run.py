@@ -1,0 +1,317 @@
+"""Runs a scenario on the real library, step by step (SPEC.md 1.3), and collects what it did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, VERSION
+from ggmltool.oracle import state, structs
+from ggmltool.oracle.build import Builder
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import LOG_CALLBACK, Lib
+from ggmltool.oracle.mock import Callbacks, World
+from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
+from ggmltool.oracle.values import read_values
+from ggmltool.scenario.model import ContextSpec, Model, Step, TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+USAGE = {"any": 0, "weights": 1, "compute": 2}
+LEVEL_DEBUG = 1
+LEVEL_WARN = 3
+LEVEL_ERROR = 4
+LEVEL_CONT = 5
+
+Emit = Callable[[str, Any], None]
+
+
+@dataclass(slots=True)
+class OracleRun:
+    """What the real library did with a scenario.
+
+    `plans` are the dicts of SPEC.md section 2 for every reserve and alloc step, without causes; the last one has the
+    error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
+    {id: array} for every get step. `trace` is what ggml asked of the devices, in order, one line per call:
+
+    `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
+    `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
+    `set_tensor BUFT TENSOR OFFSET BYTES`, `get_tensor BUFT TENSOR OFFSET BYTES`. Tensors go by id, copies by name;
+    the CPU's own buffer type, being the real one, leaves no lines.
+    """
+
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    debug: list[bytes] = field(default_factory=list)
+    values: list[dict[str, np.ndarray]] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, value: Any) -> None:
+        """Takes one message of a `Runner`."""
+        if kind == "plan":
+            plan, text = value
+            self.plans.append(plan)
+            self.debug.append(text)
+        elif kind == "values":
+            self.values.append(value)
+        elif kind == "trace":
+            self.trace = value
+
+
+class Log:
+    """ggml's log as it comes: warnings and errors as lines, debug output as text."""
+
+    def __init__(self, lib: Lib) -> None:
+        self._text: list[bytes] = []
+        self._debug: list[bytes] = []
+        self._level = LEVEL_DEBUG
+        self._callback = LOG_CALLBACK(self._on_log)
+        lib.ggml_log_set(self._callback, None)
+
+    def _on_log(self, level: int, text: bytes, _user: int) -> None:
+        self._level = level if level != LEVEL_CONT else self._level
+        if self._level == LEVEL_DEBUG:
+            self._debug.append(text)
+        elif self._level in (LEVEL_WARN, LEVEL_ERROR):
+            self._text.append(text)
+
+    def take(self) -> tuple[list[str], bytes]:
+        """The lines and the debug text since the last call."""
+        text, debug = b"".join(self._text), b"".join(self._debug)
+        self._text.clear()
+        self._debug.clear()
+        return text.decode("utf-8", "surrogateescape").splitlines(), debug
+
+
+class Runner:
+    """Runs scenarios in this process, which ggml's abort ends: `worker` keeps it in a child of its own.
+
+    `emit` gets ("plan", (dict, debug text)), ("values", {id: array}) and at the end ("trace", lines).
+    """
+
+    def __init__(self, lib: Lib, debug: int = 2) -> None:
+        self.lib = lib
+        self.debug = debug
+        self.log = Log(lib)
+        self.callbacks = Callbacks(lib)
+        self._checked = False
+        self._current: tuple[Model, Step | None, World | None, Emit] | None = None
+
+    def run(self, model: Model, emit: Emit) -> None:
+        """Runs all steps of the model."""
+        computing = any(step.kind in ("compute", "set", "get") for step in model.steps)
+        first = next((step for step in model.steps if step.kind in ("reserve", "alloc")), None)
+        self.log.take()
+        self._current = (model, first, None, emit)
+        world = World(self.callbacks, model, computing)
+        run = ScenarioRun(self, model, world)
+        try:
+            run.start()
+            for step in model.steps:
+                self._current = (model, step, world, emit)
+                if not run.step(step, emit):
+                    break
+        finally:
+            self._current = None
+            run.close()
+        if computing:
+            emit("trace", world.trace)
+
+    def on_abort(self, message: bytes) -> None:
+        """To be called from ggml's abort callback: emits the step that aborted and what was known."""
+        if self._current is None:
+            return
+        model, step, world, emit = self._current
+        abort = Abort(message.decode("utf-8", "surrogateescape"))
+        error = {"kind": "abort", "condition": abort.condition, "message": abort.text}
+        log, debug = self.log.take()
+        emit("plan", (failed_plan(model, step, error, log), debug))
+        if world is not None and world.tracing:
+            emit("trace", world.trace)
+
+    def check_layout(self, world: World, sched: int, graph_size: int, op_offload: bool) -> None:
+        """Checks the layout of the scheduler's state once."""
+        if not self._checked:
+            state.check_layout(self.lib, world, sched, graph_size, op_offload, self.debug)
+            self._checked = True
+
+
+def failed_plan(model: Model, step: Step | None, error: dict[str, str | None], log: Sequence[str]) -> dict[str, Any]:
+    """The plan of a step that did not end well."""
+    return {
+        **_head(step.graph if step else None, step.kind if step else "alloc", False),
+        "backends": [],
+        "splits": [],
+        "nodes": [],
+        "leafs": [],
+        "copies": [],
+        "buffer_sizes": {},
+        "log": list(log),
+        "error": error,
+    }
+
+
+def _head(graph: str | None, step: str, ok: bool) -> dict[str, Any]:
+    return {"ggmltool": 1, "kind": "plan", "ggml": VERSION, "graph": graph, "step": step, "ok": ok}
+
+
+class ScenarioRun:
+    """One scenario on one scheduler."""
+
+    def __init__(self, runner: Runner, model: Model, world: World) -> None:
+        self.runner = runner
+        self.lib = runner.lib
+        self.model = model
+        self.world = world
+        self.builder = Builder(self.lib)
+        self.persistent: dict[str, int] = {}
+        self.newest: dict[str, int] = {}
+        self.newest_graphs: dict[str, int] = {}
+        self.chunks: dict[int, int] = {}
+        self.buffers: list[int] = []
+        self.sched = 0
+        self.devices = {device.name: device for device in world.order}
+        world.names = self.builder.ids
+
+    def start(self) -> None:
+        """Allocates the contexts that have a buffer type, in order, and makes the scheduler."""
+        for context in self.model.contexts:
+            if context.buft is not None:
+                self._allocate(context, context.buft)
+        self.newest.update(self.persistent)
+        self._new_scheduler()
+
+    def close(self) -> None:
+        """Frees everything."""
+        self.lib.ggml_backend_sched_free(self.sched)
+        for buffer in self.buffers:
+            self.lib.ggml_backend_buffer_free(buffer)
+        self.builder.close()
+
+    def _allocate(self, context: ContextSpec, buft: str) -> None:
+        lib = self.lib
+        ctx = self.builder.context(len(context.tensors))
+        known = self.persistent
+        if not _refers_only_to(context, known):
+            # A view of a tensor that has no memory yet: ggml sees a root without buffer and asserts.
+            known = dict(known)
+            others = [c for c in self.model.contexts if c is not context and not _all_known(c, known)]
+            for other in others:
+                self.builder.tensors(self.builder.context(len(other.tensors)), _roots(other), known)
+        self.builder.tensors(ctx, context.tensors, known)
+        self.persistent.update((t.id, known[t.id]) for t in context.tensors)
+        buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(ctx, self.world.buft_of(buft).address)
+        if buffer:
+            self.buffers.append(buffer)
+            lib.ggml_backend_buffer_set_usage(buffer, USAGE[context.usage])
+            if lib.ggml_backend_buffer_is_multi_buffer(buffer):
+                multi = MultiBuffer.from_address(structs.Buffer.from_address(buffer).context)
+                self.chunks.update((b, i) for i, b in enumerate(multi.buffers[: multi.n_buffers]))
+        self._write_data(context.tensors, self.persistent)
+
+    def _new_scheduler(self) -> None:
+        import ctypes
+
+        lib, model = self.lib, self.model
+        order = self.world.order
+        backends = (ctypes.c_void_p * len(order))(*[device.address for device in order])
+        graph_size = model.scheduler.graph_size or self._default_graph_size()
+        parallel, offload = model.scheduler.parallel, model.scheduler.op_offload
+        os.environ["GGML_SCHED_DEBUG"] = str(self.runner.debug)
+        self.sched = lib.ggml_backend_sched_new(backends, None, len(order), graph_size, parallel, offload)
+        self.runner.check_layout(self.world, self.sched, graph_size, offload)
+        self.reader = state.StateReader(lib, self.world, self.sched, self.builder.ids, self.chunks)
+
+    def _default_graph_size(self) -> int:
+        n_tensors = len(self.model.tensors())
+        largest = DEFAULT_GRAPH_SIZE
+        for name, graph in self.model.graphs.items():
+            if len(graph.nodes) + n_tensors > DEFAULT_GRAPH_SIZE:
+                built = CGraph.from_address(self._build(name))
+                largest = max(largest, built.n_nodes + built.n_leafs)
+        return largest
+
+    def _build(self, name: str) -> int:
+        spec = self.model.graphs[name]
+        loose = [t for context in self.model.contexts if context.buft is None for t in context.tensors]
+        size = len(spec.nodes) + len(self.model.tensors()) + 1
+        ctx = self.builder.context(len(loose) + len(spec.nodes), size)
+        self.newest = dict(self.persistent)
+        self.builder.tensors(ctx, [*loose, *spec.nodes], self.newest)
+        graph = self.builder.graph(ctx, spec, self.newest, size)
+        self.newest_graphs[name] = graph
+        return graph
+
+    def step(self, step: Step, emit: Emit) -> bool:
+        """Runs a step; False where it failed and the run ends."""
+        lib, sched = self.lib, self.sched
+        if step.kind == "reset":
+            lib.ggml_backend_sched_reset(sched)
+        elif step.kind == "set":
+            for name, data in step.data:
+                spec = self._spec(name)
+                lib.set(self.newest[name], data.raw(spec.type, spec.ne, spec.nb))
+        elif step.kind == "get":
+            emit("values", {name: read_values(lib, self.newest[name]) for name in step.tensors})
+        elif step.kind == "compute" and step.graph is not None:
+            lib.ggml_backend_sched_graph_compute(sched, self.newest_graphs[step.graph])
+        elif step.graph is not None:
+            return self._plan(step, step.graph, emit)
+        return True
+
+    def _plan(self, step: Step, name: str, emit: Emit) -> bool:
+        lib, sched = self.lib, self.sched
+        graph = self._build(name)
+        self._assign(self.model.tensors())
+        self._assign(self.model.graphs[name].nodes)
+        act = lib.ggml_backend_sched_reserve if step.kind == "reserve" else lib.ggml_backend_sched_alloc_graph
+        ok = act(sched, graph)
+        log, debug = self.runner.log.take()
+        if not ok:
+            error = {"kind": "failed", "condition": None, "message": "\n".join(log)}
+            emit("plan", (failed_plan(self.model, step, error, log), debug))
+            return False
+        plan = {
+            **_head(name, step.kind, True),
+            "backends": [{"name": d.name, "buft": d.buft.name} for d in self.world.order],
+            **self.reader.plan(graph),
+            "log": log,
+        }
+        emit("plan", (plan, debug))
+        if step.kind == "alloc":
+            self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], self.newest)
+        return True
+
+    def _assign(self, tensors: Sequence[TensorSpec]) -> None:
+        for spec in tensors:
+            if spec.backend is not None:
+                backend = self.devices[spec.backend].address
+                self.lib.ggml_backend_sched_set_tensor_backend(self.sched, self.newest[spec.id], backend)
+
+    def _spec(self, name: str) -> TensorSpec:
+        for spec in self.model.tensors():
+            if spec.id == name:
+                return spec
+        return next(t for graph in self.model.graphs.values() for t in graph.nodes if t.id == name)
+
+    def _write_data(self, tensors: Sequence[TensorSpec], known: dict[str, int]) -> None:
+        if not self.world.tracing:
+            return
+        for spec in tensors:
+            if spec.data is not None and Tensor.from_address(known[spec.id]).buffer:
+                self.lib.set(known[spec.id], spec.data.raw(spec.type, spec.ne, spec.nb))
+
+
+def _refers_only_to(context: ContextSpec, known: dict[str, int]) -> bool:
+    own = {t.id for t in context.tensors}
+    return all(ref in own or ref in known for t in context.tensors for ref in (t.view_src, *t.src) if ref is not None)
+
+
+def _all_known(context: ContextSpec, known: dict[str, int]) -> bool:
+    return all(t.id in known for t in context.tensors)
+
+
+def _roots(context: ContextSpec) -> list[TensorSpec]:
+    return [t for t in context.tensors if t.view_src is None and not t.src]

@@ -1,0 +1,271 @@
+"""Reads the scheduler's private state after a step into the plan's dict (SPEC.md section 2)."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.version import hash_size
+from ggmltool.oracle.lib import Lib, OracleUnavailable
+from ggmltool.oracle.mock import World
+from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, Sched, VBuffer
+
+USAGES = ("any", "weights", "compute")
+
+TENSOR_LAYOUT = struct.Struct("=i4xQ4q4Qi16ii10QQQQ64sQ8x")
+"""ggml_tensor as fields: type, buffer, ne, nb, op, op_params, flags, src, view_src, view_offs, data, name, extra."""
+
+
+class TensorState(NamedTuple):
+    """The fields of a tensor in the library's memory; addresses are 0 where NULL."""
+
+    type: int
+    buffer: int
+    ne: tuple[int, ...]
+    nb: tuple[int, ...]
+    op: int
+    src: tuple[int, ...]
+    view_src: int
+    data: int
+    name: str
+
+
+def read_tensor(address: int) -> TensorState:
+    """The tensor at `address`."""
+    f = TENSOR_LAYOUT.unpack(ctypes.string_at(address, TENSOR_LAYOUT.size))
+    src = f[28 : 28 + MAX_SRC]
+    name = f[41].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+    return TensorState(f[0], f[1], f[2 : 2 + MAX_DIMS], f[6 : 6 + MAX_DIMS], f[10], src, f[38], f[40], name)
+
+
+class Place(NamedTuple):
+    """Where a tensor lies: None throughout for a tensor without a buffer."""
+
+    buffer: str | None
+    usage: str | None
+    chunk: int | None
+    offset: int | None
+
+
+NOWHERE = Place(None, None, None, None)
+
+
+class StateReader:
+    """Reads one scheduler. `ids` names the scenario's tensors by address, `chunks` numbers the contexts' buffers."""
+
+    def __init__(self, lib: Lib, world: World, sched: int, ids: Mapping[int, str], chunks: Mapping[int, int]) -> None:
+        self.lib = lib
+        self.world = world
+        self.address = sched
+        self.sched = Sched.from_address(sched)
+        self.ids = ids
+        self.context_chunks = chunks
+        self._buffers: dict[int, tuple[str, str, int, int]] = {}
+        self._chunks: dict[int, int] = {}
+
+    def plan(self, graph: int) -> dict[str, Any]:
+        """Splits, nodes, leafs, copies and buffer sizes after a reserve or alloc of `graph`."""
+        self._buffers.clear()
+        self._chunks = self._compute_chunks()
+        g = CGraph.from_address(graph)
+        nodes = g.nodes[: g.n_nodes]
+        leafs = g.leafs[: g.n_leafs]
+        return {
+            "splits": self._splits(),
+            "nodes": self._nodes(g, nodes),
+            "leafs": self._leafs(leafs),
+            "copies": self._copies(),
+            "buffer_sizes": self.buffer_sizes(),
+        }
+
+    def buffer_sizes(self) -> dict[str, int]:
+        """Bytes of compute buffers by backend."""
+        size = self.lib.ggml_backend_sched_get_buffer_size
+        return {device.name: size(self.address, device.address) for device in self.world.order}
+
+    def _backend(self, index: int) -> str | None:
+        return self.world.order[index].name if index >= 0 else None
+
+    def _name(self, address: int) -> str:
+        known = self.ids.get(address)
+        return known if known is not None else read_tensor(address).name
+
+    def _splits(self) -> list[dict[str, Any]]:
+        sched = self.sched
+        return [
+            {
+                "id": i,
+                "backend": self._backend(split.backend_id),
+                "i_start": split.i_start,
+                "i_end": split.i_end,
+                "inputs": [self._name(t) for t in split.inputs[: split.n_inputs]],
+            }
+            for i, split in enumerate(sched.splits[: sched.n_splits])
+        ]
+
+    def _compute_chunks(self) -> dict[int, int]:
+        galloc = Gallocr.from_address(self.sched.galloc)
+        chunks: dict[int, int] = {}
+        for buffer in galloc.buffers[: galloc.n_buffers]:
+            if buffer:
+                for i, chunk in enumerate(VBuffer.from_address(buffer).chunks):
+                    if not chunk:
+                        break
+                    chunks[chunk] = i
+        return chunks
+
+    def _place(self, t: TensorState) -> Place:
+        if not t.buffer:
+            return NOWHERE
+        known = self._buffers.get(t.buffer)
+        if known is None:
+            buffer = Buffer.from_address(t.buffer)
+            base = self.lib.ggml_backend_buffer_get_base(t.buffer) or 0
+            chunk = self._chunks.get(t.buffer, self.context_chunks.get(t.buffer, 0))
+            known = (self.world.bufts[buffer.buft].name, USAGES[buffer.usage], chunk, base)
+            self._buffers[t.buffer] = known
+        name, usage, chunk, base = known
+        return Place(name, usage, chunk, t.data - base)
+
+    def _graph_copy_indices(self) -> list[int]:
+        # A split's nodes follow two nodes per input in the scheduler's copy of the graph: dependency and copy.
+        sched = self.sched
+        indices: list[int] = []
+        position = 0
+        for split in sched.splits[: sched.n_splits]:
+            position += 2 * split.n_inputs
+            n = split.i_end - split.i_start
+            indices.extend(range(position, position + n))
+            position += n
+        return indices
+
+    def _nodes(self, graph: CGraph, nodes: list[int]) -> list[dict[str, Any]]:
+        sched = self.sched
+        indices = self._graph_copy_indices()
+        split_of = [
+            i for i, split in enumerate(sched.splits[: sched.n_splits]) for _ in range(split.i_end - split.i_start)
+        ]
+        allocs = ctypes.cast(Gallocr.from_address(sched.galloc).node_allocs, ctypes.POINTER(NodeAlloc))
+        out = []
+        for index, address in enumerate(nodes):
+            t = read_tensor(address)
+            src = t.src
+            n = MAX_SRC
+            while n and not src[n - 1]:
+                n -= 1
+            place = self._place(t)
+            out.append(
+                {
+                    "index": index,
+                    "id": self.ids.get(address, t.name),
+                    "name": t.name,
+                    "op": Op(t.op).name,
+                    "type": TYPES_BY_ID[t.type].name,
+                    "ne": list(t.ne),
+                    "nb": list(t.nb),
+                    "backend": self._backend(sched.node_backend_ids[indices[index]]),
+                    "cause": None,
+                    "split": split_of[index],
+                    "use_count": self._use_count(graph, address),
+                    "src": [self._name(s) if s else None for s in src[:n]],
+                    "buffer": place.buffer,
+                    "usage": place.usage,
+                    "chunk": place.chunk,
+                    "offset": place.offset,
+                    "alloc_size": None if t.view_src else self._alloc_size(address, t, allocs[indices[index]]),
+                }
+            )
+        return out
+
+    def _alloc_size(self, address: int, t: TensorState, planned: NodeAlloc) -> int:
+        if t.buffer:
+            return int(self.lib.ggml_backend_buft_get_alloc_size(Buffer.from_address(t.buffer).buft, address))
+        return int(planned.dst.size_max)
+
+    def _use_count(self, graph: CGraph, address: int) -> int:
+        hashes = graph.visited_hash_set
+        slot = (address >> 4) % hashes.size
+        keys = ctypes.cast(hashes.keys, ctypes.POINTER(ctypes.c_void_p))
+        while keys[slot] != address:
+            slot = (slot + 1) % hashes.size
+        return int(graph.use_counts[slot])
+
+    def _leafs(self, leafs: list[int]) -> list[dict[str, Any]]:
+        first = self.sched.graph.n_leafs - len(leafs)
+        out = []
+        for index, address in enumerate(leafs):
+            t = read_tensor(address)
+            backend = self._backend(self.sched.leaf_backend_ids[first + index])
+            out.append(
+                {"index": index, "id": self.ids.get(address, t.name), "backend": backend, **self._place(t)._asdict()}
+            )
+        return out
+
+    def _copies(self) -> list[dict[str, Any]]:
+        sched = self.sched
+        if sched.n_copies > 1:
+            return self._pipeline_copies()
+        out = []
+        position = 0
+        for split in sched.splits[: sched.n_splits]:
+            for of in split.inputs[: split.n_inputs]:
+                out.append(self._copy(sched.graph.nodes[position + 1], of, split.backend_id, 0))
+                position += 2
+            position += split.i_end - split.i_start
+        return out
+
+    def _pipeline_copies(self) -> list[dict[str, Any]]:
+        # All copies are the first leafs of the scheduler's copy of the graph: graph inputs, then split inputs.
+        sched = self.sched
+        originals = list(sched.graph_inputs[: sched.n_graph_inputs])
+        for split in sched.splits[: sched.n_splits]:
+            originals.extend(split.inputs[: split.n_inputs])
+        out = []
+        position = 0
+        for of in originals:
+            for copy in range(sched.n_copies):
+                address = sched.graph.leafs[position]
+                out.append(self._copy(address, of, sched.leaf_backend_ids[position], copy))
+                position += 1
+        return out
+
+    def _copy(self, address: int, of: int, backend: int, copy: int) -> dict[str, Any]:
+        t = read_tensor(address)
+        place = self._place(t)
+        return {
+            "name": t.name,
+            "of": self._name(of),
+            "backend": self._backend(backend),
+            "copy": copy,
+            "buffer": place.buffer,
+            "chunk": place.chunk,
+            "offset": place.offset,
+        }
+
+
+def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload: bool, debug: int) -> None:
+    """Compares what a new scheduler holds with what it must hold. Raises OracleUnavailable where they differ."""
+    s = Sched.from_address(sched)
+    galloc = Gallocr.from_address(s.galloc)
+    n = len(world.order)
+    arena = graph_size * 60 * TENSOR_LAYOUT.size + lib.ggml_graph_overhead_custom(graph_size, False)
+    checks = {
+        "n_backends": s.n_backends == n,
+        "backends": s.backends[:n] == [device.address for device in world.order],
+        "bufts": s.bufts[:n] == [device.buft.address for device in world.order],
+        "hash_set": s.hash_set.size == hash_size(graph_size),
+        "n_copies": s.n_copies == lib.ggml_backend_sched_get_n_copies(sched),
+        "splits_capacity": s.splits_capacity == 16,
+        "graph_inputs_capacity": s.graph_inputs_capacity == 30,
+        "context_buffer_size": s.context_buffer_size == arena,
+        "op_offload": s.op_offload == op_offload,
+        "debug": s.debug == debug,
+        "galloc": galloc.n_buffers == n and galloc.bufts[:n] == s.bufts[:n],
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise OracleUnavailable(f"ggml's private state is not laid out as in 0.20.2: {', '.join(wrong)}")

@@ -1,0 +1,116 @@
+"""Runs scenarios on the real library in forked children, one after the other, and streams the results back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from ggmltool.oracle import fork
+from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.run import OracleRun, Runner, failed_plan
+from ggmltool.scenario.model import Model
+
+BATCH = 250
+"""Scenarios given to one child: enough that forking costs nothing, few enough that a leak does no harm."""
+
+
+def run(model: Model, debug: int = 2) -> OracleRun:
+    """Runs one scenario on the real library, in a forked child.
+
+    `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Raises OracleUnavailable where the
+    library is missing, ChildError where the scenario cannot be run there.
+    """
+    return next(run_many([model], debug))
+
+
+def run_many(models: Iterable[Model], debug: int = 2, lib: Lib | None = None) -> Iterator[OracleRun]:
+    """Runs scenarios in order; one child serves many, and is replaced when ggml aborts or crashes in it."""
+    lib = lib or load()
+    source = iter(models)
+    while batch := list(islice(source, BATCH)):
+        done = 0
+        while done < len(batch):
+            for result in _child_results(lib, batch[done:], debug):
+                done += 1
+                yield result
+
+
+def _child_results(lib: Lib, models: Sequence[Model], debug: int) -> Iterator[OracleRun]:
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_fd)
+        _serve(lib, models, debug, write_fd)
+    os.close(write_fd)
+    waiting = True
+    try:
+        for model in models:
+            result = OracleRun()
+            while True:
+                try:
+                    kind, value = fork.read_message(read_fd)
+                except EOFError:
+                    _, status = os.waitpid(pid, 0)
+                    waiting = False
+                    error: dict[str, str | None] = {
+                        "kind": "crash",
+                        "condition": None,
+                        "message": fork.describe_status(status),
+                    }
+                    planned = [step for step in model.steps if step.kind in ("reserve", "alloc")]
+                    step = planned[len(result.plans)] if len(result.plans) < len(planned) else model.steps[-1]
+                    result.add("plan", (failed_plan(model, step, error, []), b""))
+                    yield result
+                    return
+                if kind == "raised":
+                    raise ChildError(value)
+                if kind == "aborted":
+                    yield result
+                    return
+                if kind == "done":
+                    break
+                result.add(kind, value)
+            yield result
+    finally:
+        os.close(read_fd)
+        if waiting:
+            os.waitpid(pid, 0)
+
+
+def _give_up(failure: sys.UnraisableHookArgs, fd: int) -> None:
+    # An exception in a callback: ggml would go on with a made-up answer.
+    text = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
+    fork.write_message(fd, ("raised", text))
+    os._exit(1)
+
+
+def _serve(lib: Lib, models: Sequence[Model], debug: int, fd: int) -> None:
+    fork.quiet_child()
+    sys.unraisablehook = lambda failure: _give_up(failure, fd)
+
+    def emit(kind: str, value: object) -> None:
+        fork.write_message(fd, (kind, value))
+
+    try:
+        runner = Runner(lib, debug)
+
+        def on_abort(message: bytes) -> None:
+            runner.on_abort(message)
+            emit("aborted", None)
+            os._exit(0)
+
+        callback = ABORT_CALLBACK(on_abort)
+        lib.ggml_set_abort_callback(callback)
+        for model in models:
+            runner.run(model, emit)
+            emit("done", None)
+    except BrokenPipeError:
+        pass
+    except BaseException:
+        emit("raised", traceback.format_exc())
+    finally:
+        os._exit(0)
