@@ -1,0 +1,165 @@
+"""Attention in one op: flash_attn_ext, softmax(scale * q k + slope * mask) v, with soft cap and sinks."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.softmax import alibi_slopes
+from ggmltool.ggml.ops.vec_dot import as_dotted
+from ggmltool.ggml.tensor import Tensor, is_contiguous
+
+Q_TILE = 64
+"""From so many queries on the CPU multiplies in tiles, in f32 without rounding the queries (ggml_fa_tile_config::Q)."""
+
+CHUNK = 1 << 24
+"""Scores computed at once, at most (elements)."""
+
+
+@constructor(Op.FLASH_ATTN_EXT, pack="f:scale f:max_bias f:logit_softcap i:prec", choices={"prec": PREC})
+def flash_attn_ext(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    sinks: Tensor | None = None,
+    *,
+    scale: float,
+    max_bias: float = 0.0,
+    logit_softcap: float = 0.0,
+    prec: int = 0,
+) -> Tensor:
+    """ggml_flash_attn_ext, with what ggml_flash_attn_ext_add_sinks and _set_prec set.
+
+    q [dk, queries, heads, batch], k [dk, kv, kv heads, batch], v [dv, kv, kv heads, batch], mask f16 [kv, queries],
+    sinks f32 [heads]; result [dv, heads, queries, batch], permuted as ggml says.
+    """
+
+    def refuse(condition: str, why: str, function: str = "ggml_flash_attn_ext") -> GgmlAssert:
+        return GgmlAssert(function, condition, why)
+
+    if not can_mul_mat(k, q):
+        raise refuse(
+            "ggml_can_mul_mat(k, q)",
+            f"{show(k)} and {show(q)}: the rows must be equally long, and the heads of q a multiple of k's",
+        )
+    if q.ne[3] != k.ne[3]:
+        raise refuse("q->ne[3] == k->ne[3]", f"{show(q)} and {show(k)} must have the same ne[3]")
+    if q.ne[3] != v.ne[3]:
+        raise refuse("q->ne[3] == v->ne[3]", f"{show(q)} and {show(v)} must have the same ne[3]")
+    if mask is not None:
+        if mask.type is not F16:
+            raise refuse("mask->type == GGML_TYPE_F16", f"the mask must be f16, not {show(mask)}: cast it first")
+        if not is_contiguous(mask):
+            raise refuse("ggml_is_contiguous(mask)", f"{show_nb(mask)} must be contiguous")
+        for i in (2, 3):
+            if mask.ne[i] == 0 or q.ne[i] % mask.ne[i]:
+                raise refuse(f"q->ne[{i}] % mask->ne[{i}] == 0", f"{show(mask)} cannot be repeated over {show(q)}")
+    elif max_bias > 0:
+        raise refuse("mask", f"max_bias {max_bias} weighs a mask, but there is none")
+    if sinks is not None:
+        function = "ggml_flash_attn_ext_add_sinks"
+        if q.ne[2] != sinks.ne[0]:
+            raise refuse(
+                "a->src[0]->ne[2] == sinks->ne[0]", f"{show(sinks)} must have one sink per head of {show(q)}", function
+            )
+        if sinks.type is not F32:
+            raise refuse("sinks->type == GGML_TYPE_F32", f"the sinks must be f32, not {show(sinks)}", function)
+    result = ctx.new_tensor(F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3]))
+    params = words(float_bits(scale), float_bits(max_bias), float_bits(logit_softcap), prec)
+    result.set_op(Op.FLASH_ATTN_EXT, params, q, k, v, mask, sinks)
+    return result
+
+
+def _require_computable(dst: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    function = "ggml_compute_forward_flash_attn_ext_f16"
+    if param_i32(dst, 3) not in PREC.values():
+        raise GgmlAbort(
+            "ggml_compute_forward_flash_attn_ext",
+            "fatal error",
+            explanation=f"prec is {param_i32(dst, 3)}; ggml knows {PREC}",
+        )
+    for t, nb0, name in ((q, "nbq0", "q"), (k, "nbk0", "k"), (v, "nbv0", "v")):
+        if t.nb[0] != t.type.type_size:
+            raise GgmlAssert(function, f"{nb0} == ggml_type_size({name}->type)", f"the rows of {show_nb(t)} have gaps")
+    if q.type is not F32:
+        raise NotComputable(
+            function,
+            f"the queries are {q.type.name}",
+            explanation=f"the CPU reads them as f32 whatever they are: {show(q)}",
+        )
+    if q.ne[2] % v.ne[2] or v.ne[1] < k.ne[1]:
+        raise NotComputable(
+            function, "keys and values do not match", explanation=f"{show(v)} must have a row for each row of {show(k)}"
+        )
+    if mask is not None and (mask.ne[0] < k.ne[1] or mask.ne[1] < q.ne[1]):
+        raise NotComputable(
+            function,
+            "the mask is too small",
+            explanation=f"{show(mask)} must have a column for each of {k.ne[1]} keys and a row for each of {q.ne[1]} "
+            "queries; ggml does not check it and reads beyond its end",
+        )
+
+
+def _attend(xp: Any, scores: Any, values: Any, sinks: Any) -> Any:
+    """Softmax of scores [heads, queries, kv] times values [kv, dv]; a row without any key gives zeros."""
+    largest = scores.max(axis=-1, keepdims=True) if scores.shape[-1] else xp.full((*scores.shape[:2], 1), -xp.inf)
+    if sinks is not None:
+        largest = xp.maximum(largest, sinks[:, None, None])
+    weights = xp.exp(scores - xp.where(largest == -xp.inf, 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + xp.exp(sinks[:, None, None] - largest)
+    return (weights @ values) * xp.where(total == 0, 0, 1 / xp.where(total == 0, 1, total))
+
+
+@kernel(Op.FLASH_ATTN_EXT)
+def flash_attn_ext_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_flash_attn_ext: heads that share keys and values are computed together."""
+    q, k, v, mask, sinks = (*dst.src, None, None)[:5]
+    if q is None or k is None or v is None or 0 in dst.ne:
+        return
+    _require_computable(dst, q, k, v, mask)
+    xp = x.xp
+    scale, max_bias, softcap = (xp.float32(param_f32(dst, i)) for i in range(3))
+    if softcap != 0:
+        scale = scale / softcap
+    queries = x.f32(q)
+    tiled = k.type in (F32, F16) and v.type is k.type and q.ne[1] >= Q_TILE
+    if not tiled:
+        queries = as_dotted(x, queries, k.type.vec_dot_type or "f32")
+    n_kv, n_q, n_heads = k.ne[1], q.ne[1], q.ne[2]
+    raw_k, raw_v = x.raw(k), x.raw(v)
+    masks = None if mask is None else x.raw(mask)
+    slopes = alibi_slopes(xp, float(max_bias), n_heads)
+    sink = None if sinks is None else x.f32(sinks).reshape(-1)
+    together = gcd(n_heads // k.ne[2], n_heads // v.ne[2])
+    step = max(1, CHUNK // max(1, together * n_kv))
+    out = xp.empty(dst.ne[::-1], dtype="float32")
+    for i3 in range(q.ne[3]):
+        for h in range(0, n_heads, together):
+            heads = slice(h, h + together)
+            keys = x.decode(raw_k[i3, h // (n_heads // k.ne[2])], k.type)
+            values = x.decode(raw_v[i3, h // (n_heads // v.ne[2]), :n_kv], v.type)
+            for i in range(0, n_q, step):
+                rows = slice(i, min(i + step, n_q))
+                scores = (queries[i3, heads, rows] @ keys.T) * scale
+                if softcap != 0:
+                    scores = softcap * xp.tanh(scores)
+                if masks is not None and mask is not None:
+                    which = xp.arange(h, h + together) % mask.ne[2]
+                    bias = masks[i3 % mask.ne[3], which, rows, :n_kv].astype("float32")
+                    bias = bias * slopes[heads, None, None]
+                    scores = xp.where(bias == -xp.inf, -xp.inf, scores + bias).astype("float32")
+                part = _attend(xp, scores, values, None if sink is None else sink[heads])
+                out[i3, rows, heads] = part.swapaxes(0, 1)
+    x.put(dst, out)

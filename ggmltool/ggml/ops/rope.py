@@ -1,0 +1,370 @@
+"""Rotary position embedding: rope, rope_ext, rope_multi, rope_custom and their backward twins.
+
+Each pair of a row's elements is turned by an angle that grows with the token's position and falls with the pair's
+number. The modes differ in which elements are a pair and, for several positions per token, in which position counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32, I32
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.tensor import Tensor, is_vector
+
+NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
+MODES = {"normal": NORMAL, "norm": NORMAL, "neox": NEOX, "mrope": MROPE, "vision": VISION, "imrope": IMROPE}
+"""ggml_rope_type; every mode with the bit MROPE has four positions per token."""
+
+N_SECTIONS = 4
+_CHOICES = {"mode": MODES}
+
+
+def _read_params(raw: Raw) -> dict[str, Any]:
+    """The parameters of a ROPE or ROPE_BACK node."""
+    ints = {"n_dims": 1, "mode": 2, "n_ctx_orig": 4}
+    floats = {"freq_base": 5, "freq_scale": 6, "ext_factor": 7, "attn_factor": 8, "beta_fast": 9, "beta_slow": 10}
+    out: dict[str, Any] = {name: raw.word(i) for name, i in ints.items()}
+    out |= {name: float_of(raw.word(i)) for name, i in floats.items()}
+    out["sections"] = [raw.word(11 + i) for i in range(N_SECTIONS)]
+    return out
+
+
+def _require(a: Tensor, b: Tensor, c: Tensor | None, n_dims: int, mode: int) -> None:
+    """The assertions of ggml_rope_impl."""
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_rope_impl", condition, why)
+
+    if mode & 1:
+        raise refuse('(mode & 1) == 0 && "mode & 1 == 1 is no longer supported"', f"the mode {mode} is odd")
+    if not is_vector(b):
+        raise refuse("ggml_is_vector(b)", f"the positions {show(b)} must be a vector")
+    if b.type is not I32:
+        raise refuse("b->type == GGML_TYPE_I32", f"the positions must be i32, not {show(b)}")
+    if mode & MROPE:
+        if a.ne[2] * N_SECTIONS != b.ne[0]:
+            raise refuse(
+                "a->ne[2] * 4 == b->ne[0]",
+                f"{show(b)} must have four positions for each of the {a.ne[2]} tokens of {show(a)}",
+            )
+    elif a.ne[2] != b.ne[0]:
+        raise refuse(
+            "a->ne[2] == b->ne[0]",
+            f"{show(b)} must have a position for each of the {a.ne[2]} tokens (ne[2]) of {show(a)}",
+        )
+    if c is not None:
+        if c.type is not F32:
+            raise refuse("c->type == GGML_TYPE_F32", f"the frequency factors must be f32, not {show(c)}")
+        if c.ne[0] < int(n_dims / 2):
+            raise refuse("c->ne[0] >= n_dims / 2", f"{show(c)} must have a factor for each of {n_dims // 2} pairs")
+
+
+def _rope(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int,
+    floats: Sequence[float],
+    sections: Sequence[int],
+    inplace: bool,
+) -> Tensor:
+    """ggml_rope_impl; `floats` are the parameters from freq_base to beta_slow."""
+    _require(a, b, c, n_dims, mode)
+    if len(sections) > N_SECTIONS:
+        raise ValueError(f"rope has {N_SECTIONS} sections, not {len(sections)}")
+    result = ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
+    used = sections if mode & MROPE else ()
+    params = words(0, n_dims, mode, 0, n_ctx_orig, *[float_bits(f) for f in floats], *used)
+    result.set_op(Op.ROPE, params, a, b, c)
+    return result
+
+
+@constructor(Op.ROPE, "rope", "rope_ext", canonical=True, inplace=True, unpack=_read_params, choices=_CHOICES)
+def rope_ext(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int = 0,
+    freq_base: float = 10000.0,
+    freq_scale: float = 1.0,
+    ext_factor: float = 0.0,
+    attn_factor: float = 1.0,
+    beta_fast: float = 0.0,
+    beta_slow: float = 0.0,
+    sections: Sequence[int] = (),
+    inplace: bool = False,
+) -> Tensor:
+    """ggml_rope_ext; ggml_rope where only `n_dims` and `mode` are given.
+
+    a [row, heads, tokens, batch], b the positions (i32), c factors of the frequencies. The first `n_dims` elements
+    of each row are turned. `sections` count the pairs that each of a token's four positions turns (ggml_rope_multi).
+    """
+    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
+    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace)
+
+
+@constructor(Op.ROPE, inplace=True, unpack=_read_params, choices=_CHOICES)
+def rope_multi(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    n_dims: int,
+    sections: Sequence[int],
+    mode: int,
+    n_ctx_orig: int = 0,
+    freq_base: float = 10000.0,
+    freq_scale: float = 1.0,
+    ext_factor: float = 0.0,
+    attn_factor: float = 1.0,
+    beta_fast: float = 0.0,
+    beta_slow: float = 0.0,
+    inplace: bool = False,
+) -> Tensor:
+    """ggml_rope_multi: rope_ext for tokens with four positions."""
+    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
+    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace)
+
+
+@constructor(Op.ROPE, inplace=True, choices=_CHOICES)
+def rope_custom(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int,
+    freq_base: float,
+    freq_scale: float,
+    ext_factor: float,
+    attn_factor: float,
+    beta_fast: float,
+    beta_slow: float,
+    *,
+    inplace: bool = False,
+) -> Tensor:
+    """ggml_rope_custom: rope_ext without frequency factors."""
+    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
+    return _rope(ctx, a, b, None, n_dims, mode, n_ctx_orig, floats, (), inplace)
+
+
+@constructor(Op.ROPE_BACK, "rope_back", "rope_ext_back", unpack=_read_params, choices=_CHOICES)
+def rope_ext_back(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int = 0,
+    freq_base: float = 10000.0,
+    freq_scale: float = 1.0,
+    ext_factor: float = 0.0,
+    attn_factor: float = 1.0,
+    beta_fast: float = 0.0,
+    beta_slow: float = 0.0,
+    sections: Sequence[int] = (),
+) -> Tensor:
+    """ggml_rope_ext_back: the turn of rope_ext, backwards."""
+    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
+    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace=False)
+    result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
+    return result
+
+
+@constructor(Op.ROPE_BACK, unpack=_read_params, choices=_CHOICES)
+def rope_multi_back(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    n_dims: int,
+    sections: Sequence[int],
+    mode: int,
+    n_ctx_orig: int = 0,
+    freq_base: float = 10000.0,
+    freq_scale: float = 1.0,
+    ext_factor: float = 0.0,
+    attn_factor: float = 1.0,
+    beta_fast: float = 0.0,
+    beta_slow: float = 0.0,
+) -> Tensor:
+    """ggml_rope_multi_back: the turn of rope_multi, backwards."""
+    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
+    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace=False)
+    result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
+    return result
+
+
+def yarn_corr_dims(
+    n_dims: int, n_ctx_orig: int, freq_base: float, beta_fast: float, beta_slow: float
+) -> tuple[float, float]:
+    """ggml_rope_yarn_corr_dims: the pairs between which YaRN mixes interpolation and extrapolation.
+
+    In float32 throughout, so that rounding to whole pairs goes the same way.
+    """
+    import numpy as np
+
+    f32 = np.float32
+    two_pi = f32(2) * f32(np.pi)
+
+    def corr_dim(n_rot: float) -> np.float32:
+        logarithm = np.log(f32(n_ctx_orig) / (f32(n_rot) * two_pi))
+        return f32(f32(n_dims) * logarithm / (f32(2) * np.log(f32(freq_base))))
+
+    start, end = float(np.floor(corr_dim(beta_fast))), float(np.ceil(corr_dim(beta_slow)))
+    return (0.0 if start < 0 else start, min(end, n_dims - 1))
+
+
+def _angles(xp: Any, positions: Any, theta_scale: Any, sections: Sequence[int], mode: int, n: int) -> Any:
+    """The angle of each token (axis 0) and pair (axis 1), before scaling.
+
+    ggml multiplies the angle by theta_scale from pair to pair in float32; a running product does the same steps.
+    `positions` is [tokens], or [4, tokens] where the mode has several.
+    """
+
+    def running(start: Any, count: int) -> Any:
+        steps = xp.full((start.shape[0], count), theta_scale, dtype="float32")
+        if count:
+            steps[:, 0] = start
+        return xp.cumprod(steps, axis=1, dtype="float32")
+
+    if not mode & MROPE:
+        return running(positions.astype("float32"), n)
+    total = sum(sections)
+    which = [_position_of(pair % total, sections, mode) for pair in range(n)]
+    if mode != VISION:
+        by_position = [running(p.astype("float32"), n) for p in positions]
+        return xp.stack([by_position[w][:, i] for i, w in enumerate(which)], axis=1)
+    # With independent sections each angle starts anew where its section does.
+    starts = [0, sections[0], sections[0] + sections[1], sections[0] + sections[1] + sections[2]]
+    since = [0, 0, 0, 0]
+    columns = []
+    by_position = [running(p.astype("float32"), n) for p in positions]
+    for pair in range(n):
+        for p in range(N_SECTIONS):
+            if pair % total == starts[p] and pair % total not in starts[:p]:
+                since[p] = 0
+        columns.append(by_position[which[pair]][:, since[which[pair]]])
+        since = [s + 1 for s in since]
+    return xp.stack(columns, axis=1)
+
+
+def _position_of(sector: int, sections: Sequence[int], mode: int) -> int:
+    """Which of a token's four positions turns the pair in this place of the sections."""
+    if mode == IMROPE:
+        for p in (1, 2, 0):
+            if sector % 3 == p and sector < 3 * sections[p]:
+                return p
+        return 3
+    if sector < sections[0]:
+        return 0
+    if sector < sections[0] + sections[1]:
+        return 1
+    return 2 if sector < sections[0] + sections[1] + sections[2] else 3
+
+
+def _cos_sin(x: Arrays, dst: Tensor, positions: Any, factors: Any, n: int) -> tuple[Any, Any]:
+    """The cosine and sine of each token and pair, scaled (ggml_rope_cache_init, ggml_mrope_cache_init, rope_yarn)."""
+    xp = x.xp
+    one = xp.float32(1)
+    n_dims, mode, n_ctx_orig = (param_i32(dst, i) for i in (1, 2, 4))
+    base, scale, ext_factor, attn_factor, beta_fast, beta_slow = (xp.float32(param_f32(dst, i)) for i in range(5, 11))
+    sections = [param_i32(dst, 11 + i) for i in range(N_SECTIONS)]
+    theta_scale = base ** xp.float32(-2.0 / n_dims) if n_dims else one
+    extrapolated = _angles(xp, positions, theta_scale, sections, mode, n)
+    if factors is not None:
+        extrapolated = extrapolated / factors[:n]
+    theta = scale * extrapolated
+    magnitude = attn_factor
+    if ext_factor != 0:
+        low, high = yarn_corr_dims(n_dims, n_ctx_orig, float(base), float(beta_fast), float(beta_slow))
+        ramp = (xp.arange(n, dtype="float32") - xp.float32(low)) / xp.float32(
+            max(high - low, 0.001)
+        )
+        mix = (one - xp.clip(ramp, 0, 1)) * ext_factor
+        theta = theta * (one - mix) + extrapolated * mix
+        magnitude = magnitude * (one + xp.float32(0.1) * xp.log(one / scale))
+    sign = one if dst.op == Op.ROPE else -one
+    return xp.cos(theta) * magnitude, xp.sin(theta) * magnitude * sign
+
+
+def _require_computable(a: Tensor, dst: Tensor, n_dims: int, mode: int) -> None:
+    function = "ggml_compute_forward_rope_flt"
+    if a.type is not F32 and a.type is not F16:
+        raise GgmlAbort("ggml_compute_forward_rope", "fatal error", explanation=f"{show(a)} must be f32 or f16")
+    if dst.nb[0] != a.nb[0]:
+        raise GgmlAssert(function, "nb0 == nb00", f"the rows of {show_nb(a)} have gaps")
+    if dst.nb[0] != dst.type.type_size:
+        raise GgmlAssert(function, "nb0 == sizeof(T)", f"the rows of {show_nb(dst)} have gaps")
+    if n_dims > a.ne[0]:
+        raise GgmlAssert(
+            function, "n_dims <= ne0", f"{n_dims} dimensions to turn, but the rows of {show(a)} are shorter"
+        )
+    if n_dims % 2:
+        raise GgmlAssert(function, "n_dims % 2 == 0", f"pairs are turned, but n_dims is {n_dims}")
+    sections = [param_i32(dst, 11 + i) for i in range(N_SECTIONS)]
+    if mode & MROPE and not any(s > 0 for s in sections[:3]):
+        raise GgmlAssert(
+            function, "sections[0] > 0 || sections[1] > 0 || sections[2] > 0", "this mode needs its sections"
+        )
+    if mode == VISION and n_dims != a.ne[0] // 2:
+        raise GgmlAssert(function, "n_dims == ne0/2", f"vision turns whole rows: n_dims {n_dims} of {show(a)}")
+    if mode & MROPE and sum(sections) > a.ne[0]:
+        raise GgmlAssert(
+            "ggml_mrope_cache_init",
+            "sect_dims <= ne0",
+            f"the sections {sections} are longer than the rows of {show(a)}",
+        )
+    if mode & MROPE and sum(sections) <= 0:
+        raise NotComputable(
+            "ggml_mrope_cache_init",
+            f"the sections {sections} add up to {sum(sections)}",
+            explanation="ggml divides by the sum of the sections",
+        )
+    if mode not in (NORMAL, NEOX, MROPE, VISION, IMROPE):
+        raise GgmlAbort(function, "rope type not supported", explanation=f"the mode {mode} is none of {MODES}")
+
+
+@kernel(Op.ROPE, Op.ROPE_BACK)
+def rope_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_rope: the pairs turned, the rest of each row copied."""
+    a, b = dst.src[0], dst.src[1]
+    c = dst.src[2] if len(dst.src) > 2 else None
+    if a is None or b is None or 0 in dst.ne:
+        return
+    n_dims, mode = param_i32(dst, 1), param_i32(dst, 2)
+    _require_computable(a, dst, n_dims, mode)
+    values = x.f32(a)
+    n = a.ne[0] // 2 if mode == VISION else n_dims // 2
+    positions = x.raw(b).reshape(-1)
+    if mode & MROPE:
+        positions = positions.reshape(N_SECTIONS, a.ne[2])
+    cos, sin = _cos_sin(x, dst, positions, None if c is None else x.f32(c).reshape(-1), n)
+    cos, sin = cos[None, :, None], sin[None, :, None]
+    if mode == NORMAL:
+        first, second = slice(0, 2 * n, 2), slice(1, 2 * n, 2)
+    else:
+        first, second = slice(0, n), slice(n, 2 * n)
+    x0, x1 = values[..., first], values[..., second]
+    out = values.copy()
+    out[..., first] = x0 * cos - x1 * sin
+    out[..., second] = x0 * sin + x1 * cos
+    x.put(dst, out)
