@@ -31,7 +31,18 @@ class BufferType:
     replaces the rule for the bytes a tensor takes; `family` is the profile whose kind of memory it is.
     """
 
-    __slots__ = ("alignment", "alloc_size", "device", "family", "host", "max_size", "name", "ops", "plain", "row_padding")
+    __slots__ = (
+        "alignment",
+        "alloc_size",
+        "device",
+        "family",
+        "host",
+        "max_size",
+        "name",
+        "ops",
+        "plain",
+        "row_padding",
+    )
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ class Device:
         "buft",
         "bufts",
         "check",
+        "copies_async",
         "events",
         "memory",
         "name",
@@ -86,6 +87,7 @@ class Device:
         events: bool = False,
         memory: int | None = None,
         check: OpRule | None = None,
+        copies_async: bool = False,
     ) -> None:
         self.name = name
         self.type = type
@@ -99,6 +101,7 @@ class Device:
         self.events = events
         self.memory = memory
         self.check = check
+        self.copies_async = copies_async
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
 
     def __repr__(self) -> str:

@@ -42,11 +42,11 @@ class Refused(NamedTuple):
 
 
 class SplitStarted(NamedTuple):
-    """A new split begins at node `index`."""
+    """A new split begins at node `at`."""
 
     split: int
     backend: str
-    index: int
+    at: int
     node: str
     reason: str
 
@@ -70,9 +70,9 @@ class GraphInputCopied(NamedTuple):
 
 
 class AllocationStarted(NamedTuple):
-    """The allocator turns to node `index` (-1: leafs and inputs, before the first node)."""
+    """The allocator turns to node `at` (-1: leafs and inputs, before the first node)."""
 
-    index: int
+    at: int
     node: str
 
 
@@ -139,9 +139,9 @@ class ReallocNeeded(NamedTuple):
 
 
 class IdsChanged(NamedTuple):
-    """Node or leaf `index` of the scheduler's graph has another buffer type than last time."""
+    """Node or leaf `at` of the scheduler's graph has another buffer type than last time."""
 
-    index: int
+    at: int
     tensor: str
     is_leaf: bool
     old_backend: str

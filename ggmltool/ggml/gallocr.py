@@ -8,8 +8,8 @@ from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed
 from ggmltool.ggml.events import (
-    AllocationStarted,
     Allocated,
+    AllocationStarted,
     Entered,
     Freed,
     Grown,
@@ -135,7 +135,7 @@ class Gallocr:
         return True
 
     def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
-        """Abort where ggml's hash set would be full: roots of views take slots too, and are not counted for its size."""
+        """Abort where ggml's hash set would be full: its size does not count the roots of views, which take slots too."""
         roots = {n.view_src.index for n in nodes if n.view_src is not None}
         if len(nodes) + len(leafs) + len(roots) <= self.hash_size:
             return
@@ -456,4 +456,3 @@ def _why_in_use(n_children: int, n_views: int) -> str:
     if n_views:
         return f"{n_views} view{'s' if n_views > 1 else ''} of it still in use"
     return f"{n_children} uses of it are left"
-

@@ -51,10 +51,8 @@ def nbytes_of(type: DType, ne: Dims, nb: Dims) -> int:
     """ggml_nbytes: the bytes from the first to the last element, strides included."""
     if ne[0] <= 0 or ne[1] <= 0 or ne[2] <= 0 or ne[3] <= 0:
         return 0
-    if type.block_size == 1:
-        first = type.type_size + (ne[0] - 1) * nb[0]
-    else:
-        first = ne[0] * nb[0] // type.block_size
+    block = type.block_size
+    first = type.type_size + (ne[0] - 1) * nb[0] if block == 1 else ne[0] * nb[0] // block
     return first + (ne[1] - 1) * nb[1] + (ne[2] - 1) * nb[2] + (ne[3] - 1) * nb[3]
 
 
@@ -302,7 +300,5 @@ def can_repeat(small: Tensor, big: Tensor) -> bool:
 def can_mul_mat(a: Tensor, b: Tensor) -> bool:
     """ggml_can_mul_mat."""
     return (
-        a.ne[0] == b.ne[0]
-        and (a.ne[2] != 0 and b.ne[2] % a.ne[2] == 0)
-        and (a.ne[3] != 0 and b.ne[3] % a.ne[3] == 0)
+        a.ne[0] == b.ne[0] and (a.ne[2] != 0 and b.ne[2] % a.ne[2] == 0) and (a.ne[3] != 0 and b.ne[3] % a.ne[3] == 0)
     )

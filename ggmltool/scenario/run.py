@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
-from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.errors import GgmlError, GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
@@ -17,121 +16,35 @@ from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
-from ggmltool.ggml.tensor import Tensor, cut_name
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, ContextSpec, GraphSpec, Model, TensorSpec
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
+from ggmltool.scenario.devices import make_backends, make_bufts
+from ggmltool.scenario.model import ContextSpec, Step
 
-_NONE = -1
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-
-@dataclass(slots=True)
-class CompiledTensor:
-    """A tensor as it is made anew for every graph: `proto` with its sources as numbers into the graph's table."""
-
-    proto: Tensor
-    src: tuple[int, ...]
-    view_src: int
-    backend: int
-
-
-@dataclass(slots=True)
-class CompiledGraph:
-    """A graph's nodes in the order written. `assigned` are the user's (tensor, backend) pairs, contexts' first."""
-
-    name: str
-    nodes: list[CompiledTensor]
-    expand: list[int]
-    ids: dict[str, int]
-    assigned: list[tuple[int, int]]
-
-
-class Compiled:
-    """A model with its names turned into numbers, made once and used by every run.
-
-    The table of tensors begins with those of the contexts in the order of the file; a graph's nodes follow.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.ids: dict[str, int] = {}
-        for t in model.tensors():
-            self.ids[t.id] = len(self.ids)
-        backends = {b.name: i for i, b in enumerate(model.backends)}
-        self.contexts = [[_compile(t, self.ids, backends) for t in c.tensors] for c in model.contexts]
-        self.graphs = {name: self._graph(g, backends) for name, g in model.graphs.items()}
-        self.graph_size = self._graph_size()
-        self.cgraph_size = max([self.graph_size, *(len(g.nodes) + len(self.ids) for g in self.graphs.values())])
-
-    def _graph(self, g: GraphSpec, backends: dict[str, int]) -> CompiledGraph:
-        ids = dict(self.ids)
-        for node in g.nodes:
-            ids[node.id] = len(ids)
-        nodes = [_compile(node, ids, backends) for node in g.nodes]
-        everything = [t for c in self.contexts for t in c] + nodes
-        assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != _NONE]
-        return CompiledGraph(g.name, nodes, [ids[e] for e in g.expand], ids, assigned)
-
-    def _graph_size(self) -> int:
-        """The scheduler's graph_size: as given, else 2048 raised to the nodes and leafs of the largest graph."""
-        given = self.model.scheduler.graph_size
-        if given is not None:
-            return given
-        size = DEFAULT_GRAPH_SIZE
-        for g in self.graphs.values():
-            if len(g.nodes) + len(self.ids) > size:
-                size = max(size, _nodes_and_leafs(g))
-        return size
-
-
-def _nodes_and_leafs(g: CompiledGraph) -> int:
-    n_context = len(g.ids) - len(g.nodes)
-    seen: set[int] = set()
-    todo = list(g.expand)
-    while todo:
-        i = todo.pop()
-        if i in seen:
-            continue
-        seen.add(i)
-        if i >= n_context:
-            todo.extend(s for s in g.nodes[i - n_context].src if s != _NONE)
-    return len(seen)
-
-
-def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int]) -> CompiledTensor:
-    proto = Tensor(
-        t.type,
-        t.ne,
-        t.nb,
-        t.op,
-        t.op_params,
-        t.flags,
-        None,
-        None,
-        t.view_offs,
-        cut_name(t.name),
-        t.id,
-    )
-    return CompiledTensor(
-        proto,
-        tuple(_NONE if s is None else ids[s] for s in t.src),
-        _NONE if t.view_src is None else ids[t.view_src],
-        _NONE if t.backend is None else backends[t.backend],
-    )
+    from ggmltool.ggml.sched.compute import Watch
+    from ggmltool.scenario.data import Data
 
 
 class Run:
     """A scenario on the engine: its devices, contexts and one scheduler, all made by the first step.
 
-    `events` listens to everything the engine announces; with `debug` the scheduler keeps its debug print.
+    `events` listens to everything the engine announces; with `debug` the scheduler's debug print of every reserve
+    and alloc is kept in `debug_records`; with `values` data is written and nodes are computed.
     `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails.
     """
 
-    def __init__(self, compiled: Compiled, events: Listener | None = None, debug: bool = False) -> None:
+    def __init__(
+        self, compiled: Compiled, events: Listener | None = None, debug: bool = False, values: bool = False
+    ) -> None:
         self.compiled = compiled
         self.model = compiled.model
         self.listener = events
         self.log: list[str] = []
         self.debug = debug
+        self.values = values
         self.debug_records: list[SchedDebug] = []
         self.plans: list[Plan] = []
         self.indices = IndexSpace()
@@ -143,6 +56,7 @@ class Run:
         self.persistent: list[Tensor | None] = []
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
         self.sched: Scheduler | None = None
+        self._errors: dict[int, GgmlError] = {}
         self._pool: list[int] = []
         self._pool_used = 0
 
@@ -183,13 +97,22 @@ class Run:
             self.buffers += alloc_ctx_tensors_from_buft(
                 ctx, self.bufts[spec.buft], self.addresses, USAGE_NAMES.index(spec.usage)
             )
+            if self.values:
+                self._write_context(spec, ctx.tensors)
+
+    def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
+        from ggmltool.ggml.transfer import tensor_set
+
+        for t_spec, t in zip(spec.tensors, tensors, strict=True):
+            if t_spec.data is not None and t.buffer is not None:
+                tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
 
     def _link(self, tensors: list[CompiledTensor], made: list[Tensor], table: Sequence[Tensor | None]) -> None:
         for ct, t in zip(tensors, made, strict=True):
-            if ct.view_src != _NONE:
+            if ct.view_src != NONE:
                 t.view_src = table[ct.view_src]
             if ct.src:
-                t.src = [None if s == _NONE else table[s] for s in ct.src]
+                t.src = [None if s == NONE else table[s] for s in ct.src]
 
     def build(self, name: str) -> CGraph:
         """Build a graph anew: new tensors for its nodes and for the contexts without a buffer type."""
@@ -218,8 +141,8 @@ class Run:
         for ct in compiled.nodes:
             t = ct.proto.clone(take.pop())
             table.append(t)
-            t.src = [None if s == _NONE else table[s] for s in ct.src]
-            if ct.view_src != _NONE:
+            t.src = [None if s == NONE else table[s] for s in ct.src]
+            if ct.view_src != NONE:
                 t.view_src = table[ct.view_src]
         graph = CGraph(self.compiled.cgraph_size, self.indices.top)
         for e in compiled.expand:
@@ -237,10 +160,6 @@ class Run:
         out.reverse()
         return out
 
-    def _assign(self, sched: Scheduler, name: str, table: list[Tensor]) -> None:
-        for at, backend in self.compiled.graphs[name].assigned:
-            sched.set_tensor_backend(table[at], backend)
-
     def reserve(self, name: str) -> Plan:
         """The step `reserve`: ggml_backend_sched_reserve of a new build of the graph."""
         return self._plan_step("reserve", name)
@@ -254,76 +173,142 @@ class Run:
         try:
             sched = self.start()
             graph = self.build(name)
-            self._assign(sched, name, self.newest[name][1])
+            table = self.newest[name][1]
+            for at, backend in self.compiled.graphs[name].assigned:
+                sched.set_tensor_backend(table[at], backend)
             ok = sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)
+            if not ok:
+                raise GgmlFailed(
+                    "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
+                )
             plan = plan_of(sched, graph, name, step, self.log)
+            if self.debug:
+                self.debug_records.append(sched.debug_record)
+            if self.values and step == "alloc":
+                self._write_data(name)
         except GgmlError as e:
-            plan = self.failed(e, name, step)
+            plan = self._failed(e, name, step)
         self.plans.append(plan)
         return plan
 
-    def failed(self, error: GgmlError, name: str | None, step: str) -> Plan:
-        """The plan of a step that ggml would not survive."""
+    def failure(self, plan: Plan) -> GgmlError:
+        """The error behind a plan that is not ok."""
+        return self._errors[id(plan)]
+
+    def _failed(self, error: GgmlError, name: str | None, step: str) -> Plan:
         backends = [(b.name, b.device.buft.name) for b in self.backends]
-        return failed_plan(error, name, step, backends, self.log)
+        plan = failed_plan(error, name, step, backends, self.log)
+        self._errors[id(plan)] = error
+        return plan
 
+    def step(self, step: Step) -> Plan | dict[str, NDArray[Any]] | None:
+        """One step of a scenario: the plan of reserve and alloc, the values of get, None for the others.
 
-def make_bufts(model: Model) -> dict[str, BufferType]:
-    """Every buffer type of the scenario by name: those of its backends, then the further ones."""
-    bufts: dict[str, BufferType] = {}
-    for spec in model.backends:
-        profile = PROFILES[spec.profile]
-        name = spec.buft or profile.buft or spec.name
-        if name == spec.name:
-            bufts[name] = make_buft(
-                profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host
+        A step that ggml would not survive gives its failed plan, which is also the last of `plans`.
+        """
+        if step.kind in ("reserve", "alloc"):
+            return self._plan_step(step.kind, step.graph or "")
+        try:
+            sched = self.start()
+            match step.kind:
+                case "reset":
+                    sched.reset()
+                case "compute":
+                    self.compute(step.graph or "")
+                case "set":
+                    for name, data in step.data:
+                        self.set(name, data)
+                case "get":
+                    return {name: self.get(name) for name in step.tensors}
+        except GgmlError as e:
+            self.plans.append(self._failed(e, step.graph, step.kind))
+            return self.plans[-1]
+        return None
+
+    def compute(self, name: str, watch: Watch | None = None) -> None:
+        """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
+
+        Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
+        every node after it was computed. Raises GgmlError where ggml would not go on.
+        """
+        sched = self.start()
+        if name not in self.newest:
+            self.build(name)
+        graph, _ = self.newest[name]
+        if self.values:
+            from ggmltool.ggml.sched.compute import graph_compute
+
+            allocated = graph_compute(sched, graph, watch)
+        else:
+            allocated = sched.is_alloc
+            if not allocated:
+                if not sched.is_reset:
+                    sched.reset()
+                allocated = sched.alloc_graph(graph)
+            sched.synchronize()
+        if not allocated:
+            raise GgmlFailed(
+                "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
             )
-    if "CPU" not in bufts:
-        bufts["CPU"] = make_buft(PROFILES["CPU"], "CPU", "CPU")
-    for further in model.buffer_types:
-        bufts[further.name] = _further_buft(further)
-    return bufts
+
+    def tensor(self, id: str) -> Tensor:
+        """The newest tensor of this id. Raises KeyError for an id that no built graph and no context has."""
+        for name in reversed(self.newest):
+            at = self.compiled.graphs[name].ids.get(id)
+            if at is not None:
+                return self.newest[name][1][at]
+        t = self.persistent[self.compiled.ids[id]]
+        if t is None:
+            graph = next(iter(self.compiled.graphs))
+            self.build(graph)
+            return self.newest[graph][1][self.compiled.ids[id]]
+        return t
+
+    def set(self, id: str, data: Data) -> None:
+        """The step `set`: ggml_backend_tensor_set of the whole tensor."""
+        t = self.tensor(id)
+        from ggmltool.ggml.transfer import check_access, tensor_set
+
+        if not self.values:
+            check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
+            return
+        tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+
+    def get(self, id: str) -> NDArray[Any]:
+        """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer."""
+        from ggmltool.ggml.transfer import check_access
+
+        t = self.tensor(id)
+        check_access("ggml_backend_tensor_get", "read", t, 0, t.nbytes)
+        return values_of(t)
+
+    def _write_data(self, name: str) -> None:
+        """Write the data of the tensors that the scheduler has just given memory."""
+        from ggmltool.ggml.transfer import tensor_set
+
+        table = self.newest[name][1]
+        at = 0
+        for spec in self.model.contexts:
+            for t_spec in spec.tensors:
+                if spec.buft is None and t_spec.data is not None:
+                    t = table[at]
+                    if t.buffer is not None:
+                        tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+                at += 1
+
+    def run(self, steps: Iterable[Step]) -> list[Plan]:
+        """All steps in order, up to one that fails; the plans of its reserve and alloc steps."""
+        for step in steps:
+            self.step(step)
+            if self.plans and not self.plans[-1].ok:
+                break
+        return self.plans
 
 
-def _further_buft(spec: BufferTypeSpec) -> BufferType:
-    return BufferType(
-        spec.name,
-        spec.device,
-        spec.alignment,
-        SIZE_MAX if spec.max_size is None else spec.max_size,
-        spec.row_padding,
-        spec.host,
-        spec.ops,
-    )
+def values_of(t: Tensor) -> NDArray[Any]:
+    """A copy of a tensor's values: shape `ne` reversed, float32 for every floating and quantized type."""
+    from ggmltool.ggml.memory import HostArrays
 
-
-def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
-    """The scenario's backends as the engine's, in priority order."""
-    return [_backend(spec, bufts) for spec in model.backends]
-
-
-def _backend(spec: BackendSpec, bufts: dict[str, BufferType]) -> Backend:
-    profile = PROFILES[spec.profile]
-    own = [b for b in bufts.values() if b.device == spec.name]
-    listed = [bufts[name] for name in spec.supports_bufts or ()]
-    device = make_device(
-        profile,
-        spec.name,
-        bufts[spec.buft or profile.buft or spec.name],
-        [*own, *listed],
-        type=spec.type,
-        supports=(spec.supports.keys, spec.supports.exclude) if spec.supports is not None else None,
-        offload_min_batch=spec.offload_min_batch,
-        never_offloads=spec.never_offloads,
-        events=spec.events,
-        memory=spec.memory,
-    )
-    return Backend(spec.name, device)
-
-
-def context_of(model: Model, tensor: str) -> ContextSpec | None:
-    """The context that lists a tensor."""
-    for c in model.contexts:
-        if any(t.id == tensor for t in c.tensors):
-            return c
-    return None
+    arrays = HostArrays()
+    values: NDArray[Any] = arrays.raw(t) if t.type.name in ("i8", "i16", "i32", "i64") else arrays.f32(t)
+    return values.copy()

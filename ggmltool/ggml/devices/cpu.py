@@ -7,9 +7,7 @@ from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, is_contiguous
 
-_NO_FROM_FLOAT = frozenset(
-    TYPES[name] for name in ("iq3_xxs", "iq3_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq1_s", "iq1_m")
-)
+_NO_FROM_FLOAT = frozenset(TYPES[name] for name in ("iq3_xxs", "iq3_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq1_s", "iq1_m"))
 
 
 def _type(op: Tensor, i: int) -> DType | None:

@@ -38,6 +38,7 @@ class Profile:
     offload_min_batch: int | None = None
     batch_size: BatchSize = batch_size
     events: bool = False
+    copies_async: bool = False
     ggml: str = "0.20.2"
     leaves_out: str = ""
 
@@ -66,6 +67,7 @@ PROFILES: dict[str, Profile] = {
         alloc_size=cuda.alloc_size,
         offload_min_batch=32,
         events=True,
+        copies_async=True,
         leaves_out="architectures before Ampere, MUSA and HIP, the node order of GGML_CUDA_GRAPH_OPT",
     ),
 }
@@ -153,4 +155,5 @@ def make_device(
         profile.events if events is None else events,
         memory,
         check,
+        profile.copies_async,
     )

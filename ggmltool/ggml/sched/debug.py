@@ -17,7 +17,7 @@ class DebugSource(NamedTuple):
 class DebugNode(NamedTuple):
     """A node line. View ops have none."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     op_desc: str
     name: str
     nbytes: int

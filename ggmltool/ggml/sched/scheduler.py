@@ -397,6 +397,10 @@ class Scheduler:
         if self.events:
             self.events(Synchronized(self.names[b]))
 
+    def copy_of(self, t: Tensor, backend_id: int) -> Tensor:
+        """The copy of a tensor on a backend that the current graph uses."""
+        return _copy_of(self.copies, t, backend_id, self.cur_copy)
+
     def get_buffer_size(self, backend_id: int) -> int:
         """ggml_backend_sched_get_buffer_size: bytes; 0 where an earlier backend reports the shared buffer."""
         return self.gallocr.get_buffer_size(backend_id)

@@ -27,7 +27,7 @@ def _memory(t: Tensor) -> Memory:
 
 def plan_of(s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str] = ()) -> Plan:
     """The plan after `step` ("reserve" or "alloc") of the graph called `name`."""
-    ids, causes, names = s.assigned, s.assigned_causes, s.names
+    ids, names = s.assigned, s.names
     splits = s.splits[: s.n_splits]
     return Plan(
         graph=name,

@@ -1,0 +1,222 @@
+"""ggml_backend_sched_compute_splits: copies, computing and waiting, split by split, in ggml's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ggmltool.ggml import ops
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
+from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
+from ggmltool.ggml.events import Computed, EventCall, TensorCopied
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.registry import KERNELS
+from ggmltool.ggml.sched.scheduler import Scheduler, Split
+from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
+from ggmltool.ggml.transfer import tensor_copy, tensor_get, tensor_set
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+
+Watch = Callable[[Tensor], None]
+"""Called with every node of a graph right after it was computed."""
+
+_EXPERT_TAIL = 512
+"""Bytes copied beyond the last used expert, so that padding holds no NaN (CUDA's MMQ reads it)."""
+
+
+class DeviceArrays(HostArrays):
+    """What a backend's kernels see: only memory that the backend can use."""
+
+    def __init__(self, backend: str, usable: frozenset[BufferType]) -> None:
+        self.backend = backend
+        self.usable = usable
+
+    def _start(self, t: Tensor) -> tuple[NDArray[uint8], int]:
+        if t.buffer is not None and t.buffer.buft not in self.usable:
+            raise GgmlFailed(
+                "ggml_backend_graph_compute",
+                f"{self.backend} cannot read {t.name or t.id}, which lies in {t.buffer.buft.name}",
+                None,
+                "the tensor was not copied to the backend: a user assignment put both on one backend although the "
+                "tensor's memory is elsewhere",
+            )
+        return super()._start(t)
+
+
+def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None) -> bool:
+    """ggml_backend_sched_graph_compute: compute the allocated graph, or allocate `graph` first; wait for the end.
+
+    False where the graph could not be allocated.
+    """
+    if not s.is_reset and not s.is_alloc:
+        s.reset()
+    if not s.is_alloc and not s.alloc_graph(graph):
+        s.synchronize()
+        return False
+    compute_splits(s, watch)
+    s.synchronize()
+    return True
+
+
+def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
+    """ggml_backend_sched_compute_splits."""
+    ops.load()
+    experts = _UsedExperts(s)
+    for k, split in enumerate(s.splits[: s.n_splits]):
+        for j, t in enumerate(split.inputs):
+            _copy_input(s, split, j, t, experts)
+        _compute_nodes(s, k, split, watch)
+        if split.inputs and s.has_events[split.backend_id]:
+            _event(s, "record", split.backend_id)
+
+
+def _event(s: Scheduler, call: str, backend_id: int) -> None:
+    if s.events:
+        s.events(EventCall(call, s.names[backend_id], s.cur_copy))
+
+
+def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExperts) -> None:
+    """Bring one input to the split's backend, after the backend is done with what the copy held before."""
+    b = split.backend_id
+    copy = s.copy_of(t, b)
+    if t.flags & FLAG_INPUT:
+        _wait_on_host(s, b)
+        tensor_copy(t, copy, s.events)
+        return
+    if s.has_events[b]:
+        _event(s, "wait", b)
+    else:
+        s.synchronize_backend(b)
+    node = split.nodes[0] if split.nodes else None
+    if (
+        node is not None
+        and node.op == Op.MUL_MAT_ID
+        and node.src[0] is copy
+        and t.buffer is not None
+        and t.buffer.usage == USAGE_WEIGHTS
+        and t.buffer.buft.host
+    ):
+        experts.copy(split, j, t, copy, node)
+        return
+    if _copy_async(s, b, t, copy):
+        return
+    s.synchronize_backend(s.ids[t.index])
+    _wait_on_host(s, b)
+    tensor_copy(t, copy, s.events)
+
+
+def _wait_on_host(s: Scheduler, b: int) -> None:
+    if s.has_events[b]:
+        _event(s, "synchronize", b)
+    else:
+        s.synchronize_backend(b)
+
+
+def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
+    """cpy_tensor_async: between devices of one kind that have it; the bytes move at once here."""
+    device = s.backends[b].device
+    if not device.copies_async or src.buffer is None or dst.buffer is None:
+        return False
+    if src.buffer.buft.family != dst.buffer.buft.family:
+        return False
+    if s.events:
+        s.events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, "async"))
+    HostArrays().copy(src, dst)
+    return True
+
+
+class _UsedExperts:
+    """Copies only the experts that a mul_mat_id at the head of a split will use."""
+
+    def __init__(self, s: Scheduler) -> None:
+        self.s = s
+        self.ids_tensor: Tensor | None = None
+        self.used: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+
+    def copy(self, split: Split, j: int, t: Tensor, copy: Tensor, node: Tensor) -> None:
+        s = self.s
+        s.synchronize_backend(s.ids[t.index])
+        ids, ids_backend = self._ids(split, j, node)
+        if ids is not self.ids_tensor:
+            self.used = self._read(ids, ids_backend, t.ne[2])
+            self.ids_tensor = ids
+        size = t.nb[2]
+        data = HostArrays().get_bytes(t)
+        if not self.used.any():
+            raise GgmlFailed(
+                "ggml_backend_sched_compute_splits", "no expert is used", None, "ggml would search beyond its bitset"
+            )
+        for first, last in _runs(self.used):
+            start = first * size
+            tail = min(size, _EXPERT_TAIL) if last < t.ne[2] - 1 else 0
+            end = start + (last - first + 1) * size + tail
+            device = s.backends[split.backend_id].device
+            if not device.copies_async:
+                s.synchronize_backend(split.backend_id)
+            tensor_set(copy, data[start:end], start, None, s.events)
+
+    def _ids(self, split: Split, j: int, node: Tensor) -> tuple[Tensor, int]:
+        """The tensor of chosen experts: the original while its own copy is still to come."""
+        s = self.s
+        ids = node.src[2]
+        if ids is None:
+            raise GgmlFailed("ggml_backend_sched_compute_splits", f"{node.name} has no ids")
+        for later in split.inputs[j + 1 :]:
+            if s.copy_of(later, split.backend_id) is ids:
+                return later, s.ids[later.index]
+        return ids, split.backend_id
+
+    def _read(self, ids: Tensor, backend: int, n_expert: int) -> NDArray[np.bool_]:
+        s = self.s
+        if not s.backends[backend].device.copies_async:
+            s.synchronize_backend(backend)
+        tensor_get(ids, 0, None, s.events)
+        s.synchronize_backend(backend)
+        chosen = HostArrays().raw(ids)[0, 0].reshape(-1)
+        if chosen.size and not (int(chosen.min()) >= 0 and int(chosen.max()) < n_expert):
+            raise GgmlAssert(
+                "ggml_backend_sched_compute_splits",
+                "id >= 0 && id < n_expert",
+                f"{ids.name} chooses experts {int(chosen.min())} to {int(chosen.max())}; there are {n_expert}",
+            )
+        used = np.zeros(n_expert, dtype=np.bool_)
+        used[chosen] = True
+        return used
+
+
+def _runs(used: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The consecutive used experts as (first, last)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], used.astype(np.int8), [0]))))
+    return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]
+
+
+def _compute_nodes(s: Scheduler, k: int, split: Split, watch: Watch | None) -> None:
+    """ggml_backend_graph_compute_async of one split."""
+    b = split.backend_id
+    arrays = DeviceArrays(s.names[b], s.usable_bufts[b])
+    if s.events:
+        s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
+    for n in split.nodes:
+        if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
+            compute_node(arrays, n)
+        if watch is not None:
+            watch(n)
+
+
+def compute_node(arrays: Any, n: Tensor) -> None:
+    """Run the kernel of one node. Raises NotComputable for an op without one."""
+    kernel = KERNELS.get(n.op)
+    if kernel is None:
+        raise NotComputable(
+            "ggml_compute_forward",
+            f"{op_desc(n)} cannot be computed here ({n.name})",
+            explanation="the op can be planned, not computed",
+        )
+    with np.errstate(all="ignore"):
+        kernel(arrays, n)

@@ -1,0 +1,107 @@
+"""A model with its names turned into numbers: what every build of its graphs starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggmltool.ggml.tensor import Tensor, cut_name
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+from ggmltool.scenario.model import GraphSpec, Model, TensorSpec
+
+NONE = -1
+"""No tensor, no backend."""
+
+
+@dataclass(slots=True)
+class CompiledTensor:
+    """A tensor as it is made anew for every graph: `proto` with its sources as numbers into the graph's table."""
+
+    proto: Tensor
+    src: tuple[int, ...]
+    view_src: int
+    backend: int
+
+
+@dataclass(slots=True)
+class CompiledGraph:
+    """A graph's nodes in the order written. `assigned` are the user's (tensor, backend) pairs, contexts' first."""
+
+    name: str
+    nodes: list[CompiledTensor]
+    expand: list[int]
+    ids: dict[str, int]
+    assigned: list[tuple[int, int]]
+
+
+class Compiled:
+    """A model with its names turned into numbers, made once and used by every run.
+
+    The table of tensors begins with those of the contexts in the order of the file; a graph's nodes follow.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.ids: dict[str, int] = {}
+        for t in model.tensors():
+            self.ids[t.id] = len(self.ids)
+        backends = {b.name: i for i, b in enumerate(model.backends)}
+        self.contexts = [[_compile(t, self.ids, backends) for t in c.tensors] for c in model.contexts]
+        self.graphs = {name: self._graph(g, backends) for name, g in model.graphs.items()}
+        self.graph_size = self._graph_size()
+        self.cgraph_size = max([self.graph_size, *(len(g.nodes) + len(self.ids) for g in self.graphs.values())])
+
+    def _graph(self, g: GraphSpec, backends: dict[str, int]) -> CompiledGraph:
+        ids = dict(self.ids)
+        for node in g.nodes:
+            ids[node.id] = len(ids)
+        nodes = [_compile(node, ids, backends) for node in g.nodes]
+        everything = [t for c in self.contexts for t in c] + nodes
+        assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
+        return CompiledGraph(g.name, nodes, [ids[e] for e in g.expand], ids, assigned)
+
+    def _graph_size(self) -> int:
+        """The scheduler's graph_size: as given, else 2048 raised to the nodes and leafs of the largest graph."""
+        given = self.model.scheduler.graph_size
+        if given is not None:
+            return given
+        size = DEFAULT_GRAPH_SIZE
+        for g in self.graphs.values():
+            if len(g.nodes) + len(self.ids) > size:
+                size = max(size, _nodes_and_leafs(g))
+        return size
+
+
+def _nodes_and_leafs(g: CompiledGraph) -> int:
+    n_context = len(g.ids) - len(g.nodes)
+    seen: set[int] = set()
+    todo = list(g.expand)
+    while todo:
+        i = todo.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        if i >= n_context:
+            todo.extend(s for s in g.nodes[i - n_context].src if s != NONE)
+    return len(seen)
+
+
+def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int]) -> CompiledTensor:
+    proto = Tensor(
+        t.type,
+        t.ne,
+        t.nb,
+        t.op,
+        t.op_params,
+        t.flags,
+        None,
+        None,
+        t.view_offs,
+        cut_name(t.name),
+        t.id,
+    )
+    return CompiledTensor(
+        proto,
+        tuple(NONE if s is None else ids[s] for s in t.src),
+        NONE if t.view_src is None else ids[t.view_src],
+        NONE if t.backend is None else backends[t.backend],
+    )

@@ -1,0 +1,117 @@
+"""A scenario as a value one can ask: its plans, its runs, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.ggml.events import Listener
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
+from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.errors import ScenarioError, nearest
+from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.run import Run, values_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Scenario:
+    """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The model with its names turned into numbers."""
+        return Compiled(self.model)
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.model.name or self.model.source}>"
+
+    def graph_name(self, graph: str | None = None) -> str:
+        """The graph's name, by default that of the first one. Raises ScenarioError for one that is not there."""
+        if graph is None:
+            if not self.model.graphs:
+                raise ScenarioError("the scenario has no graph", self.model.source)
+            return next(iter(self.model.graphs))
+        if graph not in self.model.graphs:
+            near = nearest(graph, self.model.graphs)
+            hint = f"did you mean {near}?" if near else "its graphs are " + ", ".join(self.model.graphs)
+            raise ScenarioError(f"no graph is called {graph}", self.model.source, None, hint)
+        return graph
+
+    def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
+        """A run to be driven step by step."""
+        return Run(self.compiled, events, debug, values)
+
+    def plan(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
+        """What the real scheduler decides for a graph, on a fresh scheduler.
+
+        `step` is "alloc" (ggml_backend_sched_alloc_graph) or "reserve" (ggml_backend_sched_reserve). Where ggml
+        would not go on, the plan's `ok` is false and `error` says why.
+        """
+        name = self.graph_name(graph)
+        run = self.start(events)
+        if step == "alloc":
+            return run.alloc(name)
+        if step == "reserve":
+            return run.reserve(name)
+        raise ScenarioError(f"no step is called {step!r}", self.model.source, None, "expected alloc or reserve")
+
+    def run(self, steps: Sequence[str | dict[str, Any] | Step] | None = None) -> list[dict[str, Any]]:
+        """The plans of all reserve and alloc steps, in order, on one scheduler (SPEC.md section 2).
+
+        `steps` default to the scenario's own. Nothing is computed; `compute` allocates where ggml would.
+        """
+        return [plan.as_dict() for plan in self.start().run(self.steps(steps))]
+
+    def steps(self, steps: Iterable[str | dict[str, Any] | Step] | None = None) -> list[Step]:
+        """The steps as values; by default the scenario's own. Raises ScenarioError for one that is malformed."""
+        if steps is None:
+            return self.model.steps
+        from ggmltool.scenario.load import parse_step
+
+        return [s if isinstance(s, Step) else parse_step(s, self.model) for s in steps]
+
+    def compute(self, graph: str | None = None, outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Reserve, allocate, set the data, compute; the values of `outputs`.
+
+        The default outputs are the nodes flagged output, else the last node. Arrays are 4-d, shape `ne` reversed,
+        float32 for every floating and quantized type, the integer type otherwise. A node that is not flagged output
+        is read right after it was computed, since ggml may put something else into its memory later. Raises
+        GgmlError where ggml would not go on.
+        """
+        name = self.graph_name(graph)
+        run = self.start(values=True)
+        for step in (run.reserve, run.alloc):
+            plan = step(name)
+            if not plan.ok:
+                raise run.failure(plan)
+        return self.outputs(run, name, outputs)
+
+    def outputs(self, run: Run, name: str, outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Compute the allocated graph of `run` and read `outputs` (see `compute`)."""
+        built, table = run.newest[name]
+        ids = self.compiled.graphs[name].ids
+        if outputs is None:
+            flagged = [n.id for n in built.nodes if n.flags & FLAG_OUTPUT]
+            outputs = flagged or [n.id for n in built.nodes[-1:]]
+        for id in outputs:
+            if id not in ids:
+                near = nearest(id, ids)
+                hint = f"did you mean {near}?" if near else ""
+                raise ScenarioError(f"graph {name} has no tensor {id}", self.model.source, None, hint)
+        nodes = {n.id for n in built.nodes[:-1] if not n.flags & FLAG_OUTPUT}
+        early = nodes.intersection(outputs)
+        seen: dict[str, NDArray[Any]] = {}
+
+        def watch(t: Tensor) -> None:
+            if t.id in early:
+                seen[t.id] = values_of(t)
+
+        run.compute(name, watch if early else None)
+        return {id: seen[id] if id in seen else values_of(table[ids[id]]) for id in outputs}
