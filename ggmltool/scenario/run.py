@@ -18,7 +18,7 @@ from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.devices import make_backends, make_bufts
+from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import ContextSpec, Step
 
 if TYPE_CHECKING:
