@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
@@ -169,6 +171,10 @@ class Run:
         return self._plan_step("alloc", name)
 
     def _plan_step(self, step: str, name: str) -> Plan:
+        with _collector_paused():
+            return self._plan(step, name)
+
+    def _plan(self, step: str, name: str) -> Plan:
         self.log.clear()
         try:
             sched = self.start()
@@ -303,6 +309,18 @@ class Run:
             if self.plans and not self.plans[-1].ok:
                 break
         return self.plans
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Planning makes many small objects and next to no cycles: the collector would walk them all, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def values_of(t: Tensor) -> NDArray[Any]:
