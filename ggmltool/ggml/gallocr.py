@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
@@ -25,7 +25,7 @@ from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.version import hash_size
 
 
-class TensorAlloc(NamedTuple):
+class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
     """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor with memory of its own or a view."""
 
     buffer_id: int
@@ -160,7 +160,6 @@ class Gallocr:
         hn = self.hash_nodes
         bufts = self.bufts
         allocs: list[TensorAlloc | None] = [None] * n_tensors
-        new = TensorAlloc._make
 
         def alloc_of(t: Tensor) -> TensorAlloc:
             i = t.index
@@ -172,7 +171,7 @@ class Gallocr:
                     b = hn.buffer_id[i]
                     buft = bufts[b]
                     size = t.nbytes if buft.plain else buft.get_alloc_size(t)
-                    alloc = new((b, hn.chunk[i], hn.offset[i], size))
+                    alloc = TensorAlloc(b, hn.chunk[i], hn.offset[i], size)
                 allocs[i] = alloc
             return alloc
 

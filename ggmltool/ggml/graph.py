@@ -14,7 +14,7 @@ class CGraph:
     `use_counts` is indexed by a tensor's index, as the state lists of scheduler and allocator are.
     """
 
-    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts", "visited")
+    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts")
 
     def __init__(self, size: int = DEFAULT_GRAPH_SIZE, n_tensors: int = 0) -> None:
         self.size = size
@@ -22,7 +22,6 @@ class CGraph:
         self.leafs: list[Tensor] = []
         self._visited = bytearray(n_tensors)
         self.use_counts: list[int] = [0] * n_tensors
-        self.visited: list[Tensor] = []
         self._partial = False
 
     @property
@@ -36,6 +35,10 @@ class CGraph:
     def use_count(self, t: Tensor) -> int:
         """How often a tensor of this graph is a source (a double edge counts twice, a cast's edge to itself once)."""
         return self.use_counts[t.index] if t.index < len(self.use_counts) else 0
+
+    def contains(self, t: Tensor) -> bool:
+        """Whether a tensor was visited: it is a node or a leaf of this graph."""
+        return t.index < len(self._visited) and self._visited[t.index] == 1
 
     def build_forward_expand(self, tensor: Tensor) -> None:
         """ggml_build_forward_expand: add `tensor` and everything it needs that is not there yet."""
@@ -75,7 +78,6 @@ class CGraph:
         counts = self.use_counts
         flag = FLAG_COMPUTE if compute else 0
         visited[root.index] = 1
-        self.visited.append(root)
         if root.op:
             root.flags |= flag
         stack: list[tuple[Tensor, int]] = []
@@ -94,7 +96,6 @@ class CGraph:
                 counts[i] += 1
                 if not visited[i]:
                     visited[i] = 1
-                    self.visited.append(s)
                     if s.op:
                         s.flags |= flag
                     if s.src:

@@ -1,14 +1,22 @@
-"""A plan: what the scheduler and the allocator decided for one graph, as a value (SPEC.md section 2)."""
+"""A plan: what the scheduler and the allocator decided for one graph, as a value.
+
+The rows are frozen and hold nothing that could refer back to them, so the garbage collector need not look at them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ggmltool.ggml.tensor import Dims
 
 
-class SplitPlan(NamedTuple):
+_row = msgspec.structs.asdict
+
+
+class SplitPlan(msgspec.Struct, frozen=True, gc=False):
     """A run of nodes `[i_start, i_end)` for one backend; `inputs` are the ids of the tensors copied before it."""
 
     id: int
@@ -18,10 +26,10 @@ class SplitPlan(NamedTuple):
     inputs: tuple[str, ...]
 
 
-class NodePlan(NamedTuple):
+class NodePlan(msgspec.Struct, frozen=True, gc=False):
     """One node of the graph. Memory fields are None where ggml leaves the tensor without memory."""
 
-    index: int  # type: ignore[assignment]
+    index: int
     id: str
     name: str
     op: str
@@ -40,10 +48,10 @@ class NodePlan(NamedTuple):
     alloc_size: int | None
 
 
-class LeafPlan(NamedTuple):
+class LeafPlan(msgspec.Struct, frozen=True, gc=False):
     """One leaf of the graph."""
 
-    index: int  # type: ignore[assignment]
+    index: int
     id: str
     backend: str | None
     buffer: str | None
@@ -52,7 +60,7 @@ class LeafPlan(NamedTuple):
     offset: int | None
 
 
-class CopyPlan(NamedTuple):
+class CopyPlan(msgspec.Struct, frozen=True, gc=False):
     """A copy that the scheduler made of tensor `of` (an id) for `backend`; `copy` counts pipeline copies."""
 
     name: str
@@ -96,10 +104,10 @@ class Plan:
             "step": self.step,
             "ok": self.ok,
             "backends": [{"name": name, "buft": buft} for name, buft in self.backends],
-            "splits": [s._asdict() | {"inputs": list(s.inputs)} for s in self.splits],
-            "nodes": [n._asdict() | {"ne": list(n.ne), "nb": list(n.nb), "src": list(n.src)} for n in self.nodes],
-            "leafs": [leaf._asdict() for leaf in self.leafs],
-            "copies": [c._asdict() for c in self.copies],
+            "splits": [_row(s) | {"inputs": list(s.inputs)} for s in self.splits],
+            "nodes": [_row(n) | {"ne": list(n.ne), "nb": list(n.nb), "src": list(n.src)} for n in self.nodes],
+            "leafs": [_row(leaf) for leaf in self.leafs],
+            "copies": [_row(c) for c in self.copies],
             "buffer_sizes": dict(self.buffer_sizes),
             "log": list(self.log),
         }

@@ -272,23 +272,28 @@ class Scheduler:
 
     def check_hash_set(self) -> None:
         """Abort where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
-        bound = sum(2 * len(g.nodes) + len(g.leafs) for g in self.seen_graphs) + 1
-        if self.debug:
-            bound += self.arena.capacity
-        if bound <= self.hash_size:
+        # Every source is a node or a leaf; roots of views need not be, and the NULL key takes a slot as well.
+        n_keys = 1
+        keys: set[int] = set()
+        for g in self.seen_graphs:
+            n_keys += len(g.nodes) + len(g.leafs)
+            for t in (*g.leafs, *g.nodes):
+                if t.view_src is not None and not g.contains(t.view_src):
+                    keys.add(t.view_src.index)
+        n_keys += len(keys) + (len(self.arena.slots) if self.debug else 0)
+        if n_keys <= self.hash_size:
             return
-        keys: set[int] = {-1}
         for g in self.seen_graphs:
             keys.update(t.index for t in g.leafs)
-            for t in g.nodes:
-                keys.add(t.index)
-                keys.update(r.index for r in (t.view_src, *t.src) if r is not None)
-        if len(keys) > self.hash_size:
+            keys.update(t.index for t in g.nodes)
+        if self.debug:
+            keys.update(t.index for t in self.arena.slots)
+        if len(keys) + 1 > self.hash_size:
             raise GgmlAbort(
                 "ggml_hash_find_or_insert",
                 "fatal error",
                 None,
-                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys)}; "
+                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys) + 1}; "
                 "a larger graph_size makes it larger",
             )
 

@@ -72,7 +72,6 @@ def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
     use_counts = graph.use_counts
     bufts = s.bufts
     hn_ids = s.gallocr.hash_nodes.buffer_id
-    make = NodePlan._make
     out: list[NodePlan] = []
     for k, sp in enumerate(s.splits[: s.n_splits]):
         for i in range(sp.i_start, sp.i_end):
@@ -90,26 +89,24 @@ def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
             else:
                 buft_name, usage, chunk, offset = _memory(t)
             out.append(
-                make(
-                    (
-                        i,
-                        t.id,
-                        t.name,
-                        _OP_NAMES[t.op],
-                        t.type.name,
-                        t.ne,
-                        t.nb,
-                        names[b] if b != -1 else None,
-                        causes[index],
-                        k,
-                        use_counts[index],
-                        tuple([None if x is None else x.id or x.name for x in t.src]),
-                        buft_name,
-                        usage,
-                        chunk,
-                        offset,
-                        size,
-                    )
+                NodePlan(
+                    i,
+                    t.id,
+                    t.name,
+                    _OP_NAMES[t.op],
+                    t.type.name,
+                    t.ne,
+                    t.nb,
+                    names[b] if b != -1 else None,
+                    causes[index],
+                    k,
+                    use_counts[index],
+                    tuple([None if x is None else x.id or x.name for x in t.src]),
+                    buft_name,
+                    usage,
+                    chunk,
+                    offset,
+                    size,
                 )
             )
     return tuple(out)
