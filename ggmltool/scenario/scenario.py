@@ -10,7 +10,7 @@ from ggmltool.ggml.events import Listener
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.errors import ScenarioError, nearest
+from ggmltool.scenario.errors import Mistake, ScenarioError, nearest
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.run import Run, values_of
 
@@ -73,9 +73,20 @@ class Scenario:
         """The steps as values; by default the scenario's own. Raises ScenarioError for one that is malformed."""
         if steps is None:
             return self.model.steps
-        from ggmltool.scenario.load import parse_step
+        from ggmltool.scenario.steps import StepReader
 
-        return [s if isinstance(s, Step) else parse_step(s, self.model) for s in steps]
+        model = self.model
+        reader = StepReader(model.graphs, {t.id: t for t in model.tensors()}, model.folder)
+        out: list[Step] = []
+        for step in steps:
+            if isinstance(step, Step):
+                out.append(step)
+                continue
+            try:
+                out += reader.read([step])
+            except Mistake as mistake:
+                raise ScenarioError(mistake.message, model.source, None, mistake.expected) from None
+        return out
 
     def compute(self, graph: str | None = None, outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """Reserve, allocate, set the data, compute; the values of `outputs`.
