@@ -170,18 +170,25 @@ class EventCall(NamedTuple):
 
 
 class TensorCopied(NamedTuple):
-    """Bytes moved between tensors of two buffers; `how` is set, get, cpy or bounce."""
+    """Bytes moved between tensors of two buffers.
+
+    `how`: "set" (from host memory), "get" (to host memory), "cpy" and "async" (by the device), "bounce" (got, then
+    set, for want of anything better).
+    """
 
     src: str
     dst: str
     nbytes: int
     how: str
+    src_buft: str
+    dst_buft: str
 
 
 class TensorWritten(NamedTuple):
     """Bytes written to (`get` False) or read from a tensor, at `offset`."""
 
     tensor: str
+    buft: str
     offset: int
     nbytes: int
     get: bool = False

@@ -24,7 +24,7 @@ def tensor_set(
     check_access("ggml_backend_tensor_set", "write", t, offset, size)
     if size:
         if events:
-            events(TensorWritten(t.id or t.name, offset, size))
+            events(TensorWritten(t.id or t.name, _buft(t), offset, size))
         _HOST.set_bytes(t, data, offset)
 
 
@@ -33,7 +33,7 @@ def tensor_get(t: Tensor, offset: int = 0, size: int | None = None, events: List
     size = t.nbytes - offset if size is None else size
     check_access("ggml_backend_tensor_get", "read", t, offset, size)
     if size and events:
-        events(TensorWritten(t.id or t.name, offset, size, get=True))
+        events(TensorWritten(t.id or t.name, _buft(t), offset, size, get=True))
     return _HOST.get_bytes(t, offset, size)
 
 
@@ -62,6 +62,10 @@ def check_access(function: str, verb: str, t: Tensor, offset: int, size: int) ->
         )
 
 
+def _buft(t: Tensor) -> str:
+    return t.buffer.buft.name if t.buffer is not None else ""
+
+
 def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> None:
     """ggml_backend_tensor_copy: all bytes of `src`, by way of the host where neither side can do it alone."""
     if not are_same_layout(src, dst):
@@ -85,5 +89,5 @@ def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> Non
     else:
         how = "bounce"
     if events:
-        events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, how))
+        events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, how, _buft(src), _buft(dst)))
     _HOST.copy(src, dst)

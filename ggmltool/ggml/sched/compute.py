@@ -126,7 +126,8 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
     if src.buffer.buft.family != dst.buffer.buft.family:
         return False
     if s.events:
-        s.events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, "async"))
+        names = (src.buffer.buft.name, dst.buffer.buft.name)
+        s.events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, "async", *names))
     HostArrays().copy(src, dst)
     return True
 
