@@ -282,10 +282,10 @@ class Run:
 
     def get(self, id: str) -> NDArray[Any]:
         """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer."""
-        from ggmltool.ggml.transfer import check_access
+        from ggmltool.ggml.transfer import tensor_get
 
         t = self.tensor(id)
-        check_access("ggml_backend_tensor_get", "read", t, 0, t.nbytes)
+        tensor_get(t, events=self.listener)
         return values_of(t)
 
     def _write_data(self, name: str) -> None:
