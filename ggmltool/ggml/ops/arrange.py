@@ -11,8 +11,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_f32, param_i32
-from ggmltool.ggml.ops.reduce import read_ne, target_shape
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.shapes import new_tensor, read_ne, target_shape
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
 INT64_MIN = -(2**63)
@@ -46,7 +46,7 @@ def repeat_4d(ctx: Context, a: Tensor, ne0: int, ne1: int = 1, ne2: int = 1, ne3
             "can_repeat",
             f"{show(a)} cannot be repeated into {list(ne)}: each extent must be a multiple",
         )
-    result = ctx.new_tensor(a.type, ne)
+    result = new_tensor(ctx, a.type, ne)
     result.set_op(Op.REPEAT, (), a)
     return result
 
@@ -69,7 +69,7 @@ def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
                 f"{show(a)} and {show(b)} differ in dimension {d}; only dimension {dim}, along which they are joined, "
                 "may differ",
             )
-    result = ctx.new_tensor(a.type, ne)
+    result = new_tensor(ctx, a.type, ne)
     result.set_op(Op.CONCAT, words(dim), a, b)
     return result
 
@@ -103,7 +103,7 @@ def pad_ext(
     """ggml_pad_ext: zeros before (lp) and behind (rp) the elements of each dimension, or the other end's elements."""
     pads = (lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3)
     ne = [n + pads[2 * i] + pads[2 * i + 1] for i, n in enumerate(a.ne)]
-    result = ctx.new_tensor(a.type, ne)
+    result = new_tensor(ctx, a.type, ne)
     result.set_op(Op.PAD, words(*pads, int(circular)), a)
     return result
 
@@ -199,7 +199,7 @@ def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     """ggml_arange: start, start + step … below stop, in f32. It has no source."""
     if not _f32(stop) > _f32(start):
         raise GgmlAssert("ggml_arange", "stop > start", f"there is nothing from {start} to {stop}")
-    result = ctx.new_tensor(F32, (_arange_steps(start, stop, step),))
+    result = new_tensor(ctx, F32, (_arange_steps(start, stop, step),))
     result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
     return result
 
@@ -207,7 +207,7 @@ def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
 @constructor(Op.TIMESTEP_EMBEDDING, pack="i:dim i:max_period")
 def timestep_embedding(ctx: Context, timesteps: Tensor, dim: int, max_period: int) -> Tensor:
     """ggml_timestep_embedding: for each timestep the cosines and sines of `dim` / 2 frequencies, f32[dim, steps]."""
-    result = ctx.new_tensor(F32, (dim, timesteps.ne[0]))
+    result = new_tensor(ctx, F32, (dim, timesteps.ne[0]))
     result.set_op(Op.TIMESTEP_EMBEDDING, words(dim, max_period), timesteps)
     return result
 

@@ -71,15 +71,31 @@ def erf(xp: Any, x: Any) -> Any:
     return out.astype(xp.float32)
 
 
-def gelu(xp: Any, x: Any) -> Any:
-    """ggml_gelu_f32: the tanh approximation, in float32."""
+def exp(xp: Any, x: Any) -> Any:
+    """expf: as C libraries give it, rounded correctly but for a few arguments."""
+    return xp.exp(x.astype(xp.float64)).astype(xp.float32)
+
+
+def log(xp: Any, x: Any) -> Any:
+    """logf: rounded correctly but for a few arguments."""
+    return xp.log(x.astype(xp.float64)).astype(xp.float32)
+
+
+def tanh(xp: Any, x: Any) -> Any:
+    """tanhf: rounded correctly but for a few arguments."""
+    return xp.tanh(x.astype(xp.float64)).astype(xp.float32)
+
+
+def _gelu(xp: Any, x: Any) -> Any:
+    """ggml_gelu_f32: the tanh approximation; its polynomial is one fused multiply-add."""
     f = xp.float32
-    return f(0.5) * x * (1 + xp.tanh(f(SQRT_2_OVER_PI) * x * (1 + f(GELU_COEF_A) * x * x)))
+    inner = ((f(GELU_COEF_A) * x).astype(xp.float64) * x + 1).astype(f)
+    return f(0.5) * x * (1 + tanh(xp, f(SQRT_2_OVER_PI) * x * inner))
 
 
-def gelu_quick(xp: Any, x: Any) -> Any:
-    """ggml_gelu_quick_f32: x / (1 + exp(-1.702 x)), in float32."""
-    return x * (1 / (1 + xp.exp(xp.float32(GELU_QUICK_COEF) * x)))
+def _gelu_quick(xp: Any, x: Any) -> Any:
+    """ggml_gelu_quick_f32: x / (1 + exp(-1.702 x))."""
+    return x * (1 / (1 + exp(xp, xp.float32(GELU_QUICK_COEF) * x)))
 
 
 def gelu_erf(xp: Any, x: Any) -> Any:
@@ -91,7 +107,7 @@ def gelu_erf(xp: Any, x: Any) -> Any:
 def _half_table(xp: Any, quick: bool) -> Any:
     """ggml_table_gelu_f16 and ggml_table_gelu_quick_f16: the function of every f16, rounded to f16."""
     halves = xp.arange(1 << 16, dtype=xp.uint32).astype(xp.uint16).view(xp.float16)
-    return (gelu_quick if quick else gelu)(xp, halves.astype(xp.float32)).astype(xp.float16)
+    return (_gelu_quick if quick else _gelu)(xp, halves.astype(xp.float32)).astype(xp.float16)
 
 
 def _look_up(xp: Any, quick: bool, x: Any) -> Any:
@@ -114,7 +130,7 @@ def gelu_quick_table(xp: Any, x: Any) -> Any:
 
 def sigmoid(xp: Any, x: Any) -> Any:
     """1 / (1 + exp(-x))."""
-    return 1 / (1 + xp.exp(-x))
+    return 1 / (1 + exp(xp, -x))
 
 
 def silu(xp: Any, x: Any) -> Any:
@@ -124,7 +140,7 @@ def silu(xp: Any, x: Any) -> Any:
 
 def softplus(xp: Any, x: Any) -> Any:
     """ggml_compute_softplus_f32: log(1 + exp(x)), x above 20."""
-    return xp.where(x > 20, x, xp.log(1 + xp.exp(x)))
+    return xp.where(x > 20, x, log(xp, 1 + exp(xp, x)))
 
 
 def round_half_away(xp: Any, x: Any) -> Any:

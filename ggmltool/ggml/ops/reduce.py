@@ -12,7 +12,8 @@ from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
-from ggmltool.ggml.tensor import Dims, Tensor, are_same_shape, can_repeat, is_matrix
+from ggmltool.ggml.ops.shapes import new_tensor, read_ne, target_shape
+from ggmltool.ggml.tensor import Tensor, are_same_shape, can_repeat, is_matrix
 
 INT32_MAX = 2**31 - 1
 SORT_ORDERS: dict[str, int] = {"asc": 0, "desc": 1}
@@ -75,21 +76,6 @@ def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-def target_shape(function: str, b: Tensor | None, ne: list[int] | tuple[int, ...] | None) -> Dims:
-    """The extents of repeat and repeat_back: those of the shape giver b, or `ne`."""
-    if b is not None:
-        return b.ne
-    if ne is None:
-        raise ValueError(f"{function} needs the tensor whose shape the result gets, or ne")
-    ne0, ne1, ne2, ne3 = (*ne, *[1] * (4 - len(ne)))
-    return (ne0, ne1, ne2, ne3)
-
-
-def read_ne(raw: Raw) -> dict[str, Any]:
-    """The parameter `ne` of a captured node."""
-    return {"ne": raw.ne}
-
-
 @constructor(Op.REPEAT_BACK, unpack=read_ne, slots="a")
 def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
     """ggml_repeat_back: sums a over the repetitions of b's shape. b gives only the shape, as `ne` does."""
@@ -129,7 +115,7 @@ def _read_k(raw: Raw) -> dict[str, Any]:
 def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     """ggml_top_k: the places of the k largest elements of each row, i32[k, …]; their order means nothing."""
     _require_k("ggml_top_k", a, k)
-    result = ctx.new_tensor(I32, (k, *a.ne[1:]))
+    result = new_tensor(ctx, I32, (k, *a.ne[1:]))
     result.set_op(Op.TOP_K, (), a)
     return result
 

@@ -12,6 +12,7 @@ from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.shapes import new_tensor
 from ggmltool.ggml.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC = 0, 1, 2
@@ -50,7 +51,7 @@ def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int,
         )
     if a.type is not F32:
         raise GgmlAssert(function, "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    result = ctx.new_tensor(a.type, (ne0, ne1, ne2, ne3))
+    result = new_tensor(ctx, a.type, (ne0, ne1, ne2, ne3))
     result.set_op(Op.UPSCALE, words(mode), a)
     return result
 

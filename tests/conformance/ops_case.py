@@ -1,0 +1,357 @@
+"""One call of a constructor, made in the engine and in the real library, compared as a tensor and as values."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.memory import HostArrays, numpy_type
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops import load as load_ops
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
+from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
+from ggmltool.oracle import structs
+from ggmltool.oracle.lib import Abort, Lib, OracleUnavailable, load
+
+load_ops()
+
+
+def real_library() -> Lib:
+    """The real ggml; without it the module is skipped, or fails where CI is set."""
+    try:
+        return load()
+    except OracleUnavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error), allow_module_level=True)
+
+
+@dataclass(frozen=True)
+class Src:
+    """A source: a tensor of its own, or (with `nb` or `offset`) a view of a tensor that is large enough for it.
+
+    `data` says how it is filled: normal, positive, special (infinities, NaN, zeros), ints, mask, or an array;
+    bytes fill its memory as they are.
+    """
+
+    type: str = "f32"
+    ne: tuple[int, ...] = (4, 3)
+    nb: tuple[int, ...] | None = None
+    offset: int = 0
+    data: Any = "normal"
+    name: str = ""
+
+    @property
+    def dtype(self) -> DType:
+        return TYPES[self.type]
+
+    @property
+    def dims(self) -> Dims:
+        a, b, c, d = (*self.ne, *[1] * (4 - len(self.ne)))
+        return (a, b, c, d)
+
+    @property
+    def strides(self) -> Dims:
+        if self.nb is None:
+            return contiguous_nb(self.dtype, self.dims)
+        a, b, c, d = self.nb
+        return (a, b, c, d)
+
+    @property
+    def is_view(self) -> bool:
+        return self.nb is not None or bool(self.offset)
+
+    @property
+    def base_elements(self) -> int:
+        """Elements of the tensor behind a view."""
+        contiguous = nbytes_of(self.dtype, self.dims, contiguous_nb(self.dtype, self.dims))
+        size = self.offset + max(nbytes_of(self.dtype, self.dims, self.strides), contiguous)
+        blocks = -(-size // self.dtype.type_size)
+        return blocks * self.dtype.block_size
+
+
+def permuted(type: str, ne: Sequence[int], axes: Sequence[int], **more: Any) -> Src:
+    """A source as ggml_permute gives it: dimension i of a contiguous tensor `ne` becomes dimension axes[i]."""
+    dims = (*ne, *[1] * (4 - len(ne)))
+    a, b, c, d = dims
+    nb = contiguous_nb(TYPES[type], (a, b, c, d))
+    out_ne, out_nb = [0] * 4, [0] * 4
+    for i, axis in enumerate(axes):
+        out_ne[axis], out_nb[axis] = dims[i], nb[i]
+    return Src(type, tuple(out_ne), tuple(out_nb), **more)
+
+
+def cut(type: str, ne: Sequence[int], whole: Sequence[int], offset: int = 0, **more: Any) -> Src:
+    """A source as ggml_view_4d gives it: the first `ne` elements of a contiguous tensor `whole`."""
+    a, b, c, d = (*whole, *[1] * (4 - len(whole)))
+    return Src(type, tuple(ne), contiguous_nb(TYPES[type], (a, b, c, d)), offset, **more)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`fn(*sources, *params)` in the engine; `real` the name and the arguments in the library, where they differ.
+
+    In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)).
+    `after` is a function of the library's that is then called with the result and a number.
+    """
+
+    fn: str
+    sources: tuple[Src | None, ...] = ()
+    params: tuple[Any, ...] = ()
+    inplace: bool = False
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    real: tuple[Any, ...] | None = None
+    sinks: Src | None = None
+    after: tuple[str, int] | None = None
+    nmse: float = 1e-7
+
+    def __str__(self) -> str:
+        parts = [f"{s.type}{list(s.ne)}{'v' if s.is_view else ''}" if s else "null" for s in self.sources]
+        parts += [s.data for s in self.sources if s and isinstance(s.data, str) and s.data != "normal"]
+        words = [*parts, *map(str, self.params), *(f"{k}={v}" for k, v in self.kwargs.items())]
+        return f"{self.fn}{'_inplace' if self.inplace else ''}({', '.join(words)})"
+
+
+def call(fn: str, *args: Any, inplace: bool = False, **kwargs: Any) -> Call:
+    """A Call from sources and parameters in one row; keyword arguments that Call has go there."""
+    own = {k: kwargs.pop(k) for k in ("real", "sinks", "after", "nmse") if k in kwargs}
+    n = len([a for a in args if isinstance(a, Src) or a is None])
+    return Call(fn, args[:n], args[n:], inplace, kwargs, **own)
+
+
+class Engine:
+    """A call in the engine."""
+
+    def __init__(self, case: Call) -> None:
+        self.ctx = Context()
+        self.owners: list[Tensor] = []
+        self.sources = [self._source(s, "abcdefg"[i]) for i, s in enumerate(case.sources)]
+        extra = {"sinks": self._source(case.sinks, "sinks")} if case.sinks else {}
+        if case.inplace:
+            extra["inplace"] = True  # type: ignore[assignment]
+        build = CONSTRUCTORS[case.fn].build
+        self.result: Tensor = build(self.ctx, *self.sources, *case.params, **case.kwargs, **extra)
+
+    def _source(self, s: Src | None, name: str) -> Tensor | None:
+        if s is None:
+            return None
+        name = s.name or name
+        if not s.is_view:
+            t = self.ctx.new_tensor(s.dtype, s.dims, name=name)
+            self.owners.append(t)
+            return t
+        base = self.ctx.new_tensor(s.dtype, (s.base_elements,), name=f"{name}.base")
+        self.owners.append(base)
+        t = self.ctx.new_tensor(s.dtype, s.dims, base, s.offset, name=name)
+        t.set_layout(s.dims, s.strides)
+        return t
+
+    def fields(self) -> dict[str, Any]:
+        t = self.result
+        known = {id(s): i for i, s in enumerate(self.ctx.tensors)}
+        return {
+            "type": t.type.name,
+            "ne": t.ne,
+            "nb": t.nb,
+            "op": t.op,
+            "op_params": t.op_params + (0,) * (16 - len(t.op_params)),
+            "src": tuple(None if s is None else known[id(s)] for s in t.src),
+            "view_src": None if t.view_src is None else known[id(t.view_src)],
+            "view_offs": t.view_offs,
+            "name": t.name,
+        }
+
+    def compute(self, data: Sequence[bytes]) -> Any:
+        arrays, addresses = HostArrays(), AddressSpace()
+        for t in self.ctx.tensors:
+            if t.view_src is None:
+                t.buffer = Buffer(BufferType("CPU", "CPU"), max(t.nbytes, 1), addresses)
+                t.data = t.buffer.base
+            else:
+                t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
+        for t, raw in zip(self.owners, data, strict=True):
+            arrays.set_bytes(t, raw)
+        for node in self.ctx.tensors:
+            if node.op != Op.NONE and node.op in KERNELS:
+                KERNELS[node.op](arrays, node)
+        return arrays.raw(self.result)
+
+
+class Real:
+    """The same call in the library."""
+
+    def __init__(self, lib: Lib, ctx: int, case: Call) -> None:
+        self.lib, self.ctx = lib, ctx
+        self.owners: list[int] = []
+        self.sources = [self._source(s, "abcdefg"[i]) for i, s in enumerate(case.sources)]
+        sinks = self._source(case.sinks, "sinks")
+        name, *args = case.real or self._default(case)
+        self.result = lib.call(name, ctx, *(a[0] if isinstance(a, tuple) else self._at(a) for a in args))
+        if sinks:
+            add_sinks = lib.ggml_flash_attn_ext_add_sinks if "flash" in case.fn else lib.ggml_soft_max_add_sinks
+            add_sinks(self.result, sinks)
+        if case.after:
+            getattr(lib, case.after[0])(self.result, case.after[1])
+
+    def _default(self, case: Call) -> list[Any]:
+        name = case.fn + ("_inplace" if case.inplace else "")
+        values = [*case.params, *case.kwargs.values()]
+        return [name, *range(len(case.sources)), *((v,) for v in values)]
+
+    def _at(self, i: int | None) -> int | None:
+        return None if i is None else self.sources[i]
+
+    def _source(self, s: Src | None, name: str) -> int | None:
+        if s is None:
+            return None
+        name = s.name or name
+        if not s.is_view:
+            t = self.lib.tensor(self.ctx, s.dtype, s.dims, name=name)
+            self.owners.append(t)
+            return t
+        base = self.lib.tensor(self.ctx, s.dtype, (s.base_elements,), name=f"{name}.base")
+        self.owners.append(base)
+        t = self.lib.call("view_4d", self.ctx, base, *s.dims, *s.strides[1:], s.offset)
+        structs.Tensor.from_address(t).nb[:] = list(s.strides)
+        self.lib.ggml_set_name(t, name.encode())
+        return t
+
+    def fields(self) -> dict[str, Any]:
+        out = self.lib.fields(self.result)
+        known: dict[int, int] = {}
+        t = self.lib.ggml_get_first_tensor(self.ctx)
+        while t:
+            known[t] = len(known)
+            t = self.lib.ggml_get_next_tensor(self.ctx, t)
+        out["src"] = tuple(known[s] if s else None for s in out["src"])
+        out["view_src"] = known[out["view_src"]] if out["view_src"] else None
+        del out["flags"]
+        return out
+
+    def compute(self, data: Sequence[bytes]) -> Any:
+        lib = self.lib
+        graph = lib.graph(self.ctx, [self.result])
+        buffer = lib.allocate(self.ctx)
+        try:
+            for t, raw in zip(self.owners, data, strict=True):
+                if raw:
+                    lib.set(t, raw)
+            status = lib.compute(graph)
+            if status:
+                raise RuntimeError(f"ggml_status {status}")
+            out = lib.fields(self.result)
+            dtype = TYPES[out["type"]]
+            shape, strides = out["ne"][::-1], out["nb"][::-1]
+            if dtype.quantized:
+                shape, strides = (*shape[:3], dtype.row_size(shape[3])), (*strides[:3], 1)
+            raw = lib.get(self.result)
+            if not raw:
+                return np.empty(shape, dtype=numpy_type(dtype))
+            return np.ndarray(shape, numpy_type(dtype), raw, 0, strides).copy()
+        finally:
+            if buffer:
+                lib.ggml_backend_buffer_free(buffer)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 0.5, -0.5, 2.5, 89.0, -104.0]
+
+
+def values_of(s: Src, n: int, rng: np.random.Generator) -> Any:
+    """`n` float32 values of the kind that the source asks for."""
+    if not isinstance(s.data, str):
+        return np.resize(np.asarray(s.data).reshape(-1), n)
+    match s.data:
+        case "normal":
+            return rng.standard_normal(n).astype(np.float32)
+        case "wide":
+            return (rng.standard_normal(n) * 20).astype(np.float32)
+        case "positive":
+            return rng.uniform(0.1, 3, n).astype(np.float32)
+        case "special":
+            return np.resize(np.float32(SPECIAL), n)
+        case "ints":
+            return rng.integers(0, 5, n)
+        case "distinct":
+            return rng.permutation(n).astype(np.float32) - n // 2
+        case "mask":
+            return np.where(rng.random(n) < 0.3, -np.inf, rng.standard_normal(n)).astype(np.float32)
+    raise ValueError(s.data)
+
+
+def bytes_of(lib: Lib, s: Src, rng: np.random.Generator) -> bytes:
+    """The bytes a source's memory is filled with (of the tensor behind it, for a view)."""
+    n = s.base_elements if s.is_view else int(np.prod(s.dims))
+    if isinstance(s.data, bytes):
+        return s.data
+    values = values_of(s, n, rng)
+    if s.dtype.quantized:
+        values = np.ascontiguousarray(values, dtype=np.float32)
+        out = ctypes.create_string_buffer(s.dtype.row_size(n))
+        block = s.dtype.block_size
+        lib.ggml_quantize_chunk(s.dtype.id, values.ctypes.data, out, 0, n // block, block, None)
+        return out.raw
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(values.astype(numpy_type(s.dtype))).tobytes()
+
+
+def check_tensor(lib: Lib, case: Call) -> None:
+    """Both make the same tensor."""
+    with lib.context() as ctx:
+        expected = Real(lib, ctx, case).fields()
+    assert Engine(case).fields() == expected
+
+
+def check_abort(lib: Lib, case: Call) -> None:
+    """Both refuse, for the same reason."""
+
+    def attempt() -> None:
+        Real(lib, lib.init(1 << 22), case)
+
+    outcome = lib.run_forked(attempt)
+    assert isinstance(outcome, Abort), f"the library accepts {case}"
+    with pytest.raises(GgmlError) as caught:
+        Engine(case)
+    assert caught.value.message == outcome.text
+    assert caught.value.explanation
+    assert caught.value.function.startswith("ggml_")
+
+
+def both_values(lib: Lib, case: Call, seed: int = 1) -> tuple[Any, Any]:
+    """The values that the engine and the library compute, in the result's own type."""
+    rng = np.random.default_rng(seed)
+    data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+    with lib.context() as ctx:
+        expected = Real(lib, ctx, case).compute(data)
+    return Engine(case).compute(data), expected
+
+
+def nmse(got: Any, expected: Any) -> float:
+    """The normalised mean squared error, of the elements that are finite."""
+    finite = np.isfinite(expected)
+    expected = expected[finite].astype(np.float64)
+    error = got[finite].astype(np.float64) - expected
+    power = float((expected * expected).sum())
+    return float((error * error).sum()) / power if power else float((error * error).sum())
+
+
+def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
+    """Both compute the same values: integers equal, NaN and infinities in the same places, the rest close."""
+    got, expected = both_values(lib, case, seed)
+    assert got.shape == expected.shape
+    if not np.issubdtype(expected.dtype, np.floating) and "bfloat" not in expected.dtype.name:
+        assert np.array_equal(got, expected), f"{got}\n{expected}"
+        return
+    got, expected = got.astype(np.float32), expected.astype(np.float32)
+    assert np.array_equal(np.isnan(got), np.isnan(expected)), f"{got}\n{expected}"
+    assert np.array_equal(np.where(np.isinf(got), got, 0), np.where(np.isinf(expected), expected, 0))
+    assert nmse(got, expected) <= case.nmse
