@@ -244,6 +244,8 @@ class World:
         for profile in profiles:
             if profile.buft not in self.by_name:
                 self._add_buft(self._default_buft(profile, profiles))
+        if "CPU" not in self.by_name:
+            self._add_buft(self._cpu_buft())
         further = [(spec, self._add_buft(_further_buft(spec))) for spec in model.buffer_types]
         for profile in profiles:
             self._add_device(profile, further)
@@ -269,9 +271,13 @@ class World:
 
     def _default_buft(self, profile: BackendProfile, profiles: list[BackendProfile]) -> MockBuft:
         # The type belongs to the backend of that name, whichever backend comes first.
-        owner = next((p for p in profiles if p.name == profile.buft), profile)
-        address = self.callbacks.cpu_buft_address if owner.is_real_cpu_buft else 0
-        return MockBuft(owner.buft, owner.alignment, owner.max_size, owner.row_padding, owner.host, address=address)
+        owner = next((p for p in profiles if p.name == p.buft == profile.buft), profile)
+        if owner.is_real_cpu_buft:
+            return self._cpu_buft()
+        return MockBuft(profile.buft, owner.alignment, owner.max_size, owner.row_padding, owner.host)
+
+    def _cpu_buft(self) -> MockBuft:
+        return MockBuft("CPU", 32, None, 0, True, address=self.callbacks.cpu_buft_address)
 
     def _add_buft(self, buft: MockBuft) -> MockBuft:
         c = self.callbacks

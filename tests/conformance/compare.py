@@ -1,0 +1,64 @@
+"""Compares what the engine planned with what the real library did, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+IGNORED = frozenset({"cause"})
+"""Fields the release build of the library does not record."""
+
+ERROR_FIELDS = ("kind", "condition", "message")
+
+LIMIT = 20
+"""Differences reported at most."""
+
+
+def compare(engine: Mapping[str, Any], oracle: Mapping[str, Any]) -> list[str]:
+    """The differences between two plans, as "path: engine's value, not the library's"; empty where they agree.
+
+    Of a failed step only graph, step and error count. A crash of the library's is no judgement: it agrees with all.
+    """
+    if is_crash(oracle):
+        return []
+    keys = ("graph", "step", "ok") if not (engine["ok"] and oracle["ok"]) else oracle.keys() - {"error"}
+    out = [d for key in sorted(keys) for d in differences(engine.get(key), oracle[key], key)]
+    if not oracle["ok"] and not engine["ok"]:
+        for key in ERROR_FIELDS:
+            out += differences(engine["error"].get(key), oracle["error"].get(key), f"error.{key}")
+    elif engine["ok"] != oracle["ok"]:
+        failed = oracle if engine["ok"] else engine
+        out.append(f"error: {failed['error']}")
+    return out[:LIMIT]
+
+
+def compare_runs(engine: Sequence[Mapping[str, Any]], oracle: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The differences between two runs: their plans in order, and their number."""
+    out = []
+    for i, (e, o) in enumerate(zip(engine, oracle, strict=False)):
+        out += [f"plan {i} ({o['step']} {o['graph']}) {d}" for d in compare(e, o)]
+        if out or is_crash(o):
+            return out
+    if len(engine) != len(oracle):
+        out.append(f"the engine made {len(engine)} plans, the library {len(oracle)}")
+    return out
+
+
+def is_crash(plan: Mapping[str, Any]) -> bool:
+    """Whether the real library died of a signal instead of aborting by itself."""
+    return not plan["ok"] and plan["error"]["kind"] == "crash"
+
+
+def differences(engine: Any, oracle: Any, path: str) -> Iterator[str]:
+    """Where two values differ, depth first."""
+    if isinstance(oracle, Mapping) and isinstance(engine, Mapping):
+        for key in [*oracle, *(k for k in engine if k not in oracle)]:
+            if key not in IGNORED:
+                yield from differences(engine.get(key, "(missing)"), oracle.get(key, "(missing)"), f"{path}.{key}")
+    elif isinstance(oracle, list) and isinstance(engine, list | tuple):
+        for i, (e, o) in enumerate(zip(engine, oracle, strict=False)):
+            yield from differences(e, o, f"{path}[{i}]")
+        if len(engine) != len(oracle):
+            yield f"{path}: {len(engine)} entries, not {len(oracle)}"
+    elif engine != oracle or type(engine) is not type(oracle):
+        yield f"{path}: {engine!r}, not {oracle!r}"

@@ -1,0 +1,422 @@
+"""Random scenarios: `scenario(seed)` is always the same dict for the same seed, and knows nothing of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, T, contiguous
+
+Spec = dict[str, Any]
+
+ONLY = ("mul_mat", "add", "mul", "rms_norm", "scale", "get_rows", "soft_max", "unary", "rope", "cpy", "cont", "glu")
+EXCEPT = (*ONLY, "mul_mat_id", "set_rows", "concat", "silu", "sqr", "flash_attn_ext", "argsort", "norm")
+
+ODD_IDS = ("blk.0.attn_q.weight", "Qcur-0 (view)", "größe", "κ~2", " (copy)", "leaf 7")
+ODD_NAMES = ("", "", "same", "same", "x" * 63, "größe", "κ" * 31, "long-" * 11 + "é", "a#b#0", "node_3", "leaf_1", "%s %d")
+
+
+def scenario(seed: int, short_forms: bool = True) -> Spec:
+    """A scenario as SPEC.md has it. Without `short_forms` every node is long and every shape explicit."""
+    return Generator(Random(seed), short_forms).scenario(seed)
+
+
+class Generator:
+    """One scenario in the making."""
+
+    def __init__(self, rng: Random, short_forms: bool) -> None:
+        self.rng = rng
+        self.short_forms = short_forms
+        self.backends: list[Any] = []
+        self.buffer_types: dict[str, Spec] = {}
+        self.contexts: dict[str, Spec] = {}
+        self.tensors: list[T] = []
+        self.nodes: dict[str, Any] = {}
+        self.visible: list[T] = []
+        self.made: dict[tuple[str, str, Ne], list[T]] = {}
+        self.counter = 0
+        self.odd = rng.random() < 0.15
+        self.variant = 0
+
+    def chance(self, p: float) -> bool:
+        return self.rng.random() < p
+
+    def scenario(self, seed: int) -> Spec:
+        self.make_backends()
+        self.make_buffer_types()
+        graphs = self.make_graphs()
+        out: Spec = {"ggmltool": 1, "name": f"random {seed}", "backends": self.backends}
+        if self.buffer_types:
+            out["buffer_types"] = self.buffer_types
+        scheduler: Spec = {}
+        if self.parallel:
+            scheduler["parallel"] = True
+        if self.chance(0.1):
+            scheduler["op_offload"] = False
+        if self.chance(0.04):
+            scheduler["graph_size"] = self.rng.choice((4, 16, 30, 64, 100, 500, 5000))
+        if scheduler:
+            out["scheduler"] = scheduler
+        out["contexts"] = self.contexts
+        out["graphs"] = graphs
+        steps = self.make_steps(list(graphs))
+        if steps:
+            out["steps"] = steps
+        return out
+
+    def make_backends(self) -> None:
+        rng = self.rng
+        self.parallel = self.chance(0.15)
+        n = rng.choices((0, 1, 2, 3), (10, 50, 30, 10))[0]
+        names: list[str] = []
+        for i in range(n):
+            name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
+            self.backends.append(self.make_device(name, names))
+            names.append(name)
+        if self.chance(0.15):
+            self.backends.append(self.make_blas())
+        self.backends.append(self.make_cpu())
+        self.device_names = names
+
+    def make_device(self, name: str, others: list[str]) -> Spec:
+        rng = self.rng
+        device: Spec = {"name": name, "profile": "custom"}
+        if self.chance(0.7):
+            device["alignment"] = rng.choice((16, 32, 64, 128, 256, 512))
+        if self.chance(0.35):
+            device["row_padding"] = rng.choice((64, 256, 512))
+        if self.chance(0.2):
+            device["max_size"] = rng.choice((512, 1024, 4096, 10000, 65536))
+        if self.chance(0.15):
+            device["host"] = True
+        if self.chance(0.25):
+            device["supports"] = (
+                {"only": rng.sample(ONLY, rng.randint(1, 6))} if self.chance(0.4) else {"except": self.some_ops()}
+            )
+        if self.chance(0.2):
+            device["supports_bufts"] = [b for b in [*others, name, "CPU"] if self.chance(0.5)]
+        if self.chance(0.35):
+            device["offload_min_batch"] = rng.choice((0, 1, 2, 8, 32, 33))
+        if self.chance(0.6 if self.parallel else 0.1):
+            device["events"] = True
+        if self.chance(0.1):
+            device["type"] = rng.choice(("igpu", "accel"))
+        if self.chance(0.06):
+            device["buft"] = rng.choice(["CPU", *self.device_names_so_far()])
+            device["supports_bufts"] = [device["buft"]]
+        return device
+
+    def some_ops(self) -> list[str]:
+        return self.rng.sample(EXCEPT, self.rng.randint(1, 5))
+
+    def make_blas(self) -> Any:
+        if self.chance(0.5):
+            return "BLAS"
+        return {
+            "name": "ACC",
+            "profile": "custom",
+            "type": "accel",
+            "buft": "CPU",
+            "supports_bufts": ["CPU"],
+            "supports": {"only": self.rng.sample(ONLY, 3)},
+        }
+
+    def make_cpu(self) -> Any:
+        if self.chance(0.85):
+            return "CPU"
+        cpu: Spec = {"name": "CPU"}
+        if self.chance(0.4):
+            cpu["alignment"] = self.rng.choice((16, 32, 64, 256))
+        if self.chance(0.3):
+            cpu["max_size"] = self.rng.choice((1024, 8192))
+        if self.chance(0.2):
+            cpu["supports"] = {"except": self.some_ops()}
+        if self.chance(0.15):
+            cpu["host"] = False
+        if self.chance(0.2) and self.device_names_so_far():
+            cpu["supports_bufts"] = [self.rng.choice(self.device_names_so_far())]
+        return cpu
+
+    def device_names_so_far(self) -> list[str]:
+        return [b["name"] for b in self.backends if isinstance(b, dict) and "buft" not in b]
+
+    def make_buffer_types(self) -> None:
+        rng = self.rng
+        names = self.device_names_so_far()
+        while self.chance(0.2) and len(self.buffer_types) < 2:
+            device = rng.choice(["CPU", *names])
+            buft: Spec = {"device": device}
+            if self.chance(0.5):
+                buft["alignment"] = rng.choice((16, 32, 128, 512))
+            if self.chance(0.3):
+                buft["max_size"] = rng.choice((1024, 8192))
+            if self.chance(0.3):
+                buft["row_padding"] = rng.choice((64, 512))
+            if self.chance(0.3):
+                buft["host"] = True
+            if self.chance(0.6):
+                buft["ops"] = rng.sample(("mul_mat", "mul_mat_id", "get_rows", "mul", "add", "rope"), rng.randint(1, 3))
+            self.buffer_types[f"{device}_Extra{len(self.buffer_types)}"] = buft
+        self.bufts = [*self.device_names_so_far(), "CPU", "CPU", *self.buffer_types]
+
+    def new_id(self, prefix: str) -> tuple[str, bool]:
+        self.counter += 1
+        if self.odd and self.chance(0.1):
+            return f"{self.rng.choice(ODD_IDS)}{self.counter}", False
+        return f"{prefix}{self.counter}", True
+
+    def place(self, context: str, buft: str | None, usage: str | None, prefix: str, type: str, ne: Ne) -> T:
+        """A new tensor in a context, which is made where it does not exist."""
+        spec = self.contexts.setdefault(context, {})
+        if buft is not None:
+            spec["buft"] = buft
+            if usage != "any" or self.chance(0.5):
+                spec["usage"] = usage
+        spec.setdefault("tensors", {})
+        id, short = self.new_id(prefix)
+        nb = contiguous(type, ne)
+        if self.chance(0.02) and ne[1] > 1:
+            gap = TYPES[type][1] * self.rng.randint(1, 8)
+            nb = (nb[0], nb[1] + gap, (nb[1] + gap) * ne[1], (nb[1] + gap) * ne[1] * ne[2])
+        t = T(id, type, ne, nb, short=short)
+        entry: Any = {"type": type, "ne": list(ne)}
+        if nb != contiguous(type, ne) or self.chance(0.1):
+            entry["nb"] = list(nb)
+        if self.odd and self.chance(0.2):
+            entry["name"] = self.rng.choice(ODD_NAMES)
+        if self.chance(0.01):
+            entry["backend"] = self.rng.choice(self.all_names())
+        spec["tensors"][id] = entry
+        self.tensors.append(t)
+        self.visible.append(t)
+        return t
+
+    def all_names(self) -> list[str]:
+        return [b if isinstance(b, str) else b["name"] for b in self.backends]
+
+    def again(self, kind: str, type: str, ne: Ne) -> T | None:
+        """An earlier tensor of the same kind and shape, most of the time."""
+        made = self.made.get((kind, type, ne))
+        return self.rng.choice(made) if made and self.chance(0.6) else None
+
+    def remember(self, kind: str, t: T) -> T:
+        self.made.setdefault((kind, t.type, t.ne), []).append(t)
+        return t
+
+    def input(self, type: str, ne: Ne) -> T:
+        found = self.again("input", type, ne)
+        if found:
+            return found
+        if self.chance(0.12):
+            t = self.place("given", self.rng.choice(("CPU", *self.bufts)), "any", "g", type, ne)
+        elif self.chance(0.85):
+            t = self.place("inputs", None, None, "x", type, ne)
+            self.contexts["inputs"]["tensors"][t.id]["flags"] = ["input"]
+        else:
+            t = self.place("loose" if self.chance(0.5) else "inputs", None, None, "l", type, ne)
+            flags = self.contexts["loose" if "loose" in self.contexts and t.id in self.contexts["loose"]["tensors"]
+                                  else "inputs"]["tensors"][t.id]  # fmt: skip
+            if self.chance(0.1):
+                flags["flags"] = [self.rng.choice(("output", "param"))]
+        return self.remember("input", t)
+
+    def weight(self, type: str, ne: Ne) -> T:
+        found = self.again("weight", type, ne)
+        if found:
+            return found
+        buft = self.rng.choice(self.bufts)
+        usage = self.rng.choices(("weights", "any", "compute"), (85, 12, 3))[0]
+        t = self.place(f"{usage}-{buft}", buft, usage, "w", type, ne)
+        entry = self.contexts[f"{usage}-{buft}"]["tensors"][t.id]
+        if self.chance(0.03):
+            entry["flags"] = [self.rng.choice(("param", "output", "input"))]
+        if self.chance(0.06) and t.is_contiguous:
+            self.view_in_context(f"{usage}-{buft}", t)
+        return self.remember("weight", t)
+
+    def view_in_context(self, context: str, of: T) -> None:
+        """A view that is no node: a tensor with view_src in the same context."""
+        id, short = self.new_id("v")
+        view = T(id, of.type, of.ne, of.nb, of.id, 0, short)
+        if of.ne[1] > 1:
+            skipped = self.rng.randrange(of.ne[1])
+            ne = (of.ne[0], of.ne[1] - skipped, *of.ne[2:])
+            view = T(id, of.type, ne, of.nb, of.id, skipped * of.nb[1] if of.ne[2:] == (1, 1) else 0, short)
+        entry: Spec = {"type": view.type, "ne": list(view.ne), "nb": list(view.nb), "view_src": of.id}
+        if view.offset:
+            entry["view_offs"] = view.offset
+        self.contexts[context]["tensors"][id] = entry
+        self.tensors.append(view)
+        self.visible.append(view)
+
+    def cache(self, type: str, ne: Ne) -> T:
+        found = self.again("cache", type, ne)
+        if found:
+            return found
+        buft = self.rng.choice(self.bufts)
+        usage = "any" if self.chance(0.9) else "weights"
+        return self.remember("cache", self.place(f"cache-{usage}-{buft}", buft, usage, "c", type, ne))
+
+    def pick(self, accept: Callable[[T], bool]) -> T | None:
+        """A tensor seen so far that fits, rather a recent one."""
+        n = len(self.visible)
+        for _ in range(12):
+            if not n:
+                return None
+            i = n - 1 - min(int(self.rng.expovariate(0.25)), n - 1) if self.chance(0.75) else self.rng.randrange(n)
+            if accept(self.visible[i]):
+                return self.visible[i]
+        return None
+
+    def make_graphs(self) -> Spec:
+        rng = self.rng
+        graphs: Spec = {}
+        n = rng.choices((1, 2, 3), (65, 25, 10))[0]
+        sizes = [rng.choice((2, 5, 10, 20, 30)) if self.chance(0.9) else rng.randint(40, 90) for _ in range(n)]
+        for i, size in enumerate(sizes):
+            if graphs and self.chance(0.35):
+                graphs[f"g{i}"] = self.mutated(rng.choice(list(graphs.values())))
+            else:
+                graphs[f"g{i}"] = self.make_graph(size)
+        return graphs
+
+    def make_graph(self, size: int) -> Spec:
+        rng = self.rng
+        self.nodes = {}
+        self.visible = list(self.tensors)
+        width = rng.choice((8, 31, 32, 64, 64, 256))
+        rows = rng.choice((1, 2, 8, 31, 32, 33, 40))
+        for _ in range(rng.randint(1, 3)):
+            self.input("f32", (width, rows, *rng.choice(((1, 1), (1, 1), (2, 1), (4, 1), (2, 2)))))
+        if self.chance(0.04):
+            self.input("f32", rng.choice(((0, 4, 1, 1), (width, 0, 1, 1), (width, rows, 0, 1))))
+        if self.chance(0.06):
+            self.wide(rng.choice((5, 29, 30, 31, 45, 61, 70)), width, rows)
+        functions, weights = zip(*OPS, strict=True)
+        tries = 0
+        while len(self.nodes) < size and tries < 10 * size + 20:
+            tries += 1
+            node = rng.choices(functions, weights)[0](self)
+            if node is not None and node_bytes(node) <= 1 << 20:
+                self.add(node)
+        if not self.nodes:
+            self.add(Node("scale", [self.input("f32", (4, 1, 1, 1))], "f32", (4, 1, 1, 1), None, [0x3F000000, 0]))
+        return {"nodes": self.nodes, **self.make_expand()}
+
+    def wide(self, n: int, width: int, rows: int) -> None:
+        """A run of nodes on one device that needs `n` tensors from elsewhere."""
+        w = self.weight("f32", (width, width, 1, 1))
+        x = self.input("f32", (width, rows, 1, 1))
+        h = self.add(Node("mul_mat", [w, x], "f32", (width, rows, 1, 1)))
+        for _ in range(n):
+            t = self.place("inputs", None, None, "x", "f32", (width, 1, 1, 1))
+            if self.chance(0.9):
+                self.contexts["inputs"]["tensors"][t.id]["flags"] = ["input"]
+            h = self.add(Node("add", [h, t], "f32", (width, rows, 1, 1)))
+        self.visible = [t for t in self.visible if self.chance(0.3)] + [h]
+
+    def make_expand(self) -> Spec:
+        rng = self.rng
+        ids = list(self.nodes)
+        if self.chance(0.5):
+            return {}
+        if self.chance(0.4):
+            expand = ids[-rng.randint(1, 3) :]
+        else:
+            expand = [i for i in ids if self.chance(0.5)] or [ids[-1]]
+            if self.chance(0.3):
+                rng.shuffle(expand)
+        if self.chance(0.08) and self.tensors:
+            expand.insert(rng.randrange(len(expand) + 1), rng.choice(self.tensors).id)
+        return {"expand": expand}
+
+    def add(self, node: Node) -> T:
+        """Writes a node, in one of the forms it may have."""
+        rng = self.rng
+        id, short = self.new_id("n")
+        nb = node.nb or contiguous(node.type, node.ne)
+        t = T(id, node.type, node.ne, nb, node.root, node.offset, short)
+        extra: Spec = {}
+        if self.chance(0.06):
+            extra["flags"] = ["output"]
+        elif self.chance(0.01):
+            extra["flags"] = ["input"]
+        if self.odd and self.chance(0.2):
+            extra["name"] = rng.choice(ODD_NAMES)
+        if self.chance(0.02):
+            extra["backend"] = rng.choice(self.all_names())
+        if self.short_forms and node.short is not None and not extra and self.chance(0.4):
+            self.nodes[id] = node.short
+        else:
+            self.nodes[id] = self.long_form(node, id, nb) | extra
+        self.visible.append(t)
+        return t
+
+    def long_form(self, node: Node, id: str, nb: Ne) -> Spec:
+        src: list[str | None] = [s.id if s else None for s in node.src]
+        if node.self_source:
+            src.append(id)
+        out: Spec = {"op": node.op, "type": node.type, "ne": list(node.ne), "src": src}
+        if nb != contiguous(node.type, node.ne) or self.chance(0.2):
+            out["nb"] = list(nb)
+        if node.words:
+            out["op_params"] = node.words
+        if node.root is not None:
+            out["view_src"] = node.root
+            if node.offset:
+                out["view_offs"] = node.offset
+        return out
+
+    def mutated(self, graph: Spec) -> Spec:
+        """The same graph with something else about it: fewer nodes, other flags, other ops of the same shape."""
+        rng = self.rng
+        nodes = {id: dict(n) if isinstance(n, dict) else n for id, n in graph["nodes"].items()}
+        ids = list(nodes)
+        kind = rng.randrange(4)
+        if kind == 0 and len(ids) > 2:
+            for id in ids[-rng.randint(1, 2) :]:
+                del nodes[id]
+        elif kind == 1:
+            for id in rng.sample(ids, min(2, len(ids))):
+                if isinstance(nodes[id], dict):
+                    nodes[id]["flags"] = ["output"]
+        elif kind == 2:
+            for id, n in nodes.items():
+                if isinstance(n, dict) and "view_src" not in n and self.chance(0.5):
+                    if n["op"] in ("add", "sub", "mul", "div"):
+                        n["op"] = rng.choice(("add", "sub", "mul", "div"))
+                    elif n["op"] in ("sqr", "sin", "log"):
+                        n["op"] = rng.choice(("sqr", "sin", "log"))
+        expand = [e for e in graph.get("expand", ()) if e in nodes or any(t.id == e for t in self.tensors)]
+        if kind == 3 and len(ids) > 1:
+            return {"nodes": nodes, "expand": rng.sample(ids, rng.randint(1, len(ids)))}
+        return {"nodes": nodes, "expand": expand} if expand else {"nodes": nodes}
+
+    def make_steps(self, graphs: list[str]) -> list[str]:
+        rng = self.rng
+        if self.chance(0.12):
+            return []
+        steps: list[str] = []
+        allocated = False
+        if self.chance(0.6):
+            steps.append(f"reserve {rng.choice(graphs)}")
+        for _ in range(rng.randint(1, 5)):
+            roll = rng.random()
+            if roll < 0.15 and (not allocated or self.chance(0.3)):
+                steps.append(f"reserve {rng.choice(graphs)}")
+                allocated = False
+                continue
+            if allocated and self.chance(0.93):
+                steps.append("reset")
+                allocated = False
+            steps.append(f"alloc {rng.choice(graphs)}")
+            allocated = True
+        if self.chance(0.1):
+            steps.insert(rng.randrange(len(steps) + 1), "reset")
+        return steps
+
+
+def node_bytes(node: Node) -> int:
+    block, size = TYPES[node.type]
+    return size * (node.ne[0] * node.ne[1] * node.ne[2] * node.ne[3]) // block
