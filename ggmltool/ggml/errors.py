@@ -18,7 +18,8 @@ class GgmlError(Exception):
     """ggml would not go on.
 
     Attributes: `kind` ("abort" or "failed"), `function` (the ggml function that refused), `condition` (the
-    asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here).
+    asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here). `where` names
+    the place in the caller's input (file:line:column, and what stands there), for whoever knows one.
     """
 
     kind: ErrorKind = "abort"
@@ -29,6 +30,7 @@ class GgmlError(Exception):
         self.condition = condition
         self.message = message
         self.explanation = explanation
+        self.where = ""
 
     def as_dict(self) -> dict[str, str | None]:
         """The error as the plan's `error` object (SPEC.md section 2)."""

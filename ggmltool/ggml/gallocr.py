@@ -136,16 +136,13 @@ class Gallocr:
 
     def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
         """Abort where ggml's hash set would be full: its size does not count the roots of views, which take slots too."""
-        roots = {n.view_src.index for n in nodes if n.view_src is not None}
-        if len(nodes) + len(leafs) + len(roots) <= self.hash_size:
+        views = [t for t in (*nodes, *leafs) if t.view_src is not None]
+        if len(nodes) + len(leafs) + len(views) <= self.hash_size:
             return
-        keys = {t.index for t in nodes} | {t.index for t in leafs} | roots
+        keys = {t.index for t in (*nodes, *leafs)}
+        keys.update(n.view_src.index for n in nodes if n.view_src is not None and n.op)
         for n in nodes:
-            for s in n.src:
-                if s is not None:
-                    keys.add(s.index)
-                    if s.view_src is not None:
-                        keys.add(s.view_src.index)
+            keys.update(s.view_src.index for s in n.src if s is not None and s.view_src is not None)
         if len(keys) > self.hash_size:
             raise GgmlAbort(
                 "ggml_hash_find_or_insert",

@@ -11,10 +11,11 @@ from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 class CGraph:
     """A graph of at most `size` nodes and `size` leafs.
 
-    `use_counts` is indexed by a tensor's index, as the state lists of scheduler and allocator are.
+    `use_counts` is indexed by a tensor's index, as the state lists of scheduler and allocator are. `was_split`: a
+    scheduler has put copies in place of sources.
     """
 
-    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts")
+    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts", "was_split")
 
     def __init__(self, size: int = DEFAULT_GRAPH_SIZE, n_tensors: int = 0) -> None:
         self.size = size
@@ -23,6 +24,7 @@ class CGraph:
         self._visited = bytearray(n_tensors)
         self.use_counts: list[int] = [0] * n_tensors
         self._partial = False
+        self.was_split = False
 
     @property
     def n_nodes(self) -> int:

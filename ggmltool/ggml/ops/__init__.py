@@ -25,6 +25,7 @@ FAMILIES = (
     "rope",
     "attention",
     "conv",
+    "pool",
 )
 """The modules of this package that declare ops."""
 

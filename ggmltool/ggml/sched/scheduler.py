@@ -182,6 +182,7 @@ class Scheduler:
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
         self.seen_graphs: list[CGraph] = []
+        self.extra_keys: set[int] = set()
         self.log_lines: list[str] = []
         self.debug = False
         self.debug_record: SchedDebug = ()
@@ -204,6 +205,7 @@ class Scheduler:
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
         self.grow_state()
+        self.extra_keys.add(tensor.index)
         self.ids[tensor.index] = backend_id
         self.causes[tensor.index] = "usr"
         self.is_reset = False
@@ -222,8 +224,13 @@ class Scheduler:
         self.arena.clear()
         self.seen_graphs.append(graph)
         self.grow_state()
+        if graph.was_split:
+            self._touch_sources(graph)
+        self.check_hash_set()
         run_passes(self, graph)
+        graph.was_split = True
         if self.debug:
+            self._touch_sources(graph)
             self.debug_record = debug_of(self, graph)
         self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
         self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
@@ -233,6 +240,14 @@ class Scheduler:
         self.made_copies = self.copies
         if self.events:
             self.events(Left("ggml_backend_sched_split_graph"))
+
+    def _touch_sources(self, graph: CGraph) -> None:
+        """Sources that are copies are looked up by the debug print, and when a graph is split a second time."""
+        for n in graph.nodes:
+            if not n.is_view_op:
+                for t in n.src:
+                    if t is not None and not graph.contains(t):
+                        self.touch(t.index)
 
     def _build_graph_copy(self, graph: CGraph) -> None:
         """The graph the allocator sees: before each split, for every input, a dependency on it and then its copy."""
@@ -268,32 +283,25 @@ class Scheduler:
         # What is beyond the end of an array stays there from earlier graphs, as in ggml.
         self.node_ids[: len(node_ids)] = node_ids
         self.leaf_ids[: len(leaf_ids)] = leaf_ids
-        self.check_hash_set()
+
+    def touch(self, index: int) -> None:
+        """Note a look-up of a tensor that may be neither node nor leaf: it takes a slot of ggml's hash set."""
+        if index not in self.extra_keys:
+            self.extra_keys.add(index)
+            self.check_hash_set()
 
     def check_hash_set(self) -> None:
         """Abort where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
-        # Every source is a node or a leaf; roots of views need not be, and the NULL key takes a slot as well.
-        n_keys = 1
-        keys: set[int] = set()
-        for g in self.seen_graphs:
-            n_keys += len(g.nodes) + len(g.leafs)
-            for t in (*g.leafs, *g.nodes):
-                if t.view_src is not None and not g.contains(t.view_src):
-                    keys.add(t.view_src.index)
-        n_keys += len(keys) + (len(self.arena.slots) if self.debug else 0)
-        if n_keys <= self.hash_size:
+        graphs = self.seen_graphs
+        if sum(len(g.nodes) + len(g.leafs) for g in graphs) + len(self.extra_keys) <= self.hash_size:
             return
-        for g in self.seen_graphs:
-            keys.update(t.index for t in g.leafs)
-            keys.update(t.index for t in g.nodes)
-        if self.debug:
-            keys.update(t.index for t in self.arena.slots)
-        if len(keys) + 1 > self.hash_size:
+        keys = self.extra_keys.union(t.index for g in graphs for t in (*g.leafs, *g.nodes))
+        if len(keys) > self.hash_size:
             raise GgmlAbort(
                 "ggml_hash_find_or_insert",
                 "fatal error",
                 None,
-                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys) + 1}; "
+                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys)}; "
                 "a larger graph_size makes it larger",
             )
 
@@ -372,12 +380,17 @@ class Scheduler:
         for i in range(n):
             old = prev[i] if i < len(prev) else 0
             new = ids[i]
-            if new != old and self.bufts[new] is not self.bufts[old]:
+            if new != old and self._buft_of(new) is not self._buft_of(old):
                 if self.events:
                     t = tensors[i]
-                    self.events(IdsChanged(i, t.id or t.name, is_leaf, self.names[old], self.names[new]))
+                    names = [*self.names, "none"]
+                    self.events(IdsChanged(i, t.id or t.name, is_leaf, names[old], names[new]))
                 return True
         return False
+
+    def _buft_of(self, backend_id: int) -> BufferType | None:
+        """The buffer type of an id. ggml reads one before its array for a leaf without backend, where no type is."""
+        return self.bufts[backend_id] if backend_id >= 0 else None
 
     def reset(self) -> None:
         """ggml_backend_sched_reset: forget assignments and copies, keep buffers and the reserved plan."""
@@ -387,6 +400,7 @@ class Scheduler:
             self.causes = [None] * n
             self.copies = [None] * n
             self.seen_graphs = []
+            self.extra_keys = set()
             self.is_reset = True
         self.is_alloc = False
 

@@ -20,6 +20,8 @@ from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.scheduler import Scheduler, Split
 
+NULL_KEY = -1
+
 _IGNORES_WEIGHTS = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
 
 
@@ -165,6 +167,7 @@ def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
         return buffer.buft in s.usable_bufts[backend_id]
     b = s.ids[t.index]
     if b == -1 and root is not None:
+        s.touch(root.index)
         b = s.ids[root.index]
     return b != -1 and s.bufts[b] in s.usable_bufts[backend_id]
 
@@ -203,8 +206,13 @@ def _choose_best(s: Scheduler, n: Tensor) -> None:
         for src in n.src:
             if src is None:
                 continue
-            known = ids[src.index] != -1 or (src.view_src is not None and ids[src.view_src.index] != -1)
-            if known and buffer_supported(s, src, b):
+            if ids[src.index] == -1:
+                # ggml looks the view source up even where it is NULL, which then takes a slot of the hash set.
+                root = src.view_src
+                s.touch(root.index if root is not None else NULL_KEY)
+                if root is None or ids[root.index] == -1:
+                    continue
+            if buffer_supported(s, src, b):
                 count += 1
         if count > best:
             best = count
@@ -223,6 +231,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
     for n in graph.nodes:
         i = n.index
         if ids[i] == -1 and n.view_src is not None:
+            s.touch(n.view_src.index)
             ids[i] = ids[n.view_src.index]
             causes[i] = "4.vsrc"
             _announce(s, n, "4.vsrc", "a view is where its source is")
@@ -230,6 +239,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
             if src is None or ids[src.index] != -1:
                 continue
             if src.view_src is not None:
+                s.touch(src.view_src.index)
                 ids[src.index] = ids[src.view_src.index]
                 causes[src.index] = "4.vsrc"
                 _announce(s, src, "4.vsrc", "a view is where its source is")
