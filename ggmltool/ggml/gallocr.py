@@ -430,6 +430,12 @@ class Gallocr:
                     f"{t.name or t.id} had memory of its own in the graph that was reserved, and has none now; "
                     "ggml reads beyond its tables here",
                 )
+            if planned.chunk >= len(buffers.chunks):
+                raise GgmlAssert(
+                    "ggml_backend_buffer_get_base",
+                    "buffer",
+                    f"{t.name or t.id} is planned in a chunk of no bytes, for which no buffer was made",
+                )
             tensor_alloc(buffers.chunks[planned.chunk], t, planned.offset)
 
     def get_buffer_size(self, buffer_id: int) -> int:
