@@ -40,7 +40,7 @@ class OracleRun:
     `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
     `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
     `set_tensor BUFT TENSOR OFFSET BYTES`, `get_tensor BUFT TENSOR OFFSET BYTES`. Tensors go by id, copies by name;
-    the CPU's own buffer type, being the real one, leaves no lines.
+    the CPU's own buffer type leaves no lines.
     """
 
     plans: list[dict[str, Any]] = field(default_factory=list)
@@ -88,12 +88,16 @@ class Log:
 class Runner:
     """Runs scenarios in this process, which ggml's abort ends: `worker` keeps it in a child of its own.
 
+    Without `values`, nothing is written, read or computed, and no memory is touched: a compute step does only what it
+    does to the scheduler.
+
     `emit` gets ("plan", (dict, debug text)), ("values", {id: array}) and at the end ("trace", lines).
     """
 
-    def __init__(self, lib: Lib, debug: int = 2) -> None:
+    def __init__(self, lib: Lib, debug: int = 2, values: bool = True) -> None:
         self.lib = lib
         self.debug = debug
+        self.values = values
         self.log = Log(lib)
         self.callbacks = Callbacks(lib)
         self._checked = False
@@ -101,7 +105,7 @@ class Runner:
 
     def run(self, model: Model, emit: Emit) -> None:
         """Runs all steps of the model."""
-        computing = any(step.kind in ("compute", "set", "get") for step in model.steps)
+        computing = self.values and any(step.kind in ("compute", "set", "get") for step in model.steps)
         first = next((step for step in model.steps if step.kind in ("reserve", "alloc")), None)
         self.log.take()
         self._current = (model, first, None, emit)
@@ -249,6 +253,9 @@ class ScenarioRun:
         lib, sched = self.lib, self.sched
         if step.kind == "reset":
             lib.ggml_backend_sched_reset(sched)
+        elif step.kind in ("compute", "set", "get") and not self.world.tracing:
+            if step.kind == "compute" and step.graph is not None:
+                self._skip_compute(step.graph)
         elif step.kind == "set":
             for name, data in step.data:
                 spec = self._spec(name)
@@ -260,6 +267,15 @@ class ScenarioRun:
         elif step.graph is not None:
             return self._plan(step, step.graph, emit)
         return True
+
+    def _skip_compute(self, graph: str) -> None:
+        """What ggml_backend_sched_graph_compute does before and after computing."""
+        state = structs.Sched.from_address(self.sched)
+        if not state.is_alloc:
+            if not state.is_reset:
+                self.lib.ggml_backend_sched_reset(self.sched)
+            self.lib.ggml_backend_sched_alloc_graph(self.sched, self.newest_graphs[graph])
+        self.lib.ggml_backend_sched_synchronize(self.sched)
 
     def _plan(self, step: Step, name: str, emit: Emit) -> bool:
         lib, sched = self.lib, self.sched

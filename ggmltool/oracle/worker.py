@@ -18,33 +18,34 @@ BATCH = 250
 """Scenarios given to one child: enough that forking costs nothing, few enough that a leak does no harm."""
 
 
-def run(model: Model, debug: int = 2) -> OracleRun:
+def run(model: Model, debug: int = 2, values: bool = True) -> OracleRun:
     """Runs one scenario on the real library, in a forked child.
 
-    `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Raises OracleUnavailable where the
+    `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Without `values` compute,
+    set and get steps touch no memory. Raises OracleUnavailable where the
     library is missing, ChildError where the scenario cannot be run there.
     """
-    return next(run_many([model], debug))
+    return next(run_many([model], debug, values))
 
 
-def run_many(models: Iterable[Model], debug: int = 2, lib: Lib | None = None) -> Iterator[OracleRun]:
+def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
     """Runs scenarios in order; one child serves many, and is replaced when ggml aborts or crashes in it."""
-    lib = lib or load()
+    lib = load()
     source = iter(models)
     while batch := list(islice(source, BATCH)):
         done = 0
         while done < len(batch):
-            for result in _child_results(lib, batch[done:], debug):
+            for result in _child_results(lib, batch[done:], debug, values):
                 done += 1
                 yield result
 
 
-def _child_results(lib: Lib, models: Sequence[Model], debug: int) -> Iterator[OracleRun]:
+def _child_results(lib: Lib, models: Sequence[Model], debug: int, values: bool) -> Iterator[OracleRun]:
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read_fd)
-        _serve(lib, models, debug, write_fd)
+        _serve(lib, models, debug, values, write_fd)
     os.close(write_fd)
     waiting = True
     try:
@@ -88,7 +89,7 @@ def _give_up(failure: sys.UnraisableHookArgs, fd: int) -> None:
     os._exit(1)
 
 
-def _serve(lib: Lib, models: Sequence[Model], debug: int, fd: int) -> None:
+def _serve(lib: Lib, models: Sequence[Model], debug: int, values: bool, fd: int) -> None:
     fork.quiet_child()
     sys.unraisablehook = lambda failure: _give_up(failure, fd)
 
@@ -96,7 +97,7 @@ def _serve(lib: Lib, models: Sequence[Model], debug: int, fd: int) -> None:
         fork.write_message(fd, (kind, value))
 
     try:
-        runner = Runner(lib, debug)
+        runner = Runner(lib, debug, values)
 
         def on_abort(message: bytes) -> None:
             runner.on_abort(message)

@@ -69,17 +69,14 @@ class Generator:
         rng = self.rng
         self.parallel = self.chance(0.15)
         n = rng.choices((0, 1, 2, 3), (10, 50, 30, 10))[0]
-        names: list[str] = []
         for i in range(n):
             name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
-            self.backends.append(self.make_device(name, names))
-            names.append(name)
+            self.backends.append(self.make_device(name))
         if self.chance(0.15):
             self.backends.append(self.make_blas())
         self.backends.append(self.make_cpu())
-        self.device_names = names
 
-    def make_device(self, name: str, others: list[str]) -> Spec:
+    def make_device(self, name: str) -> Spec:
         rng = self.rng
         device: Spec = {"name": name, "profile": "custom"}
         if self.chance(0.7):
@@ -95,7 +92,7 @@ class Generator:
                 {"only": rng.sample(ONLY, rng.randint(1, 6))} if self.chance(0.4) else {"except": self.some_ops()}
             )
         if self.chance(0.2):
-            device["supports_bufts"] = [b for b in [*others, name, "CPU"] if self.chance(0.5)]
+            device["supports_bufts"] = [b for b in [*self.device_names_so_far(), name, "CPU"] if self.chance(0.5)]
         if self.chance(0.35):
             device["offload_min_batch"] = rng.choice((0, 1, 2, 8, 32, 33))
         if self.chance(0.6 if self.parallel else 0.1):

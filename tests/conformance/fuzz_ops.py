@@ -215,6 +215,8 @@ def soft_max(m: Maker) -> Node | None:
     if m.rng.random() < 0.4 or not a.elements:
         return like(m, "soft_max", a, [bits(1.0)])
     mask = m.input(m.rng.choice(("f32", "f16")), (a.ne[0], a.ne[1], 1, 1))
+    if not mask.is_contiguous:
+        return None
     node = like(m, "soft_max", a, [bits(0.125), 0], src=[mask])
     if node.root is not None:
         node.short = call("soft_max_ext_inplace", a, mask, "scale=0.125", "max_bias=0")
@@ -502,6 +504,8 @@ def flash_attn(m: Maker) -> Node | None:
     type = m.rng.choice(("f16", "f32", "q8_0"))
     k, v = m.cache(type, (q.ne[0], 32, 1, 1)), m.cache(type, (q.ne[0], 32, 1, 1))
     mask = m.input("f16", (32, q.ne[1], 1, 1)) if m.rng.random() < 0.6 else None
+    if mask is not None and not mask.is_contiguous:
+        return None
     src: list[T | None] = [q, k, v] + ([mask] if mask else [])
     if m.rng.random() < 0.3:
         src = [q, k, v, mask, m.weight("f32", (q.ne[2], 1, 1, 1))]

@@ -1,0 +1,121 @@
+"""The engine against the real library on random scenarios.
+
+    python -m tests.conformance.run --seeds 0:20000 --jobs 2
+
+Every seed is a scenario of `fuzz`; compared are all plans in every field and ggml's debug print byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import ggmltool
+from ggmltool.oracle import OracleRun, run_many
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.views.sched_debug import sched_debug
+from tests.conformance.compare import compare_runs, is_crash
+from tests.conformance.fuzz import scenario
+
+CHUNK = 250
+PLANNING = ("reserve", "alloc", "reset")
+
+
+class Outcome(NamedTuple):
+    """What a seed gave: `differences` empty where engine and library agree, `end` how the library ended."""
+
+    seed: int
+    differences: list[str]
+    end: str
+    n_plans: int
+
+
+def planning_only(loaded: Scenario) -> Model:
+    """The model without the steps that need values."""
+    return replace(loaded.model, steps=[step for step in loaded.model.steps if step.kind in PLANNING])
+
+
+def engine_run(loaded: Scenario, model: Model) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The engine's plans and its debug prints, without causes."""
+    run = loaded.start(debug=True)
+    plans = [plan.as_dict() for plan in run.run(model.steps)]
+    texts = [sched_debug(record, 2, causes=False) for record in run.debug_records]
+    return plans, [text.encode("utf-8", "surrogateescape") for text in texts]
+
+
+def judge(plans: Sequence[Mapping[str, Any]], texts: Sequence[bytes], real: OracleRun) -> list[str]:
+    """All differences between the engine's run and the library's."""
+    out = compare_runs(plans, real.plans)
+    for i, (ours, theirs) in enumerate(zip(texts, real.debug, strict=False)):
+        if ours != theirs and real.plans[i]["ok"]:
+            ours_lines, their_lines = ours.split(b"\n"), theirs.split(b"\n")
+            pairs = [(a, b) for a, b in zip(ours_lines, their_lines, strict=False) if a != b]
+            first = pairs[0] if pairs else (len(ours_lines), len(their_lines))
+            out.append(f"plan {i} debug text: {first[0]!r}, not {first[1]!r}")
+    return out
+
+
+def outcomes(seeds: Sequence[int], short_forms: bool = True) -> Iterator[Outcome]:
+    """The outcome of every seed, in order."""
+    ours: list[tuple[int, list[dict[str, Any]], list[bytes]]] = []
+    models: list[Model] = []
+    for seed in seeds:
+        try:
+            loaded = ggmltool.load(scenario(seed, short_forms))
+            model = planning_only(loaded)
+            ours.append((seed, *engine_run(loaded, model)))
+        except Exception as error:  # noqa: BLE001 - a traceback of the engine's is a failure like any other
+            yield Outcome(seed, [f"{type(error).__name__}: {error}"], "not run", 0)
+            continue
+        models.append(model)
+    for (seed, plans, texts), real in zip(ours, run_many(models), strict=True):
+        last = real.plans[-1] if real.plans else {"ok": True}
+        end = "ok" if last["ok"] else "crash" if is_crash(last) else "abort"
+        yield Outcome(seed, judge(plans, texts, real), end, len(real.plans))
+
+
+def _chunk(seeds: range, short_forms: bool) -> list[Outcome]:
+    return list(outcomes(seeds, short_forms))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints every seed that differs and a summary; 1 where one did."""
+    parser = argparse.ArgumentParser(description="Compare the engine with the real library on random scenarios.")
+    parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="from A up to, not including, B")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--long", action="store_true", help="long forms only")
+    parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition(":")
+    seeds = range(int(first), int(last or int(first) + 1))
+    chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
+    started = time.perf_counter()
+    ends: dict[str, int] = {}
+    n_failed = n_plans = 0
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
+        for results in pool.map(_chunk, chunks, [not options.long] * len(chunks)):
+            for outcome in results:
+                ends[outcome.end] = ends.get(outcome.end, 0) + 1
+                n_plans += outcome.n_plans
+                if outcome.differences:
+                    n_failed += 1
+                    print(f"seed {outcome.seed}: " + "\n    ".join(outcome.differences[:5]))
+            if n_failed >= options.stop_after:
+                pool.shutdown(cancel_futures=True)
+                break
+    seconds = time.perf_counter() - started
+    n = sum(ends.values())
+    print(f"{n} scenarios, {n_plans} plans ({', '.join(f'{v} {k}' for k, v in sorted(ends.items()))})")
+    print(f"{n_failed} differ; {seconds:.1f} s, {n / seconds:.0f} scenarios/s")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
