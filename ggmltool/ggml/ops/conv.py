@@ -1,0 +1,382 @@
+"""Convolutions: im2col (with a matrix product it is one), and the direct conv_2d, conv_2d_dw and transposed ones.
+
+The kernel is the first source, [kw, kh, channels in, channels out], the image the second, [w, h, channels, batch].
+Strides, paddings and dilations are s, p, d; 0 means along the width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32, DType
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patches, window, with_strides
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import (
+    Tensor,
+    contiguous_nb,
+    is_contiguous,
+    is_contiguous_channels,
+    is_matrix,
+)
+
+_TOO_SMALL = '"b too small compared to a"'
+_SPD = "i:s0 i:s1 i:p0 i:p1 i:d0 i:d1"
+
+
+def _im2col_params(raw: Raw) -> dict[str, Any]:
+    names = ("s0", "s1", "p0", "p1", "d0", "d1")
+    return {
+        **{name: raw.word(i) for i, name in enumerate(names)},
+        "is_2D": raw.word(6) == 1,
+        "dst_type": raw.type,
+    }
+
+
+def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAssert:
+    return GgmlAssert(
+        function,
+        condition,
+        f"the image {show(b)} with its padding is smaller than the kernel {show(a)} with its dilation",
+    )
+
+
+@constructor(Op.IM2COL, unpack=_im2col_params)
+def im2col(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    s0: int,
+    s1: int,
+    p0: int,
+    p1: int,
+    d0: int,
+    d1: int,
+    is_2D: bool,  # noqa: N803 - ggml's name
+    dst_type: DType,
+) -> Tensor:
+    """ggml_im2col: for each place of the kernel on the image a row with what lies under it.
+
+    2D: [ic * kh * kw, ow, oh, n]; 1D: [ic * k, ow, n].
+    """
+    if is_2D:
+        if a.ne[2] != b.ne[2]:
+            raise GgmlAssert("ggml_im2col", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ")
+    else:
+        if b.ne[1] != a.ne[1]:
+            raise GgmlAssert("ggml_im2col", "b->ne[1] == a->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
+        if b.ne[3] != 1:
+            raise GgmlAssert("ggml_im2col", "b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
+    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1) if is_2D else 0
+    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
+    if is_2D and oh <= 0:
+        raise _too_small("ggml_im2col", f"(!is_2D || OH > 0) && {_TOO_SMALL}", a, b)
+    if ow <= 0:
+        raise _too_small("ggml_im2col", f"(OW > 0) && {_TOO_SMALL}", a, b)
+    kernel_size = a.ne[1] * a.ne[0]
+    result = ctx.new_tensor(dst_type, (a.ne[2] * kernel_size, ow, oh, b.ne[3]) if is_2D else (kernel_size, ow, b.ne[2]))
+    result.set_op(Op.IM2COL, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
+    return result
+
+
+def _im2col_3d_params(raw: Raw) -> dict[str, Any]:
+    names = ("s0", "s1", "s2", "p0", "p1", "p2", "d0", "d1", "d2", "IC")
+    return {**{name: raw.word(i) for i, name in enumerate(names)}, "dst_type": raw.type}
+
+
+@constructor(Op.IM2COL_3D, unpack=_im2col_3d_params)
+def im2col_3d(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    IC: int,  # noqa: N803 - ggml's name
+    s0: int,
+    s1: int,
+    s2: int,
+    p0: int,
+    p1: int,
+    p2: int,
+    d0: int,
+    d1: int,
+    d2: int,
+    dst_type: DType,
+) -> Tensor:
+    """ggml_im2col_3d: im2col for volumes b [w, h, d, n * IC], kernel a [kw, kh, kd, oc * IC]."""
+    if IC == 0 or b.ne[3] // IC == 0:
+        raise GgmlAbort("ggml_im2col_3d", "division by zero", explanation=f"{show(b)} has no {IC} channels")
+    od = conv_output_size(b.ne[2], a.ne[2], s2, p2, d2)
+    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1)
+    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
+    for name, size in (("OD", od), ("OH", oh), ("OW", ow)):
+        if size <= 0:
+            raise _too_small("ggml_im2col_3d", f"({name} > 0) && {_TOO_SMALL}", a, b)
+    ne = (a.ne[0] * a.ne[1] * a.ne[2] * IC, ow, oh, od * (b.ne[3] // IC))
+    result = ctx.new_tensor(dst_type, ne)
+    result.set_op(Op.IM2COL_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, IC), a, b)
+    return result
+
+
+@constructor(Op.CONV_2D, "conv_2d", "conv_2d_direct", pack=_SPD)
+def conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int = 1, d1: int = 1) -> Tensor:
+    """ggml_conv_2d_direct: the op CONV_2D (ggml_conv_2d is im2col and mul_mat instead)."""
+    if a.ne[2] != b.ne[2]:
+        raise GgmlAssert(
+            "ggml_conv_2d_direct", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels (ne[2]) differ"
+        )
+    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
+    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1)
+    result = ctx.new_tensor(b.type, (ow, oh, a.ne[3], b.ne[3]))
+    result.set_op(Op.CONV_2D, words(s0, s1, p0, p1, d0, d1), a, b)
+    return result
+
+
+@constructor(
+    Op.CONV_2D_DW, "conv_2d_dw", "conv_2d_dw_direct", pack="i:stride0 i:stride1 i:pad0 i:pad1 i:dilation0 i:dilation1"
+)
+def conv_2d_dw(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    stride0: int,
+    stride1: int,
+    pad0: int,
+    pad1: int,
+    dilation0: int = 1,
+    dilation1: int = 1,
+) -> Tensor:
+    """ggml_conv_2d_dw_direct: each channel with its own kernel, a [kw, kh, 1, channels].
+
+    Where the channels of b lie innermost, so do those of the result.
+    """
+    function = "ggml_conv_2d_dw_direct"
+    if a.ne[2] != 1:
+        raise GgmlAssert(function, "a->ne[2] == 1", f"{show(a)} must have one kernel per channel: ne[2] is 1")
+    if a.ne[3] != b.ne[2]:
+        raise GgmlAssert(function, "a->ne[3] == b->ne[2]", f"{show(a)} must have a kernel per channel of {show(b)}")
+    ow = conv_output_size(b.ne[0], a.ne[0], stride0, pad0, dilation0)
+    oh = conv_output_size(b.ne[1], a.ne[1], stride1, pad1, dilation1)
+    result = ctx.new_tensor(b.type, (ow, oh, b.ne[2], b.ne[3]))
+    if is_contiguous_channels(b):
+        if result.type.block_size != 1:
+            raise GgmlAssert(function, "ggml_blck_size(result->type) == 1", f"{show(b)} is quantized")
+        ts = result.type.type_size
+        nb0 = result.ne[2] * ts
+        result.set_layout(result.ne, (nb0, result.ne[0] * nb0, ts, result.nb[3]))
+    result.set_op(Op.CONV_2D_DW, words(stride0, stride1, pad0, pad1, dilation0, dilation1), a, b)
+    return result
+
+
+@constructor(Op.CONV_TRANSPOSE_1D, pack="i:s0 i:p0 i:d0")
+def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -> Tensor:
+    """ggml_conv_transpose_1d: kernel a [k, channels out, channels in], signal b [length, channels in]."""
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_conv_transpose_1d", condition, why)
+
+    if not is_matrix(b):
+        raise refuse("ggml_is_matrix(b)", f"{show(b)} must be a matrix: length, channels")
+    if a.ne[2] != b.ne[1]:
+        raise refuse("a->ne[2] == b->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
+    if a.ne[3] != 1:
+        raise refuse("a->ne[3] == 1", f"{show(a)} must have at most three dimensions")
+    if p0 != 0:
+        raise refuse("p0 == 0", f"ggml has no padding here, p0 is {p0}")
+    if d0 != 1:
+        raise refuse("d0 == 1", f"ggml has no dilation here, d0 is {d0}")
+    result = ctx.new_tensor(F32, ((b.ne[0] - 1) * s0 + (a.ne[0] - 1) + 1, a.ne[1], b.ne[2], 1))
+    result.set_op(Op.CONV_TRANSPOSE_1D, words(s0, p0, d0), a, b)
+    return result
+
+
+@constructor(Op.CONV_TRANSPOSE_2D, "conv_transpose_2d", "conv_transpose_2d_p0", pack="i:stride")
+def conv_transpose_2d(ctx: Context, a: Tensor, b: Tensor, stride: int) -> Tensor:
+    """ggml_conv_transpose_2d_p0: kernel a [kw, kh, channels out, channels in], no padding."""
+    if a.ne[3] != b.ne[2]:
+        raise GgmlAssert(
+            "ggml_conv_transpose_2d_p0", "a->ne[3] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ"
+        )
+    ow, oh = ((b.ne[i] - 1) * stride + a.ne[i] for i in (0, 1))
+    result = ctx.new_tensor(F32, (ow, oh, a.ne[2], b.ne[3]))
+    result.set_op(Op.CONV_TRANSPOSE_2D, words(stride), a, b)
+    return result
+
+
+def _require_image(function: str, b: Tensor) -> None:
+    if b.nb[0] != b.type.type_size:
+        raise GgmlAssert(function, "nb10 == ggml_type_size(src1->type)", f"the rows of {show_nb(b)} have gaps")
+
+
+@kernel(Op.IM2COL)
+def im2col_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_im2col: it takes the planes of b for contiguous."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    function = f"ggml_compute_forward_im2col_{dst.type.name}"
+    if dst.type is not F16 and dst.type is not F32:
+        raise GgmlAbort("ggml_compute_forward_im2col", "fatal error", explanation=f"{show(dst)} must be f16 or f32")
+    if b.type is not F32 and not (b.type is F16 and dst.type is F16):
+        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"the image must be f32, not {show(b)}")
+    _require_image(function, b)
+    s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
+    xp = x.xp
+    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
+    if is_2d == 1:
+        image = x.f32(contiguous_planes(b))
+        rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
+    else:
+        image = x.f32(b)[0][:, :, None, :]
+        rows = window(xp, 1, 1, 1, 0, 1, 1)
+    taken = patches(xp, image, rows, columns)
+    x.put(dst, xp.moveaxis(taken, 1, 3).reshape(dst.ne[::-1]))
+
+
+@kernel(Op.IM2COL_3D)
+def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_im2col_3d."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    if dst.type is not F16 and dst.type is not F32:
+        raise GgmlAbort("ggml_compute_forward_im2col_3d", "fatal error", explanation=f"{show(dst)} must be f16 or f32")
+    _require_image(f"ggml_compute_forward_im2col_3d_{dst.type.name}", b)
+    s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
+    xp = x.xp
+    n = b.ne[3] // channels
+    depth = dst.ne[3] // n
+    image = x.f32(b).reshape(n, channels, *b.ne[2::-1])
+    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
+    rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
+    iz, in_z = window(xp, depth, a.ne[2], s2, p2, d2, b.ne[2])
+    out = xp.zeros((n, depth, dst.ne[2], dst.ne[1], channels, a.ne[2], a.ne[1], a.ne[0]), dtype="float32")
+    for z in range(a.ne[2]):
+        taken = patches(xp, image[:, :, iz[:, z]], rows, columns)
+        taken = taken * in_z[:, z][:, None, None, None, None]
+        out[:, :, :, :, :, z] = taken.transpose(0, 2, 3, 4, 1, 5, 6)
+    x.put(dst, out.reshape(dst.ne[::-1]))
+
+
+@kernel(Op.CONV_2D)
+def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_conv_2d: patches times kernels, one image at a time; a half-precision kernel rounds b."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    function = "ggml_compute_forward_conv_2d_impl"
+    if not is_contiguous(a):
+        raise GgmlAssert(function, "ggml_is_contiguous(kernel)", f"{show_nb(a)} must be contiguous")
+    if a.type is not F16 and a.type is not F32:
+        raise GgmlAssert(
+            function,
+            "kernel_type == GGML_TYPE_F16 || kernel_type == GGML_TYPE_F32",
+            f"the kernel must be f16 or f32, not {show(a)}",
+        )
+    if b.type is not F32:
+        raise NotComputable(
+            function, f"the image is {b.type.name}", explanation="the CPU reads it as f32 whatever it is"
+        )
+    s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
+    xp = x.xp
+    columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
+    rows = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
+    kernels = x.f32(a).reshape(a.ne[3], -1)
+    image = x.decode(x.encode(x.f32(b), a.type), a.type)
+    out = xp.empty(dst.ne[::-1], dtype="float32")
+    for i in range(b.ne[3]):
+        taken = xp.moveaxis(patches(xp, image[i], rows, columns), 0, 2).reshape(dst.ne[1] * dst.ne[0], -1)
+        out[i] = (kernels @ taken.T).reshape(dst.ne[2], dst.ne[1], dst.ne[0])
+    x.put(dst, out)
+
+
+@kernel(Op.CONV_2D_DW)
+def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_conv_2d_dw: a sum over the kernel's elements, for all channels at once."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    function = "ggml_compute_forward_conv_2d_dw"
+    if a.type is not F32 and a.type is not F16:
+        raise GgmlAssert(
+            function,
+            "kernel->type == GGML_TYPE_F32 || kernel->type == GGML_TYPE_F16",
+            f"the kernel must be f32 or f16, not {show(a)}",
+        )
+    if b.type is not F32:
+        raise NotComputable(
+            function, f"the image is {b.type.name}", explanation="the CPU reads it as f32 whatever it is"
+        )
+    if is_contiguous(b):
+        kernels = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne)))
+    elif is_contiguous_channels(b):
+        if not (a.nb[0] >= a.nb[2] and a.nb[1] >= a.nb[0]):
+            raise GgmlAssert(
+                function,
+                "kernel->nb[0] >= kernel->nb[2] && kernel->nb[1] >= kernel->nb[0]",
+                f"the channels of {show_nb(a)} must lie innermost, as those of the image do",
+            )
+        kernels = x.f32(a)
+    else:
+        raise GgmlAbort(function, "non-contiguous memory layout not supported", explanation=show_nb(b))
+    s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
+    xp = x.xp
+    ix, in_x = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
+    iy, in_y = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
+    image = x.f32(b)
+    out = xp.zeros(dst.ne[::-1], dtype="float32")
+    for ky in range(a.ne[1]):
+        for kx in range(a.ne[0]):
+            inside = in_y[:, ky][:, None] & in_x[:, kx][None, :]
+            taken = xp.where(inside, image[:, :, iy[:, ky][:, None], ix[:, kx][None, :]], xp.float32(0))
+            out += taken * kernels[:, 0, ky, kx][None, :, None, None]
+    x.put(dst, out)
+
+
+def _transposed_image(x: Arrays, function: str, a: Tensor, b: Tensor) -> Any:
+    """The image of a transposed convolution in f32; a half-precision kernel rounds it."""
+    if a.type is not F16 and a.type is not F32:
+        raise GgmlAbort(function, "fatal error", explanation=f"the kernel must be f16 or f32, not {show(a)}")
+    if b.type is not F32:
+        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"the image must be f32, not {show(b)}")
+    if a.nb[0] != a.type.type_size:
+        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
+    _require_image(function, b)
+    return x.decode(x.encode(x.f32(b), a.type), a.type)
+
+
+@kernel(Op.CONV_TRANSPOSE_1D)
+def conv_transpose_1d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_conv_transpose_1d: each element of the signal adds a scaled kernel to the result."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    signal = _transposed_image(x, "ggml_compute_forward_conv_transpose_1d", a, b)
+    kernels = x.f32(a)
+    stride, length = param_i32(dst, 0), b.ne[0]
+    out = x.xp.zeros((dst.ne[1], dst.ne[0]), dtype="float32")
+    for i in range(a.ne[0]):
+        out[:, i : i + (length - 1) * stride + 1 : stride] += kernels[0, :, :, i].T @ signal[0, 0]
+    x.put(dst, out)
+
+
+@kernel(Op.CONV_TRANSPOSE_2D)
+def conv_transpose_2d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_conv_transpose_2d: the first image of the batch only, the others stay zero as in ggml."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    image = _transposed_image(x, "ggml_compute_forward_conv_transpose_2d", a, b)
+    kernels = x.f32(contiguous_planes(a))
+    stride, (w, h) = param_i32(dst, 0), b.ne[:2]
+    out = x.xp.zeros(dst.ne[::-1], dtype="float32")
+    flat = image[0].reshape(b.ne[2], h * w)
+    for ky in range(a.ne[1]):
+        for kx in range(a.ne[0]):
+            part = (kernels[:, :, ky, kx].T @ flat).reshape(dst.ne[2], h, w)
+            rows = slice(ky, ky + (h - 1) * stride + 1, stride)
+            columns = slice(kx, kx + (w - 1) * stride + 1, stride)
+            out[0, :, rows, columns] += part
+    x.put(dst, out)
