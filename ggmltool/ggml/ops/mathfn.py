@@ -5,6 +5,7 @@ All take and give float32 arrays; `xp` is the array library.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -13,62 +14,32 @@ GELU_QUICK_COEF = -1.702
 SQRT_2_OVER_PI = 0.79788456080286535587989211986876
 SQRT_2_INV = 0.70710678118654752440084436210484
 
-_ERF_SMALL = (
-    (
-        1.28379167095512558561e-01, -3.25042107247001499370e-01, -2.84817495755985104766e-02,
-        -5.77027029648944159157e-03, -2.37630166566501626084e-05,
-    ),
-    (
-        1.0, 3.97917223959155352819e-01, 6.50222499887672944485e-02,
-        5.08130628187576562776e-03, 1.32494738004321644526e-04, -3.96022827877536812320e-06,
-    ),
-)  # fmt: skip
-_ERF_MIDDLE = (
-    (
-        -2.36211856075265944077e-03, 4.14856118683748331666e-01, -3.72207876035701323847e-01,
-        3.18346619901161753674e-01, -1.10894694282396677476e-01, 3.54783043256182359371e-02,
-        -2.16637559486879084300e-03,
-    ),
-    (
-        1.0, 1.06420880400844228286e-01, 5.40397917702171048937e-01,
-        7.18286544141962662868e-02, 1.26171219808761642112e-01, 1.36370839120290507362e-02,
-        1.19844998467991074170e-02,
-    ),
-)  # fmt: skip
-_ERF_LARGE = (
-    (
-        -9.86494403484714822705e-03, -6.93858572707181764372e-01, -1.05586262253232909814e+01,
-        -6.23753324503260060396e+01, -1.62396669462573470355e+02, -1.84605092906711035994e+02,
-        -8.12874355063065934246e+01, -9.81432934416914548592e+00,
-    ),
-    (
-        1.0, 1.96512716674392571292e+01, 1.37657754143519042600e+02,
-        4.34565877475229228821e+02, 6.45387271733267880336e+02, 4.29008140027567833386e+02,
-        1.08635005541779435134e+02, 6.57024977031928170135e+00, -6.04244152148580987438e-02,
-    ),
-)  # fmt: skip
-_ERF_ONE = 8.45062911510467529297e-01
+_ERF_STEPS = 128
+_ERF_END = 4
+"""From here on erf is 1 in float32."""
 
 
-def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], z: Any) -> Any:
-    top = bottom = 0.0
-    for c in reversed(coefficients[0]):
-        top = top * z + c
-    for c in reversed(coefficients[1]):
-        bottom = bottom * z + c
-    return top / bottom
+@cache
+def _erf_series(xp: Any) -> Any:
+    """The Taylor series of erf around each multiple of 1/128 up to 4: float64[5, nodes], constant term first."""
+    nodes = [i / _ERF_STEPS for i in range(_ERF_STEPS * _ERF_END + 1)]
+    terms = []
+    for x in nodes:
+        slope = 2 / math.sqrt(math.pi) * math.exp(-x * x)
+        terms.append((math.erf(x), slope, -x * slope, (2 * x * x - 1) / 3 * slope, (3 - 2 * x * x) * x / 6 * slope))
+    return xp.asarray(terms, dtype=xp.float64).T
 
 
 def erf(xp: Any, x: Any) -> Any:
-    """erff: the error function, by the rational approximations of fdlibm (in double precision, then rounded)."""
+    """erff: the error function, from its Taylor series around the nearest node."""
     y = x.astype(xp.float64)
-    s = xp.minimum(xp.abs(y), 4.0)  # beyond, float32 has no value between erf and 1
-    small = y + y * _ratio(_ERF_SMALL, y * y)
-    middle = _ERF_ONE + _ratio(_ERF_MIDDLE, s - 1)
-    z = 1 / xp.maximum(s, 1.0) ** 2
-    large = 1 - xp.exp(-s * s - 0.5625 + _ratio(_ERF_LARGE, z)) / xp.maximum(s, 1.0)
-    out = xp.where(s < 0.84375, small, xp.copysign(xp.where(s < 1.25, middle, large), y))
-    return out.astype(xp.float32)
+    s = xp.minimum(xp.abs(y), _ERF_END)
+    node = xp.rint(xp.where(xp.isnan(s), 0, s) * _ERF_STEPS)
+    d = s - node / _ERF_STEPS
+    out = 0.0
+    for term in _erf_series(xp)[::-1]:
+        out = out * d + term[node.astype(xp.int64)]
+    return xp.copysign(out, y).astype(xp.float32)
 
 
 def exp(xp: Any, x: Any) -> Any:
