@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.conformance.fuzz_models import Transformer
 from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, T, contiguous
 
 Spec = dict[str, Any]
@@ -37,7 +38,7 @@ class Generator:
         self.made: dict[tuple[str, str, Ne], list[T]] = {}
         self.counter = 0
         self.odd = rng.random() < 0.15
-        self.variant = 0
+        self.shift: int | None = None
 
     def chance(self, p: float) -> bool:
         return self.rng.random() < p
@@ -56,6 +57,9 @@ class Generator:
             scheduler["op_offload"] = False
         if self.chance(0.04):
             scheduler["graph_size"] = self.rng.choice((4, 16, 30, 64, 100, 500, 5000))
+        elif self.chance(0.05):
+            n = len(self.tensors) + max(len(g["nodes"]) for g in graphs.values())
+            scheduler["graph_size"] = int(n * self.rng.uniform(0.3, 1.2)) + 1
         if scheduler:
             out["scheduler"] = scheduler
         out["contexts"] = self.contexts
@@ -266,16 +270,38 @@ class Generator:
                 return self.visible[i]
         return None
 
+    def layer_buft(self, layer: int, n_layers: int) -> str:
+        """Where a layer of a model lies: the first layers on one device, the next on another."""
+        names = [*self.device_names_so_far()[:3], "CPU"]
+        if self.chance(0.05):
+            return self.rng.choice(self.bufts)
+        if self.shift is None:
+            self.shift = self.rng.randrange(len(names))
+        return names[(layer * len(names) // (n_layers + 1) + self.shift) % len(names)]
+
     def make_graphs(self) -> Spec:
+        if self.chance(0.12):
+            return self.make_model_graphs()
         rng = self.rng
         graphs: Spec = {}
         n = rng.choices((1, 2, 3), (65, 25, 10))[0]
-        sizes = [rng.choice((2, 5, 10, 20, 30)) if self.chance(0.9) else rng.randint(40, 90) for _ in range(n)]
+        sizes = [rng.choice((2, 5, 10, 20, 30, 40)) if self.chance(0.85) else rng.randint(40, 150) for _ in range(n)]
         for i, size in enumerate(sizes):
             if graphs and self.chance(0.35):
                 graphs[f"g{i}"] = self.mutated(rng.choice(list(graphs.values())))
             else:
                 graphs[f"g{i}"] = self.make_graph(size)
+        return graphs
+
+    def make_model_graphs(self) -> Spec:
+        """One to three batch sizes of one model."""
+        model = Transformer(self)
+        graphs: Spec = {}
+        for i in range(self.rng.choices((1, 2, 3), (40, 40, 20))[0]):
+            self.nodes = {}
+            self.visible = list(self.tensors)
+            model.graph(self.rng.choice((1, 1, 2, 8, 31, 32, 33)))
+            graphs[f"g{i}"] = {"nodes": self.nodes, **({} if self.chance(0.5) else {"expand": [list(self.nodes)[-1]]})}
         return graphs
 
     def make_graph(self, size: int) -> Spec:
@@ -289,7 +315,7 @@ class Generator:
         if self.chance(0.04):
             self.input("f32", rng.choice(((0, 4, 1, 1), (width, 0, 1, 1), (width, rows, 0, 1))))
         if self.chance(0.06):
-            self.wide(rng.choice((5, 29, 30, 31, 45, 61, 70)), width, rows)
+            self.wide(rng.choice((5, 29, 30, 31, 32, 45, 61, 62, 70, 130)), width, rows)
         functions, weights = zip(*OPS, strict=True)
         tries = 0
         while len(self.nodes) < size and tries < 10 * size + 20:
@@ -306,17 +332,27 @@ class Generator:
         w = self.weight("f32", (width, width, 1, 1))
         x = self.input("f32", (width, rows, 1, 1))
         h = self.add(Node("mul_mat", [w, x], "f32", (width, rows, 1, 1)))
-        for _ in range(n):
-            t = self.place("inputs", None, None, "x", "f32", (width, 1, 1, 1))
-            if self.chance(0.9):
-                self.contexts["inputs"]["tensors"][t.id]["flags"] = ["input"]
+        pairs = self.chance(0.6)
+        made = 0
+        while made < n:
+            t = self.wide_input(width)
+            made += 1
+            if pairs and made < n and self.chance(0.3):
+                t = self.add(Node("add", [t, self.wide_input(width)], "f32", (width, 1, 1, 1)))
+                made += 1
             h = self.add(Node("add", [h, t], "f32", (width, rows, 1, 1)))
         self.visible = [t for t in self.visible if self.chance(0.3)] + [h]
+
+    def wide_input(self, width: int) -> T:
+        t = self.place("inputs", None, None, "x", "f32", (width, 1, 1, 1))
+        if self.chance(0.9):
+            self.contexts["inputs"]["tensors"][t.id]["flags"] = ["input"]
+        return t
 
     def make_expand(self) -> Spec:
         rng = self.rng
         ids = list(self.nodes)
-        if self.chance(0.5):
+        if self.chance(0.6):
             return {}
         if self.chance(0.4):
             expand = ids[-rng.randint(1, 3) :]
@@ -398,7 +434,7 @@ class Generator:
         allocated = False
         if self.chance(0.6):
             steps.append(f"reserve {rng.choice(graphs)}")
-        for _ in range(rng.randint(1, 5)):
+        for _ in range(rng.randint(1, 5) if self.chance(0.85) else rng.randint(5, 12)):
             roll = rng.random()
             if roll < 0.15 and (not allocated or self.chance(0.3)):
                 steps.append(f"reserve {rng.choice(graphs)}")
