@@ -1,0 +1,100 @@
+"""The kind of command all of ours are: the options that each of them has, wherever on the line they stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose."""
+
+    color: str = "auto"
+    traceback: bool = False
+    verbosity: int = 0
+
+
+def settings(ctx: click.Context) -> Settings:
+    """The settings of this call, one object for the group and its command."""
+    root = ctx.find_root()
+    if not isinstance(root.obj, Settings):
+        root.obj = Settings()
+    return root.obj
+
+
+def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings(ctx).color = value
+
+
+def _set_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        settings(ctx).traceback = True
+
+
+def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        settings(ctx).verbosity = 1
+
+
+def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        settings(ctx).verbosity = -1
+
+
+def common_options() -> list[click.Option]:
+    """--color, --verbose, --quiet and --traceback: fresh objects for one command."""
+    return [
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            expose_value=False,
+            callback=_set_color,
+            envvar="GGMLTOOL_COLOR",
+            help="When to colour the output (default: auto, on a terminal and without NO_COLOR).",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_verbose,
+            envvar="GGMLTOOL_VERBOSE",
+            help="Also say what ggml logs, on standard error.",
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            envvar="GGMLTOOL_QUIET",
+            help="Say nothing but results and errors.",
+        ),
+        click.Option(
+            ["--traceback"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_set_traceback,
+            envvar="GGMLTOOL_TRACEBACK",
+            help="Show Python's traceback of an error.",
+        ),
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options at its end."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(common_options())
+
+
+class Group(click.Group):
+    """A group with the common options at its end."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(common_options())

@@ -1,0 +1,110 @@
+"""From an exception to a message and an exit status: the one place where errors are printed.
+
+0 fine · 1 ggml would have failed · 2 wrong use, a bad file · 3 a mistake in ggmltool itself · 130 interrupted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ggmltool.cli.command import Settings
+
+PROG_NAME = "ggmltool"
+COMPLETE_VAR = "_GGMLTOOL_COMPLETE"
+
+FINE, GGML_FAILED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class CliError(click.ClickException):
+    """A message for the user of a command, with the exit status of wrong use; the message names the remedy."""
+
+    def __init__(self, message: str, status: int = WRONG_USE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
+    """Run `command`; print what goes wrong on standard error; the exit status."""
+    settings = Settings()
+    try:
+        status = _run(command, sys.argv[1:] if args is None else list(args), settings)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _close_stdout()
+        return FINE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except Exception as error:
+        if settings.traceback:
+            import traceback
+
+            traceback.print_exc()
+        message, status = describe(error)
+        click.echo(message, err=True)
+        return status
+
+
+def _run(command: click.Command, args: list[str], settings: Settings) -> int:
+    """What click.Command.main does, without its own ways to print errors and to leave."""
+    complete = os.environ.get(COMPLETE_VAR)
+    if complete:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(command, {"obj": settings}, PROG_NAME, COMPLETE_VAR, complete)
+    try:
+        with command.make_context(PROG_NAME, args, obj=settings) as ctx:
+            status = command.invoke(ctx)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    return status if isinstance(status, int) else FINE
+
+
+def describe(error: Exception) -> tuple[str, int]:
+    """What to print for an exception, and the exit status it means."""
+    if isinstance(error, click.UsageError):
+        return _usage(error), WRONG_USE
+    if isinstance(error, click.ClickException):
+        status = error.status if isinstance(error, CliError) else WRONG_USE
+        return f"Error: {error.format_message()}", status
+
+    from ggmltool.ggml.errors import GgmlError
+    from ggmltool.scenario.errors import ScenarioError
+    from ggmltool.views.errors import ggml_error, scenario_error
+
+    if isinstance(error, ScenarioError):
+        place = (error.place.line, error.place.column) if error.place else None
+        return scenario_error(error.source, place, error.message, error.expected, error.line_text), WRONG_USE
+    if isinstance(error, GgmlError):
+        return ggml_error(error.as_dict()), GGML_FAILED
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename is not None else ""
+        return f"Error: {name}{error.strerror or error}", WRONG_USE
+    if isinstance(error, MemoryError):
+        return "Error: out of memory", WRONG_USE
+    return (
+        f"Error: ggmltool itself failed: {type(error).__name__}: {error}\n"
+        "This is a mistake in ggmltool. Please report it with the output of the same command and --traceback."
+    ), INTERNAL
+
+
+def _usage(error: click.UsageError) -> str:
+    lines = []
+    if error.ctx is not None:
+        lines.append(error.ctx.get_usage())
+        lines.append(f"Try '{error.ctx.command_path} --help' for help.")
+        lines.append("")
+    return "\n".join([*lines, f"Error: {error.format_message()}"])
+
+
+def _close_stdout() -> None:
+    """Whoever read our output is gone: let nothing more be written at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115

@@ -1,0 +1,98 @@
+"""The command line: a group that imports a command only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+
+import click
+
+from ggmltool.cli.command import Command, Group
+
+COMMANDS: dict[str, str] = {
+    "run": "Do the steps of a scenario, compute, and show the outputs.",
+    "plan": "Show devices, splits, copies and buffers on one screen.",
+    "splits": "Show which backend every node gets and why, as ggml prints it.",
+    "buffers": "Show the size of every buffer and what lies in it at its peak.",
+    "dot": "Draw the graph.",
+    "verify": "Run the scenario on the real ggml too and show what differs.",
+}
+"""Every command and its one line of help, so that `--help` imports none of them."""
+
+EPILOG = """\
+A scenario is a YAML or JSON file, also .gz; `-` reads standard input. Without one, graph.yaml in the current folder is
+taken, else a sample that ships with ggmltool. Every option can be set in the environment: GGMLTOOL_COLOR, or
+GGMLTOOL_PLAN_GRAPH for `plan --graph`.
+
+Exit status: 0 fine, 1 ggml would have failed (or `verify` found a difference), 2 wrong use or a bad file.
+"""
+
+
+class LazyGroup(Group):
+    """Imports `ggmltool.cli.<name>` for the command `name` when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"ggmltool.cli.{cmd_name}"), cmd_name)
+        if not isinstance(command, Command):
+            raise TypeError(f"ggmltool.cli.{cmd_name}.{cmd_name} is no command")
+        command.short_help = COMMANDS[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}.{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """A sentence that names the nearest of `valid`, with a leading space; empty if nothing is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from ggmltool.ggml.version import VERSION
+        from ggmltool.version import __version__
+
+        click.echo(f"ggmltool {__version__} (ggml {VERSION})")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GGMLTOOL"},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show ggmltool's version and that of the ggml it follows.",
+)
+def cli() -> None:
+    """See what ggml does to a graph: backends, splits, copies, buffers, values."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The console script: runs a command and leaves with its exit status."""
+    from ggmltool.cli.errors import run_and_report
+
+    sys.exit(run_and_report(cli, args))

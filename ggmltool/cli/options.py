@@ -1,0 +1,109 @@
+"""The options that commands share, one decorator each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ggmltool.cli.output import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def scenario_argument(command: F) -> F:
+    """SCENARIO: a file, `-` for standard input; None where none is named."""
+    return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=_complete_files)(command)
+
+
+def graph_option(command: F) -> F:
+    """--graph: which graph; None for the first."""
+    return click.option(
+        "-g", "--graph", metavar="NAME", shell_complete=_complete_graphs, help="Which graph (default: the first)."
+    )(command)
+
+
+def step_option(command: F) -> F:
+    """--step: reserve or alloc."""
+    return click.option(
+        "--step",
+        type=click.Choice(["reserve", "alloc"]),
+        default="alloc",
+        show_default=True,
+        help="Look at the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """--json, the parameter `as_json`: the result as JSON instead of text."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact bytes.")(command)
+
+
+def format_option(*formats: str, help: str) -> Callable[[F], F]:
+    """-f/--format, one of `formats` or None, the parameter `format_`; --json is its short cut where json is one."""
+
+    def decorate(command: F) -> F:
+        if "json" in formats:
+            command = click.option(
+                "--json", is_flag=True, expose_value=False, is_eager=True, callback=_keep,
+                help="Short for --format json.",
+            )(command)  # fmt: skip
+        return click.option("-f", "--format", "format_", type=click.Choice(formats), callback=_format, help=help)(
+            command
+        )
+
+    return decorate
+
+
+def output_option(command: F) -> F:
+    """-o/--output and --force, together the parameter `output`, an Output."""
+    command = click.option(
+        "--force", is_flag=True, expose_value=False, is_eager=True, callback=_keep, help="Overwrite the file."
+    )(command)
+    return click.option(
+        "-o",
+        "--output",
+        "output",
+        metavar="FILE",
+        type=click.Path(path_type=Path, allow_dash=True),
+        callback=_output,
+        help="Write to a file instead of standard output (`-`).",
+    )(command)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Keep a flag for the callback of the option that it belongs to."""
+    ctx.meta[f"ggmltool.{param.name}"] = value
+
+
+def _format(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    if not ctx.meta.get("ggmltool.json"):
+        return value
+    if value not in (None, "json"):
+        raise click.UsageError(f"--json and --format {value} contradict each other.", ctx)
+    return "json"
+
+
+def _output(ctx: click.Context, _: click.Parameter, value: Path | None) -> Output:
+    output = Output(None if value is None or str(value) == "-" else value, bool(ctx.meta.get("ggmltool.force")))
+    output.check()
+    return output
+
+
+def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the graphs of the scenario that stands on the line."""
+    from ggmltool.cli.scenario import open_scenario
+
+    try:
+        graphs = open_scenario(ctx.params.get("scenario")).model.graphs
+    except Exception:  # a completion has nobody to complain to
+        return []
+    return [name for name in graphs if name.startswith(incomplete)]

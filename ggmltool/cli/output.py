@@ -1,0 +1,129 @@
+"""Where a command's result goes: standard output, or a file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from ggmltool.cli.command import Settings, settings
+from ggmltool.cli.errors import CliError
+from ggmltool.views.table import Style
+from ggmltool.views.text import printable
+
+UNLIMITED = 10_000
+"""The width of output that no terminal shows: nothing is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The `-o` of a command: `path` None is standard output; `force` allows to overwrite a file."""
+
+    path: Path | None = None
+    force: bool = False
+
+    @property
+    def to_terminal(self) -> bool:
+        return self.path is None and sys.stdout.isatty()
+
+    @property
+    def style(self) -> Style:
+        """The room and the colours that a view may use here."""
+        return Style(self.width, self._colors())
+
+    def _colors(self) -> Literal["", "standard", "256", "truecolor"]:
+        """Colours as asked, else on a terminal that has not been told otherwise; as many as it says it has."""
+        wanted = current_settings().color
+        term = os.environ.get("TERM", "")
+        if wanted == "never" or (
+            wanted == "auto" and (not self.to_terminal or os.environ.get("NO_COLOR") or term == "dumb")
+        ):
+            return ""
+        if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
+            return "truecolor"
+        return "256" if "256" in term or not term else "standard"
+
+    @property
+    def width(self) -> int:
+        """Columns there are: those of the terminal or of COLUMNS; elsewhere names need not be cut."""
+        if self.to_terminal:
+            return max(shutil.get_terminal_size().columns, 20)
+        columns = os.environ.get("COLUMNS", "")
+        return max(int(columns), 20) if columns.isdecimal() and int(columns) else UNLIMITED
+
+    def check(self) -> None:
+        """Refuse a path that cannot be written before any work is done. Raises CliError."""
+        if self.path is None:
+            return
+        if self.path.is_dir():
+            raise CliError(f"{self.path} is a folder; name a file in it")
+        if not self.path.parent.is_dir():
+            raise CliError(f"the folder {self.path.parent} does not exist; make it first")
+        if self.path.is_file() and not self.force:
+            raise CliError(f"{self.path} exists; --force overwrites it")
+
+    def write(self, result: str | bytes) -> None:
+        """Write the whole result. Bytes that are no UTF-8 in ggml's names come out as they were."""
+        data = result.encode("utf-8", "surrogateescape") if isinstance(result, str) else result
+        if self.path is None:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        self.check()
+        if self.path.exists() and not self.path.is_file():
+            self.path.write_bytes(data)
+        else:
+            _replace(self.path.resolve(), data)
+        note(f"Wrote {self.path}")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a new file beside `path` and move it there: readers see the old one or the whole new one."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def current_settings() -> Settings:
+    """The common options of the command that runs now."""
+    ctx = click.get_current_context(silent=True)
+    return settings(ctx) if ctx is not None else Settings()
+
+
+def note(message: str) -> None:
+    """Tell the user something on standard error, unless --quiet."""
+    if current_settings().verbosity >= 0:
+        click.echo(message, err=True)
+
+
+def detail(message: str) -> None:
+    """Tell the user something on standard error with --verbose."""
+    if current_settings().verbosity > 0:
+        click.echo(message, err=True)
+
+
+def log_lines(lines: Iterable[str]) -> None:
+    """What ggml logged, on standard error with --verbose."""
+    for line in lines:
+        detail(f"ggml: {printable(line.rstrip())}")

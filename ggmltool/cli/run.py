@@ -1,0 +1,111 @@
+"""`ggmltool run`: the steps of a scenario, and the values that come out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.output import Output, log_lines
+from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.views.run import StepReport, run_json, steps_view
+from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ggmltool.scenario.model import Step
+    from ggmltool.scenario.run import Run
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option(
+    "-t",
+    "--tensor",
+    "tensors",
+    multiple=True,
+    metavar="ID",
+    help="Show this tensor instead of the graph's outputs; may be given more than once.",
+)
+@click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
+@json_option
+@output_option
+def run(scenario: str | None, tensors: tuple[str, ...], compute: bool, as_json: bool, output: Output) -> int:
+    """Do the steps of a scenario, compute on the simulated devices, and show the outputs.
+
+    The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
+    steps, and the outputs as nested lists.
+    """
+    opened = open_scenario(scenario)
+    result = _Result(opened, tensors, compute)
+    result.do_steps()
+    if as_json:
+        from ggmltool.views.json_text import json_text
+        from ggmltool.views.values import nested
+
+        outputs = {id: nested(values) for id, values in result.values.items()}
+        output.write(json_text(run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error)))
+    else:
+        output.write(result.text(output))
+    return 1 if result.error else 0
+
+
+class _Result:
+    """A run under way: what each step did, and the values so far, by id."""
+
+    def __init__(self, opened: Opened, wanted: tuple[str, ...], compute: bool) -> None:
+        self.opened = opened
+        self.wanted = wanted
+        self.compute = compute
+        self.run: Run = opened.scenario.start(values=compute)
+        self.reports: list[StepReport] = []
+        self.values: dict[str, NDArray[Any]] = {}
+        self.error: dict[str, Any] | None = None
+
+    def do_steps(self) -> None:
+        for step in self.opened.model.steps:
+            if not self.compute and step.kind not in ("reserve", "alloc", "reset"):
+                continue
+            report = self._do(step)
+            self.reports.append(report)
+            if report.plan is not None:
+                log_lines(report.plan.log)
+            if report.failure:
+                self.error = dict(report.failure)
+                return
+
+    def _do(self, step: Step) -> StepReport:
+        from ggmltool.ggml.errors import GgmlError
+        from ggmltool.ggml.plan import Plan
+
+        if step.kind == "compute" and step.graph is not None:
+            try:
+                values = self.opened.scenario.outputs(self.run, step.graph, self.wanted or None)
+            except GgmlError as error:
+                return StepReport(str(step), error=tuple(error.as_dict().items()))
+            self.values.update(values)
+            return StepReport(str(step), f"computed {', '.join(values)}")
+        done = self.run.step(step)
+        if isinstance(done, Plan):
+            return (
+                StepReport(str(step), plan=done) if done.step == step.kind else StepReport(str(step), error=done.error)
+            )
+        if isinstance(done, dict):
+            self.values.update(done)
+            return StepReport(str(step), f"read {count(len(done), 'tensor')}")
+        return StepReport(str(step), "done")
+
+    def text(self, output: Output) -> str:
+        from ggmltool.views.values import matrix_view
+
+        model = self.opened.model
+        graphs = [step.graph for step in model.steps if step.graph is not None] or list(model.graphs)
+        infos = {id: info for graph in reversed(graphs) for id, info in tensor_infos(model, graph).items()}
+        backends = [name for name, _ in self.run.plans[0].backends] if self.run.plans else []
+        parts = [steps_view(self.reports, backends, infos, self.opened.title, output.style)]
+        for id, values in self.values.items():
+            parts += ["\n", matrix_view(id, infos[id].type if id in infos else str(values.dtype), values, output.style)]
+        return "".join(parts)

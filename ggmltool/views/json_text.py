@@ -1,0 +1,30 @@
+"""JSON for programs that is still readable for people: one line per key of the top level and per item of its lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """The document as JSON. Half characters of cut names are written as escaped surrogates."""
+    lines = [f"{_dump(key)}: {_value(value)}" for key, value in document.items()]
+    return "{" + ",\n ".join(lines) + "}\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        return "[\n  " + ",\n  ".join(map(_dump, value)) + "]"
+    if isinstance(value, dict) and any(isinstance(v, (dict, list)) for v in value.values()):
+        return "{\n  " + ",\n  ".join(f"{_dump(k)}: {_dump(v)}" for k, v in value.items()) + "}"
+    return _dump(value)
+
+
+def _dump(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False)
+    return text

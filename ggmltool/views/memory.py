@@ -1,0 +1,113 @@
+"""From the allocator's events to lifetimes: when each tensor lies where, and what lies there at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """A tensor in a compute buffer: `size` bytes at `offset` of `chunk`, from step `start` until after step `end`.
+
+    Steps are the nodes that the allocator walks (copies included), -1 is before the first; `end` None means to the
+    end of the graph, `kept` that the tensor is an output. `reused` names the source whose memory it took over.
+    """
+
+    tensor: str
+    buft: str
+    chunk: int
+    offset: int
+    size: int
+    start: int
+    end: int | None = None
+    kept: bool = False
+    reused: str | None = None
+
+    def alive(self, step: int) -> bool:
+        """Whether the tensor takes up memory while the node of `step` is computed."""
+        return self.start <= step and (self.end is None or step <= self.end)
+
+
+class Peak(NamedTuple):
+    """The step with most bytes alive in a buffer, and the tensors there, largest first."""
+
+    step: int
+    node: str
+    nbytes: int
+    tensors: tuple[Lifetime, ...]
+
+
+@dataclass(slots=True)
+class MemoryPlan:
+    """What the allocator planned: lifetimes in the order of their allocation, and the node of each step."""
+
+    lifetimes: list[Lifetime] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+
+    def of(self, buft: str) -> list[Lifetime]:
+        """The tensors of one buffer type."""
+        return [life for life in self.lifetimes if life.buft == buft]
+
+    def chunk_sizes(self, buft: str) -> list[int]:
+        """The bytes that each chunk of a buffer must have, by what was placed there."""
+        sizes: list[int] = []
+        for life in self.of(buft):
+            sizes += [0] * (life.chunk + 1 - len(sizes))
+            sizes[life.chunk] = max(sizes[life.chunk], life.offset + life.size)
+        return sizes
+
+    def peak(self, buft: str) -> Peak | None:
+        """When most bytes are alive in a buffer, and what they are; None for an empty buffer."""
+        lives = self.of(buft)
+        if not lives:
+            return None
+        change = [0] * (len(self.nodes) + 2)
+        for life in lives:
+            change[life.start + 1] += life.size
+            if life.end is not None:
+                change[life.end + 2] -= life.size
+        alive = best = 0
+        best_step = -1
+        for step, delta in enumerate(change[:-1], -1):
+            alive += delta
+            if alive > best:
+                best, best_step = alive, step
+        there = sorted((life for life in lives if life.alive(best_step)), key=lambda life: (-life.size, life.offset))
+        return Peak(best_step, self.nodes[best_step] if best_step >= 0 else "", best, tuple(there))
+
+
+def memory_plan(events: Iterable[Event]) -> MemoryPlan:
+    """The lifetimes of the last plan that the events tell of."""
+    plan = MemoryPlan()
+    newest: dict[str, Lifetime] = {}
+    step = -1
+    for event in events:
+        match event:
+            case AllocationStarted(at=-1):
+                plan, newest, step = MemoryPlan(), {}, -1
+            case AllocationStarted(at, node):
+                step = at
+                plan.nodes.append(node)
+            case Allocated(tensor, buft, chunk, offset, size):
+                newest[tensor] = Lifetime(tensor, buft, chunk, offset, size, step)
+                plan.lifetimes.append(newest[tensor])
+            case Reused(tensor, parent, buft, chunk, offset):
+                taken = newest[parent]
+                taken.end = step - 1
+                newest[tensor] = Lifetime(tensor, buft, chunk, offset, taken.size, step, reused=parent)
+                plan.lifetimes.append(newest[tensor])
+            case Freed(tensor, size=size, extra=True):
+                heirs = [life for life in reversed(plan.lifetimes) if life.reused == tensor]
+                heirs[0].size -= size
+            case Freed(tensor):
+                newest[tensor].end = step
+            case Kept(tensor):
+                if tensor in newest:
+                    newest[tensor].kept = True
+            case _:
+                pass
+    return plan

@@ -1,0 +1,66 @@
+"""The scheduler's assignments exactly as ggml prints them for GGML_SCHED_DEBUG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggmltool.ggml.sched.debug import DebugNode, DebugSplit, SchedDebug
+
+
+def sched_debug(
+    splits: SchedDebug, level: int = 2, causes: bool = True, name: Callable[[str], str] | None = None
+) -> str:
+    """ggml_backend_sched_print_assignments: GGML_SCHED_DEBUG=`level`, 1 the headers of the splits, 2 also their nodes.
+
+    Release builds of ggml leave the causes out: `causes=False` gives their text byte for byte, once encoded as UTF-8
+    with surrogateescape (names are cut by bytes, also within a character). `name` makes names safe for a terminal.
+    """
+    lines = []
+    for split in splits:
+        lines.append(_header(split, name))
+        if level > 1:
+            lines.extend(_node(node, causes, name) for node in split.nodes)
+    return "".join(lines)
+
+
+def fmt_size(nbytes: int) -> str:
+    """fmt_size: whole K below 1 M, else whole M."""
+    return f"{nbytes >> 20}M" if nbytes >= 1 << 20 else f"{nbytes >> 10}K"
+
+
+def _header(split: DebugSplit, safe: Callable[[str], str] | None) -> str:
+    head = f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs"
+    if split.inputs:
+        head += ": "
+    names = ((safe(name) if safe else name, nbytes) for name, nbytes in split.inputs)
+    return head + "".join(f"[{name} ({_cut(fmt_size(nbytes), 5)})] " for name, nbytes in names) + "\n"
+
+
+def _node(node: DebugNode, causes: bool, safe: Callable[[str], str] | None) -> str:
+    name = safe(node.name) if safe else node.name
+    parts = [
+        (
+            f"node #{node.index:3d} ({_cut(node.op_desc, 10)}): {_cut(name, 20)} ({_cut(fmt_size(node.nbytes), 5)}) "
+            f"[{_cut(_backend(node.backend), 5)} {_cut(node.cause if causes else '', 8)}] "
+            f"use={node.use_count},c={int(node.compute)}:"
+        )
+    ]
+    for source in node.sources:
+        name = safe(source.name) if safe else source.name
+        parts.append(
+            f" {_cut(name, 20)} ({_cut(fmt_size(source.nbytes), 5)}) "
+            f"[{_cut(_backend(source.backend), 5)} {_cut(source.cause if causes else '', 8)}]"
+        )
+    parts.append("\n")
+    return "".join(parts)
+
+
+def _backend(name: str | None) -> str:
+    return "NULL" if name is None else name
+
+
+def _cut(text: str, width: int) -> str:
+    """`%<width>.<width>s`: cut to so many bytes, then filled with spaces on the left."""
+    if text.isascii():
+        return text[:width].rjust(width)
+    return text.encode("utf-8", "surrogateescape")[:width].rjust(width).decode("utf-8", "surrogateescape")

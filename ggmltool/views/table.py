@@ -1,0 +1,134 @@
+"""Tables and lines for a terminal. Numbers are never cut or wrapped; names give way where there is little room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ggmltool.views.text import printable
+
+_GAP = 2
+_MIN_NAME = 8
+_DROP_FIRST = 5
+
+
+class Column(NamedTuple):
+    """A column. `cut` says that its cells may be shortened with an ellipsis; `drop` that the whole column may go
+    where there is too little room, the highest number first (0: it stays), from 5 on before anything is cut."""
+
+    header: str
+    right: bool = False
+    cut: bool = False
+    drop: int = 0
+
+
+class Cell(NamedTuple):
+    """A cell that has a colour of its own ("" for none)."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a view may write: the columns it has, and the colours ("": none, as when the output is a file)."""
+
+    width: int = 100
+    colors: Literal["", "standard", "256", "truecolor"] = ""
+
+
+Row = Sequence[str | Cell]
+
+
+def _safe(cell: str | Cell) -> Cell:
+    return Cell(printable(cell.text), cell.style) if isinstance(cell, Cell) else Cell(printable(cell))
+
+
+def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -> str:
+    """The table as text, one line per row, below a header; ends with a newline."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    cells = [[_safe(cell) for cell in row] for row in rows]
+    natural = [
+        max([cell_len(column.header), *(cell_len(row[i].text) for row in cells)]) for i, column in enumerate(columns)
+    ]
+    widths = _fit(columns, natural, style.width)
+
+    def fitted(text: str, i: int) -> str:
+        width = widths[i]
+        if cell_len(text) > width:
+            text = set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+        pad = " " * (width - cell_len(text))
+        return pad + text if columns[i].right else text + pad
+
+    shown = [i for i, width in enumerate(widths) if width]
+    lines = [[(fitted(columns[i].header, i), "dim") for i in shown]]
+    lines += [[(fitted(row[i].text, i), row[i].style) for i in shown] for row in cells]
+    texts = [Text.assemble("  ", *_with_gaps(line)) for line in lines]
+    for text in texts:
+        text.rstrip()
+    return render_lines(texts, style)
+
+
+def _with_gaps(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    gap = (" " * _GAP, "")
+    return [piece for i, part in enumerate(parts) for piece in ((gap, part) if i else (part,))]
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+    """Column widths that fit: first the cells that may be cut shrink, the widest first, then columns go."""
+    widths = list(natural)
+
+    def excess() -> int:
+        shown = [w for w in widths if w]
+        return 2 + sum(shown) + _GAP * (len(shown) - 1) - width
+
+    drops = sorted((i for i, c in enumerate(columns) if c.drop), key=lambda i: -columns[i].drop)
+    while excess() > 0:
+        cuttable = [i for i, c in enumerate(columns) if c.cut and widths[i] > max(_MIN_NAME, len(c.header))]
+        if cuttable and not (drops and columns[drops[0]].drop >= _DROP_FIRST):
+            widest = max(cuttable, key=lambda i: widths[i])
+            second = max([widths[i] for i in cuttable if i != widest], default=0)
+            floor = max(second - 1, _MIN_NAME, len(columns[widest].header))
+            widths[widest] -= max(1, min(excess(), widths[widest] - floor))
+        elif drops:
+            dropped = drops.pop(0)
+            widths = [0 if i == dropped or (columns[i].drop > columns[dropped].drop) else n
+                      for i, n in enumerate(natural)]  # fmt: skip
+        else:
+            break
+    return widths
+
+
+def render_lines(lines: Sequence[object], style: Style) -> str:
+    """Lines (strings or rich texts) as text, coloured where the style says so; never wrapped."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=1_000_000,
+        color_system=style.colors or None,
+        force_terminal=bool(style.colors),
+        no_color=not style.colors,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    return out.getvalue()
+
+
+def heading(title: str, facts: Sequence[str], style: Style) -> str:
+    """The first line of a view: what it is about, in bold, and facts beside it."""
+    from rich.text import Text
+
+    text = Text.assemble((printable(title), "bold"), *[part for fact in facts for part in ((" · ", "dim"), fact)])
+    return render_lines([text], style)

@@ -1,0 +1,71 @@
+"""Text for people: names made safe to print, sizes in short binary units, words in the plural."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# C0, DEL and C1 controls, line and paragraph separators, marks that turn the direction of text, lone surrogates.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def printable(text: str) -> str:
+    """The text with everything that could move a cursor, turn lines or not be encoded written as an escape."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def size(nbytes: int) -> str:
+    """Bytes in short binary units: exact below 10 KiB where they are whole, else three digits.
+
+    >>> size(96), size(10240), size(1536), size(270 * 2**20 + 12345)
+    ('96 B', '10 KiB', '1.5 KiB', '270 MiB')
+    """
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    power = 1
+    while power < len(_UNITS) and nbytes / 1024**power >= 999.5:
+        power += 1
+    value, unit = nbytes / 1024**power, _UNITS[power - 1]
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    number = f"{value:.{digits}f}"
+    if "." in number:
+        number = number.rstrip("0").rstrip(".")
+    return f"{number} {unit}"
+
+
+def count(n: int, noun: str) -> str:
+    """`n` of something, in the plural where it is due.
+
+    >>> count(1, "copy"), count(2, "copy"), count(0, "split")
+    ('1 copy', '2 copies', '0 splits')
+    """
+    if n == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{n} {noun[:-1]}ies"
+    return f"{n} {noun}s"
+
+
+def dims(ne: Sequence[int]) -> str:
+    """Extents as ggml users write them, without the trailing ones: `[640, 512]`."""
+    last = len(ne)
+    while last > 1 and ne[last - 1] == 1:
+        last -= 1
+    return f"[{', '.join(map(str, ne[:last]))}]"
+
+
+def shortened(names: Sequence[str], limit: int) -> str:
+    """Names separated by commas, the ones beyond `limit` counted: `a, b, +3 more`."""
+    shown = [printable(n) or '""' for n in names[:limit]]
+    if len(names) > limit:
+        shown.append(f"+{len(names) - limit} more")
+    return ", ".join(shown)

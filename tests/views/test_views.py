@@ -1,0 +1,76 @@
+"""The views of hand-made plans against golden files: narrow, wide, and in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggmltool.ggml.plan import SplitPlan
+from ggmltool.views.buffers import buffers_json, buffers_view
+from ggmltool.views.dot import ggml_dot, split_dot
+from ggmltool.views.json_text import json_text
+from ggmltool.views.memory import memory_plan
+from ggmltool.views.plan import plan_view
+from ggmltool.views.run import StepReport, steps_view
+from ggmltool.views.splits import splits_json, splits_report
+from ggmltool.views.table import Style
+from ggmltool.views.values import matrix_view
+from tests.golden import check_golden
+from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
+
+GOLDEN = Path(__file__).parent / "golden"
+STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "truecolor")}
+
+MANY = replace(
+    TWO_DEVICES,
+    splits=tuple(SplitPlan(i, ("CUDA0", "CPU")[i % 2], i % 4, i % 4 + 1, ("inp",) * (i % 3)) for i in range(40)),
+)
+
+SMALL = np.array([[60, 55.5, -1e-9], [np.nan, np.inf, 0]], np.float32)
+LARGE = np.arange(80_000, dtype=np.float32).reshape(1, 10, 80, 100)
+
+VIEWS: dict[str, Callable[[Style], str]] = {
+    "plan": lambda style: plan_view(TWO_DEVICES, TENSORS, "two devices", style, "ggmltool splits x"),
+    "plan_many": lambda style: plan_view(MANY, TENSORS, "many splits", style, "ggmltool splits x"),
+    "plan_refused": lambda style: plan_view(REFUSED, {}, "refused", style),
+    "splits": lambda style: splits_report(TWO_DEVICES, TENSORS, "two devices", style),
+    "buffers": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style),
+    "buffers_cut": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style, 1),
+    "steps": lambda style: steps_view(
+        [StepReport("reserve main", plan=TWO_DEVICES), StepReport("compute main", "3 splits computed"),
+         StepReport("alloc main", plan=REFUSED)], ("CUDA0", "CPU"), TENSORS, "a run", style,
+    ),
+    "matrix": lambda style: matrix_view("y", "f32", SMALL, style),
+    "matrix_cut": lambda style: matrix_view("big", "f32", LARGE, style),
+    "matrix_wide": lambda style: matrix_view("wide", "i32", np.arange(120, dtype=np.int32).reshape(2, 60), style),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", STYLES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_view_looks_as_accepted(view: str, width: str) -> None:
+    text = VIEWS[view](STYLES[width])
+    if width in ("80", "200"):
+        assert max(map(len, text.splitlines())) <= int(width)
+    check_golden(GOLDEN / f"{view}_{width}.txt", text)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (
+            "ggml.dot",
+            ggml_dot([TENSORS[n.id] for n in TWO_DEVICES.nodes], [TENSORS[n.id] for n in TWO_DEVICES.leafs], TENSORS),
+        ),
+        ("splits.dot", split_dot(TWO_DEVICES, TENSORS, 'two "devices"')),
+        ("splits.json", json_text(splits_json(TWO_DEVICES, TENSORS))),
+        ("buffers.json", json_text(buffers_json(TWO_DEVICES, memory_plan(EVENTS)))),
+        ("plan.json", json_text(TWO_DEVICES.as_dict())),
+    ],
+)
+def test_file_looks_as_accepted(file: str, text: str) -> None:
+    check_golden(GOLDEN / file, text)
