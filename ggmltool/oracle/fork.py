@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import pickle
 import re
 import signal
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -74,8 +76,16 @@ def read_message(fd: int) -> Any:
     return pickle.loads(body)
 
 
+def fork_child() -> int:
+    """os.fork without the warning about threads: the child runs nothing but ggml and ends by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def quiet_child() -> None:
-    """Readies a fresh child for aborts: no backtrace by a debugger, no core file, no second run of exit handlers."""
+    """Readies a fresh child for aborts: no backtrace of a debugger's or Python's, no core file."""
+    faulthandler.disable()
     os.environ["GGML_NO_BACKTRACE"] = "1"
     libc_setenv = ctypes.CDLL(None).setenv
     libc_setenv(b"GGML_NO_BACKTRACE", b"1", 1)
@@ -94,7 +104,7 @@ def run_forked(function: Callable[[], Any], set_abort_callback: Callable[[Any], 
     where the function raised.
     """
     read_fd, write_fd = os.pipe()
-    pid = os.fork()
+    pid = fork_child()
     if pid == 0:
         os.close(read_fd)
         _child(function, set_abort_callback, write_fd)

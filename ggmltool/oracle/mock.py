@@ -10,12 +10,16 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.device import Device
 from ggmltool.oracle import structs
 from ggmltool.oracle.capabilities import Capabilities, constant_true
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.memory import FakeMemory, RealMemory
+from ggmltool.oracle.mirror import Mirror
 from ggmltool.oracle.profile import BackendProfile, resolve
 from ggmltool.oracle.structs import Tensor
+from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BufferTypeSpec, Model
 
 DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
@@ -27,7 +31,8 @@ _Z = ctypes.c_size_t
 class MockBuft:
     """A buffer type: `address` is its ggml_backend_buffer_type; `ops` restricts source 0 as SPEC.md 1.2 says.
 
-    A `silent` one has the real CPU's functions and leaves no trace.
+    A `silent` one has the real CPU's functions and leaves no trace. `own_sizes`: the engine's table says how much a
+    tensor takes.
     """
 
     def __init__(
@@ -40,8 +45,10 @@ class MockBuft:
         ops: frozenset[int] | None = None,
         address: int = 0,
         silent: bool = False,
+        own_sizes: bool = False,
     ) -> None:
         self.name = name
+        self.own_sizes = own_sizes
         self.silent = silent
         self.alignment = alignment
         self.max_size = max_size
@@ -140,6 +147,9 @@ class Callbacks:
         return size if size is not None else 2**64 - 1
 
     def _buft_alloc_size(self, buft: int, tensor: int) -> int:
+        engine = self.world.engine_bufts.get(buft)
+        if engine is not None and engine.alloc_size is not None:
+            return engine.get_alloc_size(self.world.mirror.tensor(tensor))
         return self.capabilities.padded_size(tensor, self.world.bufts[buft].row_padding)
 
     def _device_name(self, device: int) -> int:
@@ -153,6 +163,8 @@ class Callbacks:
 
     def _device_supports_op(self, device: int, op: int) -> bool:
         mock = self.world.devices[device]
+        if mock.profile.rules == "engine":
+            return self.world.engine_devices[mock.name].supports_op(self.world.mirror.tensor(op))
         return self.capabilities.supports_op(mock.profile, mock.restricted, op)
 
     def _device_supports_buft(self, address: int, buft: int) -> bool:
@@ -261,9 +273,20 @@ class World:
         further = [(spec, self._add_buft(_further_buft(spec))) for spec in model.buffer_types]
         for profile in profiles:
             self._add_device(profile, further)
+        self._mirror_engine(model)
         for device in self.order:
             self._finish_device(device)
         callbacks.world = self
+
+    def _mirror_engine(self, model: Model) -> None:
+        """The engine's devices and buffer types, for profiles whose rules only the engine has."""
+        self.engine_devices: dict[str, Device] = {}
+        self.engine_bufts: dict[int, BufferType] = {}
+        if any(device.profile.rules == "engine" for device in self.order):
+            bufts = make_bufts(model)
+            self.engine_bufts = {self.by_name[name].address: buft for name, buft in bufts.items()}
+            self.engine_devices = {b.name: b.device for b in make_backends(model, bufts)}
+        self.mirror = Mirror(self.engine_bufts)
 
     def record(self, line: str) -> None:
         """Adds a line to the trace, if there is one."""
@@ -286,7 +309,14 @@ class World:
         owner = next((p for p in profiles if p.name == p.buft == profile.buft), profile)
         if owner.is_real_cpu_buft:
             return self._cpu_buft()
-        return MockBuft(profile.buft, owner.alignment, owner.max_size, owner.row_padding, owner.host)
+        return MockBuft(
+            profile.buft,
+            owner.alignment,
+            owner.max_size,
+            owner.row_padding,
+            owner.host,
+            own_sizes=owner.rules == "engine",
+        )
 
     def _cpu_buft(self) -> MockBuft:
         # The real one leaves fresh memory as it finds it; values are compared with those of zeroed memory.
@@ -303,7 +333,7 @@ class World:
                 alloc_buffer=c.buft_alloc,
                 get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,
                 get_max_size=c.buft_max_size if buft.max_size is not None else None,
-                get_alloc_size=c.buft_alloc_size if buft.row_padding else None,
+                get_alloc_size=c.buft_alloc_size if buft.row_padding or buft.own_sizes else None,
                 is_host=c.true if buft.host else None,
             )
         return buft

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ggmltool.ggml.devices.profiles import PROFILES, Profile
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, DeviceType, Supports
 
 
@@ -11,7 +13,8 @@ from ggmltool.scenario.model import BackendSpec, DeviceType, Supports
 class BackendProfile:
     """A backend with every question answered.
 
-    `rules` names whose op rules hold where `supports` says nothing: "all", "cpu", "blas" or another profile's name.
+    `rules` names whose op rules hold where `supports` says nothing: "all", "cpu", "blas", or "engine" for the
+    engine's table of the profile.
     `any_host` is whether it can use every host buffer type. `is_real_cpu_buft`: the library's own CPU buffer type
     serves as its default buffer type.
     """
@@ -43,7 +46,7 @@ class BackendProfile:
 
 
 def resolve(spec: BackendSpec) -> BackendProfile:
-    """The spec with its profile's defaults filled in. Raises ValueError for a profile the oracle does not know."""
+    """The spec with its profile's defaults filled in."""
     family = spec.profile.rstrip("0123456789").lower()
     if family == "cpu":
         return _cpu(spec)
@@ -51,7 +54,35 @@ def resolve(spec: BackendSpec) -> BackendProfile:
         return _fill(spec, "accel", buft=spec.buft or "CPU", alignment=32, host=True, rules="blas", any_host=True)
     if family == "custom":
         return _fill(spec, "gpu", buft=spec.buft or spec.name, alignment=128, host=False, rules="all", any_host=False)
-    raise ValueError(f"the oracle has no rules for the profile {spec.profile!r}; use custom, CPU or BLAS")
+    return _by_engine(spec, PROFILES[spec.profile])
+
+
+def _by_engine(spec: BackendSpec, profile: Profile) -> BackendProfile:
+    """A device whose rules are the engine's own table; alloc sizes and offloads are asked of it too."""
+    return BackendProfile(
+        name=spec.name,
+        type=spec.type or profile.type,
+        buft=spec.buft or profile.buft or spec.name,
+        alignment=spec.alignment or profile.alignment,
+        max_size=spec.max_size if spec.max_size is not None else _bounded(profile.max_size),
+        row_padding=profile.row_padding if spec.row_padding is None else spec.row_padding,
+        host=profile.host if spec.host is None else spec.host,
+        rules="engine",
+        supports=spec.supports,
+        supports_bufts=spec.supports_bufts or (),
+        any_host=profile.any_host,
+        offload_min_batch=None
+        if spec.never_offloads
+        else profile.offload_min_batch
+        if spec.offload_min_batch is None
+        else spec.offload_min_batch,
+        events=profile.events if spec.events is None else spec.events,
+        is_real_cpu_buft=False,
+    )
+
+
+def _bounded(max_size: int) -> int | None:
+    return None if max_size == SIZE_MAX else max_size
 
 
 def _cpu(spec: BackendSpec) -> BackendProfile:

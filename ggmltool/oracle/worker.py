@@ -42,7 +42,7 @@ def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> It
 
 def _child_results(lib: Lib, models: Sequence[Model], debug: int, values: bool) -> Iterator[OracleRun]:
     read_fd, write_fd = os.pipe()
-    pid = os.fork()
+    pid = fork.fork_child()
     if pid == 0:
         os.close(read_fd)
         _serve(lib, models, debug, values, write_fd)
