@@ -15,7 +15,9 @@ ONLY = ("mul_mat", "add", "mul", "rms_norm", "scale", "get_rows", "soft_max", "u
 EXCEPT = (*ONLY, "mul_mat_id", "set_rows", "concat", "silu", "sqr", "flash_attn_ext", "argsort", "norm")
 
 ODD_IDS = ("blk.0.attn_q.weight", "Qcur-0 (view)", "größe", "κ~2", " (copy)", "leaf 7")
-ODD_NAMES = ("", "", "same", "same", "x" * 63, "größe", "κ" * 31, "long-" * 11 + "é", "a#b#0", "node_3", "leaf_1", "%s %d")
+ODD_NAMES = (
+    "", "", "same", "same", "x" * 63, "größe", "κ" * 31, "long-" * 11 + "é", "a#b#0", "node_3", "leaf_1", "%s %d",
+)  # fmt: skip
 
 
 def scenario(seed: int, short_forms: bool = True) -> Spec:
@@ -415,7 +417,7 @@ class Generator:
                 if isinstance(nodes[id], dict):
                     nodes[id]["flags"] = ["output"]
         elif kind == 2:
-            for id, n in nodes.items():
+            for n in nodes.values():
                 if isinstance(n, dict) and "view_src" not in n and self.chance(0.5):
                     if n["op"] in ("add", "sub", "mul", "div"):
                         n["op"] = rng.choice(("add", "sub", "mul", "div"))

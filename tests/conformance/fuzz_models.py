@@ -193,7 +193,9 @@ class Transformer:
         picked = b.add(Node("get_rows", [self.reshape(probs, 1, n, tokens), ids], "f32", (1, used, tokens, 1)))
         h = self.same("mul", [h, picked])
         parts = [
-            self.view("view", h, (self.width, tokens, 1, 1), (4, h.nb[2], h.nb[2] * tokens, h.nb[2] * tokens), i * h.nb[1])
+            self.view(
+                "view", h, (self.width, tokens, 1, 1), (4, h.nb[2], h.nb[2] * tokens, h.nb[2] * tokens), i * h.nb[1]
+            )
             for i in range(used)
         ]
         return self.same("add", parts)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 TYPES: dict[str, tuple[int, int]] = {
     "f32": (1, 4),
@@ -28,10 +28,10 @@ TYPES: dict[str, tuple[int, int]] = {
 """Elements and bytes of a block."""
 
 UNARY = (
-    "abs sgn neg step tanh elu relu sigmoid gelu gelu_quick silu hardswish hardsigmoid exp expm1 softplus gelu_erf"
-    " xielu floor ceil round trunc"
-).split()
-GLU = "reglu geglu swiglu swiglu_oai geglu_erf geglu_quick".split()
+    "abs", "sgn", "neg", "step", "tanh", "elu", "relu", "sigmoid", "gelu", "gelu_quick", "silu", "hardswish",
+    "hardsigmoid", "exp", "expm1", "softplus", "gelu_erf", "xielu", "floor", "ceil", "round", "trunc",
+)  # fmt: skip
+GLU = ("reglu", "geglu", "swiglu", "swiglu_oai", "geglu_erf", "geglu_quick")
 
 Ne = tuple[int, ...]
 
@@ -129,9 +129,8 @@ def like(m: Maker, op: str, a: T, words: list[int] | None = None, *params: str, 
     return Node(op, sources, a.type, a.ne, None, words or [], short=call(op, *sources, *params))
 
 
-NOT_INPLACE = frozenset(
-    "cont sum cumsum silu_back rms_norm_back rope_back leaky_relu hardswish hardsigmoid xielu roll tri".split()
-)
+NOT_INPLACE = frozenset(("cont", "silu_back", "rms_norm_back", "rope_back", "leaky_relu", "hardswish", "hardsigmoid"))
+"""Ops without an in-place constructor."""
 
 
 def unary(m: Maker) -> Node | None:
@@ -320,7 +319,7 @@ def out_prod(m: Maker) -> Node | None:
 
 
 def get_rows(m: Maker) -> Node | None:
-    a = m.pick(lambda t: t.ne[1] > 0 and t.ne[2] == 1 and t.ne[3] == 1 and t.type not in ("i64",) and t.elements > 0)
+    a = m.pick(lambda t: t.ne[1] > 0 and t.ne[2] == 1 and t.ne[3] == 1 and t.type != "i64" and t.elements > 0)
     if a is None or m.rng.random() < 0.3:
         a = m.weight(m.rng.choice(("f32", "q8_0", "f16")), (32, 48, 1, 1))
     ids = m.input("i32", (m.rng.choice((1, 3, 33)), 1, 1, 1))
@@ -467,7 +466,9 @@ def misc(m: Maker) -> Node | None:
     kind = m.rng.randrange(6)
     if kind == 0:
         words = [bits(-1.0), bits(1.0)]
-        return Node("clamp", [a], "f32", a.ne, a.nb, words, a.root or a.id, a.offset, call("clamp", a, "min=-1", "max=1"))
+        return Node(
+            "clamp", [a], "f32", a.ne, a.nb, words, a.root or a.id, a.offset, call("clamp", a, "min=-1", "max=1")
+        )
     if kind == 1:
         return Node("leaky_relu", [a], "f32", a.ne, None, [bits(0.5)])
     if kind == 2 and a.is_contiguous:

@@ -76,7 +76,8 @@ def _outcomes(seeds: Sequence[int], short_forms: bool, debug: bool) -> Iterator[
             loaded = ggmltool.load(scenario(seed, short_forms))
             model = planning_only(loaded)
             ours.append((seed, *engine_run(loaded, model, debug)))
-        except Exception as error:  # noqa: BLE001 - a traceback of the engine's is a failure like any other
+        except Exception as error:
+            # A traceback of the engine's is a failure like any other.
             yield Outcome(seed, [f"{type(error).__name__}: {error}"], "not run", 0)
             continue
         models.append(model)
@@ -88,6 +89,11 @@ def _outcomes(seeds: Sequence[int], short_forms: bool, debug: bool) -> Iterator[
 
 def _chunk(seeds: range, short_forms: bool) -> list[Outcome]:
     return list(outcomes(seeds, short_forms))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,14 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 n_plans += outcome.n_plans
                 if outcome.differences:
                     n_failed += 1
-                    print(f"seed {outcome.seed}: " + "\n    ".join(outcome.differences[:5]))
+                    _say(f"seed {outcome.seed}: " + "\n    ".join(outcome.differences[:5]))
             if n_failed >= options.stop_after:
                 pool.shutdown(cancel_futures=True)
                 break
     seconds = time.perf_counter() - started
     n = sum(ends.values())
-    print(f"{n} scenarios, {n_plans} plans ({', '.join(f'{v} {k}' for k, v in sorted(ends.items()))})")
-    print(f"{n_failed} differ; {seconds:.1f} s, {n / seconds:.0f} scenarios/s")
+    _say(f"{n} scenarios, {n_plans} plans ({', '.join(f'{v} {k}' for k, v in sorted(ends.items()))})")
+    _say(f"{n_failed} differ; {seconds:.1f} s, {n / seconds:.0f} scenarios/s")
     return 1 if n_failed else 0
 
 

@@ -1,0 +1,51 @@
+"""Graphs of real models: the engine against what llama.cpp reported and against the real library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.oracle import run
+from tests.conformance import captured
+from tests.conformance.run import engine_run, judge, planning_only
+
+NAMES = captured.names()
+STEPS = ["reserve pp", "reserve tg", "alloc pp", "reset", "alloc tg", "reset", "alloc tg", "reset", "alloc pp", "reset"]
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, dict[str, Any]]:
+    return captured.expected()
+
+
+@pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_captured_graph_is_planned_as_llama_cpp_and_the_real_library_plan_it(
+    name: str, expected: dict[str, dict[str, Any]]
+) -> None:
+    loaded = ggmltool.load(captured.read(name))
+    model = planning_only(loaded)
+    plans, texts = engine_run(loaded, model)
+    assert judge(plans, texts, run(model)) == []
+    for plan in plans:
+        found = {
+            "n_splits": len(plan["splits"]),
+            "buffer_sizes": plan["buffer_sizes"],
+            "nodes": len(plan["nodes"]),
+            "leafs": len(plan["leafs"]),
+        }
+        assert {key: found[key] for key in expected[name]} == expected[name]
+
+
+@pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
+@pytest.mark.parametrize(("prompt", "token"), captured.pairs())
+def test_a_models_graphs_follow_one_another_on_one_scheduler(prompt: str, token: str) -> None:
+    loaded = ggmltool.load({**captured.together(prompt, token), "steps": STEPS})
+    model = planning_only(loaded)
+    plans, texts = engine_run(loaded, model)
+    assert len(plans) == 6
+    assert judge(plans, texts, run(model)) == []

@@ -1,0 +1,63 @@
+"""Random scenarios: the generator itself, and the engine against the real library on a few hundred of them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("libggml")
+
+from ggmltool.oracle import run_many
+from tests.conformance.compare import compare, compare_runs
+from tests.conformance.fuzz import scenario
+from tests.conformance.longform import model_of
+from tests.conformance.run import outcomes
+
+BLOCK = 50
+
+
+@pytest.mark.parametrize("first", range(0, 400, BLOCK))
+def test_the_engine_does_what_the_real_library_does(first: int) -> None:
+    failed = {o.seed: o.differences for o in outcomes(range(first, first + BLOCK)) if o.differences}
+    assert failed == {}
+
+
+def test_a_seed_always_gives_the_same_scenario() -> None:
+    assert [scenario(seed) for seed in range(40)] == [scenario(seed) for seed in range(40)]
+    assert scenario(1) != scenario(2)
+
+
+def test_scenarios_reach_all_ends_and_shapes() -> None:
+    runs = list(run_many((model_of(scenario(seed, short_forms=False)) for seed in range(300)), debug=0, values=False))
+    plans = [plan for run in runs for plan in run.plans]
+    assert sum(not plan["ok"] for plan in plans) > 20
+    fine = [plan for plan in plans if plan["ok"]]
+    assert sum(len(plan["splits"]) > 3 for plan in fine) > 50
+    assert any(copy["copy"] == 3 for plan in fine for copy in plan["copies"])
+    assert max(node["chunk"] or 0 for plan in fine for node in plan["nodes"]) == 15
+    assert max(len(split["inputs"]) for plan in fine for split in plan["splits"]) >= 30
+
+
+def test_a_comparison_names_the_field_that_differs() -> None:
+    (run,) = run_many([model_of(scenario(3, short_forms=False))], debug=0)
+    plan = run.plans[0]
+    assert plan["ok"]
+    other = {**plan, "nodes": [{**plan["nodes"][0], "offset": -1}, *plan["nodes"][1:]]}
+    assert compare(plan, plan) == []
+    assert compare(other, plan) == [f"nodes[0].offset: -1, not {plan['nodes'][0]['offset']!r}"]
+    assert compare_runs([plan], [plan, plan]) == ["the engine made 1 plans, the library 2"]
+
+
+def test_the_generated_long_forms_mean_to_the_loader_what_they_say() -> None:
+    import ggmltool
+
+    for seed in range(60):
+        source = scenario(seed, short_forms=False)
+        read, loaded = model_of(source), ggmltool.load(source).model
+        for context, other in zip(read.contexts, loaded.contexts, strict=True):
+            assert [(t.id, t.ne, t.nb, t.flags, t.view_src, t.view_offs) for t in context.tensors] == [
+                (t.id, t.ne, t.nb, t.flags, t.view_src, t.view_offs) for t in other.tensors
+            ]
+        for name, graph in read.graphs.items():
+            assert [(t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in graph.nodes] == [
+                (t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in loaded.graphs[name].nodes
+            ]
