@@ -254,7 +254,7 @@ class Real:
             shape, strides = out["ne"][::-1], out["nb"][::-1]
             if dtype.quantized:
                 shape, strides = (*shape[:3], dtype.row_size(shape[3])), (*strides[:3], 1)
-            raw = lib.get(self.result)
+            raw = lib.get(self.result) if lib.ggml_nbytes(self.result) else b""
             if not raw:
                 return np.empty(shape, dtype=numpy_type(dtype))
             return np.ndarray(shape, numpy_type(dtype), raw, 0, strides).copy()
