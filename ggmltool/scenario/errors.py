@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 from ggmltool.scenario.model import Place
+
+_SHOWN = 60
+"""Characters of a name that messages show."""
+
+_WINDOW = 160
+"""Characters of a long line that are kept around the place of an error."""
+
+_CANDIDATES = 20_000
+"""Names that are compared with a wrong one, at most."""
 
 
 class ScenarioError(Exception):
     """A mistake in a scenario.
 
     `source` is the file (or "<dict>"), `place` line and column (None where there is no text), `message` what is
-    wrong, `expected` what would be right, `line_text` the line itself, for showing with a caret.
+    wrong, `expected` what would be right. `line_text` is the line itself, cut to a window where it is long, and
+    `caret` the column of the mistake in `line_text`, from 1 (0: nothing to point at).
     """
 
     def __init__(
@@ -27,15 +38,77 @@ class ScenarioError(Exception):
         self.source = source
         self.place = place
         self.expected = expected
-        self.line_text = line_text
+        self.line_text, self.caret = _window(line_text, place.column if place is not None else 0)
         super().__init__(str(self))
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.place.line}:{self.place.column}" if self.place else self.source
         return f"{where}: {self.message}" + (f"; {self.expected}" if self.expected else "")
 
+    def excerpt(self) -> str:
+        """The line of the mistake with a caret under it; "" where there is no text."""
+        if not self.line_text or not self.caret:
+            return ""
+        return f"{self.line_text}\n{' ' * (self.caret - 1)}^"
+
+
+class Mistake(Exception):  # noqa: N818 - it becomes a ScenarioError where the file is known
+    """What is wrong with one value, before anybody knows where in the file it stands.
+
+    `path` leads from the value that was looked at to the wrong one; `on_key` says that the key at its end is wrong,
+    not the value; `offset` points into the wrong value where that is a string.
+    """
+
+    def __init__(
+        self, message: str, expected: str = "", *path: str | int, on_key: bool = False, offset: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.expected = expected
+        self.path: tuple[str | int, ...] = path
+        self.on_key = on_key
+        self.offset = offset
+
+    def below(self, *path: str | int) -> Mistake:
+        """The same mistake, seen from further up."""
+        self.path = (*path, *self.path)
+        return self
+
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """The valid name that is most like `name`, if one is like it at all."""
-    matches = difflib.get_close_matches(name[:100], list(valid), n=1, cutoff=0.6)
+    candidates = list(islice(valid, _CANDIDATES))
+    lower = name.lower()
+    for candidate in candidates:
+        if candidate.lower() == lower:
+            return candidate
+    matches = difflib.get_close_matches(name[:100], candidates, n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """`did you mean "x"?` for a wrong name, or "" where nothing is like it."""
+    best = nearest(name, valid)
+    return f"did you mean {quoted(best)}?" if best is not None else ""
+
+
+def quoted(name: object) -> str:
+    """A name as messages show it: quoted, short, and without what would steer a terminal."""
+    text = str(name)
+    cut = len(text) > _SHOWN
+    shown = "".join(c if c.isprintable() and c != '"' else _escaped(c) for c in text[:_SHOWN])
+    return f'"{shown}{"…" if cut else ""}"'
+
+
+def _escaped(c: str) -> str:
+    return '\\"' if c == '"' else c.encode("unicode_escape").decode("ascii")
+
+
+def _window(line: str, column: int) -> tuple[str, int]:
+    """The line without control characters, and the column in it; of a long line only what is near the column."""
+    start = 0
+    if len(line) > _WINDOW:
+        start = max(0, min(column - _WINDOW // 2, len(line) - _WINDOW))
+        line = line[start : start + _WINDOW]
+    shown = "".join(c if c.isprintable() else " " if c == "\t" else "�" for c in line)
+    return shown, max(column - start, 0)

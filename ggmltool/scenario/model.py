@@ -97,7 +97,7 @@ class TensorSpec:
     view_offs: int = 0
     backend: str | None = None
     data: Data | None = None
-    place: Place | None = None
+    place: Place | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -155,8 +155,8 @@ class Model:
     graphs: dict[str, GraphSpec]
     steps: list[Step]
     scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
-    folder: Path | None = None
-    source: str = "<dict>"
+    folder: Path | None = field(default=None, compare=False)
+    source: str = field(default="<dict>", compare=False)
 
     def tensors(self) -> Sequence[TensorSpec]:
         """The tensors of all contexts, in the order of the file."""

@@ -1,0 +1,228 @@
+"""The backends, buffer types and scheduler options of a scenario (SPEC.md 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+from ggmltool.ggml.op import KEY_NAMES, keys_of
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec, Supports
+from ggmltool.scenario.values import (
+    as_bool,
+    as_id,
+    as_int,
+    as_list,
+    as_map,
+    as_size,
+    as_word,
+    at,
+    check_keys,
+    kind_of,
+)
+
+T = TypeVar("T")
+
+BACKEND_KEYS = (
+    "name", "profile", "type", "buft", "alignment", "max_size", "row_padding", "host", "supports", "supports_bufts",
+    "offload_min_batch", "events", "memory", "engine",
+)  # fmt: skip
+BUFFER_TYPE_KEYS = ("device", "alignment", "max_size", "row_padding", "host", "ops")
+SCHEDULER_KEYS = ("graph_size", "parallel", "op_offload")
+DEVICE_TYPES: dict[str, DeviceType] = {"cpu": "cpu", "gpu": "gpu", "igpu": "igpu", "accel": "accel"}
+ENGINES: dict[str, Literal["numpy", "cupy", "auto"]] = {"numpy": "numpy", "cupy": "cupy", "auto": "auto"}
+MAX_GRAPH_SIZE = 1 << 28
+"""Nodes a scheduler can be made for, at most; ggml reserves some hundred bytes for each."""
+
+
+def profile_names() -> Iterable[str]:
+    """The profiles the engine knows."""
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    return PROFILES
+
+
+def read_backends(value: object) -> list[BackendSpec]:
+    """The list `backends`, by default the CPU alone. Raises Mistake."""
+    if value is None:
+        value = ["CPU"]
+    out: list[BackendSpec] = []
+    names: set[str] = set()
+    for i, item in enumerate(as_list(value, "backends")):
+        try:
+            spec = _read_backend(item)
+            if spec.name in names:
+                raise Mistake(f"two backends are called {quoted(spec.name)}")
+        except Mistake as mistake:
+            raise mistake.below(i) from None
+        names.add(spec.name)
+        out.append(spec)
+    if not out:
+        raise Mistake("there must be a backend", "for example [CPU]")
+    return out
+
+
+def _read_backend(value: object) -> BackendSpec:
+    from ggmltool.ggml.devices.profiles import profile_of_name
+
+    if isinstance(value, str):
+        name = as_id(value, "a backend's name")
+        return BackendSpec(name, profile_of_name(name))
+    if not isinstance(value, dict):
+        raise Mistake(f"a backend must be a name or a map, not {kind_of(value)}")
+    given = as_map(value, "a backend")
+    check_keys(given, BACKEND_KEYS, "a backend")
+    if "name" not in given:
+        raise Mistake("a backend needs a name", "{name: ..., ...}")
+    name = read(given, "name", lambda v: as_id(v, "name"), "")
+    batch = given.get("offload_min_batch", 0)
+    return BackendSpec(
+        name=name,
+        profile=read(given, "profile", lambda v: as_word(v, "profile", profile_names()), profile_of_name(name)),
+        type=read(given, "type", lambda v: DEVICE_TYPES[as_word(v, "type", DEVICE_TYPES)], None),
+        buft=read(given, "buft", lambda v: as_id(v, "buft"), None),
+        alignment=read(given, "alignment", _alignment, None),
+        max_size=read(given, "max_size", _max_size, None),
+        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), None),
+        host=read(given, "host", lambda v: as_bool(v, "host"), None),
+        supports=read(given, "supports", _supports, None),
+        supports_bufts=read(given, "supports_bufts", _names, None),
+        offload_min_batch=read(given, "offload_min_batch", _batch, None),
+        never_offloads=batch is None or batch == "never",
+        events=read(given, "events", lambda v: as_bool(v, "events"), None),
+        memory=read(given, "memory", lambda v: as_size(v, "memory"), None),
+        engine=read(given, "engine", lambda v: ENGINES[as_word(v, "engine", ENGINES)], ENGINES["auto"]),
+    )
+
+
+def read(given: dict[str, Any], key: str, convert: Callable[[Any], T], default: T) -> T:
+    """The converted value of a key, the default where it is missing or null."""
+    value = given.get(key)
+    if value is None:
+        return default
+    return at(key, convert, value)
+
+
+def _alignment(value: object) -> int:
+    alignment = as_size(value, "alignment")
+    if alignment < 1 or alignment & (alignment - 1):
+        raise Mistake(f"alignment must be a power of two, not {alignment}")
+    return alignment
+
+
+def _max_size(value: object) -> int:
+    size = as_size(value, "max_size")
+    if size < 1:
+        raise Mistake("max_size must be at least 1 byte")
+    return size
+
+
+def _batch(value: object) -> int | None:
+    return None if value == "never" else as_int(value, "offload_min_batch")
+
+
+def _names(value: object) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else as_list(value, "supports_bufts")
+    out: list[str] = []
+    for i, item in enumerate(items):
+        try:
+            out.append(as_id(item, "a buffer type"))
+        except Mistake as mistake:
+            raise mistake.below(i) from None
+    return tuple(out)
+
+
+def _supports(value: object) -> Supports:
+    given = as_map(value, "supports")
+    check_keys(given, ("only", "except"), "supports")
+    if len(given) != 1:
+        raise Mistake("supports takes either only or except", "{only: [op, ...]} or {except: [op, ...]}")
+    ((key, names),) = given.items()
+    try:
+        return Supports(_op_keys(names), key == "except")
+    except Mistake as mistake:
+        raise mistake.below(key) from None
+
+
+def _op_keys(value: object) -> frozenset[int]:
+    """The keys of a list of ops."""
+    items = [value] if isinstance(value, str) else as_list(value, "a list of ops")
+    keys: set[int] = set()
+    for i, item in enumerate(items):
+        try:
+            keys.update(keys_of(as_id(item, "an op")))
+        except KeyError:
+            raise Mistake(f"{quoted(item)} is not an op", did_you_mean(str(item), KEY_NAMES), i) from None
+        except Mistake as mistake:
+            raise mistake.below(i) from None
+    return frozenset(keys)
+
+
+def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[BufferTypeSpec]:
+    """The map `buffer_types`. Raises Mistake."""
+    if value is None:
+        return []
+    devices = [b.name for b in backends]
+    own = own_bufts(backends)
+    out: list[BufferTypeSpec] = []
+    for name, item in as_map(value, "buffer_types").items():
+        try:
+            as_id(name, "a buffer type's name")
+            if name in own:
+                raise Mistake(f"{quoted(name)} is a backend's own buffer type already", on_key=True)
+            out.append(_read_buffer_type(name, as_map(item, "a buffer type"), devices))
+        except Mistake as mistake:
+            raise mistake.below(name) from None
+    return out
+
+
+def _read_buffer_type(name: str, given: dict[str, Any], devices: list[str]) -> BufferTypeSpec:
+    check_keys(given, BUFFER_TYPE_KEYS, "a buffer type")
+    if given.get("device") is None:
+        raise Mistake("a buffer type needs a device", f"one of {', '.join(devices)}")
+    return BufferTypeSpec(
+        name=name,
+        device=read(given, "device", lambda v: as_word(v, "device", devices), ""),
+        alignment=read(given, "alignment", _alignment, 128),
+        max_size=read(given, "max_size", _max_size, None),
+        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), 0),
+        host=read(given, "host", lambda v: as_bool(v, "host"), False),
+        ops=read(given, "ops", _op_keys, None),
+    )
+
+
+def default_buft(backend: BackendSpec) -> str:
+    """The name of a backend's default buffer type."""
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    return backend.buft or PROFILES[backend.profile].buft or backend.name
+
+
+def own_bufts(backends: list[BackendSpec]) -> list[str]:
+    """The names of the buffer types that come with the backends; there is always the CPU's."""
+    return [*(b.name for b in backends if default_buft(b) == b.name), "CPU"]
+
+
+def check_bufts(backends: list[BackendSpec], bufts: Iterable[str]) -> None:
+    """Raise where a backend names a buffer type that there is not."""
+    names = list(bufts)
+    for i, backend in enumerate(backends):
+        wanted: list[tuple[str, tuple[str | int, ...]]] = [(default_buft(backend), (i, "buft"))]
+        wanted += [(name, (i, "supports_bufts", j)) for j, name in enumerate(backend.supports_bufts or ())]
+        for name, path in wanted:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+                raise Mistake(f"there is no buffer type {quoted(name)}", hint, *path)
+
+
+def read_scheduler(value: object) -> SchedulerSpec:
+    """The map `scheduler`. Raises Mistake."""
+    if value is None:
+        return SchedulerSpec()
+    given = as_map(value, "scheduler")
+    check_keys(given, SCHEDULER_KEYS, "scheduler")
+    return SchedulerSpec(
+        graph_size=read(given, "graph_size", lambda v: as_int(v, "graph_size", 1, MAX_GRAPH_SIZE), None),
+        parallel=read(given, "parallel", lambda v: as_bool(v, "parallel"), False),
+        op_offload=read(given, "op_offload", lambda v: as_bool(v, "op_offload"), True),
+    )

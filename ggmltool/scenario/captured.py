@@ -1,0 +1,137 @@
+"""Captured graphs: nodes told as they lie in memory, thousands of them, of which most have been seen before.
+
+A graph repeats itself layer by layer. What the rules made of a node once, they make of every other with the same op,
+parameters and source layouts, so that only the first one is run through its constructor; the others are compared with
+what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Dims
+from ggmltool.scenario.long_form import KEYS
+from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.scope import Scope
+
+_DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}
+_KNOWN_KEYS = frozenset(KEYS) - {"inplace", "data"}
+_SELF = -1
+_EMPTY = -2
+_NO_VIEW = -1
+_VIEW_SLOT = {int(Op.CPY): 1, int(Op.SET_ROWS): 2}
+"""The slot whose memory a node shares, where it is not the first."""
+
+
+def is_described(nodes: Mapping[str, object]) -> bool:
+    """Whether a graph is told as it lies in memory: every node with its type, four extents and raw words only.
+
+    That is what captured graphs are. Whoever made them called the constructors already, perhaps those of another
+    release, so where this release's constructor would refuse, the node is taken as it is written.
+    """
+    return bool(nodes) and all(
+        isinstance(v, dict) and v.keys() <= _DESCRIBED_KEYS and "type" in v and _has_four(v.get("ne"))
+        for v in nodes.values()
+    )
+
+
+def _has_four(ne: object) -> bool:
+    return isinstance(ne, list) and len(ne) == 4
+
+
+class Known(NamedTuple):
+    """What the rules made of a node: its layout, and which slot's memory it shares, `delta` bytes further on."""
+
+    type: DType
+    ne: Dims
+    nb: Dims
+    op: int
+    op_params: tuple[int, ...]
+    view_slot: int
+    delta: int
+    layout: int
+
+
+class Seen:
+    """The nodes seen so far, by all that their rules depend on."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Known] = {}
+        self._layouts: dict[tuple[DType, Dims, Dims], int] = {}
+
+    def layout(self, spec: TensorSpec) -> int:
+        """A small number for a type, extents and strides."""
+        return self._layouts.setdefault((spec.type, spec.ne, spec.nb), len(self._layouts))
+
+    def find(
+        self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
+    ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
+        """What is known of a node that says everything about itself: it, its sources, its root and its offset.
+
+        None for a node that is new, or says anything else than one like it did.
+        """
+        get = value.get
+        try:
+            src = get("src", ())
+            key = self._key(id, value, scope, layouts)
+            known = self._known.get(key) if key is not None else None
+            if known is None or (known.view_slot == _NO_VIEW and get("view_src") is not None):
+                return None
+        except (TypeError, KeyError):
+            return None
+        if known.view_slot == _NO_VIEW:
+            return (known, tuple(src), None, 0) if not get("view_offs") else None
+        seen = scope.specs[src[known.view_slot]]
+        root = seen.view_src or seen.id
+        offs = seen.view_offs + known.delta
+        view_src = get("view_src")
+        if view_src is not None:
+            if view_src != root and (view_src not in scope or scope.view(view_src, 0) != (root, 0)):
+                return None
+            given = get("view_offs")
+            if given is not None and (given.__class__ is not int or scope.view(view_src, given)[1] != offs):
+                return None
+        elif get("view_offs") is not None or "flags" in value:
+            return None
+        return known, tuple(src), root, offs
+
+    def remember(self, value: dict[str, Any], spec: TensorSpec, scope: Scope, layouts: dict[str, int]) -> None:
+        """Keep what the rules made of a node, for the next one like it."""
+        try:
+            key = self._key(spec.id, value, scope, layouts)
+        except (TypeError, KeyError):
+            return
+        slot, delta = _NO_VIEW, 0
+        if key is None:
+            return
+        if spec.view_src is not None:
+            slot = _VIEW_SLOT.get(spec.op, 0)
+            parent = spec.src[slot] if slot < len(spec.src) else None
+            if parent is None or parent == spec.id:
+                return
+            root, offs = scope.view(parent, 0)
+            if root != spec.view_src:
+                return
+            delta = spec.view_offs - offs
+        self._known[key] = Known(spec.type, spec.ne, spec.nb, spec.op, spec.op_params, slot, delta, self.layout(spec))
+
+    def _key(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> tuple[object, ...] | None:
+        """All that decides what the rules make of a node and whether what it says agrees; None if it says too little.
+
+        Raises KeyError and TypeError for what is malformed.
+        """
+        if not value.keys() <= _KNOWN_KEYS or "nb" not in value:
+            return None
+        return (
+            value["op"],
+            value["type"],
+            tuple(value["ne"]),
+            tuple(value["nb"]),
+            tuple(value.get("op_params") or ()),
+            value.get("view_src") is None,
+            scope.described,
+            tuple([_EMPTY if s is None else _SELF if s == id else layouts[s] for s in value.get("src") or ()]),
+        )

@@ -1,0 +1,284 @@
+"""Loading a scenario: from a file, standard input or a dict to a Model in which every name and shape is resolved."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ggmltool.ggml import ops
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.scenario.backends import (
+    check_bufts,
+    own_bufts,
+    read_backends,
+    read_buffer_types,
+    read_scheduler,
+)
+from ggmltool.scenario.captured import Seen, is_described
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.long_form import build_long
+from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step, TensorSpec, Usage
+from ggmltool.scenario.nodes import build_short
+from ggmltool.scenario.scope import Scope
+from ggmltool.scenario.shortform import is_tensor
+from ggmltool.scenario.steps import StepReader, default_steps
+from ggmltool.scenario.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
+from ggmltool.scenario.text import Document, read_document
+from ggmltool.scenario.values import (
+    MAX_ID,
+    as_id,
+    as_int,
+    as_list,
+    as_map,
+    as_text,
+    as_word,
+    at,
+    check_keys,
+    kind_of,
+)
+
+T = TypeVar("T")
+
+TOP_KEYS = ("ggmltool", "name", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
+CONTEXT_KEYS = ("buft", "usage", "tensors")
+GRAPH_KEYS = ("nodes", "expand")
+USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
+MAX_TENSORS = 1_000_000
+"""Tensors and nodes of a scenario, at most."""
+
+
+def load_model(source: str | Path | dict[str, Any], folder: Path | None = None) -> Model:
+    """Load a scenario (SPEC.md section 1).
+
+    `source` is a path (`.yaml`, `.yml`, `.json`, each also `.gz`), `-` for standard input, or the scenario itself as a
+    dict. `folder` is where the files it names lie: by default its own folder, for a dict and standard input the
+    current one.
+
+    Raises ScenarioError for a mistake in the scenario, and GgmlError (with `where` set) where one of ggml's
+    constructors would refuse a node.
+    """
+    with _without_gc():
+        document = read_document(source)
+        if folder is not None:
+            document.folder = folder
+        return load_document(document)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """No garbage collection meanwhile: a large scenario is many objects and no garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def load_document(document: Document) -> Model:
+    """The model of a scenario that was read. Raises as `load_model` does."""
+    try:
+        return _Loader(document).model()
+    except Mistake as mistake:
+        raise document.error(mistake) from None
+
+
+class _Loader:
+    """Reads the parts of a scenario in the order in which they depend on each other."""
+
+    def __init__(self, document: Document) -> None:
+        ops.load()
+        self.document = document
+        self.has_places = document.format == "yaml"
+        self.top = as_map(document.value, "a scenario")
+        self.ctx = Context()
+        self.seen = Seen()
+        self.outer = Scope(self.ctx, {})
+        self.layouts: dict[str, int] = {}
+        self.elsewhere: dict[str, str] = {}
+        self.bufts: list[str] = []
+        self.reader = TensorReader((), None)
+        self.count = 0
+
+    def model(self) -> Model:
+        if "ggmltool" not in self.top:
+            hint = did_you_mean("ggmltool", self.top) or "it starts with `ggmltool: 1`"
+            raise Mistake("this is not a scenario: it has no format version", hint)
+        check_keys(self.top, TOP_KEYS, "a scenario")
+        self._part("ggmltool", _check_version)
+        name = self._part("name", _title)
+        backends = self._part("backends", read_backends)
+        buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
+        self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
+        self._part("backends", lambda v: check_bufts(backends, self.bufts))
+        self.reader = TensorReader([b.name for b in backends], self.document.folder)
+        scheduler = self._part("scheduler", read_scheduler)
+        contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
+        graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))
+        by_name = {graph.name: graph for graph in graphs}
+        steps = self._part("steps", lambda v: self._steps(v, by_name))
+        document = self.document
+        return Model(
+            name, backends, buffer_types, contexts, by_name, steps, scheduler, document.folder, document.source
+        )
+
+    def _part(self, key: str, read: Callable[[object], T]) -> T:
+        """Read what stands at a key of the scenario."""
+        return at(key, read, self.top.get(key))
+
+    def _named(self, value: object, what: str, read: Callable[[str, dict[str, Any]], T]) -> list[T]:
+        """Read each entry of a map of contexts or graphs."""
+        out: list[T] = []
+        for name, item in as_map({} if value is None else value, what).items():
+            try:
+                check_printable(as_id(name, f"a name in {what}"), "the name")
+            except Mistake as mistake:
+                mistake.on_key = True
+                raise mistake.below(name) from None
+            out.append(at(name, _read_entry, read, name, item, what))
+        return out
+
+    def _context(self, name: str, given: dict[str, Any]) -> ContextSpec:
+        check_keys(given, CONTEXT_KEYS, "a context")
+        buft = given.get("buft")
+        if buft is not None:
+            buft = at("buft", as_word, buft, "buft", self.bufts)
+        usage = given.get("usage")
+        word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
+        spec = ContextSpec(name, buft, USAGES[word], [])
+        tensors = given.get("tensors")
+        entries = at("tensors", as_map, {} if tensors is None else tensors, "tensors")
+        scope = self.outer
+        scope.later = entries
+        for id, value in entries.items():
+            try:
+                self._check_id(id, scope)
+                leaf = self.reader.leaf(id, value, scope)
+            except Mistake as mistake:
+                raise mistake.below("tensors", id) from None
+            self._place(leaf, "contexts", name, "tensors", id)
+            scope.add(leaf)
+            self.layouts[id] = self.seen.layout(leaf)
+            spec.tensors.append(leaf)
+        return spec
+
+    def _check_id(self, id: object, scope: Scope) -> None:
+        """Raise for an id that is no text, too long, not printable or taken."""
+        if not isinstance(id, str) or not id or len(id) > MAX_ID or id in scope or not id.isprintable():
+            try:
+                text = as_id(id, "id")
+                if text in scope:
+                    raise Mistake(f"there is a tensor {quoted(text)} already", "ids are unique in a scenario")
+                check_printable(text, "id")
+            except Mistake as mistake:
+                mistake.on_key = True
+                raise
+        self.count += 1
+        if self.count > MAX_TENSORS:
+            raise Mistake(f"there are more than {MAX_TENSORS} tensors", on_key=True)
+
+    def _place(self, spec: TensorSpec, *path: str) -> None:
+        if self.has_places:
+            spec.place = self.document.place(*path)
+
+    def _refused(self, e: GgmlError, what: str, *path: str) -> GgmlError:
+        """ggml's refusal, with the place of what it refuses."""
+        place = self.document.place(*path)
+        source = self.document.source
+        e.where = f"{source}:{place.line}:{place.column}: {what}" if place is not None else f"{source}: {what}"
+        return e
+
+    def _graph(self, name: str, given: dict[str, Any]) -> GraphSpec:
+        check_keys(given, GRAPH_KEYS, "a graph")
+        nodes = given.get("nodes")
+        nodes = at("nodes", as_map, {} if nodes is None else nodes, "nodes")
+        scope = Scope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer)
+        layouts = dict(self.layouts)
+        spec = GraphSpec(name, [], [])
+        for id, value in nodes.items():
+            try:
+                self._check_id(id, scope)
+                node = self._node(id, value, scope, layouts)
+            except Mistake as mistake:
+                raise mistake.below("nodes", id) from None
+            except GgmlError as e:
+                raise self._refused(e, f"node {quoted(id)}", "graphs", name, "nodes", id) from None
+            self._place(node, "graphs", name, "nodes", id)
+            spec.nodes.append(node)
+        spec.expand = at("expand", self._expand, given.get("expand"), nodes, scope)
+        self.elsewhere.update(dict.fromkeys(nodes, name))
+        return spec
+
+    def _node(self, id: str, value: object, scope: Scope, layouts: dict[str, int]) -> TensorSpec:
+        """One node, made known to the scope."""
+        if isinstance(value, dict):
+            if value.get("op") not in (None, "none"):
+                return self._long(id, value, scope, layouts)
+        elif not isinstance(value, str):
+            raise Mistake(f"a node must be text or a map, not {kind_of(value)}", "for example mul_mat(a, x)")
+        elif not is_tensor(value):
+            tensor = build_short(id, value, scope)
+            spec = self.reader.node(id, {}, scope, tensor)
+            scope.add(spec, tensor)
+            layouts[id] = self.seen.layout(spec)
+            return spec
+        spec = self.reader.leaf(id, value, scope)
+        scope.add(spec)
+        layouts[id] = self.seen.layout(spec)
+        return spec
+
+    def _long(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> TensorSpec:
+        found = self.seen.find(id, value, scope, layouts)
+        if found is not None:
+            known, src, root, offs = found
+            spec = self.reader.finish(
+                id, value, scope, known.type, known.ne, known.nb, known.op, known.op_params, src, root, offs
+            )
+            scope.specs[id] = spec
+            layouts[id] = known.layout
+            return spec
+        tensor = build_long(id, value, scope)
+        spec = self.reader.node(id, value, scope, tensor)
+        self.seen.remember(value, spec, scope, layouts)
+        scope.add(spec, tensor)
+        layouts[id] = self.seen.layout(spec)
+        return spec
+
+    def _expand(self, value: object, nodes: dict[str, Any], scope: Scope) -> list[str]:
+        if value is None:
+            return list(nodes)
+        items = [value] if isinstance(value, str) else as_list(value, "expand")
+        for i, id in enumerate(items):
+            if id.__class__ is not str or id not in scope:
+                raise scope.missing(at(i, as_id, id, "an id in expand"), "tensor").below(i)
+        return list(items)
+
+    def _steps(self, value: object, graphs: dict[str, GraphSpec]) -> list[Step]:
+        if value is None:
+            return default_steps(graphs)
+        return StepReader(graphs, self.outer.specs, self.document.folder).read(value)
+
+
+def _read_entry(read: Callable[[str, dict[str, Any]], T], name: str, item: object, what: str) -> T:
+    return read(name, as_map(item, f"an entry of {what}"))
+
+
+def _check_version(value: object) -> None:
+    version = as_int(value, "ggmltool (the format version)")
+    if version != FORMAT:
+        raise Mistake(f"this scenario has format {version}", f"this ggmltool reads format {FORMAT}")
+
+
+def _title(value: object) -> str:
+    if value is None:
+        return ""
+    title = as_text(value, "name")
+    if len(title) > MAX_NAME_LENGTH:
+        raise Mistake(f"name has {len(title)} characters", f"at most {MAX_NAME_LENGTH}")
+    check_printable(title, "name")
+    return title

@@ -1,0 +1,99 @@
+"""Nodes in short form, and what both forms share: an op's constructor is run on a scratch context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.params import Binding, signature
+from ggmltool.scenario.scope import Scope
+from ggmltool.scenario.shortform import Call, parse_call
+from ggmltool.scenario.values import INT64_MAX, shape_text
+
+OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
+
+
+def build_short(id: str, text: str, scope: Scope) -> Tensor:
+    """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError where ggml refuses."""
+    call = parse_call(text)
+    c, inplace = _constructor_of_call(call)
+    binding = _bind(c, call, id, inplace, scope)
+    sources: list[Tensor | None] = []
+    for name, offset in zip(binding.sources, binding.offsets, strict=True):
+        if name is not None and name not in scope:
+            missing = scope.missing(name, "source")
+            missing.offset = offset
+            raise missing
+        sources.append(scope.tensor(name) if name is not None else None)
+    check_sources(binding.c, sources, call.name)
+    return run(binding.c, scope.ctx, sources, binding.params, binding.inplace)
+
+
+def _constructor_of_call(call: Call) -> tuple[Constructor, bool]:
+    """The constructor that a call names, and whether it is its `_inplace` twin."""
+    name = call.name
+    try:
+        return constructor_of(name)
+    except Mistake as mistake:
+        mistake.offset = call.offset
+        raise
+
+
+def constructor_of(name: str) -> tuple[Constructor, bool]:
+    """The constructor of this name, and whether the name is that of its `_inplace` twin. Raises Mistake."""
+    c = CONSTRUCTORS.get(name)
+    if c is not None:
+        return c, False
+    base = CONSTRUCTORS.get(name.removesuffix("_inplace"))
+    if base is not None:
+        if base.inplace:
+            return base, True
+        raise Mistake(f"{base.name} cannot work in place", "leave out _inplace")
+    if name in OPS:
+        raise Mistake(f"{name} has no short form", "write it as {op: ..., src: [...], type: ..., ne: [...]}")
+    raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS}))
+
+
+def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> Binding:
+    """The call's arguments for its constructor, or for the op's full one, which may take more of them."""
+    first: Mistake | None = None
+    for candidate in _candidates(c):
+        try:
+            return Binding(candidate, call, lambda word: word in scope or word == id, inplace)
+        except Mistake as mistake:
+            first = first or mistake
+    raise first if first is not None else Mistake(f"{quoted(call.name)} cannot be called")
+
+
+def _candidates(c: Constructor) -> list[Constructor]:
+    full = for_node(c.op, (), object())
+    return [c] if full is None or full is c or c.makes_self_edge or c.name not in OPS else [c, full]
+
+
+def check_sources(c: Constructor, sources: Sequence[object], name: str) -> None:
+    """Raise Mistake for too few or too many sources, or an empty one where there must be one."""
+    n, least, most = len(sources), c.n_required_sources, len(c.sources)
+    if n < least or n > most:
+        count = f"{least}" if least == most else f"{least} to {most}"
+        raise Mistake(f"{name} takes {count} source{'s' * (most != 1)}, not {n}", f"it is {signature(c)}")
+    for i in range(least):
+        if sources[i] is None:
+            raise Mistake(f"source {c.sources[i].rstrip('_')} of {name} cannot be null", f"it is {signature(c)}")
+
+
+def run(
+    c: Constructor, ctx: Context, sources: Sequence[Tensor | None], params: dict[str, Any], inplace: bool
+) -> Tensor:
+    """The constructor's result. Wrong use that it reports with ValueError is a mistake in the file."""
+    try:
+        result = c.build(ctx, *sources, **params, inplace=True) if inplace else c.build(ctx, *sources, **params)
+    except (ValueError, OverflowError, ZeroDivisionError) as e:
+        raise Mistake(str(e)) from None
+    if min(result.ne) >= 0 and result.nbytes <= INT64_MAX:
+        return result
+    raise Mistake(f"the result {shape_text(result.type, result.ne)} is no tensor that any memory can hold")

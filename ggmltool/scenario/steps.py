@@ -1,0 +1,149 @@
+"""The steps of a scenario: `reserve G`, `alloc G`, `compute G`, `reset`, `{set: …}`, `{get: …}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ggmltool.scenario.data import Data, parse_data
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.model import GraphSpec, Step, TensorSpec
+from ggmltool.scenario.values import as_id, as_list, as_map, check_keys, kind_of
+
+GRAPH_STEPS = ("reserve", "alloc", "compute")
+STEPS = (*GRAPH_STEPS, "reset", "set", "get")
+MAX_STEPS = 100_000
+
+GraphStep = Literal["reserve", "alloc", "compute"]
+
+
+def default_steps(graphs: Mapping[str, GraphSpec]) -> list[Step]:
+    """reserve, alloc and compute of the first graph."""
+    first = next(iter(graphs), None)
+    return [] if first is None else [Step(cast("GraphStep", kind), first) for kind in GRAPH_STEPS]
+
+
+class StepReader:
+    """Reads the steps in order; knows which graph is the newest, whose nodes `set` and `get` mean."""
+
+    def __init__(self, graphs: Mapping[str, GraphSpec], tensors: Mapping[str, TensorSpec], folder: Path | None) -> None:
+        self.graphs = graphs
+        self.tensors = tensors
+        self.folder = folder
+        self._nodes: dict[str, dict[str, TensorSpec]] = {}
+        self._newest: str | None = None
+
+    def read(self, value: object) -> list[Step]:
+        """All steps. Raises Mistake."""
+        items = as_list(value, "steps")
+        if len(items) > MAX_STEPS:
+            raise Mistake(f"there are {len(items)} steps", f"at most {MAX_STEPS}")
+        out: list[Step] = []
+        for i, item in enumerate(items):
+            try:
+                out.append(self._step(item))
+            except Mistake as mistake:
+                raise mistake.below(i) from None
+        return out
+
+    def _step(self, value: object) -> Step:
+        if isinstance(value, str):
+            return self._plain(value)
+        if not isinstance(value, dict):
+            raise Mistake(f"a step must be text or a map, not {kind_of(value)}", "for example `alloc main`")
+        given = as_map(value, "a step")
+        check_keys(given, STEPS, "a step")
+        if len(given) != 1:
+            raise Mistake(f"a step is one thing, not {len(given)}", "for example {get: [y]}")
+        ((kind, content),) = given.items()
+        try:
+            match kind:
+                case "set":
+                    return self._set(content)
+                case "get":
+                    return self._get(content)
+                case "reset":
+                    if content is not None:
+                        raise Mistake("reset takes nothing", "write `reset`")
+                    return Step("reset")
+            return self._graph_step(kind, as_id(content, "a graph's name"))
+        except Mistake as mistake:
+            raise mistake.below(kind) from None
+
+    def _plain(self, text: str) -> Step:
+        kind, _, graph = text.strip().partition(" ")
+        graph = graph.strip()
+        if kind not in (*GRAPH_STEPS, "reset"):
+            if kind in STEPS:
+                raise Mistake(f"{kind} is written as a map", f"for example {{{kind}: ...}}", offset=0)
+            raise Mistake(f"{quoted(kind)} is not a step", did_you_mean(kind, STEPS) or f"steps are {', '.join(STEPS)}")
+        if kind == "reset":
+            if graph:
+                raise Mistake("reset takes no graph", "write `reset`", offset=len("reset "))
+            return Step("reset")
+        if not graph:
+            raise Mistake(f"{kind} needs a graph", f"for example `{kind} {next(iter(self.graphs), 'main')}`")
+        try:
+            return self._graph_step(kind, graph)
+        except Mistake as mistake:
+            mistake.offset = text.find(graph, text.find(kind) + len(kind))
+            raise
+
+    def _graph_step(self, kind: str, graph: str) -> Step:
+        if graph not in self.graphs:
+            hint = did_you_mean(graph, self.graphs) or f"there are {', '.join(self.graphs) or 'none'}"
+            raise Mistake(f"there is no graph {quoted(graph)}", hint)
+        if kind != "compute":
+            self._newest = graph
+        return Step(cast("GraphStep", kind), graph)
+
+    def _tensor(self, id: str) -> TensorSpec:
+        """What an id means at this step: a tensor of a context, or a node of the newest graph."""
+        found = self.tensors.get(id)
+        if found is not None:
+            return found
+        graph = self._newest
+        if graph is None:
+            graph = next((name for name in self.graphs if id in self._nodes_of(name)), None)
+        nodes = self._nodes_of(graph) if graph is not None else {}
+        if id not in nodes:
+            for name in self.graphs:
+                if id in self._nodes_of(name):
+                    raise Mistake(f"{quoted(id)} is a node of graph {quoted(name)}, which is not the newest one here")
+            hint = did_you_mean(id, {**self.tensors, **nodes})
+            raise Mistake(f"there is no tensor {quoted(id)}", hint)
+        return nodes[id]
+
+    def _nodes_of(self, graph: str) -> dict[str, TensorSpec]:
+        if graph not in self._nodes:
+            self._nodes[graph] = {node.id: node for node in self.graphs[graph].nodes}
+        return self._nodes[graph]
+
+    def _set(self, content: Any) -> Step:
+        out: list[tuple[str, Data]] = []
+        for id, value in as_map(content, "set").items():
+            try:
+                spec = self._tensor(id)
+            except Mistake as mistake:
+                mistake.on_key = True
+                raise mistake.below(id) from None
+            try:
+                out.append((id, parse_data(value, spec.type, spec.ne, self.folder)))
+            except Mistake as mistake:
+                raise mistake.below(id) from None
+        if not out:
+            raise Mistake("set names no tensor", "{set: {tensor: data}}")
+        return Step("set", data=tuple(out))
+
+    def _get(self, content: Any) -> Step:
+        items = [content] if isinstance(content, str) else as_list(content, "get")
+        out: list[str] = []
+        for i, item in enumerate(items):
+            try:
+                out.append(self._tensor(as_id(item, "a tensor's id")).id)
+            except Mistake as mistake:
+                raise mistake.below(*([] if isinstance(content, str) else [i])) from None
+        if not out:
+            raise Mistake("get names no tensor", "{get: [tensor, ...]}")
+        return Step("get", tensors=tuple(out))

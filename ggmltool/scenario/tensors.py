@@ -1,0 +1,191 @@
+"""Tensors without an op, and what tensors and nodes have in common: name, flags, user assignment, data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.tensor import FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.scenario.data import Data, parse_data
+from ggmltool.scenario.errors import Mistake, quoted
+from ggmltool.scenario.long_form import KEYS
+from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.scope import Scope
+from ggmltool.scenario.shortform import parse_tensor
+from ggmltool.scenario.values import (
+    as_id,
+    as_int,
+    as_list,
+    as_map,
+    as_nb,
+    as_ne,
+    as_text,
+    as_type,
+    as_word,
+    at,
+    check_bytes,
+    check_keys,
+    kind_of,
+)
+
+MAX_NAME_LENGTH = 10_000
+"""Characters of a name (of which ggml keeps 63 bytes)."""
+
+_KEYS = frozenset(KEYS)
+_LEAF_KEYS = tuple(key for key in KEYS if key not in ("op_params", "inplace"))
+
+
+def check_printable(text: str, what: str) -> None:
+    """Raise for control characters: a name is printed in terminals, tables and files."""
+    if not text.isprintable():
+        for c in text:
+            if ord(c) < 32 or 127 <= ord(c) < 160:
+                raise Mistake(f"{what} {quoted(text)} has a control character", "names are printable text")
+
+
+class TensorReader:
+    """Reads tensors; `backends` are the names a user assignment can mean, `folder` is where data files lie."""
+
+    def __init__(self, backends: Sequence[str], folder: Path | None) -> None:
+        self.backends = backends
+        self.folder = folder
+
+    def leaf(self, id: str, value: object, scope: Scope) -> TensorSpec:
+        """A tensor without an op: `f32[4, 3]`, or a map. Raises Mistake."""
+        if isinstance(value, str):
+            type_, ne = self._short(value)
+            return TensorSpec(id, cut_name(id), type_, ne, contiguous_nb(type_, ne))
+        if not isinstance(value, dict):
+            raise Mistake(f"a tensor must be text or a map, not {kind_of(value)}", "for example f32[4, 3]")
+        if not value.keys() <= _KEYS:
+            check_keys(as_map(value, "a tensor"), _LEAF_KEYS, "a tensor")
+        self._check_no_op(value)
+        view = self._view(value, scope)
+        of = scope.specs[view[0]] if view is not None else None
+        given = value.get("type")
+        type_ = (given.__class__ is str and TYPES.get(given)) or self._type(given, of)
+        ne = self._ne(value.get("ne"), of)
+        given = value.get("nb")
+        if given is not None:
+            nb = at("nb", as_nb, given, type_, ne)
+        else:
+            nb = of.nb if of is not None and ne == of.ne and type_ is of.type else contiguous_nb(type_, ne)
+            check_bytes(type_, ne, nb)
+        root, offs = scope.view(*view) if view is not None else (None, 0)
+        return self.finish(id, value, scope, type_, ne, nb, 0, (), (), root, offs)
+
+    def _short(self, text: str) -> tuple[DType, Dims]:
+        short = parse_tensor(text)
+        try:
+            type_ = as_type(short.type)
+        except Mistake as mistake:
+            mistake.offset = short.offset
+            raise
+        try:
+            ne = as_ne(list(short.extents))
+            check_bytes(type_, ne, contiguous_nb(type_, ne))
+        except Mistake as mistake:
+            i = mistake.path[0] if mistake.path else None
+            mistake.offset = short.offsets[i] if isinstance(i, int) else short.bracket
+            mistake.path = ()
+            raise
+        return type_, ne
+
+    def _check_no_op(self, value: dict[str, Any]) -> None:
+        for key in ("op_params", "inplace"):
+            if value.get(key):
+                raise Mistake(f"a tensor without op has no {key}", "give its op", key, on_key=True)
+        op = value.get("op")
+        if op is not None and op != "none":
+            raise Mistake("a tensor of a context has no op", "nodes stand in a graph", "op", on_key=True)
+        src = value.get("src")
+        if src and any(s is not None for s in at("src", as_list, src, "src")):
+            raise Mistake("a tensor without op has no sources", "give its op", "src", on_key=True)
+
+    def _view(self, value: dict[str, Any], scope: Scope) -> tuple[str, int] | None:
+        """`view_src` and `view_offs` of a tensor without op, as they are written."""
+        given, offs = value.get("view_src"), value.get("view_offs")
+        if given is None:
+            if offs:
+                raise Mistake("view_offs needs a view_src", "", "view_offs", on_key=True)
+            return None
+        id = at("view_src", as_id, given, "view_src")
+        if id not in scope:
+            raise scope.missing(id, "view_src").below("view_src")
+        return id, at("view_offs", as_int, offs, "view_offs") if offs is not None else 0
+
+    def _type(self, given: object, of: TensorSpec | None) -> DType:
+        if given is not None:
+            return at("type", as_type, given)
+        if of is None:
+            raise Mistake("a tensor needs a type", "for example {type: f32, ne: [4, 3]}")
+        return of.type
+
+    def _ne(self, given: object, of: TensorSpec | None) -> Dims:
+        if given is not None:
+            return at("ne", as_ne, given)
+        if of is None:
+            raise Mistake("a tensor needs ne", "for example {type: f32, ne: [4, 3]}")
+        return of.ne
+
+    def node(self, id: str, value: dict[str, Any], scope: Scope, t: Tensor) -> TensorSpec:
+        """The spec of what an op's constructor made."""
+        t.id = id
+        src = tuple([s.id if s is not None else None for s in t.src])
+        root = t.view_src.id if t.view_src is not None else None
+        return self.finish(id, value, scope, t.type, t.ne, t.nb, t.op, t.op_params, src, root, t.view_offs)
+
+    def finish(
+        self,
+        id: str,
+        value: dict[str, Any],
+        scope: Scope,
+        type: DType,
+        ne: Dims,
+        nb: Dims,
+        op: int,
+        op_params: tuple[int, ...],
+        src: tuple[str | None, ...],
+        root: str | None,
+        offs: int,
+    ) -> TensorSpec:
+        """The spec of a tensor whose shape is known, with what its map says besides."""
+        get = value.get
+        given = get("name")
+        name = cut_name(id if given is None else at("name", self._name, given))
+        given = get("flags")
+        flags = 0 if given is None else at("flags", self._flags, given)
+        if flags & FLAG_OUTPUT and root is not None and get("view_src") is None:
+            self._flag_output(root, scope)
+        backend = get("backend")
+        if backend is not None:
+            backend = at("backend", as_word, backend, "backend", self.backends)
+        given = get("data")
+        data = None if given is None else at("data", self._data, given, type, ne, op)
+        return TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
+
+    def _name(self, given: object) -> str:
+        name = as_text(given, "name")
+        if len(name) > MAX_NAME_LENGTH:
+            raise Mistake(f"name has {len(name)} characters", "ggml keeps 63 bytes of it")
+        check_printable(name, "name")
+        return name
+
+    def _flags(self, given: object) -> int:
+        bits = 0
+        for i, word in enumerate([given] if isinstance(given, str) else as_list(given, "flags")):
+            bits |= FLAGS[at(i, as_word, word, "a flag", FLAGS)]
+        return bits
+
+    def _flag_output(self, root: str, scope: Scope) -> None:
+        """`output` on a view that its rule made is ggml_set_output, which marks the root too."""
+        scope.specs[root].flags |= FLAG_OUTPUT
+
+    def _data(self, given: object, type: DType, ne: Dims, op: int) -> Data:
+        if op:
+            raise Mistake(
+                "a node's values are what its op computes", "write others with the step {set: ...}", on_key=True
+            )
+        return parse_data(given, type, ne, self.folder)

@@ -1,0 +1,260 @@
+"""Reading a scenario: bytes from a file or standard input, bounded, unpacked and decoded; and places in its text."""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
+from ggmltool.scenario.json_text import decode_json, find_in_json
+from ggmltool.scenario.model import Place
+from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
+
+MAX_BYTES = 256 << 20
+"""Bytes of a scenario's text, unpacked. Larger data belongs into npy and gguf files."""
+
+MAX_YAML_BYTES = 32 << 20
+"""Bytes of a YAML scenario (YAML is read a hundred times slower than JSON)."""
+
+MAX_RATIO = 150
+"""How much smaller than its text a packed file may be (graphs reach 15), beyond the first megabytes."""
+
+_FREE = 8 << 20
+_CHUNK = 1 << 20
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_MAGIC = {b"GGUF": "a GGUF file", b"\x93NUMPY": "an npy file", b"PK\x03\x04": "a zip archive"}
+
+Format = Literal["json", "yaml", "dict"]
+
+
+@dataclass(slots=True)
+class Document:
+    """A scenario as it was read: `value` is its content, `text` what it was read from ("" for a dict).
+
+    `source` is what messages call it, `folder` where the files it names lie.
+    """
+
+    source: str
+    folder: Path | None
+    format: Format
+    text: str
+    value: object
+    _breaks: list[int] | None = field(default=None, repr=False)
+
+    def error(self, mistake: Mistake, *path: str | int) -> ScenarioError:
+        """The mistake, made somewhere below `path`, with its place in the text."""
+        full = (*path, *mistake.path)
+        offset = self._offset(full, mistake.on_key, mistake.offset)
+        if offset is None:
+            where = _path_text(full)
+            message = f"{where}: {mistake.message}" if where else mistake.message
+            return ScenarioError(message, self.source, expected=mistake.expected)
+        place, line = self._place(offset)
+        return ScenarioError(mistake.message, self.source, place, mistake.expected, line)
+
+    def place(self, *path: str | int) -> Place | None:
+        """Where the key or list item at the end of `path` stands; None where there is no text."""
+        offset = self._offset(path, on_key=True, inner=None)
+        return None if offset is None else self._place(offset)[0]
+
+    def _offset(self, path: Sequence[str | int], on_key: bool, inner: int | None) -> int | None:
+        if self.format == "dict":
+            return None
+        if self.format == "yaml":
+            mark = find_in_yaml(self.value, path, on_key)
+            start = self._line_start(mark.line) + mark.column - 1
+        else:
+            start = find_in_json(self.text, path, on_key)
+        return start if inner is None else inside_string(self.text, start, inner)
+
+    def _line_breaks(self) -> list[int]:
+        if self._breaks is None:
+            self._breaks = [0, *(m.end() for m in _LINE_BREAK.finditer(self.text))]
+        return self._breaks
+
+    def _line_start(self, line: int) -> int:
+        breaks = self._line_breaks()
+        return breaks[min(line, len(breaks)) - 1]
+
+    def _place(self, offset: int) -> tuple[Place, str]:
+        breaks = self._line_breaks()
+        line = bisect_right(breaks, offset)
+        start = breaks[line - 1]
+        end = _LINE_BREAK.search(self.text, start)
+        return Place(line, offset - start + 1), self.text[start : end.start() if end else len(self.text)]
+
+
+def _path_text(path: Sequence[str | int]) -> str:
+    """`graphs.main.nodes.h.src[1]`."""
+    out = ""
+    for part in path:
+        if isinstance(part, int):
+            out += f"[{part}]"
+        else:
+            shown = part if part.isprintable() and len(part) <= 60 else quoted(part)
+            out += f".{shown}" if out else shown
+    return out
+
+
+def inside_string(text: str, start: int, n: int) -> int:
+    """The offset in `text` of character `n` of the string written at `start`, plain, quoted, escaped or folded."""
+    quote = text[start : start + 1]
+    i = start
+    if quote in ('"', "'"):
+        i += 1
+    elif quote in ("|", ">"):
+        newline = _LINE_BREAK.search(text, start)
+        i = newline.end() if newline else start
+        while text[i : i + 1] == " ":
+            i += 1
+    else:
+        quote = ""
+    for _ in range(n):
+        i += _raw_length(text, i, quote)
+        if i >= len(text):
+            return start
+    return i
+
+
+_ESCAPE_LENGTH = {"x": 4, "u": 6, "U": 10}
+
+
+def _raw_length(text: str, i: int, quote: str) -> int:
+    """How many characters of the file stand for one character of the string."""
+    c = text[i : i + 1]
+    if quote == '"' and c == "\\":
+        return _ESCAPE_LENGTH.get(text[i + 1 : i + 2], 2)
+    if quote == "'" and c == "'":
+        return 2
+    if c in ("\n", "\r"):
+        j = i
+        while text[j : j + 1] in (" ", "\n", "\r", "\t"):
+            j += 1
+        return max(j - i, 1)
+    return 1
+
+
+def read_document(source: str | Path | dict[str, object]) -> Document:
+    """Read a scenario from a path, from standard input (`-`) or from a dict, which is taken as it is.
+
+    Raises ScenarioError for whatever cannot be read.
+    """
+    if isinstance(source, dict):
+        return Document("<dict>", None, "dict", "", source)
+    name = str(source)
+    shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
+    raw = _read_stdin(shown) if name == "-" else _read_file(Path(source), shown)
+    text = _decode(raw, shown)
+    folder = Path.cwd() if name == "-" else Path(source).parent
+    stem = name.lower().removesuffix(".gz")
+    if stem.endswith((".yaml", ".yml")):
+        format_: Literal["json", "yaml"] = "yaml"
+    elif stem.endswith(".json"):
+        format_ = "json"
+    else:
+        format_ = "json" if re.match(r"\s*\{\s*[\"}]", text) else "yaml"
+    return parse_document(text, shown, format_, folder)
+
+
+def parse_document(text: str, source: str, format_: Literal["json", "yaml"], folder: Path | None) -> Document:
+    """The content of a scenario's text."""
+    document = Document(source, folder, format_, text, None)
+    if not text.strip():
+        raise ScenarioError("the file is empty", source, expected="a scenario starts with `ggmltool: 1`")
+    if format_ == "yaml" and len(text) > MAX_YAML_BYTES:
+        raise ScenarioError(
+            f"YAML of {len(text)} characters", source, expected=f"at most {MAX_YAML_BYTES}: write large graphs as JSON"
+        )
+    try:
+        document.value = decode_json(text) if format_ == "json" else compose_yaml(text)
+    except Mistake as mistake:
+        place, line = document._place(min(mistake.offset or 0, len(text)))
+        raise ScenarioError(mistake.message, source, place, mistake.expected, line) from None
+    return document
+
+
+def _read_stdin(shown: str) -> bytes:
+    stream: BinaryIO = sys.stdin.buffer
+    return _read_stream(stream, shown)
+
+
+def _read_file(path: Path, shown: str) -> bytes:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ScenarioError("this is a directory", shown, expected="name a scenario file")
+        with path.open("rb") as stream:
+            return _read_stream(stream, shown)
+    except FileNotFoundError:
+        raise ScenarioError("there is no such file", shown) from None
+    except OSError as e:
+        raise ScenarioError(f"cannot be read: {e.strerror or e}", shown) from None
+    except ValueError:
+        raise ScenarioError("this is no file name", shown) from None
+
+
+def _read_stream(stream: BinaryIO, shown: str) -> bytes:
+    raw = stream.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise _too_large(shown)
+    return _unpack(raw, shown) if raw[:2] == b"\x1f\x8b" else raw
+
+
+def _too_large(shown: str) -> ScenarioError:
+    return ScenarioError(
+        f"more than {MAX_BYTES >> 20} MiB", shown, expected="put large data into npy or gguf files beside the scenario"
+    )
+
+
+def _unpack(raw: bytes, shown: str) -> bytes:
+    """Gunzip, with a bound on the result and on how much larger it is than what it came from."""
+    limit = min(MAX_BYTES, _FREE + MAX_RATIO * len(raw))
+    out: list[bytes] = []
+    size = 0
+    rest = raw
+    try:
+        while rest:
+            unpacker = zlib.decompressobj(wbits=31)
+            while not unpacker.eof:
+                chunk = unpacker.decompress(rest, _CHUNK)
+                rest = unpacker.unconsumed_tail
+                size += len(chunk)
+                if size > limit:
+                    raise (
+                        _too_large(shown)
+                        if size > MAX_BYTES
+                        else ScenarioError(f"this gzip file of {len(raw)} bytes unpacks to more than {limit}", shown)
+                    )
+                if not chunk and not rest and not unpacker.eof:
+                    raise ScenarioError("this gzip file is cut off", shown)
+                out.append(chunk)
+            rest = unpacker.unused_data.lstrip(b"\0")
+    except zlib.error as e:
+        raise ScenarioError(f"this gzip file is damaged ({_plain(e)})", shown) from None
+    return b"".join(out)
+
+
+def _plain(e: Exception) -> str:
+    return str(e).rsplit(": ", 1)[-1]
+
+
+def _decode(raw: bytes, shown: str) -> str:
+    for magic, what in _MAGIC.items():
+        if raw.startswith(magic):
+            raise ScenarioError(f"this is {what}, not a scenario", shown)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ScenarioError("this is UTF-16", shown, expected="write the scenario in UTF-8") from None
+        line = raw.count(b"\n", 0, e.start) + 1
+        column = len(raw[raw.rfind(b"\n", 0, e.start) + 1 : e.start].decode("utf-8", "replace")) + 1
+        message = f"this is not text: byte 0x{raw[e.start]:02x} is not UTF-8"
+        raise ScenarioError(message, shown, Place(line, column), "a scenario is YAML or JSON in UTF-8") from None
