@@ -8,26 +8,32 @@ flagged output, holds it for ever. Two such tensors never share a byte, but for 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.op import CAN_INPLACE, VIEW_OPS
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import Model, TensorSpec
 
 Memory = tuple[str, int]
 """A buffer type (or a context) and a chunk."""
 
-KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned"})
-"""What ggml itself gets wrong, or the user: FACTS 8.53, 8.8 and 8.28."""
+KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned", "early"})
+"""What ggml itself gets wrong, or the user.
+
+self_copy: a copy over the tensor it is made of, where a CPU node was computed in place in a GPU's memory. displaced: a
+tensor whose memory is not its backend's own, because it was computed in place, or is a view that another backend
+computes. assigned: the user put both on one backend. early: a node flagged input takes its memory before the graph, in
+place of a source that is allocated again when its real user comes.
+"""
 
 
 class Violation(NamedTuple):
-    """`kind`: overlap, self_copy, bounds, alignment, size, order, unreadable, displaced or assigned."""
+    """`kind`: overlap, bounds, alignment, size, order, unreadable, or one of `KNOWN_HAZARDS`."""
 
     kind: str
     text: str
@@ -62,7 +68,7 @@ def nbytes(type_size: int, block_size: int, ne: Iterable[int], nb: Iterable[int]
     return ne[0] * nb[0] // block_size + sum((n - 1) * b for n, b in zip(ne[1:], nb[1:], strict=True))
 
 
-def overlaps(blocks: Iterable[Block]) -> list[Violation]:
+def overlaps(blocks: Iterable[Block], early_names: Container[str] = ()) -> list[Violation]:
     """Every pair of blocks that hold something at once in the same bytes."""
     out: list[Violation] = []
     by_memory: defaultdict[Memory, list[Block]] = defaultdict(list)
@@ -82,6 +88,8 @@ def overlaps(blocks: Iterable[Block]) -> list[Violation]:
                 if in_place and early.until == late.first and late.end <= early.end:
                     continue
                 kind = "self_copy" if late.copy_of == early.name and early.until == late.first else "overlap"
+                if a.name in early_names or b.name in early_names:
+                    kind = "early"
                 out.append(
                     Violation(
                         kind,
@@ -198,7 +206,9 @@ class _PlanChecker:
             self.report("order", f"the splits end at node {at} of {len(nodes)}")
         self.keep_results()
         self.check_places()
-        return self.out + overlaps(self.blocks.values())
+        early = [t for t in self.specs.values() if t.op and t.flags & FLAG_INPUT]
+        names = {t.id for t in early} | {self.root(s) for t in early for s in t.src if s is not None}
+        return self.out + overlaps(self.blocks.values(), names)
 
     def report(self, kind: str, text: str) -> None:
         self.out.append(Violation(kind, text))
