@@ -171,14 +171,19 @@ class Engine:
             "name": t.name,
         }
 
-    def compute(self, data: Sequence[bytes]) -> Any:
-        arrays, addresses = HostArrays(), AddressSpace()
+    def place(self) -> None:
+        """Give every tensor memory."""
+        addresses = AddressSpace()
         for t in self.ctx.tensors:
             if t.view_src is None:
                 t.buffer = Buffer(BufferType("CPU", "CPU"), max(t.nbytes, 1), addresses)
                 t.data = t.buffer.base
             else:
                 t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
+
+    def compute(self, data: Sequence[bytes]) -> Any:
+        self.place()
+        arrays = HostArrays()
         for t, raw in zip(self.owners, data, strict=True):
             arrays.set_bytes(t, raw)
         for node in self.ctx.tensors:
