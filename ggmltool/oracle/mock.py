@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
+from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.oracle import structs
 from ggmltool.oracle.capabilities import Capabilities, constant_true
 from ggmltool.oracle.lib import Lib
@@ -21,6 +22,9 @@ from ggmltool.oracle.profile import BackendProfile, resolve
 from ggmltool.oracle.structs import Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BufferTypeSpec, Model
+
+REAL_MEMORY_LIMIT = 1 << 30
+"""Bytes of tensors up to which the CPU's buffers are allocated by the real library."""
 
 DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
 
@@ -248,6 +252,7 @@ class World:
         self.names: dict[int, str] = {}
         self.events: dict[int, structs.Event] = {}
         self.memory: Memory = RealMemory() if computing else FakeMemory()
+        self.real_cpu_memory = not computing and _total_bytes(model) <= REAL_MEMORY_LIMIT
         self.bufts: dict[int, MockBuft] = {}
         self.devices: dict[int, MockDevice] = {}
         self.backends: dict[int, MockDevice] = {}
@@ -320,7 +325,7 @@ class World:
 
     def _cpu_buft(self) -> MockBuft:
         # The real one leaves fresh memory as it finds it; values are compared with those of zeroed memory.
-        address = 0 if self.tracing else self.callbacks.cpu_buft_address
+        address = self.callbacks.cpu_buft_address if self.real_cpu_memory else 0
         return MockBuft("CPU", 32, None, 0, True, address=address, silent=self.tracing)
 
     def _add_buft(self, buft: MockBuft) -> MockBuft:
@@ -378,6 +383,11 @@ class World:
         )
         if mock.buft.address == ctypes.addressof(mock.buft.struct) and not mock.buft.struct.device:
             mock.buft.struct.device = mock.device_address
+
+
+def _total_bytes(model: Model) -> int:
+    specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
+    return sum(nbytes_of(t.type, t.ne, t.nb) for t in specs)
 
 
 def _further_buft(spec: BufferTypeSpec) -> MockBuft:

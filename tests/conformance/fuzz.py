@@ -75,6 +75,8 @@ class Generator:
         rng = self.rng
         self.parallel = self.chance(0.15)
         n = rng.choices((0, 1, 2, 3), (10, 50, 30, 10))[0]
+        if self.chance(0.003):
+            n = rng.choice((14, 15, 16))
         for i in range(n):
             name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
             self.backends.append(self.make_device(name))
@@ -85,6 +87,8 @@ class Generator:
     def make_device(self, name: str) -> Spec:
         rng = self.rng
         device: Spec = {"name": name, "profile": "custom"}
+        if name.startswith("CUDA") and self.chance(0.2):
+            device["profile"] = "CUDA"
         if self.chance(0.7):
             device["alignment"] = rng.choice((16, 32, 64, 128, 256, 512))
         if self.chance(0.35):
@@ -105,6 +109,8 @@ class Generator:
             device["events"] = True
         if self.chance(0.1):
             device["type"] = rng.choice(("igpu", "accel"))
+        if device == {"name": name, "profile": "CUDA"} and self.chance(0.8):
+            return {"name": name}
         if self.chance(0.06):
             device["buft"] = rng.choice(["CPU", *self.device_names_so_far()])
             device["supports_bufts"] = [device["buft"]]
@@ -221,7 +227,9 @@ class Generator:
             flags = self.contexts["loose" if "loose" in self.contexts and t.id in self.contexts["loose"]["tensors"]
                                   else "inputs"]["tensors"][t.id]  # fmt: skip
             if self.chance(0.1):
-                flags["flags"] = [self.rng.choice(("output", "param"))]
+                flags["flags"] = [self.rng.choice(("output", "param", "loss"))]
+        if self.chance(0.02) and t.is_contiguous:
+            self.view_in_context(next(name for name, c in self.contexts.items() if t.id in c["tensors"]), t)
         return self.remember("input", t)
 
     def weight(self, type: str, ne: Ne) -> T:
@@ -235,7 +243,7 @@ class Generator:
         if self.chance(0.03):
             entry["flags"] = [self.rng.choice(("param", "output", "input"))]
         if self.chance(0.06) and t.is_contiguous:
-            self.view_in_context(f"{usage}-{buft}", t)
+            self.view_in_context(f"{usage}-{buft}" if self.chance(0.85) else f"views{self.counter}", t)
         return self.remember("weight", t)
 
     def view_in_context(self, context: str, of: T) -> None:
@@ -249,7 +257,7 @@ class Generator:
         entry: Spec = {"type": view.type, "ne": list(view.ne), "nb": list(view.nb), "view_src": of.id}
         if view.offset:
             entry["view_offs"] = view.offset
-        self.contexts[context]["tensors"][id] = entry
+        self.contexts.setdefault(context, {"tensors": {}})["tensors"][id] = entry
         self.tensors.append(view)
         self.visible.append(view)
 
@@ -312,6 +320,9 @@ class Generator:
         self.visible = list(self.tensors)
         width = rng.choice((8, 31, 32, 64, 64, 256))
         rows = rng.choice((1, 2, 8, 31, 32, 33, 40))
+        self.limit = 1 << 20
+        if self.chance(0.02):
+            width, rows, self.limit = rng.choice((1 << 14, 1 << 20)), rng.choice((1 << 10, 1 << 12)), 1 << 36
         for _ in range(rng.randint(1, 3)):
             self.input("f32", (width, rows, *rng.choice(((1, 1), (1, 1), (2, 1), (4, 1), (2, 2)))))
         if self.chance(0.04):
@@ -323,9 +334,9 @@ class Generator:
         while len(self.nodes) < size and tries < 10 * size + 20:
             tries += 1
             node = rng.choices(functions, weights)[0](self)
-            if node is not None and node_bytes(node) <= 1 << 20:
+            if node is not None and node_bytes(node) <= self.limit:
                 self.add(node)
-        if not self.nodes:
+        if not self.nodes and self.chance(0.8):
             self.add(Node("scale", [self.input("f32", (4, 1, 1, 1))], "f32", (4, 1, 1, 1), None, [0x3F000000, 0]))
         return {"nodes": self.nodes, **self.make_expand()}
 
@@ -354,8 +365,8 @@ class Generator:
     def make_expand(self) -> Spec:
         rng = self.rng
         ids = list(self.nodes)
-        if self.chance(0.6):
-            return {}
+        if self.chance(0.6) or not ids:
+            return {"expand": [self.rng.choice(self.tensors).id]} if self.chance(0.01) else {}
         if self.chance(0.4):
             expand = ids[-rng.randint(1, 3) :]
         else:
@@ -393,7 +404,7 @@ class Generator:
         if node.self_source:
             src.append(id)
         out: Spec = {"op": node.op, "type": node.type, "ne": list(node.ne), "src": src}
-        if nb != contiguous(node.type, node.ne) or self.chance(0.2):
+        if nb != contiguous(node.type, node.ne) or node.op == "view" or self.chance(0.2):
             out["nb"] = list(nb)
         if node.words:
             out["op_params"] = node.words

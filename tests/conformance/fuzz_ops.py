@@ -41,6 +41,11 @@ def bits(value: float) -> int:
     return int(struct.unpack("<i", struct.pack("<f", value))[0])
 
 
+def words64(value: int) -> list[int]:
+    """The two int32 words of a 64-bit number."""
+    return list(struct.unpack("<2i", struct.pack("<q", value)))
+
+
 def contiguous(type: str, ne: Ne) -> Ne:
     block, size = TYPES[type]
     nb1 = size * (ne[0] // block)
@@ -394,11 +399,11 @@ def view(m: Maker) -> Node | None:
     short = None
     if ne[2:] == (1, 1):
         short = call("view", a, f"ne=[{ne[0]}, {ne[1]}]", f"nb=[{nb[1]}]", f"offset={offset}")
-    return Node("view", [a], a.type, ne, nb, [offset & 0x7FFFFFFF, 0], a.root or a.id, a.offset + offset, short)
+    return Node("view", [a], a.type, ne, nb, words64(offset), a.root or a.id, a.offset + offset, short)
 
 
 def permute(m: Maker) -> Node | None:
-    a = m.pick(lambda t: True)
+    a = m.pick(lambda t: max(t.nb) < 1 << 31)
     if a is None:
         return None
     axes = m.rng.choice([(0, 2, 1, 3), (1, 0, 2, 3), (2, 1, 0, 3), (1, 2, 0, 3), (0, 1, 3, 2), (3, 2, 1, 0)])
@@ -520,7 +525,7 @@ def acc(m: Maker) -> Node | None:
     b = a and m.pick(lambda t: t.type == "f32" and 0 < t.elements <= a.elements)
     if not a or not b:
         return None
-    words = [a.nb[1], a.nb[2], a.nb[3], 0]
+    words = [*(words64(n)[0] for n in a.nb[1:]), 0]
     op = m.rng.choice(("acc", "set"))
     if m.rng.random() < 0.4:
         return Node(op, [a, b], "f32", a.ne, a.nb, [*words, 1], a.root or a.id, a.offset)
