@@ -338,9 +338,16 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
 def _transposed_image(x: Arrays, function: str, a: Tensor, b: Tensor) -> Any:
     """The image of a transposed convolution in f32; a half-precision kernel rounds it."""
     if a.type is not F16 and a.type is not F32:
-        raise GgmlAbort(function, "fatal error", explanation=f"the kernel must be f16 or f32, not {show(a)}")
+        why = f"the kernel must be f16 or f32, not {show(a)}"
+        if function.endswith("1d"):
+            raise GgmlAbort("ggml_graph_plan", "fatal error", explanation=why)
+        condition = "node->src[0]->type == GGML_TYPE_F16 || node->src[0]->type == GGML_TYPE_F32"
+        raise GgmlAssert("ggml_graph_plan", condition, why)
     if b.type is not F32:
-        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"the image must be f32, not {show(b)}")
+        why = f"the image must be f32, not {show(b)}"
+        if function.endswith("1d"):
+            raise GgmlAbort("ggml_graph_plan", "fatal error", explanation=why)
+        raise GgmlAssert("ggml_graph_plan", "node->src[1]->type == GGML_TYPE_F32", why)
     if a.nb[0] != a.type.type_size:
         raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
     _require_image(function, b)

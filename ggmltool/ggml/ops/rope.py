@@ -296,11 +296,10 @@ def _cos_sin(x: Arrays, dst: Tensor, positions: Any, factors: Any, n: int) -> tu
     magnitude = attn_factor
     if ext_factor != 0:
         low, high = yarn_corr_dims(n_dims, n_ctx_orig, float(base), float(beta_fast), float(beta_slow))
-        ramp = (xp.arange(n, dtype="float32") - xp.float32(low)) / xp.float32(
-            max(high - low, 0.001)
-        )
+        ramp = (xp.arange(n, dtype="float32") - xp.float32(low)) / xp.float32(max(high - low, 0.001))
         mix = (one - xp.clip(ramp, 0, 1)) * ext_factor
-        theta = theta * (one - mix) + extrapolated * mix
+        # ggml is compiled with fused multiply-add: the first product is not rounded, which shows in large angles.
+        theta = (theta.astype("float64") * (one - mix) + extrapolated * mix).astype("float32")
         magnitude = magnitude * (one + xp.float32(0.1) * xp.log(one / scale))
     sign = one if dst.op == Op.ROPE else -one
     return xp.cos(theta) * magnitude, xp.sin(theta) * magnitude * sign

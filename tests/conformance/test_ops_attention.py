@@ -1,0 +1,180 @@
+"""flash_attn_ext against the real library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggmltool.ggml.errors import GgmlError
+from tests.conformance.ops_case import (
+    Call,
+    Engine,
+    Real,
+    Src,
+    bytes_of,
+    call,
+    check_abort,
+    check_tensor,
+    check_values,
+    cut,
+    permuted,
+    real_library,
+)
+
+lib = real_library()
+
+
+def causal(n_kv: int, n_q: int, *more: int, all_masked: int = 0) -> Src:
+    """A mask that hides the keys after each query's own place; the first `all_masked` queries see nothing."""
+    column, row = np.arange(n_kv)[None, :], np.arange(n_q)[:, None]
+    mask = np.where(column > row + n_kv - n_q, -np.inf, 0)
+    mask[:all_masked] = -np.inf
+    return Src("f16", (n_kv, n_q, *more), data=np.broadcast_to(mask, (*more[::-1], n_q, n_kv)))
+
+
+def attention(
+    q: Src,
+    k: Src,
+    v: Src,
+    mask: Src | None = None,
+    sinks: Src | None = None,
+    prec: int = 0,
+    nmse: float = 5e-4,
+    **params: float,
+) -> Call:
+    values = {"scale": 0.125, "max_bias": 0.0, "logit_softcap": 0.0, **params}
+    real = ("flash_attn_ext", 0, 1, 2, 3 if mask else None, *((x,) for x in values.values()))
+    if prec:
+        values["prec"] = prec
+    return Call(
+        "flash_attn_ext",
+        (q, k, v, mask),
+        kwargs=values,
+        real=real,
+        sinks=sinks,
+        after=("ggml_flash_attn_ext_set_prec", prec) if prec else None,
+        nmse=nmse,
+    )
+
+
+def qkv(
+    type: str = "f16",
+    dk: int = 64,
+    dv: int = 64,
+    n_q: int = 3,
+    n_kv: int = 40,
+    heads: int = 8,
+    kv_heads: int = 2,
+    n: int = 1,
+) -> tuple[Src, Src, Src]:
+    return Src(ne=(dk, n_q, heads, n)), Src(type, (dk, n_kv, kv_heads, n)), Src(type, (dv, n_kv, kv_heads, n))
+
+
+SINKS = Src(ne=(8,))
+CASES = [
+    *(attention(*qkv(t), causal(40, 3)) for t in ("f32", "f16", "bf16", "q4_0", "q8_0")),
+    *(attention(*qkv(t, n_q=80, n_kv=100), causal(100, 80)) for t in ("f32", "f16", "bf16", "q8_0")),
+    *(attention(*qkv(t, n_q=1, n_kv=600), causal(600, 1)) for t in ("f32", "f16", "q8_0")),
+    *(attention(*qkv(n_q=n), causal(40, n, all_masked=1)) for n in (3, 70)),
+    *(attention(*qkv(n_q=n), causal(40, n, all_masked=1), SINKS) for n in (1, 3, 70)),
+    *(attention(*qkv(n_q=n), causal(40, n), logit_softcap=20.0) for n in (3, 70)),
+    *(attention(*qkv(n_q=n), causal(40, n), logit_softcap=20.0, max_bias=8.0) for n in (3, 70)),
+    *(attention(*qkv(n_q=3, heads=h, kv_heads=h), Src("f16", (40, 3)), max_bias=8.0) for h in (1, 6, 8, 12)),
+    attention(*qkv()),
+    attention(*qkv(), sinks=SINKS),
+    attention(*qkv(), prec=10),
+    attention(*qkv(n=3), causal(40, 3, 1, 3)),
+    attention(*qkv(n=3), causal(40, 3)),
+    attention(*qkv(), causal(40, 3, 8)),
+    attention(*qkv(), Src("f16", (40, 3, 4))),
+    attention(*qkv(), Src("f16", (64, 8))),
+    attention(*qkv(dk=192, dv=128), causal(40, 3)),
+    attention(*qkv(dk=40, dv=40), causal(40, 3)),
+    attention(Src(ne=(64, 3, 8)), Src("f16", (64, 40, 4)), Src("f16", (64, 40, 2))),
+    attention(Src(ne=(64, 3, 8)), Src("f16", (64, 40, 2)), Src("q8_0", (64, 40, 2))),
+    attention(
+        permuted("f32", (64, 8, 3), (0, 2, 1, 3)),
+        permuted("f16", (64, 2, 40), (0, 2, 1, 3)),
+        permuted("f16", (64, 2, 40), (0, 2, 1, 3)),
+        causal(40, 3),
+    ),
+    attention(
+        permuted("f32", (64, 8, 70), (0, 2, 1, 3)),
+        cut("f16", (64, 40, 2), (64, 100, 3)),
+        cut("f16", (64, 40, 2), (64, 100, 3), 128),
+        causal(40, 70),
+    ),
+    attention(*qkv(n_kv=0)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention_is_the_librarys_tensor(case: Call) -> None:
+    check_tensor(lib, case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention_has_the_librarys_values(case: Call) -> None:
+    check_values(lib, case)
+
+
+def refused(q: Src, k: Src, v: Src, mask: Src | None = None, **more: Any) -> Call:
+    return attention(q, k, v, mask, **more)
+
+
+Q, K, V = qkv()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        attention(Q, Src("f16", (32, 40, 2)), V),
+        attention(Q, Src("f16", (64, 40, 3)), V),
+        attention(Src(ne=(64, 3, 8, 2)), K, V),
+        attention(Q, K, Src("f16", (64, 40, 2, 2))),
+        attention(Q, K, V, Src(ne=(40, 3))),
+        attention(Q, K, V, permuted("f16", (3, 40), (1, 0, 2, 3))),
+        attention(Q, K, V, Src("f16", (40, 3, 3))),
+        attention(Q, K, V, Src("f16", (40, 3, 1, 2))),
+        attention(Q, K, V, max_bias=8.0),
+        attention(Q, K, V, sinks=Src(ne=(7,))),
+        attention(Q, K, V, sinks=Src("f16", (8,))),
+    ],
+    ids=str,
+)
+def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
+    check_abort(lib, case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        attention(permuted("f32", (3, 64, 8), (1, 0, 2, 3)), K, V),
+        attention(Q, permuted("f16", (40, 64, 2), (1, 0, 2, 3)), V),
+        attention(Q, K, permuted("f16", (40, 64, 2), (1, 0, 2, 3))),
+        attention(Q, K, V, prec=5),
+    ],
+    ids=str,
+)
+def test_attention_the_cpu_has_not_aborts_in_its_words(case: Call) -> None:
+    rng = np.random.default_rng(1)
+    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
+
+    def attempt() -> None:
+        Real(lib, lib.init(1 << 22), case).compute(data)
+
+    outcome = lib.run_forked(attempt)
+    with pytest.raises(GgmlError) as caught:
+        Engine(case).compute(data)
+    assert caught.value.message == outcome.text
+
+
+def test_keywords_of_the_short_form_have_ggmls_order() -> None:
+    from ggmltool.ggml.ops.registry import CONSTRUCTORS
+
+    c = CONSTRUCTORS["flash_attn_ext"]
+    assert c.sources == ("q", "k", "v", "mask", "sinks")
+    assert [p.name for p in c.params] == ["scale", "max_bias", "logit_softcap", "prec"]
+    assert call("flash_attn_ext", Q, K, V).fn == c.name
