@@ -1,0 +1,205 @@
+"""Tensors: strides, bytes, names and the predicates on layouts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ggmltool.ggml import tensor as tensors
+from ggmltool.ggml.dtypes import F16, F32, TYPES
+from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.tensor import Tensor, contiguous_nb, cut_name
+from tests.ggml.layouts import contiguous_tensors, strided_tensors
+
+
+def make(ne: tuple[int, int, int, int], nb: tuple[int, int, int, int] | None = None, type: str = "f32") -> Tensor:
+    return Tensor(TYPES[type], ne, nb)
+
+
+def element_offsets(t: Tensor) -> list[int]:
+    return [
+        sum(i * b for i, b in zip(index, t.nb, strict=True))
+        for index in itertools.product(*(range(max(n, 0)) for n in t.ne))
+    ]
+
+
+@given(strided_tensors(types=("f32", "f16", "i8")))
+def test_nbytes_reach_to_the_end_of_the_last_element(t: Tensor) -> None:
+    offsets = element_offsets(t)
+    assert t.nbytes == (max(offsets) + t.type.type_size if offsets else 0)
+
+
+@given(contiguous_tensors())
+def test_a_new_tensor_is_contiguous_by_every_measure(t: Tensor) -> None:
+    assert tensors.is_contiguous(t)
+    assert tensors.is_contiguous_1(t)
+    assert tensors.is_contiguous_2(t)
+    assert tensors.is_contiguous_rows(t)
+    assert tensors.is_contiguously_allocated(t)
+    assert tensors.is_padded_1d(t)
+    assert not tensors.is_transposed(t) or t.ne[0] == 0
+    assert t.nbytes == tensors.nelements(t) * t.type.type_size // t.type.block_size
+
+
+@given(strided_tensors(extents=(2, 3, 4)))
+def test_the_measures_of_contiguity_contain_each_other_where_no_extent_is_one(t: Tensor) -> None:
+    assume(t.ne[0] > 1)
+    assert not tensors.is_contiguous(t) or tensors.is_contiguous_1(t)
+    assert not tensors.is_contiguous_1(t) or tensors.is_contiguous_2(t)
+    assert not tensors.is_contiguous_2(t) or tensors.is_contiguous_rows(t)
+
+
+@given(strided_tensors())
+def test_contiguity_in_more_dimensions_implies_it_in_fewer(t: Tensor) -> None:
+    assert tensors.is_contiguous_to(t, 4) == tensors.is_contiguous(t)
+    for n in (2, 3, 4):
+        assert not tensors.is_contiguous_to(t, n) or tensors.is_contiguous_to(t, n - 1)
+
+
+def test_the_stride_of_an_extent_of_one_does_not_matter_for_contiguity() -> None:
+    odd = make((4, 1, 3, 1), (4, 999, 16, 5))
+    assert tensors.is_contiguous(odd)
+    assert not tensors.are_same_layout(odd, make((4, 1, 3, 1)))
+
+
+def test_a_row_of_one_block_may_have_any_first_stride() -> None:
+    assert tensors.is_contiguous(make((1, 3, 1, 1), (77, 4, 12, 12)))
+    assert not tensors.is_contiguous(make((2, 3, 1, 1), (77, 8, 24, 24)))
+
+
+def test_block_types_measure_rows_by_the_first_stride() -> None:
+    t = make((64, 2, 1, 1), type="q4_0")
+    assert t.nb == (18, 36, 72, 72)
+    assert t.nbytes == 72
+    permuted = make((64, 2, 1, 1), (36, 18, 72, 72), "q4_0")
+    assert permuted.nbytes == 64 * 36 // 32 + 18
+
+
+@pytest.mark.parametrize("ne", [(0, 2, 3, 4), (1, 0, 1, 1), (2, 2, -1, 1)])
+def test_an_empty_tensor_has_no_bytes(ne: tuple[int, int, int, int]) -> None:
+    assert make(ne).nbytes == 0
+
+
+@pytest.mark.parametrize(("ne", "n"), [((1, 1, 1, 1), 1), ((64, 1, 1, 1), 1), ((1, 2, 1, 1), 2), ((5, 1, 1, 2), 4)])
+def test_dimensions_are_counted_up_to_the_last_extent_above_one(ne: tuple[int, int, int, int], n: int) -> None:
+    assert tensors.n_dims(make(ne)) == n
+
+
+def test_shapes_have_names() -> None:
+    assert tensors.is_scalar(make((1, 1, 1, 1)))
+    assert tensors.is_vector(make((7, 1, 1, 1)))
+    assert tensors.is_matrix(make((7, 2, 1, 1)))
+    assert not tensors.is_matrix(make((7, 2, 2, 1)))
+    assert tensors.is_3d(make((7, 2, 2, 1)))
+    assert not tensors.is_3d(make((1, 1, 1, 2)))
+    assert tensors.nrows(make((7, 2, 3, 4))) == 24
+
+
+def test_a_permuted_tensor_has_strides_out_of_order() -> None:
+    transposed = make((3, 2, 1, 1), (8, 4, 24, 24))
+    assert tensors.is_transposed(transposed)
+    assert tensors.is_permuted(transposed)
+    batch = make((2, 3, 4, 1), (4, 32, 8, 96))
+    assert tensors.is_permuted(batch)
+    assert not tensors.is_transposed(batch)
+
+
+def test_channels_may_be_the_innermost_dimension() -> None:
+    assert tensors.is_contiguous_channels(make((5, 4, 3, 1), (12, 60, 4, 240)))
+    assert not tensors.is_contiguous_channels(make((5, 4, 3, 1)))
+
+
+def test_same_layout_compares_type_extents_and_raw_strides() -> None:
+    a = make((4, 3, 1, 1))
+    assert tensors.are_same_layout(a, make((4, 3, 1, 1)))
+    assert not tensors.are_same_layout(a, make((4, 3, 1, 1), type="f16"))
+    assert not tensors.are_same_layout(a, make((3, 4, 1, 1)))
+    assert not tensors.are_same_layout(a, make((4, 3, 1, 1), (4, 16, 48, 96)))
+    assert tensors.are_same_shape(a, make((4, 3, 1, 1), type="f16"))
+
+
+@pytest.mark.parametrize(
+    ("small", "big", "can"),
+    [
+        ((1, 1, 1, 1), (4, 3, 2, 1), True),
+        ((4, 1, 2, 1), (4, 3, 2, 1), True),
+        ((2, 3, 1, 1), (4, 3, 2, 1), True),
+        ((3, 1, 1, 1), (4, 3, 2, 1), False),
+        ((4, 3, 2, 1), (4, 1, 2, 1), False),
+        ((0, 3, 1, 1), (0, 1, 1, 1), True),
+        ((0, 3, 1, 1), (4, 3, 1, 1), False),
+        ((4, 3, 1, 1), (0, 3, 1, 1), True),
+    ],
+)
+def test_a_tensor_repeats_into_multiples_of_its_extents(
+    small: tuple[int, int, int, int], big: tuple[int, int, int, int], can: bool
+) -> None:
+    assert tensors.can_repeat(make(small), make(big)) == can
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "can"),
+    [
+        ((8, 4, 1, 1), (8, 3, 1, 1), True),
+        ((8, 4, 2, 1), (8, 3, 6, 5), True),
+        ((8, 4, 6, 1), (8, 3, 2, 1), False),
+        ((8, 4, 1, 1), (4, 3, 1, 1), False),
+        ((8, 4, 0, 1), (8, 3, 1, 1), False),
+    ],
+)
+def test_a_product_needs_equal_rows_and_batches_that_divide(
+    a: tuple[int, int, int, int], b: tuple[int, int, int, int], can: bool
+) -> None:
+    assert tensors.can_mul_mat(make(a), make(b)) == can
+
+
+def test_names_are_cut_to_63_bytes_in_the_middle_of_a_character() -> None:
+    assert cut_name("a" * 63) == "a" * 63
+    assert cut_name("a" * 64) == "a" * 63
+    half = cut_name("a" * 62 + "ü")
+    assert half.encode("utf-8", "surrogateescape") == b"a" * 62 + b"\xc3"
+
+
+@given(st.text(max_size=80))
+def test_a_cut_name_is_a_prefix_of_the_bytes(name: str) -> None:
+    raw = name.encode("utf-8", "surrogatepass") if name.isprintable() else None
+    if raw is None:
+        return
+    assert cut_name(name).encode("utf-8", "surrogateescape") == raw[:63]
+
+
+def test_the_description_of_an_op_is_its_functions_name() -> None:
+    t = make((4, 1, 1, 1))
+    assert tensors.op_desc(t) == "NONE"
+    t.set_op(Op.UNARY, (int(UnaryOp.SILU),), make((4, 1, 1, 1)))
+    assert tensors.op_desc(t) == "SILU"
+    t.set_op(Op.GLU, (int(GluOp.SWIGLU),))
+    assert tensors.op_desc(t) == "SWIGLU"
+    t.set_op(Op.MUL_MAT)
+    assert tensors.op_desc(t) == "MUL_MAT"
+
+
+def test_trailing_holes_of_the_sources_are_dropped_and_holes_in_front_kept() -> None:
+    t, x = make((4, 1, 1, 1)), make((4, 1, 1, 1))
+    t.set_op(Op.FLASH_ATTN_EXT, (), None, x, None, None)
+    assert t.src == [None, x]
+
+
+def test_a_clone_shares_nothing_that_changes() -> None:
+    t = Tensor(F16, (4, 2, 1, 1), op=Op.SCALE, op_params=(7,), flags=1, src=[make((4, 2, 1, 1))], name="n", id="i")
+    t.data = 123
+    copy = t.clone(5)
+    assert (copy.type, copy.ne, copy.nb, copy.op, copy.op_params, copy.flags) == (F16, t.ne, t.nb, t.op, (7,), 1)
+    assert (copy.name, copy.id, copy.index, copy.src, copy.view_src, copy.buffer, copy.data) == (
+        "n", "i", 5, [], None, None, 0,
+    )  # fmt: skip
+
+
+def test_a_new_layout_counts_its_bytes_anew() -> None:
+    t = make((4, 4, 1, 1))
+    t.set_layout((4, 2, 1, 1), (4, 32, 64, 64))
+    assert t.nbytes == 48
+    assert contiguous_nb(F32, t.ne) == (4, 16, 32, 32)
