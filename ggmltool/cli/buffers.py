@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @scenario_argument
 @graph_option
 @step_option
-@click.option("--all", "all_", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
+@click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
 @json_option
 @output_option
-def buffers(scenario: str | None, graph: str | None, step: str, all_: bool, as_json: bool, output: Output) -> int:
+def buffers(scenario: str | None, graph: str | None, step: str, all: bool, json: bool, output: Output) -> int:
     """Show the size of every compute buffer and what lies in it at its peak, largest first.
 
     The peak is the node during which most bytes are alive; a buffer is larger than that where the memory between
@@ -36,12 +36,12 @@ def buffers(scenario: str | None, graph: str | None, step: str, all_: bool, as_j
     plan = opened.scenario.plan(name, step, events.append)
     memory = memory_plan(events)
     log_lines(plan.log)
-    if as_json:
+    if json:
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(buffers_json(plan, memory)))
     else:
-        limit = None if all_ else MAX_TENSORS
+        limit = None if all else MAX_TENSORS
         tensors = tensor_infos(opened.model, name)
         output.write(buffers_view(plan, memory, tensors, opened.title, output.style, limit))
     return 0 if plan.ok else 1

@@ -35,15 +35,15 @@ HOW_TO_GET_DOT = (
 )
 @format_option("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
 @output_option
-def dot(scenario: str | None, graph: str | None, step: str, style: str, format_: str | None, output: Output) -> int:
+def dot(scenario: str | None, graph: str | None, step: str, style: str, format: str | None, output: Output) -> int:
     """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
 
     With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
     with their bytes.
     """
-    format_ = format_ or _format_of(output)
-    if format_ in ("png", "pdf") and output.to_terminal:
-        raise CliError(f"a {format_.upper()} is nothing for a terminal; name a file with -o graph.{format_}")
+    format = format or _format_of(output)
+    if format in ("png", "pdf") and output.to_terminal:
+        raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)
     tensors = tensor_infos(opened.model, name)
@@ -56,7 +56,7 @@ def dot(scenario: str | None, graph: str | None, step: str, style: str, format_:
         if plan.error is not None:
             raise CliError(f"there is no plan to draw:\n{ggml_error(dict(plan.error))}", GGML_FAILED)
         text = split_dot(plan, tensors, opened.title)
-    output.write(text if format_ == "dot" else _draw(text, format_))
+    output.write(text if format == "dot" else _draw(text, format))
     return 0
 
 
@@ -71,12 +71,12 @@ def _format_of(output: Output) -> str:
     raise CliError(f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf or .dot, or say --format")
 
 
-def _draw(text: str, format_: str) -> bytes:
+def _draw(text: str, format: str) -> bytes:
     """The picture, made by Graphviz. Raises CliError without it, or where it fails."""
     import graphviz
 
     try:
-        picture: bytes = graphviz.Source(text).pipe(format=format_)
+        picture: bytes = graphviz.Source(text).pipe(format=format)
     except graphviz.ExecutableNotFound:
         raise CliError(HOW_TO_GET_DOT) from None
     except graphviz.CalledProcessError as error:

@@ -37,12 +37,12 @@ def step_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """--json, the parameter `as_json`: the result as JSON instead of text."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact bytes.")(command)
+    """--json: the result as JSON instead of text."""
+    return click.option("--json", is_flag=True, help="Print JSON, with exact bytes.")(command)
 
 
 def format_option(*formats: str, help: str) -> Callable[[F], F]:
-    """-f/--format, one of `formats` or None, the parameter `format_`; --json is its short cut where json is one."""
+    """-f/--format, one of `formats` or None, the parameter `format`; --json is its short cut where json is one."""
 
     def decorate(command: F) -> F:
         if "json" in formats:
@@ -50,7 +50,7 @@ def format_option(*formats: str, help: str) -> Callable[[F], F]:
                 "--json", is_flag=True, expose_value=False, is_eager=True, callback=_keep,
                 help="Short for --format json.",
             )(command)  # fmt: skip
-        return click.option("-f", "--format", "format_", type=click.Choice(formats), callback=_format, help=help)(
+        return click.option("-f", "--format", "format", type=click.Choice(formats), callback=_format, help=help)(
             command
         )
 

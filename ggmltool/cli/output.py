@@ -38,7 +38,7 @@ class Output:
         """The room and the colours that a view may use here."""
         return Style(self.width, self._colors())
 
-    def _colors(self) -> Literal["", "standard", "256", "truecolor"]:
+    def _colors(self) -> Literal["", "standard", "256"]:
         """Colours as asked, else on a terminal that has not been told otherwise; as many as it says it has."""
         wanted = current_settings().color
         term = os.environ.get("TERM", "")
@@ -46,9 +46,8 @@ class Output:
             wanted == "auto" and (not self.to_terminal or os.environ.get("NO_COLOR") or term == "dumb")
         ):
             return ""
-        if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
-            return "truecolor"
-        return "256" if "256" in term or not term else "standard"
+        many = "256" in term or not term or os.environ.get("COLORTERM")
+        return "256" if many else "standard"
 
     @property
     def width(self) -> int:

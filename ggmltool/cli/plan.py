@@ -16,7 +16,7 @@ from ggmltool.cli.scenario import open_scenario, tensor_infos
 @step_option
 @json_option
 @output_option
-def plan(scenario: str | None, graph: str | None, step: str, as_json: bool, output: Output) -> int:
+def plan(scenario: str | None, graph: str | None, step: str, json: bool, output: Output) -> int:
     """Show devices, splits, copies and buffers on one screen.
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
@@ -25,7 +25,7 @@ def plan(scenario: str | None, graph: str | None, step: str, as_json: bool, outp
     name = opened.scenario.graph_name(graph)
     result = opened.scenario.plan(name, step)
     log_lines(result.log)
-    if as_json:
+    if json:
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(result.as_dict()))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 @click.option(
     "-t",
     "--tensor",
-    "tensors",
     multiple=True,
     metavar="ID",
     help="Show this tensor instead of the graph's outputs; may be given more than once.",
@@ -33,16 +32,16 @@ if TYPE_CHECKING:
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
 @json_option
 @output_option
-def run(scenario: str | None, tensors: tuple[str, ...], compute: bool, as_json: bool, output: Output) -> int:
+def run(scenario: str | None, tensor: tuple[str, ...], compute: bool, json: bool, output: Output) -> int:
     """Do the steps of a scenario, compute on the simulated devices, and show the outputs.
 
     The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
     steps, and the outputs as nested lists.
     """
     opened = open_scenario(scenario)
-    result = _Result(opened, tensors, compute)
+    result = _Result(opened, tensor, compute)
     result.do_steps()
-    if as_json:
+    if json:
         from ggmltool.views.json_text import json_text
         from ggmltool.views.values import nested
 

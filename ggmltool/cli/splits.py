@@ -40,7 +40,7 @@ def splits(
     step: str,
     debug: int | None,
     causes: bool | None,
-    format_: str | None,
+    format: str | None,
     output: Output,
 ) -> int:
     """Show which backend every node gets and why, and what is copied.
@@ -53,11 +53,11 @@ def splits(
       3.upg  a faster one with that memory  4.vsrc    where the tensor it views is
       4.cur  where the node that needs it is  usr     the scenario says so
     """
-    if format_ not in (None, "text") and (debug is not None or causes is not None):
-        raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format_}.")
+    if format not in (None, "text") and (debug is not None or causes is not None):
+        raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)
-    if format_ in (None, "text"):
+    if format in (None, "text"):
         plan, text = _debug_text(opened.scenario, name, step, debug or 2, causes is not False, output)
         log_lines(plan.log)
         output.write(text)
@@ -67,7 +67,7 @@ def splits(
     plan = opened.scenario.plan(name, step)
     log_lines(plan.log)
     tensors = tensor_infos(opened.model, name)
-    if format_ == "json":
+    if format == "json":
         from ggmltool.views.json_text import json_text
         from ggmltool.views.splits import splits_json
 

@@ -37,7 +37,7 @@ NMSE_F32, NMSE_OTHER = 1e-7, 5e-4
 )
 @json_option
 @output_option
-def verify(scenario: str | None, values: bool | None, as_json: bool, output: Output) -> int:
+def verify(scenario: str | None, values: bool | None, json: bool, output: Output) -> int:
     """Run the scenario on the real ggml too and show what differs, or that nothing does.
 
     Compared are all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
@@ -51,7 +51,7 @@ def verify(scenario: str | None, values: bool | None, as_json: bool, output: Out
     real = _on_the_real_library(replace(model, steps=steps))
     run = opened.scenario.start(debug=True, values=values)
     found, compared = _compare(run, steps, real)
-    if as_json:
+    if json:
         from ggmltool.views.json_text import json_text
 
         result = {"ggmltool": 1, "kind": "verify", "same": not found, "compared": compared}

@@ -68,7 +68,7 @@ def buffers_view(
 ) -> str:
     """Sizes and peaks of all buffers, then what lies in each at its peak. `limit` None shows every tensor."""
     buffers = buffers_of(plan, memory)
-    inks = {name: color.ink for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
     facts = [plan_step(plan), f"{size(sum(b.size for b in buffers))} in compute buffers"]
     parts = [heading(title, facts, style), "\n", render_table(_BUFFERS, [_row(b, inks) for b in buffers], style)]
     for buffer in buffers:
@@ -140,7 +140,7 @@ def _tensor_row(
     offset = f"{life.chunk}:{life.offset}" if chunked else str(life.offset)
     return [
         size(life.size),
-        f"{100 * life.size / max(peak.nbytes, 1):.0f} %",
+        _percent(life.size, peak.nbytes),
         offset,
         Cell(life.tensor),
         Cell(what, "dim"),
@@ -148,6 +148,11 @@ def _tensor_row(
         memory.nodes[life.start] if life.start >= 0 else "start",
         ("end" if life.end is None else memory.nodes[life.end]) + (" (output)" if life.kept else ""),
     ]
+
+
+def _percent(part: int, whole: int) -> str:
+    percent = 100 * part / max(whole, 1)
+    return "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"
 
 
 def buffers_json(plan: Plan, memory: MemoryPlan) -> dict[str, Any]:

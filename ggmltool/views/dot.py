@@ -10,7 +10,7 @@ from ggmltool.views.palette import Color, colors
 from ggmltool.views.tensors import TensorInfo, Tensors
 from ggmltool.views.text import dims, printable, size
 
-_NO_BACKEND = Color("#808080", "#eeeeee")
+_NO_BACKEND = Color("#808080", "#eeeeee", "")
 
 
 def escaped(text: str, record: bool = False) -> str:

@@ -81,33 +81,40 @@ class MemoryPlan:
 
 
 def memory_plan(events: Iterable[Event]) -> MemoryPlan:
-    """The lifetimes of the last plan that the events tell of."""
+    """The lifetimes of the last plan that the events tell of.
+
+    Copies of tensors with the same name have the same name too, so what is freed is known by its place as well.
+    Tensors without bytes lie nowhere.
+    """
     plan = MemoryPlan()
-    newest: dict[str, Lifetime] = {}
+    there: dict[tuple[str, str, int, int], Lifetime] = {}
     step = -1
+
+    def begin(life: Lifetime) -> None:
+        there[life.tensor, life.buft, life.chunk, life.offset] = life
+        plan.lifetimes.append(life)
+
     for event in events:
         match event:
             case AllocationStarted(at=-1):
-                plan, newest, step = MemoryPlan(), {}, -1
+                plan, there, step = MemoryPlan(), {}, -1
             case AllocationStarted(at, node):
                 step = at
                 plan.nodes.append(node)
-            case Allocated(tensor, buft, chunk, offset, size):
-                newest[tensor] = Lifetime(tensor, buft, chunk, offset, size, step)
-                plan.lifetimes.append(newest[tensor])
+            case Allocated(tensor, buft, chunk, offset, size) if size:
+                begin(Lifetime(tensor, buft, chunk, offset, size, step))
             case Reused(tensor, parent, buft, chunk, offset):
-                taken = newest[parent]
-                taken.end = step - 1
-                newest[tensor] = Lifetime(tensor, buft, chunk, offset, taken.size, step, reused=parent)
-                plan.lifetimes.append(newest[tensor])
-            case Freed(tensor, size=size, extra=True):
-                heirs = [life for life in reversed(plan.lifetimes) if life.reused == tensor]
-                heirs[0].size -= size
-            case Freed(tensor):
-                newest[tensor].end = step
+                taken = there.pop((parent, buft, chunk, offset), None)
+                if taken is not None:
+                    taken.end = step - 1
+                    begin(Lifetime(tensor, buft, chunk, offset, taken.size, step, reused=parent))
+            case Freed(extra=True):
+                plan.lifetimes[-1].size -= event.size
+            case Freed(tensor, buft, chunk, offset) if event.size:
+                there.pop((tensor, buft, chunk, offset)).end = step
             case Kept(tensor):
-                if tensor in newest:
-                    newest[tensor].kept = True
+                for life in there.values():
+                    life.kept = life.kept or life.tensor == tensor
             case _:
                 pass
     return plan

@@ -55,7 +55,7 @@ def _devices(plan: Plan, tensors: Tensors, style: Style) -> str:
         held = before.pop(buft, 0)
         rows.append(
             [
-                Cell(name, inks[name].ink),
+                Cell(name, inks[name].term),
                 buft if buft != name else "",
                 str(n_nodes[name]),
                 str(n_splits[name]),

@@ -49,7 +49,7 @@ def plan_step(plan: Plan) -> str:
 def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
     nodes = plan.nodes[split.i_start : split.i_end]
     names = [tensors[i].name or i if i in tensors else i for i in split.inputs]
-    ink = colors(name for name, _ in plan.backends)[split.backend].ink
+    ink = colors(name for name, _ in plan.backends)[split.backend].term
     return [
         f"#{split.id}",
         Cell(split.backend, ink),

@@ -35,7 +35,7 @@ class Style:
     """How a view may write: the columns it has, and the colours ("": none, as when the output is a file)."""
 
     width: int = 100
-    colors: Literal["", "standard", "256", "truecolor"] = ""
+    colors: Literal["", "standard", "256"] = ""
 
 
 Row = Sequence[str | Cell]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 THRESHOLD = 1000
 """Elements from which an array is cut, as in numpy."""
 
+MAX_WIDTH = 120
+"""Columns of text that a matrix takes at most, however wide the terminal is."""
+
 EDGE = 3
 """Rows, columns and slices shown at each end of a cut array."""
 
@@ -38,7 +41,7 @@ def matrix_view(name: str, type: str, values: NDArray[Any], style: Style, facts:
             continue
         if len(slices) > 1:
             lines.append(f"  [:, :, {i2}, {i3}]")
-        lines += _rows(values[i3, i2], cut, style.width)
+        lines += _rows(values[i3, i2], cut, min(style.width, MAX_WIDTH))
     return title + render_lines(lines, style)
 
 

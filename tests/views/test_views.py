@@ -23,7 +23,7 @@ from tests.golden import check_golden
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
 
 GOLDEN = Path(__file__).parent / "golden"
-STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "truecolor")}
+STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "256")}
 
 MANY = replace(
     TWO_DEVICES,

@@ -1,0 +1,143 @@
+"""Every command on the samples: text against golden files, JSON by its content."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import ggmltool
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = {
+    "run": ("run",),
+    "plan": ("plan",),
+    "plan_reserve": ("plan", "--step", "reserve"),
+    "splits": ("splits",),
+    "splits_1": ("splits", "--debug", "1"),
+    "splits_no_causes": ("splits", "--debug", "2", "--no-causes"),
+    "splits_table": ("splits", "--format", "table"),
+    "splits_json": ("splits", "--json"),
+    "buffers": ("buffers",),
+    "buffers_json": ("buffers", "--json"),
+    "dot": ("dot",),
+    "dot_splits": ("dot", "--style", "ggmltool"),
+}
+
+
+@pytest.mark.parametrize("sample", ["matmul", "transformer", "moe"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
+    result = call(*COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
+    assert result.err == ""
+    assert result.status == 0
+    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
+
+
+@pytest.mark.parametrize("sample", ["gemma-3-270m", "gemma-3-270m-ngl9"])
+@pytest.mark.parametrize("command", ["plan", "splits_table", "buffers"])
+def test_a_real_model_looks_as_accepted(call: Call, command: str, sample: str) -> None:
+    result = call(*COMMANDS[command], SAMPLES / f"{sample}.json.gz", columns=100)
+    assert (result.status, result.err) == (0, "")
+    out = result.out.replace(str(SAMPLES), "sample_graphs")
+    check_golden(GOLDEN / f"{sample}_{command}.txt", out)
+
+
+def test_run_shows_the_product_of_the_simple_example(call: Call) -> None:
+    result = call("run", SAMPLES / "matmul.yaml")
+    rows = [line.split() for line in result.out.splitlines()[-3:]]
+    assert rows == [["60", "55", "50", "110"], ["90", "54", "54", "126"], ["42", "29", "28", "64"]]
+
+
+def test_run_json_has_the_plans_and_the_outputs(call: Call) -> None:
+    document = json.loads(call("run", "--json", SAMPLES / "matmul.yaml").out)
+    assert (document["ggmltool"], document["kind"], document["ok"]) == (1, "run", True)
+    assert [plan["step"] for plan in document["plans"]] == ["reserve", "alloc"]
+    assert document["outputs"]["result"] == [[[[60, 55, 50, 110], [90, 54, 54, 126], [42, 29, 28, 64]]]]
+
+
+def test_run_shows_the_tensors_that_are_asked_for(call: Call) -> None:
+    document = json.loads(call("run", "--json", "-t", "gate", "-t", "x", SAMPLES / "transformer.yaml").out)
+    assert list(document["outputs"]) == ["gate", "x"]
+
+
+def test_run_without_computing_only_plans(call: Call) -> None:
+    document = json.loads(call("run", "--json", "--no-compute", SAMPLES / "gemma-3-270m.json.gz").out)
+    assert [plan["step"] for plan in document["plans"]] == ["reserve", "alloc"]
+    assert document["outputs"] == {}
+
+
+@pytest.mark.parametrize("step", ["reserve", "alloc"])
+def test_plan_json_is_the_plan_of_the_python_interface(call: Call, step: str) -> None:
+    path = SAMPLES / "transformer.yaml"
+    document = json.loads(call("plan", "--json", "--step", step, path).out)
+    assert document == json.loads(json.dumps(ggmltool.load(path).plan(step=step).as_dict()))
+
+
+@pytest.mark.parametrize("sample", ["matmul.yaml", "transformer.yaml", "moe.yaml", "gemma-3-270m-ngl9.json.gz"])
+def test_the_real_library_agrees_with_the_samples(call: Call, sample: str) -> None:
+    pytest.importorskip("libggml")
+    result = call("verify", SAMPLES / sample)
+    assert result.status == 0
+    assert "the real ggml does the same" in result.out
+
+
+def test_verify_says_what_differs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("libggml")
+    from ggmltool import oracle
+
+    def lying(model: object) -> object:
+        run = oracle.OracleRun(*[getattr(real, name) for name in ("plans", "debug", "values", "trace")])
+        run.plans[0]["nodes"][0]["offset"] = 7
+        run.values[0]["result"] = run.values[0]["result"] + 1
+        return run
+
+    from ggmltool.scenario.model import Step
+
+    model = ggmltool.load(SAMPLES / "matmul.yaml").model
+    model.steps.append(Step("get", tensors=("result",)))
+    real = oracle.run(model)
+    monkeypatch.setattr(oracle, "run", lying)
+    result = call("verify", SAMPLES / "matmul.yaml", columns=100)
+    assert result.status == 1
+    assert "2 differences from the real ggml" in result.out
+    assert "reserve main: nodes[0] (result).offset" in result.out
+    assert "values of result" in result.out
+
+
+def test_verify_without_the_library_says_how_to_get_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ggmltool import oracle
+
+    def missing(model: object) -> None:
+        raise oracle.OracleUnavailable("The real ggml library is missing. pip install 'ggmltool[oracle]'")
+
+    monkeypatch.setattr(oracle, "run", missing)
+    result = call("verify", SAMPLES / "matmul.yaml")
+    assert result.status == 2
+    assert "ggmltool[oracle]" in result.err
+
+
+def test_scenarios_come_from_standard_input_too(call: Call) -> None:
+    text = (SAMPLES / "matmul.yaml").read_bytes()
+    assert "60   55   50  110" in call("run", "-", stdin=text).out
+    assert "60   55   50  110" in call("run", "-", stdin=gzip.compress(text)).out
+
+
+def test_another_graph_of_the_file_by_name(call: Call) -> None:
+    scenario = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {"c": {"tensors": {"x": "f32[4]"}}},
+        "graphs": {"one": {"nodes": {"a": "sqr(x)"}}, "two": {"nodes": {"b": "sqrt(x)"}}},
+    }
+    text = json.dumps(scenario).encode()
+    assert json.loads(call("plan", "--json", "-", stdin=text).out)["graph"] == "one"
+    assert json.loads(call("plan", "--json", "--graph", "two", "-", stdin=text).out)["nodes"][0]["id"] == "b"
+    wrong = call("plan", "--graph", "twoo", "-", stdin=text)
+    assert wrong.status == 2
+    assert "two" in wrong.err
+    assert "did you mean" in wrong.err

@@ -1,0 +1,273 @@
+"""What all commands share: help, exit status, errors, files, colours, pipes, the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ggmltool.cli.main import COMMANDS, cli
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+MATMUL = SAMPLES / "matmul.yaml"
+ANSI = re.compile("\x1b\\[")
+
+
+def python(*args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, *args], capture_output=True, text=True, env=environment, check=False, **kwargs
+    )
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_as_accepted(call: Call, command: str) -> None:
+    result = call(*([command] if command else []), "--help", columns=80)
+    assert result.status == 0
+    assert call(*([command] if command else []), "-h", columns=80).out == result.out
+    assert result.err == ""
+    check_golden(GOLDEN / f"help_{command or 'ggmltool'}.txt", result.out)
+
+
+def test_help_imports_neither_numpy_nor_rich_nor_a_command() -> None:
+    code = (
+        "import sys\n"
+        "from ggmltool.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'rich', 'msgspec', 'yaml', 'graphviz', 'gguf', 'ggmltool.cli.run', 'ggmltool.scenario'}\n"
+        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)\n"
+    )
+    result = python("-c", code)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_planning_imports_neither_numpy_nor_rich() -> None:
+    code = (
+        "import sys\n"
+        "from ggmltool.cli.main import main\n"
+        f"try: main(['splits', {str(MATMUL)!r}])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
+    )
+    result = python("-c", code)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_module_is_the_command() -> None:
+    result = python("-m", "ggmltool", "--version")
+    assert result.returncode == 0
+    assert re.fullmatch(r"ggmltool \d+\.\d+\.\d+ \(ggml 0\.20\.2\)\n", result.stdout)
+
+
+def test_no_command_shows_the_help(call: Call) -> None:
+    result = call()
+    assert result.status == 2
+    assert "Commands:" in result.err
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("plam",), "Did you mean 'plan'?"),
+        (("bufers",), "Did you mean 'buffers'?"),
+        (("xyzzy",), "No such command 'xyzzy'"),
+        (("plan", "--jsn"), "--json"),
+        (("splits", "--debug", "3"), "1<=x<=2"),
+        (("splits", "--json", "--debug", "1", MATMUL), "--debug and --causes are for ggml's text"),
+        (("splits", "--json", "--format", "table", MATMUL), "contradict"),
+        (("plan", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("plan", MATMUL, "surplus"), "surplus"),
+        (("run", "-t", "resul", MATMUL), "did you mean result"),
+        (("dot", MATMUL, "-o", "graph.jpeg2"), ".svg"),
+        (("plan", MATMUL, "-o", "nowhere/plan.txt"), "nowhere"),
+        (("plan", MATMUL, "-o", "."), "folder"),
+    ],
+)
+def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...], hint: str) -> None:
+    result = call(*args)
+    assert result.status == 2
+    assert result.out == ""
+    assert hint in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_mistake_in_a_file_is_shown_with_its_line_and_a_caret(call: Call) -> None:
+    text = MATMUL.read_text().replace("mul_mat(a, b)", "mul_matt(a, b)")
+    Path("graph.yaml").write_text(text)
+    result = call("plan", "graph.yaml")
+    assert result.status == 2
+    first, line, caret = result.err.splitlines()
+    assert re.match(r"graph\.yaml:\d+:\d+: ", first)
+    assert "mul_mat" in first
+    assert "result: mul_matt(a, b)" in line
+    assert line[caret.index("^") :].startswith("mul_matt")
+
+
+def test_what_ggml_refuses_comes_in_its_own_words(call: Call) -> None:
+    text = MATMUL.read_text() + "\nsteps: [alloc main, alloc main]\n"
+    result = call("run", "-", stdin=text.encode())
+    assert result.status == 1
+    assert "GGML_ASSERT(!sched->is_alloc) failed" in result.out
+    plan = call("run", "--json", "-", stdin=text.encode())
+    assert plan.status == 1
+    assert '"ok": false' in plan.out
+
+
+def test_a_constructor_that_asserts_is_shown_with_its_line(call: Call) -> None:
+    text = MATMUL.read_text().replace("ne: [2, 3]", "ne: [3, 2]").replace("[[10, 5], [9, 9], [5, 4]]", "{fill: 1}")
+    result = call("plan", "-", stdin=text.encode())
+    assert result.status in (1, 2)
+    assert "ggml_can_mul_mat" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_traceback_is_there_for_who_wants_it(call: Call) -> None:
+    assert "Traceback" in call("--traceback", "plan", "nowhere.yaml").err
+    assert "Traceback" in call("plan", "nowhere.yaml", "--traceback").err
+
+
+def test_without_a_scenario_graph_yaml_here_is_taken_then_the_sample(call: Call) -> None:
+    result = call("plan")
+    assert result.status == 0
+    assert "No scenario named, taking" in result.err
+    assert "matmul.yaml" in result.err
+    Path("graph.yaml").write_bytes((SAMPLES / "moe.yaml").read_bytes())
+    result = call("plan")
+    assert result.err == "No scenario named, taking graph.yaml\n"
+    assert result.out.startswith("mixture of experts")
+    assert call("plan", "--quiet").err == ""
+
+
+def test_a_file_is_announced_and_not_overwritten_without_force(call: Call) -> None:
+    result = call("plan", MATMUL, "-o", "plan.txt")
+    assert (result.status, result.out, result.err) == (0, "", "Wrote plan.txt\n")
+    assert Path("plan.txt").read_text() == call("plan", MATMUL).out
+    Path("plan.txt").write_text("mine")
+    result = call("plan", MATMUL, "-o", "plan.txt")
+    assert result.status == 2
+    assert "--force" in result.err
+    assert Path("plan.txt").read_text() == "mine"
+    assert call("plan", MATMUL, "-o", "plan.txt", "--force").status == 0
+    assert Path("plan.txt").read_text() != "mine"
+    assert [p.name for p in Path().iterdir()] == ["plan.txt"]
+    assert call("plan", MATMUL, "-o", "-").out == call("plan", MATMUL).out
+
+
+def test_a_write_that_fails_leaves_the_old_file(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("plan.txt").write_text("old")
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device", "plan.txt")
+
+    monkeypatch.setattr(Path, "replace", full)
+    result = call("plan", MATMUL, "-o", "plan.txt", "--force")
+    assert result.status == 2
+    assert "No space left on device" in result.err
+    assert Path("plan.txt").read_text() == "old"
+    assert [p.name for p in Path().iterdir()] == ["plan.txt"]
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "buffers"])
+def test_colour_is_for_terminals_and_for_who_asks(call: Call, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ANSI.search(call(command, MATMUL, tty=True).out)
+    assert not ANSI.search(call(command, MATMUL).out)
+    assert not ANSI.search(call(command, MATMUL, "--color", "never", tty=True).out)
+    assert ANSI.search(call("--color", "always", command, MATMUL).out)
+    assert not ANSI.search(call(command, MATMUL, "-o", "-", "--color", "auto").out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not ANSI.search(call(command, MATMUL, tty=True).out)
+    assert ANSI.search(call(command, MATMUL, "--color", "always", tty=True).out)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("GGMLTOOL_COLOR", "always")
+    assert ANSI.search(call(command, MATMUL).out)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_its_name_in_the_environment(command: str) -> None:
+    parsed = cli.get_command(click.Context(cli), command)
+    assert parsed is not None
+    for option in parsed.params:
+        if isinstance(option, click.Option) and option.envvar is None:
+            assert f"--{option.name}".replace("_", "-") in (*option.opts, *option.secondary_opts)
+
+
+def test_options_can_be_set_in_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGMLTOOL_PLAN_STEP", "reserve")
+    assert "reserve main" in call("plan", MATMUL).out
+    monkeypatch.setenv("GGMLTOOL_SPLITS_FORMAT", "json")
+    assert call("splits", MATMUL).out.startswith('{"ggmltool": 1')
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("command", [("run",), ("plan",), ("splits", "-f", "table"), ("buffers",)])
+def test_no_line_is_wider_than_the_terminal(call: Call, command: tuple[str, ...], columns: int) -> None:
+    for sample in ("matmul.yaml", "transformer.yaml", "moe.yaml"):
+        out = call(*command, SAMPLES / sample, columns=columns).out
+        facts = [line for line in out.splitlines() if line.startswith("  ")]
+        assert max(map(len, facts)) <= columns
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m ggmltool splits {SAMPLES}/gemma-3-270m-ngl9.json.gz; echo status $? >&2"
+    result = subprocess.run(
+        ["bash", "-c", f"({command}) | head -1"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
+        check=False,
+    )
+    assert result.stderr == "status 0\n"
+
+
+def test_names_are_no_markup(call: Call) -> None:
+    scenario = (
+        b"ggmltool: 1\nname: '[red]title'\nbackends: [CPU]\ncontexts: {c: {tensors: {'[bold]x': 'f32[4]'}}}\n"
+        b"graphs: {main: {nodes: {y: {op: sqr, src: ['[bold]x'], name: ':smile: [/bold]'}}}}\n"
+    )
+    for command in ("run", "plan", "splits", "buffers"):
+        result = call(command, "-", stdin=scenario, tty=True, columns=80)
+        assert result.status == 0
+    assert "[red]title" in call("plan", "-", stdin=scenario, tty=True).out
+    assert "[bold]x" in call("buffers", "-", stdin=scenario, tty=True).out
+    assert ":smile: [/bold]" in call("splits", "-", stdin=scenario, tty=True).out
+
+
+def test_messages_cannot_move_the_cursor(call: Call) -> None:
+    result = call("plan", "-", stdin=b'ggmltool: 1\nbackends: [CPU]\n"x\\e[2J": 1\n')
+    assert result.status == 2
+    assert "\x1b" not in result.err
+    assert "\x1b" not in call("plan", "no\x1b[2Jwhere.yaml").err
+    assert "\x1b" not in call("plan", "--gr\x1b[2J").err
+    assert "\x1b" not in call("pl\x1b[2J").err
+    assert "\x1b" not in call("plan", MATMUL, "-o", "no\x1b[2Jwhere/x").err
+
+
+def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("ggmltool.cli.plan.open_scenario", broken)
+    result = call("plan", MATMUL)
+    assert result.status == 3
+    assert "ggmltool itself failed: ZeroDivisionError: oops" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_the_shell_completes_commands_and_graphs() -> None:
+    environment = {"_GGMLTOOL_COMPLETE": "bash_complete", "COMP_WORDS": "ggmltool pl", "COMP_CWORD": "1"}
+    result = subprocess.run(
+        [sys.executable, "-m", "ggmltool"],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment | {"PYTHONPATH": str(SAMPLES.parent)},
+        check=False,
+    )
+    assert result.stdout == "plain,plan\n"
