@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.oracle import fork
 from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
 from ggmltool.oracle.lib import Lib, load
@@ -82,28 +83,28 @@ def _child_results(lib: Lib, models: Sequence[Model], debug: int, values: bool) 
             os.waitpid(pid, 0)
 
 
-def _give_up(failure: sys.UnraisableHookArgs, fd: int) -> None:
-    # An exception in a callback: ggml would go on with a made-up answer.
-    text = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
-    fork.write_message(fd, ("raised", text))
-    os._exit(1)
-
-
 def _serve(lib: Lib, models: Sequence[Model], debug: int, values: bool, fd: int) -> None:
     fork.quiet_child()
-    sys.unraisablehook = lambda failure: _give_up(failure, fd)
 
     def emit(kind: str, value: object) -> None:
         fork.write_message(fd, (kind, value))
 
+    def on_abort(message: bytes) -> None:
+        runner.on_abort(message)
+        emit("aborted", None)
+        os._exit(0)
+
+    def on_callback_failure(failure: sys.UnraisableHookArgs) -> None:
+        # ggml would go on with a made-up answer. A device whose rules are the engine's may abort like a real one.
+        if isinstance(failure.exc_value, GgmlError):
+            on_abort(failure.exc_value.message.encode("utf-8", "surrogateescape"))
+        text = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+        emit("raised", "".join(text))
+        os._exit(1)
+
+    sys.unraisablehook = on_callback_failure
     try:
         runner = Runner(lib, debug, values)
-
-        def on_abort(message: bytes) -> None:
-            runner.on_abort(message)
-            emit("aborted", None)
-            os._exit(0)
-
         callback = ABORT_CALLBACK(on_abort)
         lib.ggml_set_abort_callback(callback)
         for model in models:
