@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert, GgmlFailed
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
@@ -125,7 +125,14 @@ class Buffer:
         if self._memory is None:
             import numpy as np
 
-            self._memory = np.zeros(self.size, dtype=np.uint8)
+            try:
+                self._memory = np.zeros(self.size, dtype=np.uint8)
+            except (MemoryError, ValueError):
+                raise GgmlFailed(
+                    "ggml_backend_buft_alloc_buffer",
+                    f"failed to allocate {self.buft.name} buffer of size {self.size}",
+                    explanation="planning needs no memory, but computing does, for simulated devices too",
+                ) from None
         return self._memory
 
 

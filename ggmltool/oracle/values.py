@@ -48,6 +48,9 @@ def read_values(lib: Lib, address: int) -> np.ndarray[Any, Any]:
     if dtype.name in _PLAIN:
         view = np.ndarray(ne[::-1], dtype="<" + _PLAIN[dtype.name], buffer=raw, strides=nb[::-1])
         return view.astype(np.float32) if view.dtype.kind == "f" else view.copy()
+    if dtype.name == "bf16":
+        halves = np.ndarray(ne[::-1], dtype="<u2", buffer=raw, strides=nb[::-1])
+        return (halves.astype("<u4") << 16).view(np.float32)
     row_size = dtype.row_size(ne[0])
     rows = np.ndarray((*ne[:0:-1], row_size), dtype=np.uint8, buffer=raw, strides=(*nb[:0:-1], 1))
     packed = np.ascontiguousarray(rows)

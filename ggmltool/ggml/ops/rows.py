@@ -125,8 +125,18 @@ def get_rows_kernel(x: Arrays, dst: Tensor) -> None:
     _check_numbers("ggml_compute_forward_get_rows", "i01", "ne01", numbers, a, b)
     i12 = x.xp.arange(b.ne[2])[:, None, None]
     i11 = x.xp.arange(b.ne[1])[None, :, None]
-    rows = x.raw(a)[i12, i11, numbers]
+    rows = x.raw(_rows_of(a))[i12, i11, numbers]
     x.put(dst, rows if a.type is I32 else x.decode(rows, a.type))
+
+
+def _rows_of(a: Tensor) -> Tensor:
+    """The tensor whose rows get_rows reads: a release build takes them as contiguous, whatever nb[0] says."""
+    if a.nb[0] == a.type.type_size:
+        return a
+    rows = a.clone(a.index)
+    rows.buffer, rows.data = a.buffer, a.data
+    rows.set_layout(a.ne, (a.type.type_size, *a.nb[1:]))
+    return rows
 
 
 @kernel(Op.SET_ROWS)

@@ -14,6 +14,7 @@ from ggmltool.ggml.events import Computed, EventCall, TensorCopied
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.sched.scheduler import Scheduler, Split
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
@@ -43,8 +44,9 @@ class DeviceArrays(HostArrays):
                 "ggml_backend_graph_compute",
                 f"{self.backend} cannot read {t.name or t.id}, which lies in {t.buffer.buft.name}",
                 None,
-                "the tensor was not copied to the backend: a user assignment put both on one backend although the "
-                "tensor's memory is elsewhere",
+                "ggml makes no copy of a tensor that is assigned to the same backend, wherever its memory is. That happens "
+                "to an in-place op on a tensor of another device (its result stays in that device's memory) and to a "
+                "user assignment against the memory",
             )
         return super()._start(t)
 
@@ -203,8 +205,11 @@ def _compute_nodes(s: Scheduler, k: int, split: Split, watch: Watch | None) -> N
     arrays = DeviceArrays(s.names[b], s.usable_bufts[b])
     if s.events:
         s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
+    on_cpu = s.backends[b].device.type == "cpu"
     for n in split.nodes:
         if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
+            if on_cpu:
+                cpu_limits.check(n)
             compute_node(arrays, n)
         if watch is not None:
             watch(n)
