@@ -1,0 +1,74 @@
+"""Small graphs made by hand, without constructors: any op between any tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
+
+
+class Builder:
+    """Tensors of one context. `ne` of a node is that of its first source unless given."""
+
+    def __init__(self) -> None:
+        self.ctx = Context()
+
+    def leaf(self, name: str, *ne: int, type: str = "f32", flags: int = 0) -> Tensor:
+        t = self.ctx.new_tensor(TYPES[type], ne, name=name)
+        t.id = name
+        t.flags = flags
+        return t
+
+    def input(self, name: str, *ne: int, type: str = "f32") -> Tensor:
+        return self.leaf(name, *ne, type=type, flags=FLAG_INPUT)
+
+    def node(
+        self,
+        name: str,
+        op: Op,
+        *src: Tensor | None,
+        ne: Sequence[int] | None = None,
+        type: str | None = None,
+        output: bool = False,
+        params: tuple[int, ...] = (),
+    ) -> Tensor:
+        first = next((s for s in src if s is not None), None)
+        if ne is None:
+            assert first is not None
+            ne = first.ne
+        dtype = TYPES[type] if type is not None or first is None else first.type
+        t = self.ctx.new_tensor(dtype, ne, name=name)
+        t.id = name
+        t.set_op(op, params, *src)
+        if output:
+            t.flags |= FLAG_OUTPUT
+        return t
+
+    def view(
+        self, name: str, of: Tensor, *ne: int, offset: int = 0, op: Op = Op.VIEW, src: Sequence[Tensor | None] = ()
+    ) -> Tensor:
+        """A view of `of` (of all of it without `ne`), by default a VIEW node."""
+        t = self.ctx.new_tensor(of.type, ne or of.ne, of, offset, name=name)
+        t.id = name
+        t.set_op(op, (), *(src or (of,)))
+        return t
+
+    def none_view(self, name: str, of: Tensor) -> Tensor:
+        """ggml_view_tensor: a view without an op, thus a leaf."""
+        t = self.ctx.view_tensor(of)
+        t.id = t.name = name
+        return t
+
+    def graph(self, *outputs: Tensor, size: int = 2048) -> CGraph:
+        graph = CGraph(size, self.ctx.indices.top)
+        for t in outputs:
+            graph.build_forward_expand(t)
+        return graph
+
+    @property
+    def n_tensors(self) -> int:
+        return self.ctx.indices.top

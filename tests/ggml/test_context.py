@@ -1,0 +1,155 @@
+"""The arena: offsets of its objects, what it refuses, views of views."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggmltool.ggml.context import Context, IndexSpace
+from ggmltool.ggml.dtypes import F16, F32, TYPES
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.version import graph_nbytes, graph_overhead, pad, tensor_overhead
+
+
+def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:
+    ctx = Context()
+    ctx.new_tensor(F32, (2, 3))
+    ctx.new_tensor(F32, (2, 3))
+    assert [(o.type, o.offset, o.size) for o in ctx.objects()] == [("tensor", 32, 336), ("tensor", 400, 336)]
+    assert ctx.used_mem == 2 * tensor_overhead()
+
+
+def test_an_empty_arena_has_used_nothing() -> None:
+    assert Context().used_mem == 0
+    assert Context().objects() == []
+
+
+def test_a_graph_is_an_object_like_a_tensor() -> None:
+    ctx = Context()
+    assert ctx.new_object("graph", graph_nbytes(2048)) == 32
+    assert ctx.used_mem == graph_overhead(2048) == 82608
+
+
+@given(st.lists(st.tuples(st.sampled_from(("tensor", "graph", "work_buffer")), st.integers(0, 5000))))
+def test_objects_lie_one_behind_the_other_and_are_padded_to_16_bytes(sizes: list[tuple[str, int]]) -> None:
+    ctx = Context()
+    for type, size in sizes:
+        ctx.new_object(type, size)  # type: ignore[arg-type]
+    end = 0
+    for o, (type, size) in zip(ctx.objects(), sizes, strict=True):
+        assert (o.type, o.offset, o.size) == (type, end + 32, pad(size, 16))
+        end = o.offset + o.size
+    assert ctx.used_mem == end
+
+
+def test_an_arena_with_room_for_two_tensors_refuses_the_third() -> None:
+    ctx = Context(mem_size=2 * 368)
+    ctx.new_tensor(F32, (1,))
+    ctx.new_tensor(F32, (1,))
+    with pytest.raises(GgmlAssert, match=r"GGML_ASSERT\(obj_new\) failed"):
+        ctx.new_tensor(F32, (1,))
+    assert len(ctx.tensors) == 2
+
+
+def test_one_byte_less_is_too_little() -> None:
+    assert Context(mem_size=367).new_object("tensor", 336) is None
+    assert Context(mem_size=368).new_object("tensor", 336) == 32
+
+
+def test_with_data_a_tensor_takes_its_bytes_right_behind_the_struct() -> None:
+    ctx = Context(base=1 << 20, no_alloc=False)
+    a = ctx.new_tensor(F32, (5, 1))
+    b = ctx.new_tensor(F32, (1,))
+    assert a.data == (1 << 20) + 32 + 336
+    assert [o.size for o in ctx.objects()] == [pad(336 + 20, 16), pad(336 + 4, 16)]
+    assert b.data == (1 << 20) + ctx.objects()[1].offset + 336
+
+
+def test_without_alloc_a_tensor_has_no_address() -> None:
+    assert Context(base=1 << 20).new_tensor(F32, (5,)).data == 0
+
+
+def test_a_view_takes_no_data_and_points_into_its_root() -> None:
+    ctx = Context(base=1 << 20, no_alloc=False)
+    root = ctx.new_tensor(F32, (8,))
+    view = ctx.new_tensor(F32, (4,), root, 16)
+    assert ctx.objects()[1].size == 336
+    assert view.data == root.data + 16
+
+
+def test_a_view_of_a_view_is_a_view_of_the_root_with_the_offsets_added() -> None:
+    ctx = Context()
+    root = ctx.new_tensor(F32, (8,))
+    view = ctx.new_tensor(F32, (6,), root, 8)
+    nested = ctx.new_tensor(F32, (2,), view, 4)
+    assert (nested.view_src, nested.view_offs) == (root, 12)
+
+
+def test_a_view_may_end_with_its_root_and_not_behind_it() -> None:
+    ctx = Context()
+    root = ctx.new_tensor(F32, (8,))
+    ctx.new_tensor(F32, (4,), root, 16)
+    with pytest.raises(GgmlAssert) as error:
+        ctx.new_tensor(F32, (4,), root, 20)
+    assert (
+        error.value.condition == "view_src == NULL || data_size == 0 || data_size + view_offs <= ggml_nbytes(view_src)"
+    )
+    assert error.value.function == "ggml_new_tensor_impl"
+
+
+def test_an_empty_view_may_lie_anywhere() -> None:
+    ctx = Context()
+    root = ctx.new_tensor(F32, (8,))
+    assert ctx.new_tensor(F32, (0,), root, 1000).nbytes == 0
+
+
+def test_missing_dimensions_are_one_and_there_are_four_at_most() -> None:
+    assert Context().new_tensor(F16, (3, 2)).ne == (3, 2, 1, 1)
+    for ne in ((), (1, 1, 1, 1, 1)):
+        with pytest.raises(GgmlAssert, match="n_dims >= 1 && n_dims <= GGML_MAX_DIMS"):
+            Context().new_tensor(F32, ne)
+
+
+def test_dup_tensor_is_contiguous_and_nameless() -> None:
+    ctx = Context()
+    a = ctx.new_tensor(TYPES["q4_0"], (64, 3), name="a")
+    a.set_layout(a.ne, (18, 72, 216, 216))
+    b = ctx.dup_tensor(a)
+    assert (b.type, b.ne, b.nb, b.name) == (a.type, a.ne, (18, 36, 108, 108), "")
+
+
+def test_view_tensor_keeps_the_strides_and_is_called_a_view() -> None:
+    ctx = Context()
+    a = ctx.new_tensor(F32, (4, 3), name="a")
+    b = ctx.view_tensor(a)
+    assert (b.ne, b.nb, b.view_src, b.view_offs, b.name) == (a.ne, a.nb, a, 0, "a (view)")
+
+
+def test_a_long_name_is_cut() -> None:
+    ctx = Context()
+    a = ctx.new_tensor(F32, (4,), name="n" * 70)
+    assert len(a.name) == 63
+    assert ctx.view_tensor(a).name == "n" * 63
+
+
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_indices_in_use_are_never_handed_out_again(moves: list[int]) -> None:
+    space = IndexSpace()
+    used: list[int] = []
+    for move in moves:
+        if move == 0 and used:
+            back, used = used[:2], used[2:]
+            space.give_back(back)
+        else:
+            new = space.take()
+            assert new not in used
+            used.append(new)
+    assert space.top <= len(moves)
+
+
+def test_indices_given_back_come_again_in_the_same_order() -> None:
+    space = IndexSpace()
+    taken = [space.take() for _ in range(4)]
+    space.give_back(taken[1:3])
+    assert [space.take(), space.take(), space.take()] == [1, 2, 4]
