@@ -126,7 +126,7 @@ def loading() -> tuple[float, float]:
     nodes = document["graphs"]["main"]["nodes"]
     one = len(json.dumps(document))
     graphs = {f"g{i}": {"nodes": nodes} for i in range(10_000_000 // one + 1)}
-    text = json.dumps(document | {"graphs": graphs})
+    text = json.dumps(document | {"graphs": graphs, "steps": ["reserve g0"]})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.json"
         path.write_text(text)
