@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggmltool.ggml.errors import GgmlError
 from tests.conformance.ops_case import (
     Call,
-    Engine,
-    Real,
     Src,
-    bytes_of,
     call,
     check_abort,
     check_tensor,
@@ -146,29 +142,6 @@ Q, K, V = qkv()
 )
 def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
     check_abort(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        attention(permuted("f32", (3, 64, 8), (1, 0, 2, 3)), K, V),
-        attention(Q, permuted("f16", (40, 64, 2), (1, 0, 2, 3)), V),
-        attention(Q, K, permuted("f16", (40, 64, 2), (1, 0, 2, 3))),
-        attention(Q, K, V, prec=5),
-    ],
-    ids=str,
-)
-def test_attention_the_cpu_has_not_aborts_in_its_words(case: Call) -> None:
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-
-    def attempt() -> None:
-        Real(lib, lib.init(1 << 22), case).compute(data)
-
-    outcome = lib.run_forked(attempt)
-    with pytest.raises(GgmlError) as caught:
-        Engine(case).compute(data)
-    assert caught.value.message == outcome.text
 
 
 def test_keywords_of_the_short_form_have_ggmls_order() -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.errors import GgmlError
 from tests.conformance.ops_case import (
     Call,
-    Engine,
-    Real,
     Src,
-    bytes_of,
     call,
     check_abort,
     check_tensor,
@@ -160,34 +155,3 @@ def test_a_convolution_has_the_librarys_values(case: Call) -> None:
 )
 def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
     check_abort(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        call("im2col", Src("f16", (3, 2, 3, 5)), Src("f16", (20, 17, 3)), 1, 1, 0, 0, 1, 1, True, F32),
-        call("im2col", Src("f16", (3, 2, 3, 5)), IMAGE, 1, 1, 0, 0, 1, 1, True, TYPES["bf16"]),
-        call("conv_2d_direct", permuted("f32", (2, 3, 3, 5), (1, 0, 2, 3)), IMAGE, 1, 1, 0, 0, 1, 1),
-        call("conv_2d_dw_direct", Src("bf16", (3, 2, 1, 3)), IMAGE, 1, 1, 0, 0, 1, 1),
-        call("conv_2d_dw_direct", Src(ne=(3, 2, 1, 3)), permuted("f32", (17, 20, 3), (1, 0, 2, 3)), 1, 1, 0, 0, 1, 1),
-        call("conv_2d_dw_direct", Src(ne=(3, 3, 1, 6)), CWHN, 1, 1, 0, 0, 1, 1),
-        call("conv_transpose_1d", Src("bf16", (3, 4, 5)), Src(ne=(9, 5)), 1, 0, 1),
-        call("conv_transpose_2d_p0", Src("bf16", (3, 2, 4, 5)), Src(ne=(9, 7, 5)), 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src("f16", (9, 5)), 1, 0, 1),
-        call("conv_transpose_2d_p0", Src(ne=(3, 2, 4, 5)), Src("f16", (9, 7, 5)), 1),
-        call("pool_1d", Src(ne=(8,)), 2, 2, 1, 0),
-        call("pool_2d", Src(ne=(8, 8)), 2, 2, 2, 1, 1, 0.0, 0.0),
-    ],
-    ids=str,
-)
-def test_a_convolution_the_cpu_has_not_aborts_in_its_words(case: Call) -> None:
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-
-    def attempt() -> None:
-        Real(lib, lib.init(1 << 22), case).compute(data)
-
-    outcome = lib.run_forked(attempt)
-    with pytest.raises(GgmlError) as caught:
-        Engine(case).compute(data)
-    assert caught.value.message == outcome.text

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.memory import dequantize
 from tests.conformance.ops_case import (
     Call,
-    Engine,
-    Real,
     Src,
     both_values,
-    bytes_of,
     call,
     check_abort,
     check_tensor,
@@ -133,28 +129,3 @@ def test_quantizing_copies_give_the_librarys_values(type: str, source: str) -> N
 )
 def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
     check_abort(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        call("cpy", Src("i32", (8, 6), data="ints"), Src("f16", (8, 6))),
-        call("cpy", Src("i64", (8, 6), data="ints"), Src("f32", (8, 6))),
-        call("cpy", Src("q8_0", (64, 6)), Src("f16", (64, 6))),
-        call("cpy", Src("f32", (32, 6)), Src("i16", (32, 6), data="ints")),
-        call("cpy", permuted("f32", (6, 64), (1, 0, 2, 3)), Src("q8_0", (64, 6))),
-        call("cpy", Src("f32", (64, 6)), cut("q8_0", (64, 6), (128, 6))),
-    ],
-    ids=str,
-)
-def test_copies_the_cpu_has_not_abort_in_its_words(case: Call) -> None:
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-
-    def attempt() -> None:
-        Real(lib, lib.init(1 << 22), case).compute(data)
-
-    outcome = lib.run_forked(attempt)
-    with pytest.raises(GgmlAbort) as caught:
-        Engine(case).compute(data)
-    assert caught.value.message == outcome.text

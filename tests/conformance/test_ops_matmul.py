@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggmltool.ggml.errors import GgmlError
 from tests.conformance.ops_case import (
     Call,
-    Engine,
-    Real,
     Src,
-    bytes_of,
     call,
     check_abort,
     check_tensor,
@@ -155,29 +151,3 @@ IDS = Src("i32", (2, 3), data=[0, 1])
 )
 def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
     check_abort(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        call("mul_mat", Src(ne=(8, 5)), permuted("f32", (3, 8), (1, 0, 2, 3))),
-        call("mul_mat", Src("f16", (8, 5)), permuted("f32", (3, 8), (1, 0, 2, 3))),
-        call("mul_mat", Src(ne=(8, 5)), Src("f16", (8, 3))),
-        call("mul_mat_id", Src(ne=(16, 7, 8)), permuted("f32", (2, 16, 3), (1, 0, 2, 3)), IDS),
-        call("out_prod", Src("f16", (8, 5, 2)), Src(ne=(7, 5, 4))),
-        call("out_prod", Src("bf16", (8, 5)), Src(ne=(7, 5))),
-        call("out_prod", Src(ne=(8, 5)), Src("f16", (7, 5))),
-    ],
-    ids=str,
-)
-def test_a_product_the_cpu_has_not_aborts_in_its_words(case: Call) -> None:
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-
-    def attempt() -> None:
-        Real(lib, lib.init(1 << 22), case).compute(data)
-
-    outcome = lib.run_forked(attempt)
-    with pytest.raises(GgmlError) as caught:
-        Engine(case).compute(data)
-    assert caught.value.message == outcome.text

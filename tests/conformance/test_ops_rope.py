@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION
 from tests.conformance.ops_case import (
     Call,
-    Engine,
-    Real,
     Src,
-    bytes_of,
     call,
     check_abort,
     check_tensor,
@@ -137,32 +133,3 @@ def test_rope_has_the_librarys_values(case: Call) -> None:
 )
 def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
     check_abort(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        rope(HEADS, 130, NEOX),
-        rope(HEADS, 63, NEOX),
-        rope(HEADS, 64, 4),
-        rope(HEADS, 64, MROPE, sections=(0, 0, 0, 9)),
-        rope(HEADS, 64, MROPE),
-        rope(HEADS, 128, MROPE, sections=(100, 20, 20, 0)),
-        rope(HEADS, 128, VISION, sections=(20, 20)),
-        rope(permuted("f32", (4, 64, 5), (1, 0, 2, 3)), 64, NEOX),
-        rope(permuted("f32", (4, 64, 5), (1, 0, 2, 3)), 64, NEOX, inplace=True),
-        rope(Src("bf16", (64, 4, 5)), 64, NEOX),
-    ],
-    ids=str,
-)
-def test_a_rope_the_cpu_has_not_aborts_in_its_words(case: Call) -> None:
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-
-    def attempt() -> None:
-        Real(lib, lib.init(1 << 22), case).compute(data)
-
-    outcome = lib.run_forked(attempt)
-    with pytest.raises(GgmlError) as caught:
-        Engine(case).compute(data)
-    assert caught.value.message == outcome.text

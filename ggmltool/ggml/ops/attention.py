@@ -7,11 +7,11 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.params import param_f32
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.ops.vec_dot import as_dotted
@@ -80,23 +80,8 @@ def flash_attn_ext(
     return result
 
 
-def _require_computable(dst: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+def _require_computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
     function = "ggml_compute_forward_flash_attn_ext_f16"
-    if param_i32(dst, 3) not in PREC.values():
-        raise GgmlAbort(
-            "ggml_compute_forward_flash_attn_ext",
-            "fatal error",
-            explanation=f"prec is {param_i32(dst, 3)}; ggml knows {PREC}",
-        )
-    for t, nb0, name in ((q, "nbq0", "q"), (k, "nbk0", "k"), (v, "nbv0", "v")):
-        if t.nb[0] != t.type.type_size:
-            raise GgmlAssert(function, f"{nb0} == ggml_type_size({name}->type)", f"the rows of {show_nb(t)} have gaps")
-    if q.type is not F32:
-        raise NotComputable(
-            function,
-            f"the queries are {q.type.name}",
-            explanation=f"the CPU reads them as f32 whatever they are: {show(q)}",
-        )
     if q.ne[2] % v.ne[2] or v.ne[1] < k.ne[1]:
         raise NotComputable(
             function, "keys and values do not match", explanation=f"{show(v)} must have a row for each row of {show(k)}"
@@ -128,7 +113,7 @@ def flash_attn_ext_kernel(x: Arrays, dst: Tensor) -> None:
     q, k, v, mask, sinks = (*dst.src, None, None)[:5]
     if q is None or k is None or v is None or 0 in dst.ne:
         return
-    _require_computable(dst, q, k, v, mask)
+    _require_computable(q, k, v, mask)
     xp = x.xp
     scale, max_bias, softcap = (xp.float32(param_f32(dst, i)) for i in range(3))
     if softcap != 0:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F16, F32, DType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.dtypes import F32, DType
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patches, window, with_strides
-from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import (
@@ -205,9 +205,9 @@ def conv_transpose_2d(ctx: Context, a: Tensor, b: Tensor, stride: int) -> Tensor
     return result
 
 
-def _require_image(function: str, b: Tensor) -> None:
-    if b.nb[0] != b.type.type_size:
-        raise GgmlAssert(function, "nb10 == ggml_type_size(src1->type)", f"the rows of {show_nb(b)} have gaps")
+def _as_kernel(x: Arrays, a: Tensor, b: Tensor) -> Any:
+    """The image b in f32, rounded to the kernel's type where that is a half-precision one."""
+    return x.decode(x.encode(x.f32(b), a.type), a.type)
 
 
 @kernel(Op.IM2COL)
@@ -216,12 +216,6 @@ def im2col_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    function = f"ggml_compute_forward_im2col_{dst.type.name}"
-    if dst.type is not F16 and dst.type is not F32:
-        raise GgmlAbort("ggml_compute_forward_im2col", "fatal error", explanation=f"{show(dst)} must be f16 or f32")
-    if b.type is not F32 and not (b.type is F16 and dst.type is F16):
-        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"the image must be f32, not {show(b)}")
-    _require_image(function, b)
     s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
     xp = x.xp
     columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
@@ -241,9 +235,6 @@ def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    if dst.type is not F16 and dst.type is not F32:
-        raise GgmlAbort("ggml_compute_forward_im2col_3d", "fatal error", explanation=f"{show(dst)} must be f16 or f32")
-    _require_image(f"ggml_compute_forward_im2col_3d_{dst.type.name}", b)
     s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
     xp = x.xp
     n = b.ne[3] // channels
@@ -266,25 +257,12 @@ def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    function = "ggml_compute_forward_conv_2d_impl"
-    if not is_contiguous(a):
-        raise GgmlAssert(function, "ggml_is_contiguous(kernel)", f"{show_nb(a)} must be contiguous")
-    if a.type is not F16 and a.type is not F32:
-        raise GgmlAssert(
-            function,
-            "kernel_type == GGML_TYPE_F16 || kernel_type == GGML_TYPE_F32",
-            f"the kernel must be f16 or f32, not {show(a)}",
-        )
-    if b.type is not F32:
-        raise NotComputable(
-            function, f"the image is {b.type.name}", explanation="the CPU reads it as f32 whatever it is"
-        )
     s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
     xp = x.xp
     columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
     rows = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
     kernels = x.f32(a).reshape(a.ne[3], -1)
-    image = x.decode(x.encode(x.f32(b), a.type), a.type)
+    image = _as_kernel(x, a, b)
     out = xp.empty(dst.ne[::-1], dtype="float32")
     for i in range(b.ne[3]):
         taken = xp.moveaxis(patches(xp, image[i], rows, columns), 0, 2).reshape(dst.ne[1] * dst.ne[0], -1)
@@ -298,29 +276,7 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    function = "ggml_compute_forward_conv_2d_dw"
-    if a.type is not F32 and a.type is not F16:
-        raise GgmlAssert(
-            function,
-            "kernel->type == GGML_TYPE_F32 || kernel->type == GGML_TYPE_F16",
-            f"the kernel must be f32 or f16, not {show(a)}",
-        )
-    if b.type is not F32:
-        raise NotComputable(
-            function, f"the image is {b.type.name}", explanation="the CPU reads it as f32 whatever it is"
-        )
-    if is_contiguous(b):
-        kernels = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne)))
-    elif is_contiguous_channels(b):
-        if not (a.nb[0] >= a.nb[2] and a.nb[1] >= a.nb[0]):
-            raise GgmlAssert(
-                function,
-                "kernel->nb[0] >= kernel->nb[2] && kernel->nb[1] >= kernel->nb[0]",
-                f"the channels of {show_nb(a)} must lie innermost, as those of the image do",
-            )
-        kernels = x.f32(a)
-    else:
-        raise GgmlAbort(function, "non-contiguous memory layout not supported", explanation=show_nb(b))
+    kernels = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne)) if is_contiguous(b) else a)
     s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
     xp = x.xp
     ix, in_x = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
@@ -335,32 +291,13 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
     x.put(dst, out)
 
 
-def _transposed_image(x: Arrays, function: str, a: Tensor, b: Tensor) -> Any:
-    """The image of a transposed convolution in f32; a half-precision kernel rounds it."""
-    if a.type is not F16 and a.type is not F32:
-        why = f"the kernel must be f16 or f32, not {show(a)}"
-        if function.endswith("1d"):
-            raise GgmlAbort("ggml_graph_plan", "fatal error", explanation=why)
-        condition = "node->src[0]->type == GGML_TYPE_F16 || node->src[0]->type == GGML_TYPE_F32"
-        raise GgmlAssert("ggml_graph_plan", condition, why)
-    if b.type is not F32:
-        why = f"the image must be f32, not {show(b)}"
-        if function.endswith("1d"):
-            raise GgmlAbort("ggml_graph_plan", "fatal error", explanation=why)
-        raise GgmlAssert("ggml_graph_plan", "node->src[1]->type == GGML_TYPE_F32", why)
-    if a.nb[0] != a.type.type_size:
-        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
-    _require_image(function, b)
-    return x.decode(x.encode(x.f32(b), a.type), a.type)
-
-
 @kernel(Op.CONV_TRANSPOSE_1D)
 def conv_transpose_1d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_transpose_1d: each element of the signal adds a scaled kernel to the result."""
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    signal = _transposed_image(x, "ggml_compute_forward_conv_transpose_1d", a, b)
+    signal = _as_kernel(x, a, b)
     kernels = x.f32(a)
     stride, length = param_i32(dst, 0), b.ne[0]
     out = x.xp.zeros((dst.ne[1], dst.ne[0]), dtype="float32")
@@ -375,7 +312,7 @@ def conv_transpose_2d_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    image = _transposed_image(x, "ggml_compute_forward_conv_transpose_2d", a, b)
+    image = _as_kernel(x, a, b)
     kernels = x.f32(contiguous_planes(a))
     stride, (w, h) = param_i32(dst, 0), b.ne[:2]
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
-from ggmltool.ggml.tensor import Tensor, cut_name, is_contiguous, nelements
+from ggmltool.ggml.tensor import Tensor, cut_name, nelements
 
 
 @constructor(Op.DUP, inplace=True)
@@ -86,35 +86,6 @@ def cont_4d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> 
     return cont(ctx, a, (ne0, ne1, ne2, ne3))
 
 
-_FLOATS = (F32, F16, BF16)
-
-
-def _require_convertible(src: Tensor, dst: Tensor) -> None:
-    """The pairs of types ggml's CPU copies between; every type copies to itself."""
-    s, d = src.type, dst.type
-    if s in _FLOATS:
-        if d in _FLOATS or (s is F32 and d is I32):
-            return
-        if d.from_float and d is not I32 and is_contiguous(dst) and src.nb[0] == s.type_size:
-            return
-        raise GgmlAbort(
-            "ggml_compute_forward_dup_to_q",
-            "not implemented",
-            explanation=f"the CPU cannot copy {show_nb(src)} to {show_nb(dst)}: a quantized destination must be "
-            "contiguous, and so must the source's rows",
-        )
-    if s is I32 and d is not F32:
-        raise GgmlAbort(
-            "ggml_compute_forward_dup",
-            "not implemented",
-            explanation=f"the CPU copies i32 to f32 only, not to {d.name}",
-        )
-    if s is not I32 and not (s.quantized and d is F32):
-        raise GgmlAbort(
-            "ggml_compute_forward_dup", "fatal error", explanation=f"the CPU cannot copy {show(src)} to {show(dst)}"
-        )
-
-
 @kernel(Op.DUP, Op.CPY, Op.CONT)
 def copy(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dup: the elements in order, converted where the types differ."""
@@ -125,5 +96,5 @@ def copy(x: Arrays, dst: Tensor) -> None:
         out = x.raw(dst)
         out[...] = x.raw(src).reshape(out.shape)
         return
-    _require_convertible(src, dst)
-    x.put(dst, x.f32(src).reshape(dst.ne[::-1]))
+    values = x.f32(src) if src.type.quantized else x.raw(src)
+    x.put(dst, values.reshape(dst.ne[::-1]))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.ops import cpu_limits_matrix
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows
@@ -80,7 +81,7 @@ def check(dst: Tensor) -> None:
     types = _TYPES.get(dst.op)
     if types is not None and a.type.name not in types[1]:
         raise _fatal(types[0], a)
-    further = _CHECKS.get(dst.op)
+    further = _CHECKS.get(dst.op) or cpu_limits_matrix.CHECKS.get(dst.op)
     if further is not None:
         further(dst)
 
@@ -287,6 +288,7 @@ def _diag_mask(dst: Tensor) -> None:
     if a.data != dst.data and not is_contiguous(a):
         raise _refuse(function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
     _packed(function, dst, "dst->nb[0] == sizeof(float)")
+    _packed(function, a, "src0->nb[0] == sizeof(float)")
 
 
 def _cross_entropy_loss(dst: Tensor) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F16, F32, I32
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.dtypes import F32, I32
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
@@ -110,26 +110,10 @@ def out_prod(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-def _require_rows(function: str, a: Tensor, b: Tensor) -> None:
-    """The assertions ggml's CPU kernel makes about its operands' first strides."""
-    if a.nb[0] != a.type.type_size:
-        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
-    if b.nb[0] != b.type.type_size:
-        raise GgmlAssert(function, "nb10 == ggml_type_size(src1->type)", f"the rows of {show_nb(b)} have gaps")
-
-
-def _other_operand(x: Arrays, function: str, a: Tensor, b: Tensor) -> Any:
+def _other_operand(x: Arrays, a: Tensor, b: Tensor) -> Any:
     """b in float32, rounded to what the CPU multiplies a's type with."""
     dotted = a.type.vec_dot_type or "f32"
-    if b.type.name == dotted:
-        return x.f32(b)
-    if b.type is not F32:
-        raise GgmlAssert(
-            function,
-            "src1->type == GGML_TYPE_F32",
-            f"the CPU multiplies {a.type.name} with f32 or {dotted}, not with {b.type.name}",
-        )
-    return as_dotted(x, x.f32(b), dotted)
+    return x.f32(b) if b.type.name == dotted else as_dotted(x, x.f32(b), dotted)
 
 
 @kernel(Op.MUL_MAT)
@@ -141,8 +125,7 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     if param_i32(dst, 1) == HADAMARD:
         _fwht(x, dst, b)
         return
-    _require_rows("ggml_compute_forward_mul_mat", a, b)
-    other = _other_operand(x, "ggml_compute_forward_mul_mat", a, b)
+    other = _other_operand(x, a, b)
     k, rows, a2, a3 = a.ne
     n, b2, b3 = b.ne[1:]
     # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
@@ -159,8 +142,6 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
     """ggml_compute_forward_fwht: b's rows through the normalised Walsh-Hadamard transform."""
     n = b.ne[0]
-    if b.type is not F32:
-        raise GgmlAbort("ggml_compute_forward_fwht", "fatal error - fwht is F32 only", explanation=show(b))
     if n & (n - 1):
         raise GgmlAssert("ggml_compute_forward_fwht_f32", "(n & (n - 1)) == 0", f"{n} is not a power of two")
     out = x.f32(b) * x.xp.float32(1 / n**0.5)
@@ -180,14 +161,12 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
     experts, b, ids = dst.src[0], dst.src[1], dst.src[2]
     if experts is None or b is None or ids is None or 0 in dst.ne:
         return
-    function = "ggml_compute_forward_mul_mat_id"
-    _require_rows(function, experts, b)
-    other = _other_operand(x, function, experts, b)[0]
+    other = _other_operand(x, experts, b)[0]
     chosen = x.raw(ids)[0, 0]
     wrong = chosen[(chosen < 0) | (chosen >= experts.ne[2])]
     if wrong.size:
         raise GgmlAssert(
-            function,
+            "ggml_compute_forward_mul_mat_id",
             "i02 >= 0 && i02 < n_as",
             f"{show(ids)} names expert {int(wrong[0])}, but {show(experts)} has {experts.ne[2]}",
         )
@@ -206,16 +185,5 @@ def out_prod_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
-    function = "ggml_compute_forward_out_prod"
-    if not (a.type is F32 or a.type is F16 or a.type.quantized):
-        raise GgmlAbort(function, "fatal error", explanation=f"the CPU has no outer product of {show(a)}")
-    if b.type is not F32:
-        raise GgmlAssert(function, "src1->type == GGML_TYPE_F32", f"{show(b)} must be f32")
-    if a.type is not F32:
-        for i in (2, 3):
-            if a.ne[i] != b.ne[i]:
-                raise GgmlAssert(function, f"ne0{i} == ne1{i}", f"{show(a)} is repeated over {show(b)}: f32 only")
-    if a.nb[0] != a.type.type_size:
-        raise GgmlAssert(function, "nb00 == ggml_type_size(src0->type)", f"the rows of {show_nb(a)} have gaps")
     left = x.f32(a).repeat(b.ne[3] // a.ne[3], axis=0).repeat(b.ne[2] // a.ne[2], axis=1)
     x.put(dst, x.f32(b).swapaxes(-1, -2) @ left)

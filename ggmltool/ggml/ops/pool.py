@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F16, F32
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.convolve import window, with_strides
 from ggmltool.ggml.ops.explain import show
@@ -83,23 +83,13 @@ def _pool(xp: Any, op: int, image: Any, rows: tuple[Any, Any], columns: tuple[An
     return out, count
 
 
-def _require_computable(function: str, dst: Tensor, a: Tensor) -> int:
-    """The kind of pooling."""
-    op = param_i32(dst, 0)
-    if op not in POOLS.values():
-        raise GgmlAbort(function, "fatal error", explanation=f"the op of a pooling is one of {POOLS}, not {op}")
-    if a.type is not F32 and a.type is not F16:
-        raise NotComputable(function, f"{show(a)} must be f32 or f16")
-    return op
-
-
 @kernel(Op.POOL_1D)
 def pool_1d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_pool_1d: an average counts only the elements inside. Rows are nb1 apart throughout."""
     a = dst.src[0]
     if a is None or 0 in dst.ne:
         return
-    op = _require_computable("ggml_compute_forward_pool_1d_ksp", dst, a)
+    op = param_i32(dst, 0)
     k0, s0, p0 = (param_i32(dst, i) for i in (1, 2, 3))
     n = nrows(a)
     rows = with_strides(a, (a.ne[0], n, 1, 1), (a.type.type_size, a.nb[1], a.nb[1] * n, a.nb[1] * n))
@@ -116,7 +106,7 @@ def pool_2d_kernel(x: Arrays, dst: Tensor) -> None:
     a = dst.src[0]
     if a is None or 0 in dst.ne:
         return
-    op = _require_computable("ggml_compute_forward_pool_2d", dst, a)
+    op = param_i32(dst, 0)
     k0, k1, s0, s1, p0, p1 = (param_i32(dst, i) for i in range(1, 7))
     n = a.ne[2] * a.ne[3]
     planes = with_strides(a, (a.ne[0], a.ne[1], n, 1), (a.type.type_size, a.nb[1], a.nb[2], a.nb[2] * n))

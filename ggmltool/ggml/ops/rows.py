@@ -7,7 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, I64
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
@@ -145,12 +145,6 @@ def set_rows_kernel(x: Arrays, dst: Tensor) -> None:
     values, ids = dst.src[0], dst.src[1]
     if values is None or ids is None or 0 in values.ne:
         return
-    if not dst.type.from_float or dst.type is I32:
-        raise GgmlAbort(
-            "ggml_compute_forward_set_rows",
-            "no conversion",
-            explanation=f"the CPU cannot convert {show(values)} to {dst.type.name}",
-        )
     numbers = x.raw(ids)[0].astype("int64")
     _check_numbers("ggml_compute_forward_set_rows", "i1", "ne1", numbers, dst, ids)
     n3, n2 = values.ne[3], values.ne[2]
@@ -167,10 +161,6 @@ def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None:
         return
-    if a.type is not F32 and a.type is not F16:
-        raise GgmlAbort(
-            "ggml_compute_forward_get_rows_back", "fatal error", explanation=f"{show(a)} must be f32 or f16"
-        )
     numbers = x.raw(b).reshape(-1).astype("int64")
     _check_numbers("ggml_compute_forward_get_rows_back", "r", "ne1", numbers, dst, b)
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")
