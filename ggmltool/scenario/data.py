@@ -1,32 +1,21 @@
 """What a scenario puts into a tensor: lists, generated values, files, raw bytes.
 
-`parse_data` checks everything that can be checked without making the values; `Data.raw` makes them, as the bytes of
-the tensor in its own type. numpy is imported only then.
+`Data.raw` makes the values, as the bytes of the tensor in its own type; numpy is imported only then. `parse_data` in
+`read_data` makes a Data from what a scenario says.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
-from ggmltool.scenario.data_files import (
-    check_gguf_file,
-    check_npy_file,
-    inside_folder,
-    read_gguf_tensor,
-    read_npy,
-)
-from ggmltool.scenario.encode import can_encode, encode, strided
-from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.values import as_float, as_int, as_map, as_text, check_keys, kind_of, shape_text
+from ggmltool.ggml.tensor import Dims, contiguous_nb
+from ggmltool.scenario.data_files import read_gguf_tensor, read_npy
+from ggmltool.scenario.encode import decode, encode, strided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,8 +173,6 @@ class BytesData(Data):
     content: bytes
 
     def values(self, type: DType, ne: Dims) -> NDArray[Any]:
-        from ggmltool.scenario.encode import decode
-
         return decode(self.content, type, ne)
 
     def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
@@ -201,234 +188,3 @@ def _floored(values: NDArray[Any], type: DType) -> NDArray[Any]:
     import numpy as np
 
     return np.floor(values) if type.name in INTEGER_BITS and values.dtype.kind == "f" else values
-
-
-def parse_data(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
-    """The data of a tensor of this type and shape. Raises Mistake."""
-    if hasattr(value, "__array__") and hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return _parse_list(value, type, ne)
-    if not isinstance(value, dict):
-        raise Mistake(f"data must be a list or a map, not {kind_of(value)}", "for example {fill: 0} or [1, 2, 3]")
-    given = as_map(value, "data")
-    kinds = [key for key in given if key in _PARSERS]
-    if not kinds:
-        first = next(iter(given), None)
-        hint = (did_you_mean(first, _PARSERS) if first is not None else "") or f"the kinds are {', '.join(_PARSERS)}"
-        raise Mistake(f"data has no kind {quoted(first)}" if first is not None else "data is empty", hint)
-    if len(kinds) > 1:
-        raise Mistake(f"data cannot be both {kinds[0]} and {kinds[1]}", "", kinds[1], on_key=True)
-    kind = kinds[0]
-    check_keys(given, ("gguf", "tensor") if kind == "gguf" else (kind,), "data")
-    try:
-        data = _PARSERS[kind](given, type, ne, folder)
-    except Mistake as mistake:
-        raise (mistake if kind == "gguf" else mistake.below(kind)) from None
-    if not isinstance(data, BytesData | GgufData) and not can_encode(type):
-        raise _no_encoding(type)
-    return data
-
-
-def _no_encoding(type: DType) -> Mistake:
-    return Mistake(
-        f"values cannot be converted to {type.name} here",
-        "give the tensor's own bytes as {base64: ...} or a tensor of that type as {gguf: file, tensor: name}",
-    )
-
-
-def _parse_list(value: list[Any] | tuple[Any, ...], type: DType, ne: Dims) -> ListData:
-    if not can_encode(type):
-        raise _no_encoding(type)
-    flat, shape = _flatten(value)
-    wanted = ne[0] * ne[1] * ne[2] * ne[3]
-    if len(flat) != wanted:
-        raise Mistake(f"data has {len(flat)} values", f"{shape_text(type, ne)} has {wanted} elements")
-    if len(shape) > 1 and _stripped(shape) != _stripped(ne[::-1]):
-        raise Mistake(
-            f"data is nested as {' x '.join(map(str, shape))}",
-            f"{shape_text(type, ne)} is {' x '.join(map(str, _stripped(ne[::-1])))}, columns last",
-        )
-    kinds = set(map(_type_of, flat))
-    if not kinds <= {int, float} or type.name in INTEGER_BITS or (int in kinds and not _all_small(flat)):
-        flat = [_located(v, i, shape, type) for i, v in enumerate(flat)]
-    return ListData(tuple(flat))
-
-
-_type_of: Callable[[object], object] = type
-
-
-def _all_small(flat: list[Any]) -> bool:
-    return all(-(1 << 1000) < v < 1 << 1000 or v != v or v in (_INF, -_INF) for v in flat)
-
-
-_INF = float("inf")
-
-
-def _flatten(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...]]:
-    """The innermost values and the shape of a nested list."""
-    level: list[Any] = list(value)
-    shape = [len(level)]
-    while level and isinstance(level[0], list | tuple):
-        n = len(level[0])
-        for i, item in enumerate(level):
-            if not isinstance(item, list | tuple) or len(item) != n:
-                found = f"{len(item)} values" if isinstance(item, list | tuple) else kind_of(item)
-                raise Mistake(f"the lists differ in length: {found} beside {n}", "", *_position(i, tuple(shape)))
-        level = list(chain.from_iterable(level))
-        shape.append(n)
-        if len(shape) > 8:
-            raise Mistake("data is nested too deeply", "at most four dimensions")
-    return level, tuple(shape)
-
-
-def _position(i: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Where value number `i` stands in a nested list."""
-    out: list[int] = []
-    for n in reversed(shape):
-        out.append(i % n if n else 0)
-        i //= n or 1
-    return tuple(reversed(out))
-
-
-def _located(value: object, i: int, shape: tuple[int, ...], type: DType) -> Number:
-    try:
-        return _number(value, type)
-    except Mistake as mistake:
-        raise mistake.below(*_position(i, shape)) from None
-
-
-def _number(value: object, type: DType) -> Number:
-    """A value as the type can hold it."""
-    bits = INTEGER_BITS.get(type.name)
-    if bits is not None:
-        return as_int(value, f"an element of {type.name}", -(1 << bits - 1), (1 << bits - 1) - 1)
-    number = as_float(value, "an element")
-    return value if isinstance(value, int) and not isinstance(value, bool) else number
-
-
-def _stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without leading ones."""
-    i = 0
-    while i < len(shape) - 1 and shape[i] == 1:
-        i += 1
-    return shape[i:]
-
-
-def _options(given: dict[str, Any], kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    value = given[kind]
-    if value is None:
-        return {}
-    options = as_map(value, kind)
-    check_keys(options, keys, kind)
-    return options
-
-
-def _option(options: dict[str, Any], key: str, default: float) -> float:
-    if key not in options:
-        return default
-    try:
-        return as_float(options[key], key)
-    except Mistake as mistake:
-        raise mistake.below(key) from None
-
-
-def _seed(options: dict[str, Any]) -> int:
-    try:
-        return as_int(options.get("seed", 0), "seed", 0, (1 << 63) - 1)
-    except Mistake as mistake:
-        raise mistake.below("seed") from None
-
-
-def _parse_fill(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    return FillData(_number(given["fill"], type))
-
-
-def _parse_normal(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "normal", ("seed", "mean", "std"))
-    std = _option(options, "std", 1.0)
-    if not std >= 0:
-        raise Mistake(f"std must be at least 0, not {std}", "", "std")
-    return NormalData(_seed(options), _option(options, "mean", 0.0), std)
-
-
-def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "uniform", ("seed", "low", "high"))
-    low, high = _option(options, "low", -1.0), _option(options, "high", 1.0)
-    if not low <= high or high - low == _INF:
-        raise Mistake(f"low must not be above high: {low}, {high}", "", "low")
-    return UniformData(_seed(options), low, high)
-
-
-def _parse_arange(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "arange", ("start", "step"))
-    numbers: list[Number] = []
-    for key, default in (("start", 0), ("step", 1)):
-        try:
-            numbers.append(_number(options.get(key, default), type))
-        except Mistake as mistake:
-            raise mistake.below(key) from None
-    start, step = numbers
-    bits = INTEGER_BITS.get(type.name)
-    last = start + step * max(ne[0] * ne[1] * ne[2] * ne[3] - 1, 0)
-    if bits is not None and not -(1 << bits - 1) <= last < 1 << bits - 1:
-        raise Mistake(f"the last value, {last}, does not fit into {type.name}")
-    return ArangeData(start, step)
-
-
-def _parse_base64(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    text = as_text(given["base64"], "base64")
-    try:
-        content = base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError) as e:
-        raise Mistake(f"this is not base64: {str(e)[:1].lower()}{str(e)[1:]}") from None
-    wanted = nbytes_of(type, ne, contiguous_nb(type, ne))
-    if len(content) != wanted:
-        raise Mistake(f"base64 gives {len(content)} bytes", f"{shape_text(type, ne)} has {wanted}")
-    return BytesData(content)
-
-
-def _parse_npy(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    file = as_text(given["npy"], "npy")
-    path = inside_folder(file, folder)
-    shape = check_npy_file(path, file)
-    if _stripped(shape or (1,)) != _stripped(ne[::-1]):
-        raise Mistake(
-            f"the array in {quoted(file)} has the shape {shape}",
-            f"{shape_text(type, ne)} is {ne[::-1]} in numpy's order",
-        )
-    return NpyData(file, path)
-
-
-def _parse_gguf(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    try:
-        file = as_text(given["gguf"], "gguf")
-        path = inside_folder(file, folder)
-        check_gguf_file(path, file)
-    except Mistake as mistake:
-        raise mistake.below("gguf") from None
-    if "tensor" not in given:
-        raise Mistake("data from a gguf file needs the tensor's name", "{gguf: file, tensor: name}")
-    try:
-        name = as_text(given["tensor"], "tensor")
-        found = read_gguf_tensor(path, name)
-    except Mistake as mistake:
-        raise mistake.below("tensor") from None
-    if found.ne != ne:
-        raise Mistake(
-            f"{quoted(name)} in {quoted(file)} has the extents {list(found.ne)}", f"the tensor has {list(ne)}", "tensor"
-        )
-    if found.type_id != type.id and not can_encode(type):
-        raise _no_encoding(type)
-    return GgufData(file, name, path)
-
-
-_PARSERS: dict[str, Callable[[dict[str, Any], DType, Dims, Path | None], Data]] = {
-    "fill": _parse_fill,
-    "normal": _parse_normal,
-    "uniform": _parse_uniform,
-    "arange": _parse_arange,
-    "npy": _parse_npy,
-    "gguf": _parse_gguf,
-    "base64": _parse_base64,
-}

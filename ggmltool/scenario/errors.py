@@ -14,8 +14,8 @@ _SHOWN = 60
 _WINDOW = 160
 """Characters of a long line that are kept around the place of an error."""
 
-_CANDIDATES = 20_000
-"""Names that are compared with a wrong one, at most."""
+_CANDIDATES = 2000
+"""Names that are compared with a wrong one, at most; of more, only those that look alike at a glance."""
 
 
 class ScenarioError(Exception):
@@ -77,12 +77,21 @@ class Mistake(Exception):  # noqa: N818 - it becomes a ScenarioError where the f
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """The valid name that is most like `name`, if one is like it at all."""
-    candidates = list(islice(valid, _CANDIDATES))
+    name = name[:100]
+    candidates = list(valid)
     lower = name.lower()
     for candidate in candidates:
         if candidate.lower() == lower:
             return candidate
-    matches = difflib.get_close_matches(name[:100], candidates, n=1, cutoff=0.6)
+    letters_in_order = sorted(lower)
+    for candidate in candidates:
+        if len(candidate) == len(name) and sorted(candidate.lower()) == letters_in_order:
+            return candidate
+    if len(candidates) > _CANDIDATES:
+        letters = set(name)
+        alike = (c for c in candidates if abs(len(c) - len(name)) <= 2 and len(letters.symmetric_difference(c)) <= 2)
+        candidates = list(islice(alike, _CANDIDATES))
+    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 

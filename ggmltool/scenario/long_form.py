@@ -11,7 +11,7 @@ from ggmltool.ggml.op import VIEW_OPS, Op, op_key
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Raw, for_node
 from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguous_nb, nbytes_of, op_desc
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.nodes import OPS, check_sources, constructor_of, run
+from ggmltool.scenario.nodes import OPS, check_sources, constructor_of, own_source, run
 from ggmltool.scenario.params import check_required, is_inner_nb, named_params, unknown_param, with_shape_params
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.values import (
@@ -214,7 +214,7 @@ class _Long:
     def _with_rule(self, c: Constructor, params: dict[str, Any]) -> Tensor:
         order = c.call_order(self.src) if self.slots else _trimmed(self.src)
         if self.id in order:
-            raise Mistake(f"{c.name} cannot be its own source", "", "src", self.src.index(self.id))
+            raise own_source(c.name).below("src", self.src.index(self.id))
         at("src", check_sources, c, order, self.name)
         sources = [self.scope.tensor(s) if s is not None else None for s in order]
         return run(c, self.scope.ctx, sources, params, self._inplace(c))
@@ -246,6 +246,8 @@ class _Long:
         """
         type_, ne = self.type, self.ne
         if type_ is None or ne is None:
+            if self.id in self.src:
+                raise own_source(self.name).below("src", self.src.index(self.id))
             missing = "type" if type_ is None else "ne"
             raise Mistake(f"{self.name} has no rule for its result here", f"give {missing}")
         scope = self.scope

@@ -26,7 +26,7 @@ def build_short(id: str, text: str, scope: Scope) -> Tensor:
     sources: list[Tensor | None] = []
     for name, offset in zip(binding.sources, binding.offsets, strict=True):
         if name is not None and name not in scope:
-            missing = scope.missing(name, "source")
+            missing = own_source(binding.c.name) if name == id else scope.missing(name, "source")
             missing.offset = offset
             raise missing
         sources.append(scope.tensor(name) if name is not None else None)
@@ -73,6 +73,11 @@ def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> B
 def _candidates(c: Constructor) -> list[Constructor]:
     full = for_node(c.op, (), object())
     return [c] if full is None or full is c or c.makes_self_edge or c.name not in OPS else [c, full]
+
+
+def own_source(name: str) -> Mistake:
+    """What is wrong with a node that names itself."""
+    return Mistake(f"a node cannot be a source of itself in {name}", "only the node of a cast is: cast(x, type)")
 
 
 def check_sources(c: Constructor, sources: Sequence[object], name: str) -> None:

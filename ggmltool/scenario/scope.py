@@ -77,7 +77,8 @@ class Scope:
     def missing(self, id: str, what: str) -> Mistake:
         """What is wrong with an id that is not known here."""
         if id in self.later:
-            return Mistake(f"{what} {quoted(id)} comes after this node", "a node uses tensors and nodes before it")
+            expected = "a node uses tensors and nodes before it, so there are no cycles"
+            return Mistake(f"{what} {quoted(id)} comes after this node", expected)
         if id in self.elsewhere:
             return Mistake(f"{what} {quoted(id)} is a node of graph {quoted(self.elsewhere[id])}, not of this one")
         return Mistake(f"{what} {quoted(id)} does not exist", did_you_mean(id, self.specs))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ggmltool.scenario.data import Data, parse_data
+from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import GraphSpec, Step, TensorSpec
+from ggmltool.scenario.read_data import parse_data
 from ggmltool.scenario.values import as_id, as_list, as_map, check_keys, kind_of
 
 GRAPH_STEPS = ("reserve", "alloc", "compute")

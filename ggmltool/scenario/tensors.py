@@ -8,10 +8,11 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
-from ggmltool.scenario.data import Data, parse_data
+from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.long_form import KEYS
 from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.read_data import parse_data
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import parse_tensor
 from ggmltool.scenario.values import (
@@ -167,7 +168,7 @@ class TensorReader:
         return TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
 
     def _name(self, given: object) -> str:
-        name = as_text(given, "name")
+        name = as_text(given, "name", "surrogateescape")
         if len(name) > MAX_NAME_LENGTH:
             raise Mistake(f"name has {len(name)} characters", "ggml keeps 63 bytes of it")
         check_printable(name, "name")

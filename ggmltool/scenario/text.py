@@ -17,13 +17,13 @@ from ggmltool.scenario.json_text import decode_json, find_in_json
 from ggmltool.scenario.model import Place
 from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
 
-MAX_BYTES = 256 << 20
+MAX_BYTES = 128 << 20
 """Bytes of a scenario's text, unpacked. Larger data belongs into npy and gguf files."""
 
 MAX_YAML_BYTES = 32 << 20
 """Bytes of a YAML scenario (YAML is read a hundred times slower than JSON)."""
 
-MAX_RATIO = 150
+MAX_RATIO = 60
 """How much smaller than its text a packed file may be (graphs reach 15), beyond the first megabytes."""
 
 _FREE = 8 << 20
@@ -118,7 +118,7 @@ def inside_string(text: str, start: int, n: int) -> int:
         quote = ""
     for _ in range(n):
         i += _raw_length(text, i, quote)
-        if i >= len(text):
+        if i > len(text):
             return start
     return i
 
@@ -150,8 +150,7 @@ def read_document(source: str | Path | dict[str, object]) -> Document:
         return Document("<dict>", None, "dict", "", source)
     name = str(source)
     shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
-    raw = _read_stdin(shown) if name == "-" else _read_file(Path(source), shown)
-    text = _decode(raw, shown)
+    text = _decode(_read_stream(sys.stdin.buffer, shown) if name == "-" else _read_file(Path(source), shown), shown)
     folder = Path.cwd() if name == "-" else Path(source).parent
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".yaml", ".yml")):
@@ -167,7 +166,7 @@ def parse_document(text: str, source: str, format_: Literal["json", "yaml"], fol
     """The content of a scenario's text."""
     document = Document(source, folder, format_, text, None)
     if not text.strip():
-        raise ScenarioError("the file is empty", source, expected="a scenario starts with `ggmltool: 1`")
+        raise _empty(source)
     if format_ == "yaml" and len(text) > MAX_YAML_BYTES:
         raise ScenarioError(
             f"YAML of {len(text)} characters", source, expected=f"at most {MAX_YAML_BYTES}: write large graphs as JSON"
@@ -177,12 +176,13 @@ def parse_document(text: str, source: str, format_: Literal["json", "yaml"], fol
     except Mistake as mistake:
         place, line = document._place(min(mistake.offset or 0, len(text)))
         raise ScenarioError(mistake.message, source, place, mistake.expected, line) from None
+    if document.value is None:
+        raise _empty(source)
     return document
 
 
-def _read_stdin(shown: str) -> bytes:
-    stream: BinaryIO = sys.stdin.buffer
-    return _read_stream(stream, shown)
+def _empty(source: str) -> ScenarioError:
+    return ScenarioError("there is nothing in this file", source, expected="a scenario starts with `ggmltool: 1`")
 
 
 def _read_file(path: Path, shown: str) -> bytes:
@@ -216,8 +216,7 @@ def _too_large(shown: str) -> ScenarioError:
 def _unpack(raw: bytes, shown: str) -> bytes:
     """Gunzip, with a bound on the result and on how much larger it is than what it came from."""
     limit = min(MAX_BYTES, _FREE + MAX_RATIO * len(raw))
-    out: list[bytes] = []
-    size = 0
+    out = bytearray()
     rest = raw
     try:
         while rest:
@@ -225,20 +224,17 @@ def _unpack(raw: bytes, shown: str) -> bytes:
             while not unpacker.eof:
                 chunk = unpacker.decompress(rest, _CHUNK)
                 rest = unpacker.unconsumed_tail
-                size += len(chunk)
-                if size > limit:
-                    raise (
-                        _too_large(shown)
-                        if size > MAX_BYTES
-                        else ScenarioError(f"this gzip file of {len(raw)} bytes unpacks to more than {limit}", shown)
-                    )
+                out += chunk
+                if len(out) > MAX_BYTES:
+                    raise _too_large(shown)
+                if len(out) > limit:
+                    raise ScenarioError(f"this gzip file of {len(raw)} bytes unpacks to more than {limit}", shown)
                 if not chunk and not rest and not unpacker.eof:
                     raise ScenarioError("this gzip file is cut off", shown)
-                out.append(chunk)
             rest = unpacker.unused_data.lstrip(b"\0")
     except zlib.error as e:
         raise ScenarioError(f"this gzip file is damaged ({_plain(e)})", shown) from None
-    return b"".join(out)
+    return bytes(out)
 
 
 def _plain(e: Exception) -> str:

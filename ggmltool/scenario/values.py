@@ -131,13 +131,13 @@ def as_bool(value: object, what: str) -> bool:
     raise Mistake(f"{what} must be true or false, not {kind_of(value)}")
 
 
-def as_text(value: object, what: str) -> str:
-    """Text that can be printed and encoded."""
+def as_text(value: object, what: str, errors: str = "strict") -> str:
+    """Text that can be encoded; `errors` "surrogateescape" lets half characters pass, which cut names have."""
     if not isinstance(value, str):
         raise Mistake(f"{what} must be text, not {kind_of(value)}")
     if not value.isascii():
         try:
-            value.encode("utf-8")
+            value.encode("utf-8", errors)
         except UnicodeEncodeError:
             raise Mistake(f"{what} has half a character in it (a lone surrogate)") from None
     return value

@@ -1,0 +1,131 @@
+"""A model as a scenario in SPEC.md's long form: `load_model(dump(model)) == model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
+from ggmltool.ggml.tensor import FLAGS, cut_name
+from ggmltool.scenario.model import (
+    FORMAT,
+    BackendSpec,
+    BufferTypeSpec,
+    ContextSpec,
+    GraphSpec,
+    Model,
+    SchedulerSpec,
+    Step,
+    TensorSpec,
+)
+
+_FAMILIES = {
+    int(Op.UNARY): range(FIRST_UNARY_KEY, FIRST_GLU_KEY),
+    int(Op.GLU): range(FIRST_GLU_KEY, N_OP_KEYS),
+}
+
+
+def dump(model: Model) -> dict[str, Any]:
+    """The scenario, everything explicit, of plain values only (as JSON and YAML have them)."""
+    out: dict[str, Any] = {"ggmltool": FORMAT}
+    if model.name:
+        out["name"] = model.name
+    out["backends"] = [_backend(b) for b in model.backends]
+    if model.buffer_types:
+        out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}
+    if model.scheduler != SchedulerSpec():
+        out["scheduler"] = _scheduler(model.scheduler)
+    out["contexts"] = {c.name: _context(c) for c in model.contexts}
+    out["graphs"] = {name: _graph(g) for name, g in model.graphs.items()}
+    out["steps"] = [_step(s) for s in model.steps]
+    return out
+
+
+def _backend(spec: BackendSpec) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": spec.name, "profile": spec.profile}
+    for key in ("type", "buft", "alignment", "max_size", "row_padding", "host", "events", "memory"):
+        value = getattr(spec, key)
+        if value is not None:
+            out[key] = value
+    if spec.supports is not None:
+        out["supports"] = {"except" if spec.supports.exclude else "only": _op_names(spec.supports.keys)}
+    if spec.supports_bufts is not None:
+        out["supports_bufts"] = list(spec.supports_bufts)
+    if spec.offload_min_batch is not None or spec.never_offloads:
+        out["offload_min_batch"] = spec.offload_min_batch
+    if spec.engine != "auto":
+        out["engine"] = spec.engine
+    return out
+
+
+def _op_names(keys: Iterable[int]) -> list[str]:
+    """The names that stand for these op keys; a family's name stands for all of it."""
+    left = set(keys)
+    for op, members in _FAMILIES.items():
+        if op in left:
+            left.difference_update(members)
+    return [KEY_NAMES[key] for key in sorted(left)]
+
+
+def _buffer_type(spec: BufferTypeSpec) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "device": spec.device,
+        "alignment": spec.alignment,
+        "row_padding": spec.row_padding,
+        "host": spec.host,
+    }
+    if spec.max_size is not None:
+        out["max_size"] = spec.max_size
+    if spec.ops is not None:
+        out["ops"] = _op_names(spec.ops)
+    return out
+
+
+def _scheduler(spec: SchedulerSpec) -> dict[str, Any]:
+    out: dict[str, Any] = {"parallel": spec.parallel, "op_offload": spec.op_offload}
+    if spec.graph_size is not None:
+        out["graph_size"] = spec.graph_size
+    return out
+
+
+def _context(spec: ContextSpec) -> dict[str, Any]:
+    out: dict[str, Any] = {} if spec.buft is None else {"buft": spec.buft}
+    out["usage"] = spec.usage
+    out["tensors"] = {t.id: dump_tensor(t) for t in spec.tensors}
+    return out
+
+
+def _graph(spec: GraphSpec) -> dict[str, Any]:
+    return {"nodes": {t.id: dump_tensor(t) for t in spec.nodes}, "expand": list(spec.expand)}
+
+
+def dump_tensor(spec: TensorSpec) -> dict[str, Any]:
+    """A tensor or node in long form."""
+    out: dict[str, Any] = {"type": spec.type.name, "ne": list(spec.ne), "nb": list(spec.nb)}
+    if spec.op:
+        out["op"] = Op(spec.op).name.lower()
+        out["src"] = list(spec.src)
+        out["op_params"] = list(spec.op_params)
+    if spec.view_src is not None:
+        out["view_src"] = spec.view_src
+        out["view_offs"] = spec.view_offs
+    if spec.name != cut_name(spec.id):
+        out["name"] = spec.name
+    if spec.flags:
+        out["flags"] = [name for name, bit in FLAGS.items() if spec.flags & bit]
+    if spec.backend is not None:
+        out["backend"] = spec.backend
+    if spec.data is not None:
+        out["data"] = spec.data.written()
+    return out
+
+
+def _step(step: Step) -> str | dict[str, Any]:
+    if step.graph is not None:
+        return f"{step.kind} {step.graph}"
+    match step.kind:
+        case "set":
+            return {"set": {id: data.written() for id, data in step.data}}
+        case "get":
+            return {"get": list(step.tensors)}
+    return step.kind

@@ -1,0 +1,79 @@
+"""Captured graphs: what was seen before is not worked out again, and nothing else changes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggmltool.scenario.captured import Seen, is_described
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.load import load_model
+
+GRAPHS = Path(__file__).parents[3] / "shared" / "graphs"
+SAMPLE = Path(__file__).parents[2] / "sample_graphs" / "gemma-3-270m.json.gz"
+
+
+def gemma() -> dict[str, Any]:
+    with gzip.open(SAMPLE) as stream:
+        scenario: dict[str, Any] = json.load(stream)
+    return scenario
+
+
+def nodes_of(scenario: dict[str, Any]) -> dict[str, Any]:
+    nodes: dict[str, Any] = next(iter(scenario["graphs"].values()))["nodes"]
+    return nodes
+
+
+def paths() -> list[Path]:
+    return [SAMPLE, *(sorted(GRAPHS.glob("*.json.gz"))[::10] if GRAPHS.exists() else [])]
+
+
+@pytest.mark.parametrize("path", [p for p in paths() if p.name != "expected.json.gz"], ids=lambda p: p.name)
+def test_a_graph_loads_the_same_when_every_node_is_worked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = load_model(path)
+    monkeypatch.setattr(Seen, "find", lambda *args: None)
+    assert load_model(path) == fast
+
+
+def test_a_captured_graph_is_what_it_says() -> None:
+    scenario = gemma()
+    assert is_described(nodes_of(scenario))
+    model = load_model(scenario)
+    for spec in next(iter(model.graphs.values())).nodes:
+        written = nodes_of(scenario)[spec.id]
+        assert (list(spec.ne), list(spec.nb), list(spec.src)) == (written["ne"], written["nb"], written["src"])
+        assert (spec.view_src, spec.view_offs) == (written.get("view_src"), written.get("view_offs", 0))
+        assert spec.name == written.get("name", spec.id)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("ne", [1, 2, 3, 4], r"ne is \[1, 2, 3, 4\], but reshape gives"),
+        ("nb", [4, 4, 4, 4], r"nb is \[4, 4, 4, 4\], but reshape gives"),
+        ("type", "f16", "type is f16, but reshape gives f32"),
+        ("view_src", "inp_scaled", 'view_src is "inp_scaled", but reshape gives'),
+        ("view_offs", 64, "view_offs is 64, but reshape gives 0"),
+        ("view_offs", "x", "view_offs must be an integer"),
+        ("src", ["nobody"], 'source "nobody" does not exist'),
+        ("src", 5, "src must be a list"),
+        ("op_params", [[]], r"op_params\[0\] must be an integer"),
+        ("flags", ["outpt"], "a flag cannot be"),
+    ],
+)
+def test_a_mistake_is_found_in_a_node_like_others(key: str, value: object, message: str) -> None:
+    scenario = gemma()
+    nodes = nodes_of(scenario)
+    id = [i for i, n in nodes.items() if n["op"] == "reshape"][-1]
+    nodes[id] = {**nodes[id], key: value}
+    if key == "ne":
+        message = r"ne is \[1, 2, 3, 4\], but"
+        nodes[id].pop("view_src")
+        nodes[id]["op"] = "permute"
+        nodes[id]["op_params"] = [0, 1, 2, 3]
+    with pytest.raises(ScenarioError, match=message):
+        load_model(scenario)
