@@ -40,7 +40,7 @@ def real_library() -> Lib:
 class Src:
     """A source: a tensor of its own, or (with `nb` or `offset`) a view of a tensor that is large enough for it.
 
-    `data` says how it is filled: normal, positive, special (infinities, NaN, zeros), ints, mask, or an array;
+    `slack` are bytes that tensor has beyond what the view needs. `data` says how it is filled: normal, positive, special (infinities, NaN, zeros), ints, mask, or an array;
     bytes fill its memory as they are.
     """
 
@@ -50,6 +50,7 @@ class Src:
     offset: int = 0
     data: Any = "normal"
     name: str = ""
+    slack: int = 0
 
     @property
     def dtype(self) -> DType:
@@ -75,7 +76,7 @@ class Src:
     def base_elements(self) -> int:
         """Elements of the tensor behind a view."""
         contiguous = nbytes_of(self.dtype, self.dims, contiguous_nb(self.dtype, self.dims))
-        size = self.offset + max(nbytes_of(self.dtype, self.dims, self.strides), contiguous)
+        size = self.offset + self.slack + max(nbytes_of(self.dtype, self.dims, self.strides), contiguous)
         blocks = -(-size // self.dtype.type_size)
         return blocks * self.dtype.block_size
 
@@ -349,14 +350,18 @@ def nmse(got: Any, expected: Any) -> float:
     return float((error * error).sum()) / power if power else float((error * error).sum())
 
 
-def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
-    """Both compute the same values: integers equal, NaN and infinities in the same places, the rest close."""
-    got, expected = both_values(lib, case, seed)
+def check_result(case: Call, got: Any, expected: Any) -> None:
+    """Integers are equal, NaN and infinities in the same places, the rest is close."""
     assert got.shape == expected.shape
     if not np.issubdtype(expected.dtype, np.floating) and "bfloat" not in expected.dtype.name:
-        assert np.array_equal(got, expected), f"{got}\n{expected}"
+        assert np.array_equal(got, expected), f"{case}\n{got}\n{expected}"
         return
     got, expected = got.astype(np.float32), expected.astype(np.float32)
-    assert np.array_equal(np.isnan(got), np.isnan(expected)), f"{got}\n{expected}"
-    assert np.array_equal(np.where(np.isinf(got), got, 0), np.where(np.isinf(expected), expected, 0))
-    assert nmse(got, expected) <= case.nmse
+    assert np.array_equal(np.isnan(got), np.isnan(expected)), f"{case}\n{got}\n{expected}"
+    assert np.array_equal(np.where(np.isinf(got), got, 0), np.where(np.isinf(expected), expected, 0)), str(case)
+    assert nmse(got, expected) <= case.nmse, str(case)
+
+
+def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
+    """Both compute the same values."""
+    check_result(case, *both_values(lib, case, seed))

@@ -14,6 +14,7 @@ from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.flat import flat, flat_operand
 from ggmltool.ggml.ops.params import param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import (
@@ -368,18 +369,18 @@ def _scale(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.CLAMP)
 def _clamp(x: Arrays, dst: Tensor) -> None:
-    xp, values = x.xp, operand(x, dst)
+    xp, values = x.xp, flat_operand(x, dst)
     low, high = xp.float32(param_f32(dst, 0)), xp.float32(param_f32(dst, 1))
     values = xp.where(values < high, values, high)
-    x.put(dst, xp.where(values > low, values, low))
+    x.put(flat(x, dst), xp.where(values > low, values, low))
 
 
 @kernel(Op.LEAKY_RELU)
 def _leaky_relu(x: Arrays, dst: Tensor) -> None:
-    xp, values = x.xp, operand(x, dst)
+    xp, values = x.xp, flat_operand(x, dst)
     zero = xp.float32(0)
     positive, negative = xp.where(values > 0, values, zero), xp.where(values < 0, values, zero)
-    x.put(dst, positive + xp.float32(param_f32(dst, 0)) * negative)
+    x.put(flat(x, dst), positive + xp.float32(param_f32(dst, 0)) * negative)
 
 
 @kernel(Op.FILL)
@@ -389,6 +390,6 @@ def _fill(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.SILU_BACK)
 def _silu_back(x: Arrays, dst: Tensor) -> None:
-    grad, values = operands(x, dst)
+    grad, values = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     s = 1 / (1 + x.xp.exp(-values))
     x.put(dst, grad * s * (1 + values * (1 - s)))

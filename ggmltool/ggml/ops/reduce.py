@@ -6,10 +6,11 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32, I64
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show
+from ggmltool.ggml.ops.flat import flat_operand, packed_operand, shadow
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
 from ggmltool.ggml.ops.shapes import new_tensor, read_ne, target_shape
@@ -120,32 +121,35 @@ def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     return result
 
 
-def _running_sum(x: Arrays, values: Any) -> Any:
-    """The sum over the last axis, added up one after the other in float32 as ggml does for half precision."""
+def _running_sum(x: Arrays, values: Any, type: Any) -> Any:
+    """The sum over the last axis, added up one after the other as C does it."""
     if values.shape[-1] == 0:
-        return x.xp.zeros(values.shape[:-1], dtype=x.xp.float32)
-    return x.xp.cumsum(values, axis=-1, dtype=x.xp.float32)[..., -1]
+        return x.xp.zeros(values.shape[:-1], dtype=type)
+    return x.xp.cumsum(values, axis=-1, dtype=type)[..., -1]
+
+
+def _row_sums(x: Arrays, dst: Tensor) -> Any:
+    """The sum of each row, in double and then rounded to float32."""
+    return _running_sum(x, packed_operand(x, dst), x.xp.float64).astype(x.xp.float32)[..., None]
 
 
 @kernel(Op.SUM)
 def _sum(x: Arrays, dst: Tensor) -> None:
-    values = operand(x, dst)
-    if dst.type is F32:
-        x.put(dst, values.sum(dtype=x.xp.float64))
-    else:
-        x.put(dst, _running_sum(x, _running_sum(x, values).reshape(-1)))
+    values = packed_operand(x, dst)
+    type_ = x.xp.float64 if dst.type is F32 else x.xp.float32
+    x.put(dst, _running_sum(x, _running_sum(x, values, type_).reshape(-1), type_))
 
 
 @kernel(Op.SUM_ROWS)
 def _sum_rows(x: Arrays, dst: Tensor) -> None:
-    x.put(dst, operand(x, dst).sum(axis=-1, keepdims=True, dtype=x.xp.float64))
+    x.put(dst, _row_sums(x, dst))
 
 
 @kernel(Op.MEAN)
 def _mean(x: Arrays, dst: Tensor) -> None:
-    values = operand(x, dst)
-    total = values.sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
-    x.put(dst, total / x.xp.float32(values.shape[-1]))
+    sums = _row_sums(x, dst)
+    a = dst.src[0]
+    x.put(dst, sums / x.xp.float32(a.ne[0] if a is not None else 1))
 
 
 @kernel(Op.CUMSUM)
@@ -157,7 +161,7 @@ def _cumsum(x: Arrays, dst: Tensor) -> None:
 def _argmax(x: Arrays, dst: Tensor) -> None:
     # ggml goes through a row with max = MAX(max, v), noting the place wherever v equals it: of equal elements the
     # last counts, and NaN makes it start anew behind it (but for NaN at the end).
-    xp, values = x.xp, operand(x, dst)[0, 0]
+    xp, values = x.xp, packed_operand(x, dst)[0, 0]
     places = xp.arange(values.shape[-1])
     nan = xp.isnan(values)
     end = xp.where(nan, -1, places).max(axis=-1, keepdims=True, initial=-1)
@@ -167,12 +171,33 @@ def _argmax(x: Arrays, dst: Tensor) -> None:
     x.put(dst, xp.where(counts & (values == largest), places, 0).max(axis=-1, initial=0))
 
 
+def _rows_counted(x: Arrays, t: Tensor) -> Any:
+    """The rows of an i32 tensor that ggml's count_equal looks at, [rows, ne0].
+
+    It finds the place of row `ir` by subtracting the wrong extents, so of a tensor of several planes it may look at
+    some rows twice and at others not at all. Where it would leave the tensor's buffer these are the rows meant.
+    """
+    xp = x.xp
+    _, n1, n2, n3 = t.ne
+    row = xp.arange(n1 * n2 * n3)
+    i3 = row // (n2 * n1)
+    i2 = (row - i3 * n3) // n1
+    i1 = row - i3 * n3 - i2 * n2
+    offsets = (i1 * t.nb[1] + i2 * t.nb[2] + i3 * t.nb[3])[:, None] + xp.arange(t.ne[0]) * t.nb[0]
+    first, last = int(offsets.min()), int(offsets.max())
+    try:
+        memory = x.raw(shadow(t, t.type, ((last - first) // 4 + 1, 1, 1, 1), (4, 4, 4, 4), first))
+    except NotComputable:
+        return x.raw(t).reshape(-1, t.ne[0])
+    return memory[0, 0, 0][(offsets - first) // 4]
+
+
 @kernel(Op.COUNT_EQUAL)
 def _count_equal(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src
     if a is None or b is None:
         raise ValueError(f"{dst!r} lacks an operand")
-    x.put(dst, (x.raw(a) == x.raw(b)).sum(dtype=x.xp.int64))
+    x.put(dst, (_rows_counted(x, a) == _rows_counted(x, b)).sum(dtype=x.xp.int64))
 
 
 @kernel(Op.REPEAT_BACK)
@@ -194,12 +219,12 @@ def _argsort(x: Arrays, dst: Tensor) -> None:
     order = param_i32(dst, 0)
     if order not in SORT_ORDERS.values():
         raise GgmlAbort("ggml_compute_forward_argsort_f32", "invalid sort order")
-    x.put(dst, _order(x, operand(x, dst), order == SORT_ORDERS["desc"]))
+    x.put(dst, _order(x, flat_operand(x, dst), order == SORT_ORDERS["desc"]))
 
 
 @kernel(Op.TOP_K)
 def _top_k(x: Arrays, dst: Tensor) -> None:
-    places = _order(x, operand(x, dst), True)[..., : dst.ne[0]]
+    places = _order(x, flat_operand(x, dst), True)[..., : dst.ne[0]]
     if dst.ne[0] > 1:
         # ggml swaps the first two, to show that the order is not to be relied on.
         places = x.xp.concatenate([places[..., 1:2], places[..., 0:1], places[..., 2:]], axis=-1)

@@ -9,8 +9,9 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand, operands, same_as
+from ggmltool.ggml.ops.elementwise import operand, same_as
 from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.flat import flat, flat_operand
 from ggmltool.ggml.ops.params import param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
@@ -190,7 +191,7 @@ def _soft_max_back(x: Arrays, dst: Tensor) -> None:
         raise GgmlAssert(
             "ggml_compute_forward_soft_max_ext_back_f32", "max_bias == 0.0f", "its gradient is not implemented in ggml"
         )
-    grad, y = operands(x, dst)
+    grad, y = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     dot = (y * grad).sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
     x.put(dst, (grad - dot) * y * x.xp.float32(param_f32(dst, 0)))
 
@@ -198,11 +199,16 @@ def _soft_max_back(x: Arrays, dst: Tensor) -> None:
 def _mask_kernel(op: Op, value: float) -> None:
     @kernel(op)
     def run(x: Arrays, dst: Tensor) -> None:
-        xp, values, n_past = x.xp, operand(x, dst), param_i32(dst, 0)
+        xp, n_past = x.xp, param_i32(dst, 0)
         if n_past < 0:
             raise GgmlAssert("ggml_compute_forward_diag_mask_f32", "n_past >= 0", f"n_past is {n_past}")
+        a = dst.src[0]
+        if a is None:
+            raise ValueError(f"{dst!r} lacks its operand")
+        out = flat(x, dst, 2) if a.data == dst.data else dst
+        values = x.f32(a if out is dst else out)
         beyond = xp.arange(values.shape[3]) > n_past + xp.arange(values.shape[2])[:, None]
-        x.put(dst, xp.where(beyond, xp.float32(value), values))
+        x.put(out, xp.where(beyond, xp.float32(value), values))
 
 
 _mask_kernel(Op.DIAG_MASK_INF, -math.inf)
@@ -212,7 +218,7 @@ _mask_kernel(Op.DIAG_MASK_ZERO, 0.0)
 @kernel(Op.CROSS_ENTROPY_LOSS)
 def _cross_entropy_loss(x: Arrays, dst: Tensor) -> None:
     xp = x.xp
-    logits, labels = operands(x, dst)
+    logits, labels = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     shifted = logits - _row_max(xp, logits)
     total = xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True, dtype=xp.float64).astype(xp.float32))
     rows = ((shifted - total) * labels).sum(axis=-1, dtype=xp.float64).astype(xp.float32)
@@ -222,11 +228,9 @@ def _cross_entropy_loss(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.CROSS_ENTROPY_LOSS_BACK)
 def _cross_entropy_loss_back(x: Arrays, dst: Tensor) -> None:
     xp = x.xp
-    grad, b, c = dst.src
-    if grad is None or b is None or c is None:
-        raise ValueError(f"{dst!r} lacks an operand")
-    logits = x.f32(b)
+    grad = operand(x, dst)
+    logits, labels = flat_operand(x, dst, 1), flat_operand(x, dst, 2)
     n_rows = logits.shape[0] * logits.shape[1] * logits.shape[2]
     out, total = _exponentials(xp, logits, _row_max(xp, logits))
-    out = out * (1 / total).astype(xp.float32) - x.f32(c)
-    x.put(dst, out * (x.f32(grad).reshape(-1)[0] / xp.float32(n_rows)))
+    out = out * (1 / total).astype(xp.float32) - labels
+    x.put(dst, out * (grad.reshape(-1)[0] / xp.float32(n_rows)))
