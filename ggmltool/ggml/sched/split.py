@@ -416,7 +416,7 @@ def _grow_inputs(s: Scheduler, cur_split: Split) -> None:
 
 
 def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
-    """ggml_backend_sched_print_assignments, as records."""
+    """ggml_backend_sched_print_assignments, as records; of a graph without nodes it prints nothing."""
     ids, causes, names = s.ids, s.causes, s.names
 
     def backend(t: Tensor) -> str | None:
@@ -424,7 +424,7 @@ def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
         return names[b] if b != -1 else None
 
     out: list[DebugSplit] = []
-    for k, sp in enumerate(s.splits[: s.n_splits]):
+    for k, sp in enumerate(s.splits[: s.n_splits] if graph.nodes else ()):
         lines: list[DebugNode] = []
         for i in range(sp.i_start, sp.i_end):
             n = graph.nodes[i]
