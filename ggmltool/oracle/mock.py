@@ -181,7 +181,8 @@ class Callbacks:
 
     def _event_new(self, device: int) -> int:
         world = self.world
-        event = structs.Event(device, len(world.events))
+        # A scheduler makes one event per pipeline copy.
+        event = structs.Event(device, sum(e.device == device for e in world.events.values()))
         world.events[ctypes.addressof(event)] = event
         world.record(f"event_new {world.devices[device].name} {event.context or 0}")
         return ctypes.addressof(event)

@@ -40,7 +40,7 @@ class OracleRun:
     `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
     `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
     `set_tensor BUFT TENSOR OFFSET BYTES`, `get_tensor BUFT TENSOR OFFSET BYTES`. Tensors go by id, copies by name;
-    the CPU's own buffer type leaves no lines.
+    the CPU's own buffer type leaves no lines. K is the pipeline copy.
     """
 
     plans: list[dict[str, Any]] = field(default_factory=list)

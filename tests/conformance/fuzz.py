@@ -20,16 +20,21 @@ ODD_NAMES = (
 )  # fmt: skip
 
 
-def scenario(seed: int, short_forms: bool = True) -> Spec:
-    """A scenario as SPEC.md has it. Without `short_forms` every node is long and every shape explicit."""
-    return Generator(Random(seed), short_forms).scenario(seed)
+def scenario(seed: int, short_forms: bool = True, values: bool = False) -> Spec:
+    """A scenario as SPEC.md has it. Without `short_forms` every node is long and every shape explicit.
+
+    With `values` its tensors have data and its steps compute and read the graphs' outputs.
+    """
+    return Generator(Random(seed), short_forms, values).scenario(seed)
 
 
 class Generator:
     """One scenario in the making."""
 
-    def __init__(self, rng: Random, short_forms: bool) -> None:
+    def __init__(self, rng: Random, short_forms: bool, values: bool) -> None:
         self.rng = rng
+        self.values = values
+        self.limits: dict[str, int] = {}
         self.short_forms = short_forms
         self.backends: list[Any] = []
         self.buffer_types: dict[str, Spec] = {}
@@ -66,7 +71,9 @@ class Generator:
             out["scheduler"] = scheduler
         out["contexts"] = self.contexts
         out["graphs"] = graphs
-        steps = self.make_steps(list(graphs))
+        if self.values:
+            self.make_data()
+        steps = self.make_computing_steps(graphs) if self.values else self.make_steps(list(graphs))
         if steps:
             out["steps"] = steps
         return out
@@ -87,7 +94,7 @@ class Generator:
     def make_device(self, name: str) -> Spec:
         rng = self.rng
         device: Spec = {"name": name, "profile": "custom"}
-        if name.startswith("CUDA") and self.chance(0.2):
+        if name.startswith("CUDA") and self.chance(0.2) and not self.values:
             device["profile"] = "CUDA"
         if self.chance(0.7):
             device["alignment"] = rng.choice((16, 32, 64, 128, 256, 512))
@@ -213,10 +220,12 @@ class Generator:
         self.made.setdefault((kind, t.type, t.ne), []).append(t)
         return t
 
-    def input(self, type: str, ne: Ne) -> T:
-        found = self.again("input", type, ne)
-        if found:
-            return found
+    def input(self, type: str, ne: Ne, below: int = 64) -> T:
+        t = self.again("input", type, ne) or self.new_input(type, ne)
+        self.limits[t.id] = min(below, self.limits.get(t.id, below))
+        return t
+
+    def new_input(self, type: str, ne: Ne) -> T:
         if self.chance(0.12):
             t = self.place("given", self.rng.choice(("CPU", *self.bufts)), "any", "g", type, ne)
         elif self.chance(0.85):
@@ -321,7 +330,7 @@ class Generator:
         width = rng.choice((8, 31, 32, 64, 64, 256))
         rows = rng.choice((1, 2, 8, 31, 32, 33, 40))
         self.limit = 1 << 20
-        if self.chance(0.02):
+        if self.chance(0.02) and not self.values:
             width, rows, self.limit = rng.choice((1 << 14, 1 << 20)), rng.choice((1 << 10, 1 << 12)), 1 << 36
         for _ in range(rng.randint(1, 3)):
             self.input("f32", (width, rows, *rng.choice(((1, 1), (1, 1), (2, 1), (4, 1), (2, 2)))))
@@ -438,6 +447,32 @@ class Generator:
         if kind == 3 and len(ids) > 1:
             return {"nodes": nodes, "expand": rng.sample(ids, rng.randint(1, len(ids)))}
         return {"nodes": nodes, "expand": expand} if expand else {"nodes": nodes}
+
+    def make_data(self) -> None:
+        """Gives every tensor that is no view numbers."""
+        for i, context in enumerate(self.contexts.values()):
+            for j, (id, t) in enumerate(context["tensors"].items()):
+                if "view_src" not in t:
+                    integer = t["type"] in ("i32", "i64")
+                    low, high = (0, self.limits.get(id, 1)) if integer else (-1, 1)
+                    t["data"] = {"uniform": {"seed": 1000 * i + j, "low": low, "high": high}}
+
+    def make_computing_steps(self, graphs: Spec) -> list[Any]:
+        steps: list[Any] = []
+        for _ in range(self.rng.randint(1, 4)):
+            name = self.rng.choice(list(graphs))
+            nodes = graphs[name]["nodes"]
+            if not nodes:
+                continue
+            reached = graphs[name].get("expand") or list(nodes)
+            outputs = [i for i in reached if isinstance(nodes.get(i), dict) and "output" in nodes[i].get("flags", ())]
+            last = next((i for i in reversed(reached) if i in nodes), None)
+            wanted = list(dict.fromkeys([*outputs, *([last] if last else [])]))
+            steps += [f"reserve {name}"] if self.chance(0.3) else []
+            steps += [f"alloc {name}", f"compute {name}"]
+            steps += [{"get": wanted}] if wanted else []
+            steps.append("reset")
+        return steps
 
     def make_steps(self, graphs: list[str]) -> list[str]:
         rng = self.rng

@@ -83,7 +83,7 @@ class Transformer:
         """Adds the nodes for a batch of so many tokens."""
         b = self.b
         if b.chance(0.7):
-            ids = b.input("i32", (tokens, 1, 1, 1))
+            ids = b.input("i32", (tokens, 1, 1, 1), 64)
             table = self.weight(self.n_layers, "embd", self.type, self.width, 64)
             if b.chance(0.5):
                 table = b.place("model-CPU", "CPU", "weights", "w", self.type, (self.width, 64, 1, 1))
@@ -92,13 +92,13 @@ class Transformer:
             x = b.input("f32", (self.width, tokens, 1, 1))
         self.positions = b.input("i32", (tokens, 1, 1, 1))
         self.mask = b.input("f16", (self.context, tokens, 1, 1))
-        if not self.mask.is_contiguous:
+        while not self.mask.is_contiguous:
             self.mask = b.place("inputs", None, None, "x", "f16", (self.context, tokens, 1, 1))
         for layer in range(self.n_layers):
             x = self.same("add", [x, self.attention(self.normed(x, layer, "norm1"), layer, tokens)])
             x = self.same("add", [x, self.feed_forward(self.normed(x, layer, "norm2"), layer, tokens)])
         if tokens > 1 and b.chance(0.4):
-            out_ids = b.input("i32", (1, 1, 1, 1))
+            out_ids = b.input("i32", (1, 1, 1, 1), tokens)
             x = b.add(Node("get_rows", [x, out_ids], "f32", (self.width, 1, 1, 1)))
         last = self.n_layers
         x = self.normed(x, last, "norm")
@@ -133,7 +133,7 @@ class Transformer:
         b = self.b
         tokens = min(tokens, self.context)
         if self.set_rows or rows.ne[1] > self.context:
-            ids = b.input("i64", (rows.ne[1], 1, 1, 1))
+            ids = b.input("i64", (rows.ne[1], 1, 1, 1), self.context)
             b.add(Node("set_rows", [rows, ids, cache], cache.type, cache.ne, cache.nb, [], cache.id))
             return
         ne = (cache.ne[0], tokens, 1, 1)

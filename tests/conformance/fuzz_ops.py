@@ -31,6 +31,9 @@ UNARY = (
     "abs", "sgn", "neg", "step", "tanh", "elu", "relu", "sigmoid", "gelu", "gelu_quick", "silu", "hardswish",
     "hardsigmoid", "exp", "expm1", "softplus", "gelu_erf", "xielu", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
+SMOOTH = ("abs", "neg", "tanh", "relu", "sigmoid", "gelu", "silu", "softplus", "hardswish", "gelu_erf")
+"""Functions whose value is never far off where their argument is nearly right."""
+
 GLU = ("reglu", "geglu", "swiglu", "swiglu_oai", "geglu_erf", "geglu_quick")
 
 Ne = tuple[int, ...]
@@ -94,12 +97,17 @@ class Node:
 
 
 class Maker(Protocol):
-    """What the op functions need of the scenario in the making."""
+    """What the op functions need of the scenario in the making.
+
+    With `values` it is one to be computed: only ops whose results follow smoothly from their sources. `below` limits
+    the integers of an input.
+    """
 
     rng: Random
+    values: bool
 
     def pick(self, accept: Callable[[T], bool]) -> T | None: ...
-    def input(self, type: str, ne: Ne) -> T: ...
+    def input(self, type: str, ne: Ne, below: int = 64) -> T: ...
     def weight(self, type: str, ne: Ne) -> T: ...
     def cache(self, type: str, ne: Ne) -> T: ...
 
@@ -142,7 +150,7 @@ def unary(m: Maker) -> Node | None:
     a = m.pick(lambda t: t.type in ("f32", "f16") and (t.ne[0] == 1 or t.nb[0] == TYPES[t.type][1]))
     if a is None:
         return None
-    name = m.rng.choice([n for n in UNARY if n != "xielu"])
+    name = m.rng.choice(SMOOTH if m.values else [n for n in UNARY if n != "xielu"])
     node = like(m, name, a)
     if m.rng.random() < 0.5:
         node.op, node.words = "unary", [UNARY.index(name)]
@@ -151,7 +159,8 @@ def unary(m: Maker) -> Node | None:
 
 def simple(m: Maker) -> Node | None:
     a = m.pick(floats)
-    return like(m, m.rng.choice(("sqr", "sqrt", "log", "sin", "cos")), a) if a else None
+    names = ("sin", "cos") if m.values else ("sqr", "sqrt", "log", "sin", "cos")
+    return like(m, m.rng.choice(names), a) if a else None
 
 
 def scale(m: Maker) -> Node | None:
@@ -180,7 +189,8 @@ def binary(m: Maker) -> Node | None:
         b = m.weight("f32", (a.ne[0] or 1, 1, 1, 1))
     if a.elements == 0 and b.elements == 0:
         return None
-    return like(m, m.rng.choice(("add", "sub", "mul", "div", "add", "mul")), a, src=[b])
+    names = ("add", "sub", "mul", "add") if m.values else ("add", "sub", "mul", "div", "add", "mul")
+    return like(m, m.rng.choice(names), a, src=[b])
 
 
 def norm(m: Maker) -> Node | None:
@@ -198,7 +208,7 @@ def group_norm(m: Maker) -> Node | None:
 
 def back(m: Maker) -> Node | None:
     a = m.pick(small)
-    if a is None:
+    if a is None or m.values:
         return None
     op, words, params = m.rng.choice(
         (("silu_back", [], ()), ("rms_norm_back", [bits(1e-6)], ("eps=1e-6",)), ("soft_max_back", [bits(1.0)], ()))
@@ -256,8 +266,8 @@ def rope(m: Maker) -> Node | None:
 
 
 def mul_mat(m: Maker) -> Node | None:
-    x = m.pick(lambda t: t.type in ("f32", "f16") and 0 < t.elements <= 1 << 15)
-    if x is None:
+    x = m.pick(lambda t: t.type in ("f32", "f32" if m.values else "f16") and 0 < t.elements <= 1 << 15)
+    if x is None or (m.values and (x.nb[0] != 4 or x.nb[0] > x.nb[1])):
         return None
 
     def fits(t: T) -> bool:
@@ -274,8 +284,8 @@ def mul_mat(m: Maker) -> Node | None:
     if w is None:
         types = ["f32", "f32", "f16", "bf16"]
         if x.ne[0] % 32 == 0:
-            types += ["q8_0", "q4_0", "mxfp4"]
-        if x.ne[0] % 256 == 0:
+            types += ["q8_0", "q4_0"]
+        if x.ne[0] % 256 == 0 and not m.values:
             types += ["q4_K", "q6_K", "iq2_xs"]
         w = m.weight(m.rng.choice(types), (x.ne[0], m.rng.choice((8, 16, 32, 64, 40, x.ne[0])), 1, 1))
     if w.nb[0] > w.nb[1]:
@@ -292,7 +302,7 @@ def mul_mat_id(m: Maker) -> Node | None:
         return None
     used = x.ne[1] * m.rng.choice((1, 2)) if x.ne[1] <= 4 else x.ne[1]
     experts = m.weight(m.rng.choice(("f32", "q8_0", "q4_0")), (x.ne[0], m.rng.choice((16, 32)), 4, 1))
-    ids = m.input("i32", (used, x.ne[2], 1, 1))
+    ids = m.input("i32", (used, x.ne[2], 1, 1), 4)
     return Node(
         "mul_mat_id",
         [experts, x, ids],
@@ -307,7 +317,7 @@ def add_id(m: Maker) -> Node | None:
     if a is None:
         return None
     b = m.weight("f32", (a.ne[0], 4, 1, 1))
-    ids = m.input("i32", (a.ne[1], a.ne[2], 1, 1))
+    ids = m.input("i32", (a.ne[1], a.ne[2], 1, 1), 4)
     return Node("add_id", [a, b, ids], "f32", a.ne)
 
 
@@ -327,7 +337,7 @@ def get_rows(m: Maker) -> Node | None:
     a = m.pick(lambda t: t.ne[1] > 0 and t.ne[2] == 1 and t.ne[3] == 1 and t.type != "i64" and t.elements > 0)
     if a is None or m.rng.random() < 0.3:
         a = m.weight(m.rng.choice(("f32", "q8_0", "f16")), (32, 48, 1, 1))
-    ids = m.input("i32", (m.rng.choice((1, 3, 33)), 1, 1, 1))
+    ids = m.input("i32", (m.rng.choice((1, 3, 33)), 1, 1, 1), a.ne[1])
     type = "i32" if a.type == "i32" else "f32"
     return Node("get_rows", [a, ids], type, (a.ne[0], ids.ne[0], 1, 1), short=call("get_rows", a, ids))
 
@@ -338,7 +348,11 @@ def set_rows(m: Maker) -> Node | None:
     )
     if b is None:
         return None
-    types = ["f32", "f16"] + (["q8_0"] if b.ne[0] % 32 == 0 else []) + (["iq2_xs"] if b.ne[0] % 256 == 0 else [])
+    types = (
+        ["f32", "f16"]
+        + (["q8_0"] if b.ne[0] % 32 == 0 else [])
+        + (["iq2_xs"] if b.ne[0] % 256 == 0 and not m.values else [])
+    )
     a = m.cache(m.rng.choice(types), (b.ne[0], 64, 1, 1))
     ids = m.input(m.rng.choice(("i64", "i32")), (b.ne[1], 1, 1, 1))
     return Node("set_rows", [b, ids, a], a.type, a.ne, a.nb, [], a.root or a.id, a.offset, call("set_rows", a, b, ids))
@@ -406,7 +420,10 @@ def permute(m: Maker) -> Node | None:
     a = m.pick(lambda t: max(t.nb) < 1 << 31)
     if a is None:
         return None
-    axes = m.rng.choice([(0, 2, 1, 3), (1, 0, 2, 3), (2, 1, 0, 3), (1, 2, 0, 3), (0, 1, 3, 2), (3, 2, 1, 0)])
+    orders = [(0, 2, 1, 3), (0, 1, 3, 2)]
+    if not a.quantized:
+        orders += [(1, 0, 2, 3), (2, 1, 0, 3), (1, 2, 0, 3), (3, 2, 1, 0)]
+    axes = m.rng.choice(orders)
     ne, nb = [0] * 4, [0] * 4
     for i, axis in enumerate(axes):
         ne[axis], nb[axis] = a.ne[i], a.nb[i]
@@ -442,7 +459,7 @@ def reduce(m: Maker) -> Node | None:
     a = m.pick(lambda t: t.type == "f32")
     if a is None:
         return None
-    op = m.rng.choice(("sum", "sum_rows", "mean", "argmax", "cumsum"))
+    op = m.rng.choice(("sum", "sum_rows", "mean", "cumsum", "mean" if m.values else "argmax"))
     rows = (1, *a.ne[1:])
     if op == "sum":
         return Node(op, [a], "f32", (1, 1, 1, 1), short=call(op, a))
@@ -455,7 +472,7 @@ def reduce(m: Maker) -> Node | None:
 
 def argsort(m: Maker) -> Node | None:
     a = m.pick(lambda t: small(t))
-    if a is None:
+    if a is None or m.values:
         return None
     if m.rng.random() < 0.5:
         order = m.rng.randrange(2)

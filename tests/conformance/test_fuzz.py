@@ -61,3 +61,12 @@ def test_the_generated_long_forms_mean_to_the_loader_what_they_say() -> None:
             assert [(t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in graph.nodes] == [
                 (t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in loaded.graphs[name].nodes
             ]
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_the_engine_computes_what_the_real_library_computes(first: int) -> None:
+    from tests.conformance.values import outcomes as computed
+
+    results = list(computed(range(first, first + 20)))
+    assert {seed: differences for seed, differences, _ in results if differences} == {}
+    assert sum(arrays for _, _, arrays in results) > 20

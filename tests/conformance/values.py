@@ -1,0 +1,129 @@
+"""Random scenarios computed on the engine and on the real library: values, and the order of waiting.
+
+python -m tests.conformance.values --seeds 0:500
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ggmltool
+from ggmltool.ggml.events import EventCall, Synchronized
+from ggmltool.oracle import OracleRun, run_many
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.scenario import Scenario
+from tests.conformance.compare import compare_runs
+from tests.conformance.fuzz import scenario
+
+NMSE_F32, NMSE_OTHER = 1e-6, 1e-2
+"""How far outputs may be off after a whole graph (normalized mean squared error): f32 throughout, or not."""
+
+CANCELLED = 1e-4
+"""Differences below this say nothing: a sum of what cancels is rounding error throughout."""
+
+Read = list[dict[str, NDArray[Any]]]
+
+
+def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]:
+    """The engine's plans, the values it read, and the order in which it waited."""
+    waits: list[str] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, Synchronized):
+            waits.append(f"synchronize {event.backend}")
+        elif isinstance(event, EventCall):
+            waits.append(f"event_{event.call} {event.backend} {event.copy}")
+
+    run = loaded.start(events=listen, values=True)
+    read: Read = []
+    for step in loaded.model.steps:
+        done = run.step(step)
+        if isinstance(done, dict):
+            read.append(done)
+        if run.plans and not run.plans[-1].ok:
+            break
+    return [plan.as_dict() for plan in run.plans], read, waits
+
+
+def tolerance(model: Model) -> float:
+    """What the model's types allow."""
+    specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
+    exact = all(t.type.name in ("f32", "i32", "i64") for t in specs)
+    return NMSE_F32 if exact else NMSE_OTHER
+
+
+def judge(ours: tuple[list[dict[str, Any]], Read, list[str]], real: OracleRun, allowed: float) -> list[str]:
+    """All differences between the engine's run and the library's.
+
+    The engine does not compute on memory that a device could not read, the mock devices do: a step of the engine's
+    that says so ends the comparison.
+    """
+    plans, read, waits = ours
+    declined = bool(plans) and plans[-1]["step"] == "compute"
+    out = compare_runs(plans[:-1], real.plans[: len(plans) - 1]) if declined else compare_runs(plans, real.plans)
+    for i, (mine, theirs) in enumerate(zip(read, real.values, strict=False)):
+        for id, values in mine.items():
+            out += [f"get {i}: {id}: {text}" for text in compare_values(values, theirs[id], allowed)]
+    their_waits = [
+        line for line in real.trace if line.startswith(("synchronize", "event_")) and "event_new" not in line
+    ]
+    for i, (a, b) in enumerate(zip(waits, their_waits, strict=False)):
+        if a != b:
+            out.append(f"wait {i}: {a}, not {b}")
+            break
+    if len(waits) != len(their_waits) and not declined:
+        out.append(f"{len(waits)} waits, not {len(their_waits)}")
+    return out
+
+
+def compare_values(ours: NDArray[Any], theirs: NDArray[Any], allowed: float) -> Iterator[str]:
+    """How two arrays differ by more than is allowed."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        yield f"{ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
+    elif ours.dtype.kind != "f":
+        if not np.array_equal(ours, theirs):
+            yield f"{int((ours != theirs).sum())} of {ours.size} integers differ"
+    elif not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+        yield "NaN or infinities in other places"
+    else:
+        finite = np.isfinite(theirs)
+        a, b = ours[finite].astype(np.float64), theirs[finite].astype(np.float64)
+        error = float(((a - b) ** 2).sum()) / max(float((b**2).sum()), 1e-30)
+        if error > allowed and float(np.abs(a - b).max()) > CANCELLED:
+            yield f"NMSE {error:.1e}"
+
+
+def outcomes(seeds: Sequence[int]) -> Iterator[tuple[int, list[str], int]]:
+    """(seed, differences, arrays compared) of every seed whose scenario the real library could compute."""
+    loaded = [ggmltool.load(scenario(seed, values=True)) for seed in seeds]
+    for seed, one, real in zip(seeds, loaded, run_many((x.model for x in loaded), debug=0), strict=True):
+        ended = real.plans[-1] if real.plans else None
+        if ended is None or ended["step"] == "compute" or (not ended["ok"] and ended["error"]["kind"] == "crash"):
+            continue
+        yield seed, judge(engine_run(one), real, tolerance(one.model)), sum(len(v) for v in real.values)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints every seed that differs and a summary; 1 where one did."""
+    parser = argparse.ArgumentParser(description="Compare values with those of the real library on random scenarios.")
+    parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
+    first, _, last = parser.parse_args(arguments).seeds.partition(":")
+    n = n_arrays = n_failed = 0
+    for seed, differences, arrays in outcomes(range(int(first), int(last or int(first) + 1))):
+        n += 1
+        n_arrays += arrays
+        if differences:
+            n_failed += 1
+            sys.stdout.write(f"seed {seed}: " + "\n    ".join(differences[:4]) + "\n")
+    sys.stdout.write(f"{n} scenarios computed, {n_arrays} arrays compared, {n_failed} differ\n")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
