@@ -40,8 +40,8 @@ def real_library() -> Lib:
 class Src:
     """A source: a tensor of its own, or (with `nb` or `offset`) a view of a tensor that is large enough for it.
 
-    `slack` are bytes that tensor has beyond what the view needs. `data` says how it is filled: normal, positive, special (infinities, NaN, zeros), ints, mask, or an array;
-    bytes fill its memory as they are.
+    `slack` are bytes that tensor has beyond what the view needs. `data` says how it is filled: normal, positive,
+    special (infinities, NaN, zeros), ints, mask, or an array; bytes fill its memory as they are.
     """
 
     type: str = "f32"
