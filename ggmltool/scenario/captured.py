@@ -18,7 +18,6 @@ from ggmltool.scenario.model import TensorSpec
 from ggmltool.scenario.scope import Scope
 
 _DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}
-_KNOWN_KEYS = frozenset(KEYS) - {"inplace", "data"}
 _SELF = -1
 _EMPTY = -2
 _NO_VIEW = -1
@@ -69,9 +68,9 @@ class Seen:
     def find(
         self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
     ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
-        """What is known of a node that says everything about itself: it, its sources, its root and its offset.
+        """What is known of a node like this one: it, and this one's sources, root and offset.
 
-        None for a node that is new, or says anything else than one like it did.
+        None for a node that is new, or says anything else than the one like it did.
         """
         get = value.get
         try:
@@ -119,19 +118,24 @@ class Seen:
         self._known[key] = Known(spec.type, spec.ne, spec.nb, spec.op, spec.op_params, slot, delta, self.layout(spec))
 
     def _key(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> tuple[object, ...] | None:
-        """All that decides what the rules make of a node and whether what it says agrees; None if it says too little.
+        """All that decides what the rules make of a node and whether what it says agrees; None if it has no key.
 
         Raises KeyError and TypeError for what is malformed.
         """
-        if not value.keys() <= _KNOWN_KEYS or "nb" not in value:
+        get = value.get
+        if "data" in value or get("src").__class__ is str:
             return None
+        ne, nb = get("ne"), get("nb")
         return (
             value["op"],
-            value["type"],
-            tuple(value["ne"]),
-            tuple(value["nb"]),
-            tuple(value.get("op_params") or ()),
-            value.get("view_src") is None,
+            get("type"),
+            tuple(ne) if ne is not None else None,
+            tuple(nb) if nb is not None else None,
+            tuple(value["op_params"]) if "op_params" in value else None,
+            get("view_src") is None,
             scope.described,
-            tuple([_EMPTY if s is None else _SELF if s == id else layouts[s] for s in value.get("src") or ()]),
+            tuple([_EMPTY if s is None else _SELF if s == id else layouts[s] for s in get("src") or ()]),
+            None
+            if value.keys() <= _DESCRIBED_KEYS
+            else tuple([(k, v.__class__, v) for k, v in value.items() if k not in _DESCRIBED_KEYS]),
         )

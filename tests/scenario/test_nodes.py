@@ -210,3 +210,19 @@ graphs:
     graphs = load_text(text).graphs
     assert [graphs["one"].nodes[0].op, graphs["two"].nodes[0].op] == [Op.SQR, Op.SQRT]
     assert (graphs["one"].expand, graphs["two"].expand) == (["h"], ["h", "y"])
+
+
+def test_a_single_source_may_stand_without_a_list() -> None:
+    first, second = load_nodes("h: {op: sqr, src: leaf 6 (view)}", "i: {op: sqr, src: leaf 6 (view)}")
+    assert first.src == second.src == ("leaf 6 (view)",)
+    assert load_node("xq: sqr(x)", "h: {op: sqr, src: xq}").src == ("xq",)
+
+
+def test_nodes_that_say_the_same_come_out_the_same() -> None:
+    first, second, third = load_nodes(
+        "h: {op: scale, src: [x], s: 2}", "i: {op: scale, src: [x], s: 2}", "j: {op: scale, src: [i], s: 2.0, name: k}"
+    )
+    assert (first.op_params, first.src, first.name) == (second.op_params, second.src, "h")
+    assert (third.op_params, third.src, third.name) == (first.op_params, ("i",), "k")
+    with pytest.raises(ScenarioError, match="s must be a number, not true"):
+        load_nodes("h: {op: scale, src: [x], s: 1}", "i: {op: scale, src: [x], s: true}")
