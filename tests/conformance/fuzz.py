@@ -465,7 +465,9 @@ class Generator:
             if not nodes:
                 continue
             reached = graphs[name].get("expand") or list(nodes)
-            outputs = [i for i in reached if isinstance(nodes.get(i), dict) and "output" in nodes[i].get("flags", ())]
+            # A view's flag does not keep the memory of its root.
+            outputs = [i for i in reached if isinstance(nodes.get(i), dict) and "output" in nodes[i].get("flags", ())
+                       and "view_src" not in nodes[i]]  # fmt: skip
             last = next((i for i in reversed(reached) if i in nodes), None)
             wanted = list(dict.fromkeys([*outputs, *([last] if last else [])]))
             steps += [f"reserve {name}"] if self.chance(0.3) else []

@@ -120,6 +120,11 @@ def small(t: T) -> bool:
     return t.type == "f32" and 0 < t.elements <= 1 << 16
 
 
+def overlap(a: T, b: T) -> bool:
+    """Whether two tensors may share memory, so that the order of a kernel's loops shows."""
+    return (a.root or a.id) == (b.root or b.id)
+
+
 def call(op: str, *args: T | str | None) -> str | None:
     """The short form, where every source's id can stand in one."""
     parts = []
@@ -249,7 +254,7 @@ def diag_mask(m: Maker) -> Node | None:
 
 
 def rope(m: Maker) -> Node | None:
-    a = m.pick(lambda t: t.type in ("f32", "f16") and t.ne[0] % 2 == 0 and t.ne[2] > 0 and t.elements > 0)
+    a = m.pick(lambda t: t.type in ("f32", "f16") and t.ne[0] % 2 == 0 and t.ne[0] < 1 << 31 and t.elements > 0)
     if a is None:
         return None
     pos = m.input("i32", (a.ne[2], 1, 1, 1))
@@ -354,6 +359,8 @@ def set_rows(m: Maker) -> Node | None:
         + (["iq2_xs"] if b.ne[0] % 256 == 0 and not m.values else [])
     )
     a = m.cache(m.rng.choice(types), (b.ne[0], 64, 1, 1))
+    if m.values and overlap(a, b):
+        return None
     ids = m.input(m.rng.choice(("i64", "i32")), (b.ne[1], 1, 1, 1))
     return Node("set_rows", [b, ids, a], a.type, a.ne, a.nb, [], a.root or a.id, a.offset, call("set_rows", a, b, ids))
 
@@ -366,6 +373,8 @@ def cpy(m: Maker) -> Node | None:
     if b is None or m.rng.random() < 0.6:
         types = ["f32", "f16"] + (["q8_0"] if a.ne[0] % 32 == 0 else [])
         b = m.cache(m.rng.choice(types), a.ne)
+    if m.values and overlap(a, b):
+        return None
     return Node("cpy", [a, b], b.type, b.ne, b.nb, [], b.root or b.id, b.offset, call("cpy", a, b))
 
 
@@ -491,7 +500,7 @@ def misc(m: Maker) -> Node | None:
         return Node(
             "clamp", [a], "f32", a.ne, a.nb, words, a.root or a.id, a.offset, call("clamp", a, "min=-1", "max=1")
         )
-    if kind == 1:
+    if kind == 1 and a.is_contiguous:
         return Node("leaky_relu", [a], "f32", a.ne, None, [bits(0.5)])
     if kind == 2 and a.is_contiguous:
         return Node("fill", [a], "f32", a.ne, None, [bits(2.0)])
