@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.tensor import MAX_DIMS, Dims
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 
@@ -74,14 +75,10 @@ class GgufTensor:
         return bytes(self.data.tobytes())
 
     def values(self) -> NDArray[Any]:
-        """The values as floats, or as integers where it holds integers."""
-        import gguf
-        import numpy as np
+        """The values, of shape `ne` reversed."""
+        from ggmltool.scenario.encode import decode
 
-        if self.data.dtype != np.uint8:
-            return np.asarray(self.data)
-        floats: NDArray[Any] = gguf.quants.dequantize(self.data, gguf.GGMLQuantizationType(self.type_id))
-        return floats
+        return decode(self.raw(), TYPES_BY_ID[self.type_id], self.ne)
 
 
 def check_gguf_file(path: Path, file: str) -> None:
@@ -118,5 +115,6 @@ def _gguf_tensors(path: Path, changed: int) -> dict[str, GgufTensor]:
         extents = [int(n) for n in t.shape][:MAX_DIMS]
         extents += [1] * (MAX_DIMS - len(extents))
         ne: Dims = (extents[0], extents[1], extents[2], extents[3])
-        out[str(t.name)] = GgufTensor(int(t.tensor_type), ne, t.data)
+        if int(t.tensor_type) in TYPES_BY_ID:
+            out[str(t.name)] = GgufTensor(int(t.tensor_type), ne, t.data)
     return out

@@ -31,16 +31,15 @@ def encode(values: NDArray[Any], type: DType) -> bytes:
             if dtype.kind == "f" and dtype.itemsize < 4:
                 values = values.astype(np.float32)
             return np.ascontiguousarray(values.astype(dtype)).tobytes()
+    from ggmltool.ggml.memory import quantize
+
     with np.errstate(over="ignore", invalid="ignore"):
         floats = np.ascontiguousarray(values.astype(np.float32))
     if type.name == "bf16":
         import ml_dtypes
 
         return floats.astype(ml_dtypes.bfloat16).tobytes()
-    import gguf
-
-    with np.errstate(all="ignore"):
-        return bytes(gguf.quants.quantize(floats, gguf.GGMLQuantizationType(type.id)).tobytes())
+    return quantize(floats, type).tobytes()
 
 
 def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
@@ -53,11 +52,10 @@ def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
         import ml_dtypes
 
         return np.frombuffer(raw, dtype=ml_dtypes.bfloat16).astype(np.float32).reshape(ne[::-1])
-    import gguf
+    from ggmltool.ggml.memory import dequantize
 
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(*ne[:0:-1], -1)
-    floats: NDArray[Any] = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType(type.id))
-    return floats.reshape(ne[::-1])
+    return dequantize(rows, type).reshape(ne[::-1])
 
 
 def strided(packed: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
