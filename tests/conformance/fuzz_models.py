@@ -26,7 +26,8 @@ class Transformer:
         self.head = rng.choice((16, 32))
         self.n_head = self.width // self.head
         self.n_kv_head = rng.choice([n for n in (1, 2, self.n_head) if self.n_head % n == 0])
-        self.n_layers = rng.randint(1, 4)
+        # Rounding grows from layer to layer until experts are chosen differently.
+        self.n_layers = rng.randint(1, 2 if b.values else 4)
         self.context = rng.choice((32, 64, 256))
         self.type = rng.choice(("f32", "f16", "q8_0", "q4_0"))
         self.cache_type = rng.choice(("f32", "f16", "q8_0") if self.head == 32 else ("f32", "f16"))
