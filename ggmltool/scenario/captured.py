@@ -72,30 +72,36 @@ class Seen:
 
         None for a node that is new, or says anything else than the one like it did.
         """
-        get = value.get
         try:
-            src = get("src", ())
-            key = self._key(id, value, scope, layouts)
-            known = self._known.get(key) if key is not None else None
-            if known is None or (known.view_slot == _NO_VIEW and get("view_src") is not None):
-                return None
+            return self._find(id, value, scope, layouts)
         except (TypeError, KeyError):
             return None
-        if known.view_slot == _NO_VIEW:
-            return (known, tuple(src), None, 0) if not get("view_offs") else None
-        seen = scope.specs[src[known.view_slot]]
-        root = seen.view_src or seen.id
-        offs = seen.view_offs + known.delta
-        view_src = get("view_src")
-        if view_src is not None:
-            if view_src != root and (view_src not in scope or scope.view(view_src, 0) != (root, 0)):
-                return None
-            given = get("view_offs")
-            if given is not None and (given.__class__ is not int or scope.view(view_src, given)[1] != offs):
-                return None
-        elif get("view_offs") is not None or "flags" in value:
+
+    def _find(
+        self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
+    ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
+        """The same; raises KeyError and TypeError for what is malformed."""
+        key = self._key(id, value, scope, layouts)
+        known = self._known.get(key) if key is not None else None
+        if known is None:
             return None
-        return known, tuple(src), root, offs
+        src = tuple(value.get("src") or ())
+        view_src, view_offs = value.get("view_src"), value.get("view_offs")
+        if known.view_slot == _NO_VIEW:
+            return (known, src, None, 0) if view_src is None and not view_offs else None
+        parent = src[known.view_slot]
+        if parent is None:
+            return None
+        seen = scope.specs[parent]
+        root = seen.view_src or parent
+        offs = seen.view_offs + known.delta
+        if view_src is None:
+            return (known, src, root, offs) if view_offs is None and "flags" not in value else None
+        if view_src != root and scope.view(view_src, 0) != (root, 0):
+            return None
+        if view_offs is not None and (view_offs.__class__ is not int or scope.view(view_src, view_offs)[1] != offs):
+            return None
+        return known, src, root, offs
 
     def remember(self, value: dict[str, Any], spec: TensorSpec, scope: Scope, layouts: dict[str, int]) -> None:
         """Keep what the rules made of a node, for the next one like it."""

@@ -20,6 +20,7 @@ from ggmltool.scenario.values import (
     as_id,
     as_int,
     as_list,
+    as_map,
     as_nb,
     as_ne,
     as_text,
@@ -99,7 +100,7 @@ class _Long:
         self.ne: Dims | None = at("ne", as_ne, value["ne"]) if value.get("ne") is not None else None
         self.nb: object = value.get("nb")
         self.words = _op_params(value["op_params"]) if "op_params" in value else None
-        self.extra: Collection[str] = () if value.keys() <= _KEYS else value.keys() - _KEYS
+        self.extra: Collection[str] = () if value.keys() <= _KEYS else as_map(value, "a node").keys() - _KEYS
         self.explicit = self.type is not None and self.ne is not None and not self.extra
 
     def _read_src(self) -> list[str | None]:

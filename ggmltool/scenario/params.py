@@ -45,6 +45,8 @@ def _int_list(param: Param, value: object) -> tuple[int, ...]:
             out.append(as_int(item, f"{param.name}[{i}]", 0 if param.name in ("ne", "nb") else _INT64_MIN))
         except Mistake as mistake:
             raise mistake.below(i) from None
+    if not out and param.name == "ne":
+        raise Mistake("ne is empty", "one to four extents")
     if len(out) > 4:
         raise Mistake(f"{param.name} has {len(out)} numbers", "there are four dimensions")
     return tuple(out)

@@ -105,6 +105,8 @@ def _events(text: str) -> Iterator[Any]:
     except yaml.reader.ReaderError as e:
         at = next((i for i, c in enumerate(text) if not (c.isprintable() or c in "\t\n\r\x85")), 0)
         raise Mistake(f"this is not YAML: {e.reason}", offset=at) from None
+    except UnicodeEncodeError as e:
+        raise Mistake("this is not YAML: half a character (a lone surrogate)", offset=e.start) from None
     except RecursionError:
         raise Mistake("this is nested too deeply", f"at most {MAX_DEPTH} levels", offset=0) from None
 
