@@ -11,9 +11,6 @@ from ggmltool.scenario.model import Place
 _SHOWN = 60
 """Characters of a name that messages show."""
 
-_WINDOW = 160
-"""Characters of a long line that are kept around the place of an error."""
-
 _CANDIDATES = 2000
 """Names that are compared with a wrong one, at most; of more, only those that look alike at a glance."""
 
@@ -22,8 +19,7 @@ class ScenarioError(Exception):
     """A mistake in a scenario.
 
     `source` is the file (or "<dict>"), `place` line and column (None where there is no text), `message` what is
-    wrong, `expected` what would be right. `line_text` is the line itself, cut to a window where it is long, and
-    `caret` the column of the mistake in `line_text`, from 1 (0: nothing to point at).
+    wrong, `expected` what would be right, `line_text` the line itself, for showing with a caret under the column.
     """
 
     def __init__(
@@ -38,18 +34,12 @@ class ScenarioError(Exception):
         self.source = source
         self.place = place
         self.expected = expected
-        self.line_text, self.caret = _window(line_text, place.column if place is not None else 0)
+        self.line_text = line_text
         super().__init__(str(self))
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.place.line}:{self.place.column}" if self.place else self.source
         return f"{where}: {self.message}" + (f"; {self.expected}" if self.expected else "")
-
-    def excerpt(self) -> str:
-        """The line of the mistake with a caret under it; "" where there is no text."""
-        if not self.line_text or not self.caret:
-            return ""
-        return f"{self.line_text}\n{' ' * (self.caret - 1)}^"
 
 
 class Mistake(Exception):  # noqa: N818 - it becomes a ScenarioError where the file is known
@@ -111,13 +101,3 @@ def quoted(name: object) -> str:
 
 def _escaped(c: str) -> str:
     return '\\"' if c == '"' else c.encode("unicode_escape").decode("ascii")
-
-
-def _window(line: str, column: int) -> tuple[str, int]:
-    """The line without control characters, and the column in it; of a long line only what is near the column."""
-    start = 0
-    if len(line) > _WINDOW:
-        start = max(0, min(column - _WINDOW // 2, len(line) - _WINDOW))
-        line = line[start : start + _WINDOW]
-    shown = "".join(c if c.isprintable() else " " if c == "\t" else "�" for c in line)
-    return shown, max(column - start, 0)
