@@ -149,6 +149,8 @@ class Run:
         graph = CGraph(self.compiled.cgraph_size, self.indices.top)
         for e in compiled.expand:
             graph.build_forward_expand(table[e])
+        # Rebuilt graphs go to the end: the last one is the newest.
+        self.newest.pop(name, None)
         self.newest[name] = (graph, table)
         return graph
 
