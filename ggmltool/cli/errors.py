@@ -81,7 +81,7 @@ def describe(error: Exception) -> tuple[str, int]:
         place = (error.place.line, error.place.column) if error.place else None
         return scenario_error(error.source, place, error.message, error.expected, error.line_text), WRONG_USE
     if isinstance(error, GgmlError):
-        return ggml_error(error.as_dict()), GGML_FAILED
+        return ggml_error(error.as_dict(), error.where), GGML_FAILED
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"Error: {name}{error.strerror or error}", WRONG_USE

@@ -39,13 +39,16 @@ def _cells(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def ggml_error(error: Mapping[str, str | None]) -> str:
-    """ggml's own text first, then the function that refused and what it means here. `error` as in the plan."""
+def ggml_error(error: Mapping[str, str | None], where: str = "") -> str:
+    """ggml's own text first, then the function that refused, the place, and what it means here.
+
+    `error` as in the plan; `where` is file, line and column of the node, "" where no node of a file is the matter.
+    """
     lines = [printable(error.get("message") or "ggml failed")]
     function = error.get("function")
     explanation = error.get("explanation")
     if function:
-        lines.append(f"  in {function}")
+        lines.append(f"  in {function}" + (f", for {printable(where)}" if where else ""))
     if explanation:
         lines.extend(f"  {printable(part)}" for part in explanation.splitlines())
     return "\n".join(lines)
