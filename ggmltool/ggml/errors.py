@@ -43,24 +43,24 @@ class GgmlError(Exception):
         }
 
 
-class GgmlAssert(GgmlError):
+class GgmlAssert(GgmlError):  # noqa: N818 - ggml's word
     """GGML_ASSERT: `condition` is the text between the parentheses."""
 
     def __init__(self, function: str, condition: str, explanation: str = "") -> None:
         super().__init__(function, f"GGML_ASSERT({condition}) failed", condition, explanation)
 
 
-class GgmlAbort(GgmlError):
+class GgmlAbort(GgmlError):  # noqa: N818 - ggml's word
     """GGML_ABORT: `message` is the formatted text."""
 
 
-class GgmlFailed(GgmlError):
+class GgmlFailed(GgmlError):  # noqa: N818 - ggml's word
     """A ggml call reported failure instead of aborting."""
 
     kind: ErrorKind = "failed"
 
 
-class NotComputable(GgmlError):
+class NotComputable(GgmlError):  # noqa: N818 - as the others
     """ggml would compute this, but the numpy engine has no way to; planning is not affected."""
 
     kind: ErrorKind = "failed"

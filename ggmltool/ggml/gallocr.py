@@ -135,7 +135,7 @@ class Gallocr:
         return True
 
     def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
-        """Abort where ggml's hash set would be full: its size does not count the roots of views, which take slots too."""
+        """Abort where ggml's hash set would be full: its size leaves out roots of views, which take slots."""
         views = [t for t in (*nodes, *leafs) if t.view_src is not None]
         if len(nodes) + len(leafs) + len(views) <= self.hash_size:
             return

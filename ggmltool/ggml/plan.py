@@ -12,7 +12,6 @@ import msgspec
 
 from ggmltool.ggml.tensor import Dims
 
-
 _row = msgspec.structs.asdict
 
 

@@ -119,7 +119,11 @@ def read_value(text: str) -> object:
         ("model.json", b"GGUF\3\0", "this is a GGUF file, not a scenario"),
         ("a.npy", b"\x93NUMPY", "this is an npy file, not a scenario"),
         ("cut.json.gz", gzip.compress(os.urandom(1000))[:-20], "this gzip file is cut off"),
-        ("bad.json.gz", gzip.compress(b"{}", mtime=0)[:-3] + b"xyz", "this gzip file is damaged (incorrect length check)"),
+        (
+            "bad.json.gz",
+            gzip.compress(b"{}", mtime=0)[:-3] + b"xyz",
+            "this gzip file is damaged (incorrect length check)",
+        ),
     ],
 )
 def test_files_that_are_no_scenario(tmp_path: Path, name: str, raw: bytes, message: str) -> None:

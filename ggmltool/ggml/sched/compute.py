@@ -44,9 +44,9 @@ class DeviceArrays(HostArrays):
                 "ggml_backend_graph_compute",
                 f"{self.backend} cannot read {t.name or t.id}, which lies in {t.buffer.buft.name}",
                 None,
-                "ggml makes no copy of a tensor that is assigned to the same backend, wherever its memory is. That happens "
-                "to an in-place op on a tensor of another device (its result stays in that device's memory) and to a "
-                "user assignment against the memory",
+                "ggml makes no copy of a tensor that is assigned to the same backend, wherever its memory is. That "
+                "happens to an in-place op on a tensor of another device (its result stays in that device's memory) "
+                "and to a user assignment against the memory",
             )
         return super()._start(t)
 
