@@ -1,0 +1,166 @@
+"""What a re-implementation of ggml's constructors and graphs would get wrong: FACTS section 8, entries 41 to 50.
+
+The results of a constructor are compared with the library's field by field; the tests name the figures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.registry import float_of
+from tests.conformance.judged import GPU, judged
+from tests.conformance.ops_case import Call, Engine, Src, call, check_abort, check_tensor, cut, permuted, real_library
+
+lib = real_library()
+
+A = Src(ne=(8, 6, 4, 2))
+
+
+def made(case: Call) -> dict[str, Any]:
+    """The fields of the engine's result, which are the library's too."""
+    check_tensor(lib, case)
+    return Engine(case).fields()
+
+
+def view(a: Src, ne: tuple[int, ...], nb: tuple[int, ...], offset: int) -> Call:
+    return call("view", a, ne, nb, offset, real=(f"view_{len(ne)}d", 0, *((v,) for v in (*ne, *nb, offset))))
+
+
+def test_41_a_view_notes_its_offset_from_its_source_and_lies_at_that_from_the_root() -> None:
+    fields = made(view(cut("f32", (8, 3, 2), (16, 6, 4), 64), (8, 2), (64,), 8))
+    assert fields["op_params"][:2] == (8, 0)
+    assert fields["view_offs"] == 72
+
+
+def test_41_an_offset_beyond_4_gib_takes_two_words() -> None:
+    fields = made(view(Src("f32", (1 << 16, 1 << 16)), (8,), (), (5 << 32) // 2))
+    assert fields["op_params"][:2] == (-(1 << 31), 2)
+    assert fields["view_offs"] == (5 << 32) // 2
+
+
+def test_41_strides_from_2_gib_on_wrap_in_a_permutation() -> None:
+    fields = made(call("permute", Src("f32", (1 << 10, 1 << 20, 2)), 0, 2, 1, 3))
+    assert fields["ne"] == (1 << 10, 2, 1 << 20, 1)
+    assert fields["nb"][1] != 1 << 32
+
+
+def test_42_a_view_is_measured_without_its_strides() -> None:
+    fields = made(view(A, (4, 5), (100_000,), 16))
+    assert fields["nb"][1] == 100_000
+
+
+def test_42_and_refused_where_it_would_not_fit_contiguous() -> None:
+    check_abort(lib, view(A, (8, 6, 4, 2), (0, 0, 0), 4))
+
+
+def test_43_set_rows_has_its_values_first_and_its_destination_last() -> None:
+    fields = made(call("set_rows", Src("f16", (8, 6)), Src(ne=(8, 2)), Src("i64", (2,), data="ints")))
+    assert fields["src"] == (1, 2, 0)
+    assert fields["view_src"] == 0
+
+
+def test_43_repeat_and_the_gradient_of_rows_forget_what_only_gives_a_shape() -> None:
+    assert made(call("repeat", Src(ne=(4, 3)), Src(ne=(8, 6))))["src"] == (0,)
+    rows = call("get_rows_back", Src(ne=(8, 2)), Src("i32", (2,), data="ints"), Src(ne=(8, 6)))
+    assert made(rows)["src"] == (0, 1)
+
+
+@pytest.mark.parametrize(("p0", "d0"), [(1, 1), (0, 2)])
+def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(p0: int, d0: int) -> None:
+    check_abort(lib, call("conv_transpose_1d", Src(ne=(3, 2, 2)), Src(ne=(8, 2)), 1, p0, d0))
+
+
+def test_44_clamp_is_always_in_place() -> None:
+    fields = made(call("clamp", Src(ne=(8, 6), name="h"), -1.0, 1.0))
+    assert (fields["view_src"], fields["name"]) == (0, "h (view)")
+    assert [float_of(w) for w in fields["op_params"][:2]] == [-1.0, 1.0]
+
+
+def test_44_argsort_top_k_is_a_strided_view_and_top_k_is_not() -> None:
+    with lib.context() as ctx:
+        real = lib.fields(lib.call("argsort_top_k", ctx, lib.tensor(ctx, "f32", (64, 6)), 4))
+    written = Engine(view(Src("i32", (64, 6)), (4, 6), (256,), 0)).fields()
+    for key in ("op", "type", "ne", "nb", "op_params"):
+        assert real[key] == written[key]
+    assert real["nb"][1] == 256
+    fields = made(call("top_k", Src(ne=(64, 6)), 4))
+    assert (fields["op"], fields["ne"][:2], fields["nb"][:2]) == (Op.TOP_K, (4, 6), (4, 16))
+
+
+def loose(tensors: dict[str, Any], nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "backends": [GPU, "CPU"],
+        "contexts": {"inputs": {"tensors": tensors}},
+        "graphs": {"g": {"nodes": nodes}},
+        "steps": ["alloc g"],
+    } | more
+
+
+def test_45_an_op_without_sources_is_a_node() -> None:
+    j = judged(loose({"x": "f32[8]"}, {"r": "arange(0, 8, 1)", "y": "add(x, r)"}))
+    assert [n.id for n in j.last.nodes] == ["r", "y"]
+    assert [leaf.id for leaf in j.last.leafs] == ["x"]
+
+
+def test_45_a_parameter_is_a_node_without_an_op() -> None:
+    j = judged(loose({"p": {"type": "f32", "ne": [8], "flags": ["param"]}}, {"y": "sqr(p)"}))
+    assert [(n.id, n.op) for n in j.last.nodes] == [("p", "NONE"), ("y", "SQR")]
+    assert j.last.leafs == ()
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (call("scale", Src(ne=(8,), name="h"), 2.0, inplace=True), "h (view)"),
+        (call("set_rows", Src("f16", (8, 6), name="k"), Src(ne=(8, 2)), Src("i64", (2,), data="ints")), "k (view)"),
+        (call("cpy", Src(ne=(8,), name="h"), Src("f16", (8,), name="k")), "k (copy of h)"),
+        (call("cpy", Src(ne=(8,), name="h" * 40), Src("f16", (8,), name="k" * 40)), "k" * 40 + " (copy of " + "h" * 13),
+        (call("scale", Src(ne=(8,), name="h" * 63), 2.0, inplace=True), "h" * 63),
+        (call("sqr", Src(ne=(8,), name="h")), ""),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_46_results_that_share_memory_are_named_after_it(case: Call, name: str) -> None:
+    assert made(case)["name"] == name
+
+
+def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pipeline_copies() -> None:
+    tensors = {
+        "r": {"type": "f32", "ne": [64]},
+        "v": {"type": "f32", "ne": [64], "view_src": "r", "flags": ["input"]},
+    }
+    nodes = {"s": "sqr(r)", "y": "add(s, v)"}
+    plain = judged(loose(tensors, nodes, backends=["CPU"]), hazards=True)
+    assert plain.offset("s") == plain.offset("r")
+    copied = judged(loose(tensors, nodes, backends=["CPU"], scheduler={"parallel": True}), hazards=True)
+    assert copied.offset("s") != copied.offset("r")
+
+
+@pytest.mark.parametrize("op", ["reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick"])
+def test_48_a_glu_of_odd_rows_rounds_down(op: str) -> None:
+    assert made(call(op, Src(ne=(7, 3))))["ne"] == (3, 3, 1, 1)
+
+
+def test_49_a_view_without_an_op_does_not_bring_its_root_into_the_graph() -> None:
+    source = loose({"x": {"type": "f32", "ne": [8], "flags": ["input"]}}, {"y": "sqr(v)", "z": "add(y, x)"})
+    source["contexts"]["w"] = {
+        "buft": "CUDA0",
+        "tensors": {"r": "f32[16]", "v": {"type": "f32", "ne": [8], "view_src": "r", "view_offs": 32}},
+    }
+    j = judged(source)
+    assert [leaf.id for leaf in j.last.leafs] == ["v", "x"]
+    assert j.place("v") == ("CUDA0", 0, 32)
+
+
+def test_50_a_permuted_quantized_tensor_counts_its_bytes_by_the_first_stride() -> None:
+    case = call("sqr", permuted("q4_0", (64, 3, 2), (1, 0, 2, 3)))
+    source = Engine(case).sources[0]
+    assert source is not None
+    with lib.context() as ctx:
+        base = lib.tensor(ctx, "q4_0", (64, 3, 2))
+        real = lib.call("permute", ctx, base, 1, 0, 2, 3)
+        assert source.nbytes == lib.ggml_nbytes(real)
+        assert (source.nbytes, lib.ggml_nbytes(base)) == (3 * 36 // 32 + 63 * 18 + 108, 216)
