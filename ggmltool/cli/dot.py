@@ -9,7 +9,7 @@ from ggmltool.cli.errors import GGML_FAILED, CliError
 from ggmltool.cli.options import format_option, graph_option, output_option, scenario_argument, step_option
 from ggmltool.cli.output import Output, log_lines
 from ggmltool.cli.scenario import built_graph, open_scenario, tensor_infos
-from ggmltool.views.dot import ggml_dot, split_dot
+from ggmltool.views.dot import ggml_dot, simpler_layout, split_dot
 from ggmltool.views.errors import ggml_error
 
 PICTURES = ("svg", "png", "pdf")
@@ -50,6 +50,8 @@ def dot(scenario: str | None, graph: str | None, step: str, style: str, format: 
     if style == "ggml":
         nodes, leafs = built_graph(opened.scenario, name, tensors)
         text = ggml_dot(nodes, leafs, tensors)
+        if format != "dot":
+            text = simpler_layout(text, len(nodes))
     else:
         plan = opened.scenario.plan(name, step)
         log_lines(plan.log)

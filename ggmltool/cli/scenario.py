@@ -73,7 +73,7 @@ def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:
 
 
 def _info(t: TensorSpec, address: int, allocated: bool) -> TensorInfo:
-    from ggmltool.ggml.op import SYMBOLS, Op
+    from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, op_key
     from ggmltool.ggml.tensor import cut_name, nbytes_of
 
     nbytes = nbytes_of(t.type, t.ne, t.nb)
@@ -83,7 +83,7 @@ def _info(t: TensorSpec, address: int, allocated: bool) -> TensorInfo:
         type=t.type.name,
         ne=t.ne,
         nbytes=nbytes,
-        op=Op(t.op).name,
+        op=KEY_NAMES[op_key(t.op, t.op_params)].upper(),
         symbol=SYMBOLS[t.op],
         flags=t.flags,
         src=t.src,

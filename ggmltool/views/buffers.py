@@ -114,7 +114,7 @@ def _contents(
     yield render_lines(
         [Text.assemble((printable(buffer.backend), inks[buffer.backend]), f" at its peak, {during}")], style
     )
-    ops = {node.id: node.op for node in plan.nodes}
+    ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
     origin = {copy.name: copy.of for copy in plan.copies}
     shown = peak.tensors if limit is None else peak.tensors[:limit]
     rows = [_tensor_row(life, peak, memory, ops, origin, tensors, len(buffer.chunks) > 1) for life in shown]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan
+from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.views.palette import Color, colors
 from ggmltool.views.tensors import TensorInfo, Tensors
 from ggmltool.views.text import dims, printable, size
 
+LARGE = 200
+"""Nodes beyond which a picture is laid out more simply: with all its care Graphviz takes minutes for a real model."""
+
+_LARGE = "splines=line; nslimit=1; mclimit=0.2;"
 _NO_BACKEND = Color("#808080", "#eeeeee", "")
 
 
@@ -49,6 +53,11 @@ def ggml_dot(nodes: Sequence[TensorInfo], leafs: Sequence[TensorInfo], tensors: 
     return "\n".join(lines)
 
 
+def simpler_layout(text: str, n_nodes: int) -> str:
+    """The text to be drawn, with the simple layout asked for where the graph is large."""
+    return text.replace("{\n", f"{{\n  {_LARGE}\n", 1) if n_nodes > LARGE else text
+
+
 def _ggml_node(info: TensorInfo, color: str, label: str) -> str:
     return f'  "{_pointer(info)}" [ style = filled; fillcolor = {color}; shape = record; label="{label}"; ]'
 
@@ -72,90 +81,93 @@ def _leaf_name(leaf: LeafPlan, info: TensorInfo) -> str:
 
 def split_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     """A cluster per split in its backend's colour, leafs around them, copies as dashed edges with their bytes."""
-    inks = colors(name for name, _ in plan.backends)
+    drawing = _SplitDrawing(plan, tensors)
     lines = [
         "digraph ggml {",
         f'  label="{escaped(title)}"; labelloc=t; fontname="Helvetica"; fontsize=18;',
-        "  rankdir=TB; newrank=true; ranksep=0.35; nodesep=0.25;",
+        f"  rankdir=TB; ranksep=0.35; nodesep=0.25; {_LARGE if len(plan.nodes) > LARGE else 'newrank=true;'}",
         '  node [fontname="Helvetica", fontsize=11, shape=box, style="filled,rounded", margin="0.12,0.06"];',
         '  edge [fontname="Helvetica", fontsize=9, color="#555555", arrowsize=0.6];',
+        *(f"  {line}" for line in drawing.leafs()),
+        *(f"  {line}" for split in plan.splits for line in drawing.cluster(split)),
+        *(f"  {line}" for line in drawing.copy_edges()),
+        *(f"  {line}" for line in drawing.edges()),
+        "}\n",
     ]
-    names = _Names(plan)
-    lines += [
-        "  " + _leaf(leaf, tensors[leaf.id], names, inks.get(leaf.backend or "", _NO_BACKEND)) for leaf in plan.leafs
-    ]
-    made: set[str] = set()
-    for split in plan.splits:
-        color = inks[split.backend]
-        lines += [
-            f"  subgraph cluster_{split.id} {{",
-            f'    label="split #{split.id} · {escaped(split.backend)}"; fontcolor="{color.ink}"; fontsize=13;',
-            f'    labeljust=l; style="rounded"; color="{color.ink}"; penwidth=1.6;',
-        ]
-        for copy in _copies_made(plan, split.inputs, split.backend):
-            made.add(copy.name)
-            lines.append(f"    {names[copy.name]} [{_copy_attributes(copy, color)}];")
-        lines += [
-            f"    {names[node.id]} [{_node_attributes(node, tensors[node.id], inks)}];"
-            for node in plan.nodes[split.i_start : split.i_end]
-        ]
-        lines.append("  }")
-    lines += [f"  {edge}" for edge in _edges(plan, tensors, names, made, inks)]
-    lines.append("}\n")
     return "\n".join(lines)
 
 
-class _Names:
-    """Short names for dot's nodes: the tensors' own could hold anything."""
+class _SplitDrawing:
+    """The parts of a drawing. Its nodes have short names of their own, since those of tensors could hold anything.
 
-    def __init__(self, plan: Plan) -> None:
-        self._names: dict[str, str] = {}
-        for prefix, ids in (
-            ("n", [node.id for node in plan.nodes]),
-            ("l", [leaf.id for leaf in plan.leafs]),
-            ("c", [copy.name for copy in plan.copies]),
-        ):
-            for i, id in enumerate(ids):
-                self._names.setdefault(id, f"{prefix}{i}")
+    A copy goes by the tensor it is of and its backend: its name is not unique where tensors share theirs.
+    """
 
-    def __getitem__(self, id: str) -> str:
-        return self._names[id]
+    def __init__(self, plan: Plan, tensors: Tensors) -> None:
+        self.plan = plan
+        self.tensors = tensors
+        self.colors = colors(name for name, _ in plan.backends)
+        self.names = {node.id: f"n{node.index}" for node in plan.nodes}
+        self.names |= {leaf.id: f"l{leaf.index}" for leaf in plan.leafs}
+        inputs = [(of, split.backend) for split in plan.splits for of in split.inputs]
+        self.copies = {key: f"c{i}" for i, key in enumerate(inputs)}
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._names
+    def leafs(self) -> Iterator[str]:
+        for leaf in self.plan.leafs:
+            color = self.colors.get(leaf.backend or "", _NO_BACKEND)
+            yield f"{self.names[leaf.id]} [{_leaf_attributes(leaf, self.tensors[leaf.id], color)}];"
 
+    def cluster(self, split: SplitPlan) -> Iterator[str]:
+        color = self.colors[split.backend]
+        yield f"subgraph cluster_{split.id} {{"
+        yield f'  label="split #{split.id} · {escaped(split.backend)}"; fontcolor="{color.ink}"; fontsize=13;'
+        yield f'  labeljust=l; style="rounded"; color="{color.ink}"; penwidth=1.6;'
+        for of in split.inputs:
+            yield f"  {self.copies[of, split.backend]} [{_copy_attributes(of, color)}];"
+        for node in self.plan.nodes[split.i_start : split.i_end]:
+            yield f"  {self.names[node.id]} [{_node_attributes(node, self.tensors[node.id], self.colors)}];"
+        yield "}"
 
-def _copies_made(plan: Plan, inputs: tuple[str, ...], backend: str) -> Iterator[CopyPlan]:
-    """The copies that this split's inputs are copied to (one per input in use, also with pipeline copies)."""
-    used = {src for node in plan.nodes for src in node.src}
-    for copy in plan.copies:
-        if copy.backend == backend and copy.of in inputs and copy.name in used:
-            yield copy
+    def copy_edges(self) -> Iterator[str]:
+        for (of, backend), name in self.copies.items():
+            ink = self.colors[backend].ink
+            label = f'label=" {size(self.tensors[of].nbytes)}"' if of in self.tensors else ""
+            if of in self.names:
+                style = f'style=dashed, penwidth=1.6, color="{ink}", fontcolor="{ink}"'
+                yield f"{self.names[of]} -> {name} [{style}, {label}];"
+
+    def edges(self) -> Iterator[str]:
+        """From each node's sources as written, or from their copies where the scheduler put one in their place."""
+        for node in self.plan.nodes:
+            backend = self.plan.splits[node.split].backend
+            for written, src in zip(self.tensors[node.id].src, node.src, strict=False):
+                if written is None or written == node.id:
+                    continue
+                copy = self.copies.get((written, backend)) if src != written else None
+                if copy is not None or written in self.names:
+                    yield f"{copy or self.names[written]} -> {self.names[node.id]};"
 
 
 def _label(*lines: str) -> str:
     return "\\n".join(escaped(line) for line in lines if line)
 
 
-def _leaf(leaf: LeafPlan, info: TensorInfo, names: _Names, color: Color) -> str:
+def _leaf_attributes(leaf: LeafPlan, info: TensorInfo, color: Color) -> str:
     where = f"{leaf.buffer}, {leaf.usage}" if leaf.buffer and leaf.usage not in (None, "any") else leaf.buffer or ""
     label = _label(_leaf_name(leaf, info), f"{info.type} {dims(info.ne)}", where)
-    return (
-        f'{names[leaf.id]} [label="{label}", shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", '
-        f"fontsize=10];"
-    )
+    return f'label="{label}", shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
 
 
-def _copy_attributes(copy: CopyPlan, color: Color) -> str:
+def _copy_attributes(of: str, color: Color) -> str:
     return (
-        f'label="{_label("copy of", copy.of)}", shape=box, style="filled,dashed", fillcolor="#ffffff", '
-        f'color="{color.ink}", fontsize=10, tooltip="{escaped(copy.name)}"'
+        f'label="{_label("copy of", of)}", shape=box, style="filled,dashed", fillcolor="#ffffff", '
+        f'color="{color.ink}", fontsize=10'
     )
 
 
 def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -> str:
     color = inks.get(node.backend or "", _NO_BACKEND)
-    label = _label(node.name, node.op, f"{node.type} {dims(node.ne)}")
+    label = _label(node.name, info.op, f"{node.type} {dims(node.ne)}")
     tooltip = f"node {node.index}: {node.backend or 'no backend'}{f', {node.cause}' if node.cause else ''}"
     small = info.view_src is not None and node.op in ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
     fill = "#ffffff" if small else color.fill
@@ -164,20 +176,3 @@ def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -
         f'label="{label}", style="filled,rounded,{line}", fillcolor="{fill}", color="{color.ink}", '
         f'tooltip="{escaped(tooltip)}"'
     )
-
-
-def _edges(plan: Plan, tensors: Tensors, names: _Names, made: set[str], inks: dict[str, Color]) -> Iterator[str]:
-    for copy in plan.copies:
-        if copy.name in made and copy.of in names:
-            ink = inks[copy.backend].ink
-            yield (
-                f'{names[copy.of]} -> {names[copy.name]} [style=dashed, penwidth=1.6, color="{ink}", '
-                f'fontcolor="{ink}", label=" {size(tensors[copy.of].nbytes)}"];'
-            )
-    for node in plan.nodes:
-        written = tensors[node.id].src
-        for j, src in enumerate(node.src):
-            if src is not None and src not in made and src not in tensors:
-                src = written[j]
-            if src is not None and src in names and src != node.id:
-                yield f"{names[src]} -> {names[node.id]};"

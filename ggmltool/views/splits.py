@@ -57,13 +57,13 @@ def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
         str(len(nodes)),
         size(input_bytes(split, tensors)) if split.inputs else "",
         shortened(names, 3),
-        ops_of(nodes, 3),
+        ops_of(nodes, tensors, 3),
     ]
 
 
-def ops_of(nodes: tuple[NodePlan, ...], limit: int) -> str:
-    """The most frequent ops: `4 MUL_MAT, 2 ADD, +3 more`."""
-    counts = Counter(node.op for node in nodes)
+def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
+    """The most frequent ops: `4 MUL_MAT, 2 SILU, +3 more`."""
+    counts = Counter(tensors[node.id].op if node.id in tensors else node.op for node in nodes)
     return shortened([f"{n} {op}" for op, n in counts.most_common()], limit)
 
 

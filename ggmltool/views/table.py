@@ -127,8 +127,14 @@ def render_lines(lines: Sequence[object], style: Style) -> str:
 
 
 def heading(title: str, facts: Sequence[str], style: Style) -> str:
-    """The first line of a view: what it is about, in bold, and facts beside it."""
+    """The top of a view: what it is about, in bold, and facts beside it or, where there is no room, below it."""
+    from rich.cells import cell_len
     from rich.text import Text
 
-    text = Text.assemble((printable(title), "bold"), *[part for fact in facts for part in ((" · ", "dim"), fact)])
-    return render_lines([text], style)
+    lines = [Text(printable(title), "bold")]
+    for fact in facts:
+        if lines[-1].cell_len + 3 + cell_len(fact) > style.width:
+            lines.append(Text("  ") + Text(fact))
+        else:
+            lines[-1] = Text.assemble(lines[-1], (" · ", "dim"), fact)
+    return render_lines(lines, style)

@@ -11,7 +11,8 @@ from ggmltool.ggml.tensor import Dims
 class TensorInfo(NamedTuple):
     """A tensor of the scenario.
 
-    `nbytes` is ggml_nbytes, `symbol` ggml's sign for the op in drawings, `flags` the bits of ggml_tensor_flag.
+    `nbytes` is ggml_nbytes, `op` ggml_op_desc (the function's name for UNARY and GLU), `symbol` ggml's sign for the
+    op in drawings, `flags` the bits of ggml_tensor_flag.
     `src` are the ids of its sources as written, before the scheduler put copies in their place; `address` is where
     the tensor's struct lies (simulated), `has_data` whether it has memory before the graph is allocated.
     """
