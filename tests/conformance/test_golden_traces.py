@@ -1,0 +1,222 @@
+"""Known runs of the real library (FACTS section 9), on the engine and again on the library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.judged import GPU, Judged, judged
+
+STEPS = ["reserve g", "alloc g"]
+ORDER = ["alloc g", "compute g"]
+
+
+def layers(offload: int | None = None, parallel: bool = False, steps: list[str] | None = None) -> dict[str, Any]:
+    """Products with weights on GPU, CPU and GPU again, a mask added after each; 40 rows of 64."""
+
+    def values(ne: list[int], seed: int, **more: Any) -> dict[str, Any]:
+        return {"type": "f32", "ne": ne, "data": {"normal": {"seed": seed}}, **more}
+
+    def weight(seed: int) -> dict[str, Any]:
+        return values([64, 64], seed)
+
+    return {
+        "backends": [{**GPU, "offload_min_batch": offload, "events": True}, "CPU"],
+        "scheduler": {"parallel": parallel},
+        "contexts": {
+            "gpu": {"buft": "CUDA0", "usage": "weights", "tensors": {"w1.gpu": weight(1), "w3.gpu": weight(3)}},
+            "cpu": {"buft": "CPU", "usage": "weights", "tensors": {"w2.cpu": weight(2)}},
+            "inputs": {
+                "tensors": {
+                    "inp": values([64, 40], 4, flags=["input"]),
+                    "mask": values([64, 40], 5, flags=["input"]),
+                }
+            },
+        },
+        "graphs": {
+            "g": {
+                "nodes": {
+                    "a": "mul_mat(w1.gpu, inp)",
+                    "am": "add(a, mask)",
+                    "b": "mul_mat(w2.cpu, am)",
+                    "bm": "add(b, mask)",
+                    "d": "mul_mat(w3.gpu, bm)",
+                    "dm": {"op": "add", "src": ["d", "mask"], "flags": ["output"]},
+                },
+                "expand": ["dm"],
+            }
+        },
+        "steps": steps or STEPS,
+    }
+
+
+def offsets(j: Judged, *ids: str) -> list[int | None]:
+    return [j.offset(i) for i in ids]
+
+
+def test_leafs_are_found_depth_first_from_the_output() -> None:
+    j = judged(layers())
+    assert [leaf.id for leaf in j.last.leafs] == ["w3.gpu", "w2.cpu", "w1.gpu", "inp", "mask"]
+
+
+@pytest.mark.parametrize("plan", [0, 1])
+def test_without_offload_there_are_three_splits(plan: int) -> None:
+    j = judged(layers())
+    assert j.splits(plan) == [
+        ("CUDA0", ["inp", "mask"], ["a", "am"]),
+        ("CPU", ["am"], ["b"]),
+        ("CUDA0", ["b"], ["bm", "d", "dm"]),
+    ]
+    assert j.sizes(plan) == {"CUDA0": 30720, "CPU": 20480}
+
+
+def test_without_offload_copies_take_the_room_of_copies_that_are_done() -> None:
+    j = judged(layers())
+    assert offsets(j, "CUDA0#inp#0", "CUDA0#mask#0", "a", "am") == [0, 10240, 20480, 20480]
+    assert offsets(j, "CUDA0#b#0", "bm", "d", "dm") == [0, 0, 20480, 20480]
+    assert offsets(j, "inp", "mask", "CPU#am#0", "b") == [0, 10240, 0, 10240]
+
+
+def test_offload_from_32_rows_needs_a_second_split_for_the_weight() -> None:
+    j = judged(layers(32))
+    assert j.splits() == [("CUDA0", ["inp", "mask"], ["a", "am"]), ("CUDA0", ["w2.cpu"], ["b", "bm", "d", "dm"])]
+    assert j.sizes() == {"CUDA0": 47104, "CPU": 20480}
+    assert offsets(j, "b", "bm", "d") == [0, 0, 20480]
+    assert j.cause("b") == "1.off"
+
+
+def test_four_pipeline_copies_come_before_everything_else() -> None:
+    j = judged(layers(parallel=True))
+    assert len(j.splits()) == 3
+    assert j.sizes() == {"CUDA0": 143360, "CPU": 133120}
+    on_gpu = [f"CUDA0#{t}#{c}" for t in ("inp", "mask", "b") for c in range(4)]
+    assert offsets(j, *on_gpu) == [10240 * i for i in range(12)]
+    assert offsets(j, "a", "d") == [122880, 133120]
+    copies = [(c.of, c.offset) for c in j.last.copies if c.backend == "CPU"]
+    assert copies == [(t, 10240 * (4 * i + c)) for i, t in enumerate(("inp", "mask", "am")) for c in range(4)]
+    assert j.offset("b") == 122880
+
+
+def test_the_debug_print_has_ggmls_lines() -> None:
+    text = judged(layers()).texts[-1].split("\n")
+    assert "## SPLIT #0: CUDA0 # 2 inputs: [inp (  10K)] [mask (  10K)] " in text
+    assert (
+        "node #  0 (   MUL_MAT):                    a (  10K) [CUDA0         ] use=1,c=1:"
+        "               w1.gpu (  16K) [CUDA0         ]          CUDA0#inp#0 (  10K) [ NULL         ]"
+    ) in text
+
+
+def test_causes_stand_in_the_plan_though_ggmls_print_has_none() -> None:
+    j = judged(layers())
+    assert [n.cause for n in j.last.nodes] == ["1.wgt0", "2.sup", "1.wgt0", "2.sup", "1.wgt0", "2.sup"]
+
+
+def computing(j: Judged) -> list[str]:
+    """The calls from the first copy on."""
+    trace = j.trace()
+    return trace[trace.index("set_tensor CUDA0 CUDA0#inp#0 0 10240") - 1 :]
+
+
+def test_computing_waits_and_copies_in_ggmls_order() -> None:
+    assert computing(judged(layers(steps=ORDER))) == [
+        "synchronize CUDA0",
+        "set_tensor CUDA0 CUDA0#inp#0 0 10240",
+        "synchronize CUDA0",
+        "set_tensor CUDA0 CUDA0#mask#0 0 10240",
+        "graph_compute CUDA0 [a, am]",
+        "synchronize CPU",
+        "synchronize CUDA0",
+        "synchronize CPU",
+        "get_tensor CUDA0 am 0 10240",
+        "graph_compute CPU [b]",
+        "synchronize CUDA0",
+        "synchronize CPU",
+        "synchronize CUDA0",
+        "set_tensor CUDA0 CUDA0#b#0 0 10240",
+        "graph_compute CUDA0 [bm, d, dm]",
+        "synchronize CUDA0",
+        "synchronize CPU",
+    ]
+
+
+def test_pipeline_copies_are_waited_for_by_events() -> None:
+    assert computing(judged(layers(parallel=True, steps=ORDER))) == [
+        "event_synchronize CUDA0 0",
+        "set_tensor CUDA0 CUDA0#inp#0 0 10240",
+        "event_synchronize CUDA0 0",
+        "set_tensor CUDA0 CUDA0#mask#0 0 10240",
+        "graph_compute CUDA0 [a, am]",
+        "event_record CUDA0 0",
+        "synchronize CPU",
+        "synchronize CUDA0",
+        "synchronize CPU",
+        "get_tensor CUDA0 am 0 10240",
+        "graph_compute CPU [b]",
+        "event_wait CUDA0 0",
+        "synchronize CPU",
+        "event_synchronize CUDA0 0",
+        "set_tensor CUDA0 CUDA0#b#0 0 10240",
+        "graph_compute CUDA0 [bm, d, dm]",
+        "event_record CUDA0 0",
+        "synchronize CUDA0",
+        "synchronize CPU",
+    ]
+
+
+def moe() -> dict[str, Any]:
+    """Two layers of 8 experts on the CPU, computed on a GPU that asks for them."""
+    experts = {"type": "f32", "ne": [16, 16, 8]}
+    return {
+        "backends": [{**GPU, "offload_min_batch": 32}, "CPU"],
+        "contexts": {
+            "w": {"buft": "CPU", "usage": "weights", "tensors": {"up": experts, "down": experts}},
+            "inputs": {
+                "tensors": {
+                    "x": {"type": "f32", "ne": [16, 2, 32], "flags": ["input"]},
+                    "ids": {"type": "i32", "ne": [2, 32], "flags": ["input"]},
+                }
+            },
+        },
+        "graphs": {"g": {"nodes": {"h": "mul_mat_id(up, x, ids)", "y": "mul_mat_id(down, h, ids)"}}},
+        "steps": STEPS,
+    }
+
+
+def test_two_moe_layers_are_two_splits_for_their_experts() -> None:
+    j = judged(moe())
+    assert j.splits() == [("CUDA0", ["up", "x", "ids"], ["h"]), ("CUDA0", ["down"], ["y"])]
+    assert j.sizes() == {"CUDA0": 16640, "CPU": 4352}
+
+
+def chunked() -> dict[str, Any]:
+    return {
+        "backends": [{**GPU, "alignment": 32, "max_size": 1024}, "CPU"],
+        "contexts": {"loose": {"tensors": {"a": "f32[200]", "b": "f32[1000]"}}},
+        "graphs": {"g": {"nodes": {"s": "sin(a)", "d": "sin(s)", "e": "sin(b)"}}},
+        "steps": STEPS,
+    }
+
+
+def test_tensors_larger_than_a_chunk_have_chunks_of_their_own() -> None:
+    j = judged(chunked())
+    assert j.sizes()["CUDA0"] == 800 + 4000 + 800 + 4000
+    assert [j.place(t)[1:] for t in ("a", "b", "s", "d", "e")] == [(0, 0), (1, 0), (2, 0), (0, 0), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size"),
+    [
+        ({"y": "scale(x, s=2)"}, 256),
+        ({"s": "sin(x)", "r": "reshape(s, ne=[8, 8])", "y": "sqr(r)"}, 512),
+    ],
+)
+def test_small_graphs_have_known_sizes(nodes: dict[str, str], size: int) -> None:
+    x = {"type": "f32", "ne": [64], "flags": ["input"]}
+    source = {
+        "backends": ["CPU"],
+        "contexts": {"inputs": {"tensors": {"x": x}}},
+        "graphs": {"g": {"nodes": nodes}},
+        "steps": STEPS,
+    }
+    assert judged(source).sizes() == {"CPU": size}
