@@ -8,7 +8,7 @@ flagged output, holds it for ever. Two such tensors never share a byte, but for 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -22,13 +22,14 @@ from ggmltool.scenario.model import Model, TensorSpec
 Memory = tuple[str, int]
 """A buffer type (or a context) and a chunk."""
 
-KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned", "early"})
+KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned", "early", "leaf_view"})
 """What ggml itself gets wrong, or the user.
 
 self_copy: a copy over the tensor it is made of, where a CPU node was computed in place in a GPU's memory. displaced: a
 tensor whose memory is not its backend's own, because it was computed in place, or is a view that another backend
 computes. assigned: the user put both on one backend. early: a node flagged input takes its memory before the graph, in
-place of a source that is allocated again when its real user comes.
+place of a source that is allocated again when its real user comes. leaf_view: the root of a view without an op, which
+is released with the view's last use although nobody counted the view.
 """
 
 
@@ -68,8 +69,8 @@ def nbytes(type_size: int, block_size: int, ne: Iterable[int], nb: Iterable[int]
     return ne[0] * nb[0] // block_size + sum((n - 1) * b for n, b in zip(ne[1:], nb[1:], strict=True))
 
 
-def overlaps(blocks: Iterable[Block], early_names: Container[str] = ()) -> list[Violation]:
-    """Every pair of blocks that hold something at once in the same bytes."""
+def overlaps(blocks: Iterable[Block], odd: Mapping[str, str] | None = None) -> list[Violation]:
+    """Every pair of blocks that hold something at once in the same bytes; `odd` has the kinds of excused blocks."""
     out: list[Violation] = []
     by_memory: defaultdict[Memory, list[Block]] = defaultdict(list)
     for block in blocks:
@@ -88,8 +89,8 @@ def overlaps(blocks: Iterable[Block], early_names: Container[str] = ()) -> list[
                 if in_place and early.until == late.first and late.end <= early.end:
                     continue
                 kind = "self_copy" if late.copy_of == early.name and early.until == late.first else "overlap"
-                if a.name in early_names or b.name in early_names:
-                    kind = "early"
+                if odd and kind == "overlap":
+                    kind = odd.get(a.name) or odd.get(b.name) or kind
                 out.append(
                     Violation(
                         kind,
@@ -206,9 +207,18 @@ class _PlanChecker:
             self.report("order", f"the splits end at node {at} of {len(nodes)}")
         self.keep_results()
         self.check_places()
-        early = [t for t in self.specs.values() if t.op and t.flags & FLAG_INPUT]
-        names = {t.id for t in early} | {self.root(s) for t in early for s in t.src if s is not None}
-        return self.out + overlaps(self.blocks.values(), names)
+        return self.out + overlaps(self.blocks.values(), self.excuses())
+
+    def excuses(self) -> dict[str, str]:
+        """The known hazards that a tensor of this name may be in."""
+        out: dict[str, str] = {}
+        for id in self.rows:
+            t = self.specs[id]
+            if t.view_src is not None and not t.op:
+                out[t.view_src] = "leaf_view"
+            if t.op and t.flags & FLAG_INPUT:
+                out |= dict.fromkeys([id, *(self.root(s) for s in t.src if s is not None)], "early")
+        return out
 
     def report(self, kind: str, text: str) -> None:
         self.out.append(Violation(kind, text))
