@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
@@ -12,10 +15,10 @@ class CGraph:
     """A graph of at most `size` nodes and `size` leafs.
 
     `use_counts` is indexed by a tensor's index, as the state lists of scheduler and allocator are. `was_split`: a
-    scheduler has put copies in place of sources.
+    scheduler has put copies in place of sources. `visited` are nodes and leafs in the order they were first met.
     """
 
-    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts", "was_split")
+    __slots__ = ("_partial", "_visited", "leafs", "nodes", "size", "use_counts", "visited", "was_split")
 
     def __init__(self, size: int = DEFAULT_GRAPH_SIZE, n_tensors: int = 0) -> None:
         self.size = size
@@ -23,6 +26,7 @@ class CGraph:
         self.leafs: list[Tensor] = []
         self._visited = bytearray(n_tensors)
         self.use_counts: list[int] = [0] * n_tensors
+        self.visited: list[Tensor] = []
         self._partial = False
         self.was_split = False
 
@@ -37,6 +41,13 @@ class CGraph:
     def use_count(self, t: Tensor) -> int:
         """How often a tensor of this graph is a source (a double edge counts twice, a cast's edge to itself once)."""
         return self.use_counts[t.index] if t.index < len(self.use_counts) else 0
+
+    def hash_set(self, addresses: Callable[[Tensor], int]) -> HashSet:
+        """The graph's visited_hash_set, slots and all, for tensors at these addresses."""
+        made = HashSet(2 * self.size)
+        for t in self.visited:
+            made.find_or_insert(addresses(t))
+        return made
 
     def contains(self, t: Tensor) -> bool:
         """Whether a tensor was visited: it is a node or a leaf of this graph."""
@@ -80,6 +91,8 @@ class CGraph:
         counts = self.use_counts
         flag = FLAG_COMPUTE if compute else 0
         visited[root.index] = 1
+        order = self.visited
+        order.append(root)
         if root.op:
             root.flags |= flag
         stack: list[tuple[Tensor, int]] = []
@@ -98,6 +111,7 @@ class CGraph:
                 counts[i] += 1
                 if not visited[i]:
                     visited[i] = 1
+                    order.append(s)
                     if s.op:
                         s.flags |= flag
                     if s.src:
