@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,8 @@ from ggmltool.views.text import printable
 
 UNLIMITED = 10_000
 """The width of output that no terminal shows: nothing is cut."""
+
+_WORTH_A_BAR = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,16 @@ def detail(message: str) -> None:
     """Tell the user something on standard error with --verbose."""
     if current_settings().verbosity > 0:
         click.echo(message, err=True)
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[], None] | None]:
+    """A bar on standard error that moves with every call, for work that takes seconds; None where nobody looks."""
+    if current_settings().verbosity < 0 or total < _WORTH_A_BAR or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
+        yield lambda: bar.update(1)
 
 
 def log_lines(lines: Iterable[str]) -> None:

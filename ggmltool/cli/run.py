@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import json_option, output_option, scenario_argument
-from ggmltool.cli.output import Output, log_lines
+from ggmltool.cli.output import Output, log_lines, progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.views.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count
@@ -64,7 +64,19 @@ class _Result:
         self.values: dict[str, NDArray[Any]] = {}
         self.error: dict[str, Any] | None = None
 
+    def check_wanted(self) -> None:
+        """Refuse a tensor that no graph has before any work is done. Raises ScenarioError."""
+        from ggmltool.scenario.errors import ScenarioError, nearest
+
+        known = [id for graph in self.opened.scenario.compiled.graphs.values() for id in graph.ids]
+        for id in self.wanted:
+            if id not in known:
+                near = nearest(id, known)
+                hint = f"did you mean {near}?" if near else ""
+                raise ScenarioError(f"no tensor is called {id}", self.opened.model.source, None, hint)
+
     def do_steps(self) -> None:
+        self.check_wanted()
         for step in self.opened.model.steps:
             if not self.compute and step.kind not in ("reserve", "alloc", "reset"):
                 continue
@@ -82,7 +94,7 @@ class _Result:
 
         if step.kind == "compute" and step.graph is not None:
             try:
-                values = self.opened.scenario.outputs(self.run, step.graph, self.wanted or None)
+                values = self._compute(step.graph)
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
             self.values.update(values)
@@ -96,6 +108,13 @@ class _Result:
             self.values.update(done)
             return StepReport(str(step), f"read {count(len(done), 'tensor')}")
         return StepReport(str(step), "done")
+
+    def _compute(self, graph: str) -> dict[str, NDArray[Any]]:
+        """The values of the graph's outputs, or of those asked for that it has; shows how far it is."""
+        scenario = self.opened.scenario
+        wanted = [id for id in self.wanted if id in scenario.compiled.graphs[graph].ids] if self.wanted else None
+        with progress(f"computing {graph}", len(self.opened.model.graphs[graph].nodes)) as advance:
+            return scenario.outputs(self.run, graph, wanted, advance)
 
     def text(self, output: Output) -> str:
         from ggmltool.views.values import matrix_view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,16 @@ class Scenario:
                 raise run.failure(plan)
         return self.outputs(run, name, outputs)
 
-    def outputs(self, run: Run, name: str, outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Compute the allocated graph of `run` and read `outputs` (see `compute`)."""
+    def outputs(
+        self,
+        run: Run,
+        name: str,
+        outputs: Sequence[str] | None = None,
+        progress: Callable[[], None] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Compute the allocated graph of `run` and read `outputs` (see `compute`); `progress` hears of every node."""
+        if name not in run.newest:
+            run.build(name)
         built, table = run.newest[name]
         ids = self.compiled.graphs[name].ids
         if outputs is None:
@@ -123,6 +131,8 @@ class Scenario:
         def watch(t: Tensor) -> None:
             if t.id in early:
                 seen[t.id] = values_of(t)
+            if progress is not None:
+                progress()
 
-        run.compute(name, watch if early else None)
+        run.compute(name, watch if early or progress is not None else None)
         return {id: seen[id] if id in seen else values_of(table[ids[id]]) for id in outputs}
