@@ -1,0 +1,255 @@
+"""The five passes: which backend a tensor gets and why, pass by pass, and where splits begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from ggmltool.ggml.device import NO, Backend, Device, op_table
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.events import Assigned, InputAdded, Refused, SplitStarted
+from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
+from tests.ggml.sched.bench import Bench, device, names
+
+
+def passes(b: Bench, *outputs: Tensor) -> dict[str, list[str | None]]:
+    """The backend of every tensor of the graph after each of the passes 1 to 4."""
+    seen: dict[str, list[str | None]] = {}
+    graph = b.graph(*outputs)
+    tensors = [*graph.leafs, *graph.nodes]
+
+    def look(number: int, s: Scheduler) -> None:
+        if number < 5:
+            for t in tensors:
+                i = s.ids[t.index]
+                seen.setdefault(t.name, []).append(s.names[i] if i != -1 else None)
+
+    b.sched.on_pass = look
+    b.sched.split_graph(graph)
+    return seen
+
+
+def test_each_pass_decides_what_the_ones_before_left_open() -> None:
+    b = Bench()
+    w, x, mask = b.weight("w", 64, 64, on=0), b.input("x", 64, 4), b.leaf("mask", 64, 4)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(64, 4))
+    y = b.node("y", Op.ADD, h, mask)
+    seen = passes(b, y)
+    assert seen["w"] == ["GPU0"] * 4
+    assert seen["x"] == ["CPU"] * 4
+    assert seen["h"] == ["GPU0"] * 4
+    assert seen["y"] == [None, "GPU0", "GPU0", "GPU0"]
+    assert seen["mask"] == [None, None, None, "GPU0"]
+    assert [b.cause(t) for t in (w, x, h, y, mask)] == ["1.dst", "1.inp", "1.wgt0", "2.sup", "4.cur"]
+
+
+def test_every_assignment_is_announced_with_its_reason() -> None:
+    b = Bench()
+    w, x = b.weight("w", 64, 64, on=0), b.input("x", 64, 4)
+    b.split(b.node("h", Op.MUL_MAT, w, x, ne=(64, 4)))
+    assert [(e.tensor, e.backend, e.rule, e.cause) for e in b.of(Assigned)] == [
+        ("w", "GPU0", 1, "1.dst"),
+        ("x", "CPU", 1, "1.inp"),
+        ("h", "GPU0", 1, "1.wgt0"),
+    ]
+    assert [e.reason for e in b.of(Assigned)] == [
+        "its memory is in GPU0",
+        "an input goes to the last backend",
+        "its weight w is in GPU0",
+    ]
+
+
+@pytest.mark.parametrize("op", [Op.ROPE, Op.FLASH_ATTN_EXT])
+def test_rope_and_attention_do_not_look_at_weights(op: Op) -> None:
+    b = Bench()
+    w, x = b.weight("w", 64, 64, on=1), b.input("x", 64, 64)
+    y = b.node("y", op, x, w)
+    assert passes(b, y)["y"][0] is None
+
+
+def test_a_weight_behind_a_hole_counts_by_its_slot() -> None:
+    b = Bench()
+    w = b.weight("w", 64, on=1)
+    y = b.node("y", Op.SOFT_MAX, b.input("x", 64), None, w)
+    b.split(y)
+    assert b.cause(y) == "1.wgt2"
+
+
+def test_memory_that_is_no_weight_does_not_decide() -> None:
+    b = Bench()
+    y = b.node("y", Op.MUL, b.input("x", 64), b.placed("k", 64, on=0))
+    assert passes(b, y)["y"][0] is None
+
+
+def test_a_node_that_writes_into_memory_goes_where_that_is() -> None:
+    b = Bench()
+    k = b.placed("k", 64, on=0)
+    y = b.view("y", k, op=Op.CPY, src=(b.input("x", 64), k))
+    b.split(y)
+    assert (b.backend(y), b.cause(y)) == ("GPU0", "1.dst")
+
+
+def test_a_node_that_cannot_be_run_where_its_memory_is_aborts() -> None:
+    b = Bench(device("GPU0", without=[Op.CPY]), device("CPU", "cpu"))
+    k = b.placed("k", 64, on=0)
+    with pytest.raises(GgmlAbort) as error:
+        b.split(b.view("y", k, op=Op.CPY, src=(b.input("x", 64), k)))
+    assert error.value.message == ("pre-allocated tensor (y) in a buffer (GPU0) that cannot run the operation (CPY)")
+    assert error.value.explanation.endswith("GPU0 cannot run CPY, CPU cannot use GPU0")
+
+
+def test_gpus_spread_down_and_up_and_the_cpu_only_into_what_they_leave() -> None:
+    b = Bench()
+    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
+    before = b.node("before", Op.SIN, x)
+    gpu = b.node("gpu", Op.MUL_MAT, w, before, ne=(8, 2))
+    between = b.node("between", Op.SIN, gpu)
+    on_cpu = b.node("on_cpu", Op.MUL_MAT, u, between, ne=(8, 2))
+    after = b.node("after", Op.SIN, on_cpu)
+    b.split(after)
+    assert [b.backend(t) for t in (before, gpu, between, on_cpu, after)] == ["GPU0", "GPU0", "GPU0", "CPU", "CPU"]
+
+
+def test_views_neither_take_nor_stop_a_spread() -> None:
+    b = Bench()
+    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    k = b.placed("k", 16, on=1)
+    v = b.view("v", k)
+    y = b.node("y", Op.MUL, h, v)
+    seen = passes(b, b.view("r", h), y)
+    assert seen["y"][1] == "GPU0"
+    assert seen["v"][0] == "CPU"
+    assert seen["r"] == [None, None, None, "GPU0"]
+
+
+def test_a_refusal_is_announced_and_the_spread_goes_on() -> None:
+    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu"))
+    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    s = b.node("s", Op.SIN, h)
+    c = b.node("c", Op.COS, s)
+    b.split(c)
+    assert [b.backend(t) for t in (h, s, c)] == ["GPU0", "CPU", "GPU0"]
+    assert Refused("s", "GPU0", 2) in b.of(Refused)
+
+
+def test_pass_3_counts_the_sources_a_backend_can_read() -> None:
+    gpu1 = device("GPU1")
+    b = Bench(device("GPU0"), gpu1, device("CPU", "cpu"))
+    y = b.node("y", Op.ADD, b.placed("a", 8, on=1), b.placed("c", 8, on=1))
+    b.split(y)
+    assert (b.backend(y), b.cause(y)) == ("GPU1", "3.best")
+    tie = b.node("tie", Op.ADD, b.placed("d", 8, on=0), b.placed("e", 8, on=1))
+    b.sched.reset()
+    b.split(tie)
+    assert b.backend(tie) == "GPU0"
+
+
+def test_pass_3_lifts_a_node_to_a_backend_with_the_same_memory() -> None:
+    base = device("CPU", "cpu")
+    table = op_table((Op.SIN,), True)
+    fast = Backend("FAST", Device("FAST", "accel", base.device.buft, table, any_host=True))
+    b = Bench(fast, base)
+    x = b.input("x", 8)
+    s = b.node("s", Op.SIN, x)
+    c = b.node("c", Op.COS, s)
+    b.split(c)
+    assert (b.backend(s), b.backend(c)) == ("CPU", "FAST")
+    assert b.splits() == [("CPU", [], ["s"]), ("FAST", [], ["c"])]
+
+
+def test_a_node_nobody_can_run_is_ggmls_assertion() -> None:
+    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu", without=[Op.SIN]))
+    with pytest.raises(GgmlAssert) as error:
+        b.split(b.node("s", Op.SIN, b.input("x", 8)))
+    assert error.value.condition == "*cur_backend_id != -1"
+    assert "no backend can run s (SIN)" in error.value.explanation
+
+
+def test_functions_of_a_family_are_asked_for_one_by_one() -> None:
+    gpu = device("GPU0")
+    gpu.device.table[FIRST_UNARY_KEY + UnaryOp.SILU] = NO
+    b = Bench(gpu, device("CPU", "cpu"))
+    x = b.placed("x", 8, on=0)
+    s = b.node("s", Op.UNARY, x, params=(UnaryOp.SILU,))
+    g = b.node("g", Op.UNARY, x, params=(UnaryOp.GELU,))
+    b.split(s, g)
+    assert [b.backend(t) for t in (s, g)] == ["CPU", "GPU0"]
+
+
+def test_a_split_begins_where_the_backend_changes() -> None:
+    b = Bench()
+    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    c = b.node("c", Op.MUL_MAT, u, h, ne=(8, 2))
+    b.split(c)
+    assert b.splits() == [("GPU0", ["x"], ["h"]), ("CPU", ["h"], ["c"])]
+    assert [(e.split, e.backend, e.at, e.node) for e in b.of(SplitStarted)] == [(0, "GPU0", 0, "h"), (1, "CPU", 1, "c")]
+    assert [(e.split, e.tensor, e.node, e.copies) for e in b.of(InputAdded)] == [
+        (0, "x", "h", ("GPU0#x#0",)),
+        (1, "h", "c", ("CPU#h#0",)),
+    ]
+
+
+def test_a_tensor_is_copied_once_and_later_splits_use_the_same_copy() -> None:
+    b = Bench()
+    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    c = b.node("c", Op.MUL_MAT, u, h, ne=(8, 2))
+    y = b.node("y", Op.MUL_MAT, w, c, ne=(8, 2))
+    z = b.node("z", Op.ADD, y, x)
+    b.split(z)
+    assert b.splits()[2] == ("GPU0", ["c"], ["y", "z"])
+    assert z.src[1] is h.src[1]
+    assert names([h.src[1]]) == ["GPU0#x#0"]  # type: ignore[list-item]
+
+
+def test_the_sources_of_a_view_stay_as_they_are() -> None:
+    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu"))
+    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    v = b.view("v", h, 8)
+    s = b.node("s", Op.SIN, v)
+    b.split(s)
+    assert v.src == [h]
+    assert b.splits()[1] == ("CPU", ["v"], ["s"])
+
+
+def test_a_weight_from_elsewhere_begins_a_split_once_there_are_inputs() -> None:
+    b = Bench(device("GPU0", offload=1), device("CPU", "cpu"))
+    u, x = b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
+    first = b.node("first", Op.MUL_MAT, u, x, ne=(8, 2))
+    other = b.weight("other", 8, 8, on=1)
+    second = b.node("second", Op.MUL_MAT, other, first, ne=(8, 2))
+    b.split(second)
+    assert b.splits() == [("GPU0", ["u", "x"], ["first"]), ("GPU0", ["other"], ["second"])]
+
+
+def test_an_input_with_pipeline_copies_is_one_of_them() -> None:
+    b = Bench(parallel=True)
+    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
+    b.split(h)
+    own = b.sched.copies[x.index]
+    assert own is not None
+    assert own[1] is not None
+    assert names(own[1]) == ["x", "CPU#x#1", "CPU#x#2", "CPU#x#3"]
+    assert own[1][0] is x
+    assert own[0] is not None
+    assert names(own[0]) == [f"GPU0#x#{c}" for c in range(4)]
+    assert all(t.flags & FLAG_INPUT for t in own[0])
+    assert b.sched.graph_inputs == [x]
+
+
+def test_copies_of_strided_tensors_have_their_strides() -> None:
+    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu"))
+    k = b.placed("k", 8, 8, on=0)
+    v = b.view("v", k, 1, 8)
+    v.set_layout((1, 8, 1, 1), (4, 32, 256, 256))
+    s = b.node("s", Op.SIN, v)
+    b.split(s)
+    copy = s.src[0]
+    assert copy is not None
+    assert (copy.ne, copy.nb, copy.nbytes) == (v.ne, v.nb, 7 * 32 + 4)
