@@ -22,7 +22,7 @@ lib = real_library()
 QUANTIZED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs",
              "tq1_0", "tq2_0", "mxfp4", "nvfp4")  # fmt: skip
 PLAIN = ("f32", "f16", "bf16")
-HALF = 5e-4
+HALF = 1e-7
 
 
 def tolerance(*types: str) -> float:

@@ -6,8 +6,6 @@ call transposed. a is repeated over dimensions 2 and 3 of b. The result is alway
 
 from __future__ import annotations
 
-from typing import Any
-
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert
@@ -15,7 +13,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
-from ggmltool.ggml.ops.vec_dot import as_dotted
+from ggmltool.ggml.ops.vec_dot import other_operand, weights
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
 PREC = {"default": 0, "f32": 10}
@@ -110,12 +108,6 @@ def out_prod(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-def _other_operand(x: Arrays, a: Tensor, b: Tensor) -> Any:
-    """b in float32, rounded to what the CPU multiplies a's type with."""
-    dotted = a.type.vec_dot_type or "f32"
-    return x.f32(b) if b.type.name == dotted else as_dotted(x, x.f32(b), dotted)
-
-
 @kernel(Op.MUL_MAT)
 def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_mul_mat."""
@@ -125,16 +117,16 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     if param_i32(dst, 1) == HADAMARD:
         _fwht(x, dst, b)
         return
-    other = _other_operand(x, a, b)
-    k, rows, a2, a3 = a.ne
+    other = other_operand(x, b, a.type)
+    rows, a2, a3 = a.ne[1:]
     n, b2, b3 = b.ne[1:]
     # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
-    other = other.reshape(a3, b3 // a3, a2, (b2 // a2) * n, k)
+    other = other.reshape(a3, b3 // a3, a2, (b2 // a2) * n, other.shape[-1])
     out = x.xp.empty((a3, b3 // a3, a2, (b2 // a2) * n, rows), dtype="float32")
-    weights = x.raw(a)
-    step = max(1, CHUNK // max(1, k * a2 * a3))
+    data = x.raw(a)
+    step = max(1, CHUNK // max(1, a.ne[0] * a2 * a3))
     for i in range(0, rows, step):
-        part = x.decode(weights[:, :, i : i + step], a.type)
+        part = weights(x, data[:, :, i : i + step], a.type)
         x.xp.matmul(other, part[:, None].swapaxes(-1, -2), out=out[..., i : i + step])
     x.put(dst, out.reshape(dst.ne[::-1]))
 
@@ -161,7 +153,7 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
     experts, b, ids = dst.src[0], dst.src[1], dst.src[2]
     if experts is None or b is None or ids is None or 0 in dst.ne:
         return
-    other = _other_operand(x, experts, b)[0]
+    other = other_operand(x, b, experts.type)[0]
     chosen = x.raw(ids)[0, 0]
     wrong = chosen[(chosen < 0) | (chosen >= experts.ne[2])]
     if wrong.size:
@@ -170,12 +162,12 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
             "i02 >= 0 && i02 < n_as",
             f"{show(ids)} names expert {int(wrong[0])}, but {show(experts)} has {experts.ne[2]}",
         )
-    weights = x.raw(experts)[0]
+    data = x.raw(experts)[0]
     out = x.xp.empty((dst.ne[2], dst.ne[1], dst.ne[0]), dtype="float32")
     for expert in x.xp.unique(chosen).tolist():
         token, slot = x.xp.nonzero(chosen == expert)
         rows = other[token, slot % b.ne[1]]
-        out[token, slot] = rows @ x.decode(weights[expert], experts.type).T
+        out[token, slot] = rows @ weights(x, data[expert], experts.type).T
     x.put(dst, out)
 
 
