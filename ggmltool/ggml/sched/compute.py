@@ -16,7 +16,8 @@ from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.registry import KERNELS
-from ggmltool.ggml.sched.scheduler import Scheduler, Split
+from ggmltool.ggml.sched.arena import Split
+from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.transfer import tensor_copy, tensor_get, tensor_set
 

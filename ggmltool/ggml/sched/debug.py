@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.scheduler import Scheduler
 
 
 class DebugSource(NamedTuple):
@@ -38,3 +44,39 @@ class DebugSplit(NamedTuple):
 
 
 SchedDebug = tuple[DebugSplit, ...]
+
+
+def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
+    """ggml_backend_sched_print_assignments, as records; of a graph without nodes it prints nothing."""
+    ids, causes, names = s.ids, s.causes, s.names
+
+    def backend(t: Tensor) -> str | None:
+        b = ids[t.index]
+        return names[b] if b != -1 else None
+
+    out: list[DebugSplit] = []
+    for k, sp in enumerate(s.splits[: s.n_splits] if graph.nodes else ()):
+        lines: list[DebugNode] = []
+        for i in range(sp.i_start, sp.i_end):
+            n = graph.nodes[i]
+            if n.is_view_op:
+                continue
+            sources = tuple(
+                DebugSource(t.name, t.nbytes, backend(t), causes[t.index] or "") for t in n.src if t is not None
+            )
+            lines.append(
+                DebugNode(
+                    i,
+                    op_desc(n),
+                    n.name,
+                    n.nbytes,
+                    backend(n),
+                    causes[n.index] or "",
+                    graph.use_count(n),
+                    bool(n.flags & FLAG_COMPUTE),
+                    sources,
+                )
+            )
+        inputs = tuple((t.name, t.nbytes) for t in sp.inputs)
+        out.append(DebugSplit(k, names[sp.backend_id], inputs, tuple(lines)))
+    return tuple(out)

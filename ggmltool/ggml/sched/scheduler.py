@@ -11,110 +11,18 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Synchronized
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.sched.debug import SchedDebug
-from ggmltool.ggml.sched.split import debug_of, run_passes
-from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.ggml.sched.arena import Arena, Copies, Split
+from ggmltool.ggml.sched.debug import SchedDebug, debug_of
+from ggmltool.ggml.sched.split import run_passes
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,
     SCHED_MAX_BACKENDS,
     SCHED_MAX_COPIES,
     SCHED_MAX_SPLIT_INPUTS,
-    TENSOR_SIZE,
-    graph_overhead,
     hash_size,
-    tensor_overhead,
 )
-
-Copies = list[list[Tensor] | None]
-"""The copies of one tensor: per backend None or one tensor per pipeline copy."""
-
-
-class Split:
-    """ggml_backend_sched_split: nodes `[i_start, i_end)` on one backend, after copying `inputs`.
-
-    A split object belongs to its position and outlives the graph: `inputs_capacity` only grows, as in ggml.
-    """
-
-    __slots__ = ("backend_id", "i_end", "i_start", "inputs", "inputs_capacity", "nodes")
-
-    def __init__(self) -> None:
-        self.backend_id = 0
-        self.i_start = 0
-        self.i_end = 0
-        self.inputs: list[Tensor] = []
-        self.inputs_capacity = 0
-        self.nodes: list[Tensor] = []
-
-
-class Arena:
-    """The scheduler's own context: copies and dependencies, made anew at every split in the same memory.
-
-    A tensor of an earlier split stays where it was and turns into whatever is made at its place next, so a graph
-    that still points to it sees what ggml would see.
-    """
-
-    __slots__ = ("_next", "capacity", "indices", "slots")
-
-    def __init__(self, graph_size: int, indices: IndexSpace) -> None:
-        size = graph_size * SCHED_MAX_SPLIT_INPUTS * 2 * TENSOR_SIZE + graph_overhead(graph_size)
-        self.capacity = size // tensor_overhead()
-        self.indices = indices
-        self.slots: list[Tensor] = []
-        self._next = 0
-
-    def clear(self) -> None:
-        self._next = 0
-
-    def _slot(self) -> tuple[Tensor | None, int]:
-        if self._next >= self.capacity:
-            raise GgmlAssert(
-                "ggml_new_tensor_impl",
-                "obj_new",
-                f"the scheduler's context has room for {self.capacity} copies and dependencies; a larger graph_size "
-                "makes it larger",
-            )
-        self._next += 1
-        if self._next <= len(self.slots):
-            t = self.slots[self._next - 1]
-            return t, t.index
-        return None, self.indices.take()
-
-    def dup_layout(self, src: Tensor, name: str) -> Tensor:
-        """ggml_dup_tensor_layout: a tensor of the same type, extents and strides."""
-        t, index = self._slot()
-        if t is None:
-            t = Tensor(src.type, src.ne, src.nb, name=cut_name(name), index=index)
-            self.slots.append(t)
-        else:
-            Tensor.__init__(t, src.type, src.ne, src.nb, name=cut_name(name), index=index)
-        return t
-
-    def view(self, src: Tensor) -> Tensor:
-        """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made."""
-        root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
-        _check_view(src.ne, src, root, offs)
-        t, index = self._slot()
-        name = cut_name(src.name + " (view)")
-        if t is None:
-            t = Tensor(src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
-            self.slots.append(t)
-        else:
-            Tensor.__init__(t, src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
-        return t
-
-
-def _check_view(ne: Dims, src: Tensor, root: Tensor, offs: int) -> None:
-    if src.nbytes + offs <= root.nbytes and src.nb == contiguous_nb(src.type, ne):
-        return
-    size = src.type.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
-    if size and size + offs > root.nbytes:
-        raise GgmlAssert(
-            "ggml_new_tensor_impl",
-            "view_src == NULL || data_size == 0 || data_size + view_offs <= ggml_nbytes(view_src)",
-            f"{src.name or src.id} is to be copied; the scheduler makes a view of it, whose contiguous size of {size} "
-            f"bytes at offset {offs} is more than the {root.nbytes} bytes of {root.name or root.id}",
-        )
 
 
 class Scheduler:

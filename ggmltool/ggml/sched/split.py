@@ -13,12 +13,12 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Assigned, GraphInputCopied, InputAdded, Refused, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
-from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
 from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler, Split
+    from ggmltool.ggml.sched.arena import Split
+    from ggmltool.ggml.sched.scheduler import Scheduler
 
 NULL_KEY = -1
 
@@ -413,39 +413,3 @@ def _grow_inputs(s: Scheduler, cur_split: Split) -> None:
     if old:
         s.log("warn", f"ggml_backend_sched_split_inputs_grow: increasing split inputs capacity from {old} to {new}")
     cur_split.inputs_capacity = new
-
-
-def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
-    """ggml_backend_sched_print_assignments, as records; of a graph without nodes it prints nothing."""
-    ids, causes, names = s.ids, s.causes, s.names
-
-    def backend(t: Tensor) -> str | None:
-        b = ids[t.index]
-        return names[b] if b != -1 else None
-
-    out: list[DebugSplit] = []
-    for k, sp in enumerate(s.splits[: s.n_splits] if graph.nodes else ()):
-        lines: list[DebugNode] = []
-        for i in range(sp.i_start, sp.i_end):
-            n = graph.nodes[i]
-            if n.is_view_op:
-                continue
-            sources = tuple(
-                DebugSource(t.name, t.nbytes, backend(t), causes[t.index] or "") for t in n.src if t is not None
-            )
-            lines.append(
-                DebugNode(
-                    i,
-                    op_desc(n),
-                    n.name,
-                    n.nbytes,
-                    backend(n),
-                    causes[n.index] or "",
-                    graph.use_count(n),
-                    bool(n.flags & FLAG_COMPUTE),
-                    sources,
-                )
-            )
-        inputs = tuple((t.name, t.nbytes) for t in sp.inputs)
-        out.append(DebugSplit(k, names[sp.backend_id], inputs, tuple(lines)))
-    return tuple(out)

@@ -1,0 +1,54 @@
+"""What the graph allocator keeps: planned places, the nodes of its hash table, and the buffers of its chunks."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.dyn_tallocr import DynTallocr
+
+
+class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
+    """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor with memory of its own or a view."""
+
+    buffer_id: int
+    chunk: int
+    offset: int
+    size_max: int
+
+
+INVALID = TensorAlloc(-1, -1, -1, 0)
+
+
+class HashNodes:
+    """struct hash_node of every tensor, as lists indexed by the tensor's index."""
+
+    __slots__ = ("allocated", "buffer_id", "chunk", "n_children", "n_views", "offset")
+
+    def __init__(self, n: int) -> None:
+        self.n_children = [0] * n
+        self.n_views = [0] * n
+        self.buffer_id = [0] * n
+        self.chunk = [0] * n
+        self.offset = [0] * n
+        self.allocated = bytearray(n)
+
+
+class VBuffer:
+    """vbuffer: the real buffers of one planner, one for each of its chunks."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, buft: BufferType, tallocr: DynTallocr, addresses: AddressSpace) -> None:
+        self.chunks: list[Buffer] = []
+        for i, chunk in enumerate(tallocr.chunks):
+            buffer = Buffer(buft, chunk.max_size, addresses, USAGE_COMPUTE)
+            buffer.chunk = i
+            self.chunks.append(buffer)
+
+    def chunk_size(self, chunk: int) -> int:
+        return self.chunks[chunk].size if chunk < len(self.chunks) else 0
+
+    def size(self) -> int:
+        """ggml_vbuffer_size."""
+        return sum(b.size for b in self.chunks)
