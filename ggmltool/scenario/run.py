@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlError, GgmlFailed
+from ggmltool.ggml.errors import GgmlError, GgmlFailed, NotComputable
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
@@ -66,6 +66,8 @@ class Run:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
         if self.sched is not None:
             return self.sched
+        if self.values:
+            self._check_engines()
         self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
         self._make_contexts()
@@ -83,6 +85,15 @@ class Run:
         self.sched.debug = self.debug
         self.sched.log_lines = self.log
         return self.sched
+
+    def _check_engines(self) -> None:
+        for spec in self.model.backends:
+            if spec.engine == "cupy":
+                raise NotComputable(
+                    "ggml_backend_dev_init",
+                    f"{spec.name} asks for the engine cupy, and everything is computed by numpy",
+                    explanation="write `engine: numpy`, or leave it out; planning is the same",
+                )
 
     def _make_contexts(self) -> None:
         for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
