@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64
+
 import pytest
 
 from ggmltool.ggml.dtypes import TYPES
@@ -113,7 +115,46 @@ POOL = [
     *(call("pool_2d", Src(ne=(16, 4), data="special"), op, 2, 2, 1, 1, 1.0, 1.0) for op in (0, 1)),
     *(call("pool_1d", Src(ne=(16, 4), data="special"), op, 2, 1, 1) for op in (0, 1)),
 ]
-CASES = IM2COL + CONV + DEPTHWISE + TRANSPOSED + POOL
+SPD3 = ((1, 1, 1, 0, 0, 0, 1, 1, 1), (2, 1, 3, 1, 1, 1, 1, 2, 1))
+FURTHER = [
+    *(
+        call(fn, Src(k, (3, 2, 2, 6)), b, *more, real=("conv_3d_direct", 0, 1, *((x,) for x in more)), nmse=1e-6)
+        for fn in ("conv_3d", "conv_3d_direct")
+        for k in ("f32", "f16")
+        for more in ((*spd, 3, 2, 2) for spd in SPD3)
+        for b in (Src(ne=(9, 8, 7, 6)), permuted("f32", (8, 9, 7, 6), (1, 0, 2, 3)))
+    ),
+    call("conv_3d_direct", Src(ne=(1, 1, 1, 4)), Src(ne=(5, 4, 3, 2)), *SPD3[0], 2, 1, 2),
+    *(
+        call("col2im_1d", Src(t, (6, 5)), s0, oc, p0, nmse=1e-6)
+        for t in ("f32", "f16", "bf16")
+        for s0, oc, p0 in ((1, 1, 0), (2, 2, 1), (4, 3, 0), (3, 6, 2))
+    ),
+    *(
+        call("im2col_back", Src(ne=(18, *out, 2)), Src(k, (3, 2, 3, 5)), ne=(20, 17, 3, 2), **spd, is_2D=True,
+             real=("im2col_back", 0, 1, ((c_int64 * 4)(20, 17, 3, 2),), *((v,) for v in spd.values()), (True,)))
+        for k in ("f32", "f16")
+        for out, spd in (
+            ((18, 16), {"s0": 1, "s1": 1, "p0": 0, "p1": 0, "d0": 1, "d1": 1}),
+            ((10, 20), {"s0": 2, "s1": 1, "p0": 1, "p1": 2, "d0": 1, "d1": 1}),
+            ((24, 5), {"s0": 1, "s1": 3, "p0": 4, "p1": 0, "d0": 2, "d1": 3}),
+        )
+    ),
+    call("im2col_back", Src(ne=(12, 10, 2)), Src(ne=(3, 4, 5)), ne=(20, 4, 2, 1), s0=2, s1=0, p0=1, p1=0, d0=1, d1=0,
+         is_2D=False,
+         real=("im2col_back", 0, 1, ((c_int64 * 4)(20, 4, 2, 1),), (2,), (0,), (1,), (0,), (1,), (0,), (False,))),
+    *(
+        call("pool_2d_back", Src(ne=out), Src(ne=(20, 17, 3, 2), data=data), op, *more)
+        for op in (0, 1)
+        for data in ("normal", "ints", "special")
+        for out, more in (
+            ((18, 15, 3, 2), (3, 3, 1, 1, 0.0, 0.0)),
+            ((11, 9, 3, 2), (2, 3, 2, 2, 1.0, 1.0)),
+            ((6, 6, 3, 2), (4, 4, 4, 4, 2.0, 2.5)),
+        )
+    ),
+]  # fmt: skip
+CASES = FURTHER + IM2COL + CONV + DEPTHWISE + TRANSPOSED + POOL
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -147,6 +188,16 @@ def test_a_convolution_has_the_librarys_values(case: Call) -> None:
         call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 1, 1),
         call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 0, 2),
         call("conv_transpose_2d_p0", Src(ne=(3, 2, 4, 6)), Src(ne=(9, 7, 5)), 1),
+        call("conv_3d_direct", Src(ne=(3, 2, 2, 5)), Src(ne=(9, 8, 7, 6)), *SPD3[0], 3, 2, 2),
+        call("conv_3d_direct", Src(ne=(3, 2, 2, 6)), Src(ne=(9, 8, 7, 5)), *SPD3[0], 3, 2, 2),
+        call("col2im_1d", Src(ne=(6, 5, 2)), 1, 2, 0),
+        call("col2im_1d", cut("f32", (6, 5), (8, 5)), 1, 2, 0),
+        call("col2im_1d", Src("i32", (6, 5)), 1, 2, 0),
+        call("col2im_1d", Src(ne=(6, 5)), 0, 2, 0),
+        call("col2im_1d", Src(ne=(6, 5)), 1, 0, 0),
+        call("col2im_1d", Src(ne=(6, 5)), 1, 2, -1),
+        call("col2im_1d", Src(ne=(6, 5)), 1, 4, 0),
+        call("col2im_1d", Src(ne=(6, 5)), 1, 2, 9),
         call("pool_1d", Src(ne=(2, 3)), 0, 4, 1, 0),
         call("pool_2d", Src(ne=(2, 8)), 0, 4, 4, 1, 1, 0.0, 0.0),
         call("pool_2d", Src(ne=(8, 2)), 0, 4, 4, 1, 1, 0.0, 0.0),

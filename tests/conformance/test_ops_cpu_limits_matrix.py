@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64
 from dataclasses import replace
 from typing import Any
 
@@ -161,6 +162,51 @@ CONVOLUTIONS = [
         call("conv_transpose_2d_p0", a, b, 1, nmse=5e-4)
         for a in (*(block(t, 32, 2, 4, 5) for t in MANY), columns("f32", 3, 2, 4, 5), columns("f16", 3, 2, 4, 5))
         for b in (block("f32", 9, 7, 5), block("f16", 9, 7, 5), columns("f32", 9, 7, 5))
+    ),
+    *(
+        call("conv_3d_direct", a, b, 1, 1, 1, 0, 0, 0, 1, 1, 1, 3, 2, 2, nmse=5e-4)
+        for a in (*(block(t, 32, 2, 2, 6) for t in MANY), columns("f32", 3, 2, 2, 6))
+        for b in (block("f32", 40, 8, 7, 6), block("f16", 40, 8, 7, 6))
+    ),
+    *(
+        call(
+            "im2col_back",
+            block(t, 18, 10, 2),
+            block(k, 32, 2, 3),
+            (41, 11, 3, 1),
+            1,
+            1,
+            0,
+            0,
+            1,
+            1,
+            True,
+            real=("im2col_back", 0, 1, ((c_int64 * 4)(41, 11, 3, 1),), *((x,) for x in (1, 1, 0, 0, 1, 1)), (True,)),
+        )
+        for t in ("f16", "bf16")
+        for k in MANY
+    ),
+    *(
+        call(
+            "im2col_back",
+            block("f32", 192, 10, 10),
+            block(k, 32, 2, 3),
+            (41, 11, 3, 1),
+            1,
+            1,
+            0,
+            0,
+            1,
+            1,
+            True,
+            real=("im2col_back", 0, 1, ((c_int64 * 4)(41, 11, 3, 1),), *((x,) for x in (1, 1, 0, 0, 1, 1)), (True,)),
+        )
+        for k in MANY
+    ),
+    *(
+        call("pool_2d_back", block(t, 31, 7), block(t, 32, 8), op, 2, 2, 1, 1, 0.0, 0.0)
+        for t in ("f32", "f16")
+        for op in (0, 2)
     ),
     *(call("pool_1d", block(t, 32, 3), op, 2, 2, 0) for t in ("f32", "f16") for op in (0, 1, 2)),
     *(call("pool_2d", block(t, 32, 8), op, 2, 2, 1, 1, 0.0, 0.0) for t in ("f32", "f16") for op in (0, 1, 2)),

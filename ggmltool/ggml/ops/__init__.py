@@ -24,6 +24,7 @@ FAMILIES = (
     "rows",
     "rope",
     "attention",
+    "im2col",
     "conv",
     "pool",
 )

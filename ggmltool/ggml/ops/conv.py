@@ -1,4 +1,4 @@
-"""Convolutions: im2col (with a matrix product it is one), and the direct conv_2d, conv_2d_dw and transposed ones.
+"""Direct convolutions: conv_2d, conv_2d_dw, conv_3d and the transposed ones.
 
 The kernel is the first source, [kw, kh, channels in, channels out], the image the second, [w, h, channels, batch].
 Strides, paddings and dilations are s, p, d; 0 means along the width.
@@ -9,13 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F32, DType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patches, window, with_strides
+from ggmltool.ggml.ops.convolve import (
+    contiguous_planes,
+    conv_output_size,
+    patches,
+    volume_patches,
+    window,
+    with_strides,
+)
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import (
     Tensor,
     contiguous_nb,
@@ -24,100 +31,7 @@ from ggmltool.ggml.tensor import (
     is_matrix,
 )
 
-_TOO_SMALL = '"b too small compared to a"'
 _SPD = "i:s0 i:s1 i:p0 i:p1 i:d0 i:d1"
-
-
-def _im2col_params(raw: Raw) -> dict[str, Any]:
-    names = ("s0", "s1", "p0", "p1", "d0", "d1")
-    return {
-        **{name: raw.word(i) for i, name in enumerate(names)},
-        "is_2D": raw.word(6) == 1,
-        "dst_type": raw.type,
-    }
-
-
-def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAssert:
-    return GgmlAssert(
-        function,
-        condition,
-        f"the image {show(b)} with its padding is smaller than the kernel {show(a)} with its dilation",
-    )
-
-
-@constructor(Op.IM2COL, unpack=_im2col_params)
-def im2col(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    s0: int,
-    s1: int,
-    p0: int,
-    p1: int,
-    d0: int,
-    d1: int,
-    is_2D: bool,  # noqa: N803 - ggml's name
-    dst_type: DType,
-) -> Tensor:
-    """ggml_im2col: for each place of the kernel on the image a row with what lies under it.
-
-    2D: [ic * kh * kw, ow, oh, n]; 1D: [ic * k, ow, n].
-    """
-    if is_2D:
-        if a.ne[2] != b.ne[2]:
-            raise GgmlAssert("ggml_im2col", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ")
-    else:
-        if b.ne[1] != a.ne[1]:
-            raise GgmlAssert("ggml_im2col", "b->ne[1] == a->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
-        if b.ne[3] != 1:
-            raise GgmlAssert("ggml_im2col", "b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
-    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1) if is_2D else 0
-    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
-    if is_2D and oh <= 0:
-        raise _too_small("ggml_im2col", f"(!is_2D || OH > 0) && {_TOO_SMALL}", a, b)
-    if ow <= 0:
-        raise _too_small("ggml_im2col", f"(OW > 0) && {_TOO_SMALL}", a, b)
-    kernel_size = a.ne[1] * a.ne[0]
-    result = ctx.new_tensor(dst_type, (a.ne[2] * kernel_size, ow, oh, b.ne[3]) if is_2D else (kernel_size, ow, b.ne[2]))
-    result.set_op(Op.IM2COL, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
-    return result
-
-
-def _im2col_3d_params(raw: Raw) -> dict[str, Any]:
-    names = ("s0", "s1", "s2", "p0", "p1", "p2", "d0", "d1", "d2", "IC")
-    return {**{name: raw.word(i) for i, name in enumerate(names)}, "dst_type": raw.type}
-
-
-@constructor(Op.IM2COL_3D, unpack=_im2col_3d_params)
-def im2col_3d(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    IC: int,  # noqa: N803 - ggml's name
-    s0: int,
-    s1: int,
-    s2: int,
-    p0: int,
-    p1: int,
-    p2: int,
-    d0: int,
-    d1: int,
-    d2: int,
-    dst_type: DType,
-) -> Tensor:
-    """ggml_im2col_3d: im2col for volumes b [w, h, d, n * IC], kernel a [kw, kh, kd, oc * IC]."""
-    if IC == 0 or b.ne[3] // IC == 0:
-        raise GgmlAbort("ggml_im2col_3d", "division by zero", explanation=f"{show(b)} has no {IC} channels")
-    od = conv_output_size(b.ne[2], a.ne[2], s2, p2, d2)
-    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1)
-    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
-    for name, size in (("OD", od), ("OH", oh), ("OW", ow)):
-        if size <= 0:
-            raise _too_small("ggml_im2col_3d", f"({name} > 0) && {_TOO_SMALL}", a, b)
-    ne = (a.ne[0] * a.ne[1] * a.ne[2] * IC, ow, oh, od * (b.ne[3] // IC))
-    result = ctx.new_tensor(dst_type, ne)
-    result.set_op(Op.IM2COL_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, IC), a, b)
-    return result
 
 
 @constructor(Op.CONV_2D, "conv_2d", "conv_2d_direct", pack=_SPD)
@@ -170,6 +84,42 @@ def conv_2d_dw(
     return result
 
 
+@constructor(Op.CONV_3D, "conv_3d", "conv_3d_direct", pack="i:s0 i:s1 i:s2 i:p0 i:p1 i:p2 i:d0 i:d1 i:d2 i:c i:n i:oc")
+def conv_3d(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    s0: int,
+    s1: int,
+    s2: int,
+    p0: int,
+    p1: int,
+    p2: int,
+    d0: int,
+    d1: int,
+    d2: int,
+    c: int,
+    n: int,
+    oc: int,
+) -> Tensor:
+    """ggml_conv_3d_direct: kernel a [kw, kh, kd, c * oc], volumes b [w, h, d, c * n] (ggml_conv_3d is other nodes)."""
+    if a.ne[3] != c * oc:
+        raise GgmlAssert(
+            "ggml_conv_3d_direct", "a->ne[3] == (int64_t) c * oc", f"{show(a)} must have {c} times {oc} kernels"
+        )
+    if b.ne[3] != c * n:
+        raise GgmlAssert(
+            "ggml_conv_3d_direct", "b->ne[3] == (int64_t) c * n", f"{show(b)} must have {c} times {n} channels"
+        )
+    ow, oh, od = (
+        conv_output_size(b.ne[i], a.ne[i], s, p, d)
+        for i, (s, p, d) in enumerate(((s0, p0, d0), (s1, p1, d1), (s2, p2, d2)))
+    )
+    result = ctx.new_tensor(F32, (ow, oh, od, oc * n))
+    result.set_op(Op.CONV_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc), a, b)
+    return result
+
+
 @constructor(Op.CONV_TRANSPOSE_1D, pack="i:s0 i:p0 i:d0")
 def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -> Tensor:
     """ggml_conv_transpose_1d: kernel a [k, channels out, channels in], signal b [length, channels in]."""
@@ -210,47 +160,6 @@ def _as_kernel(x: Arrays, a: Tensor, b: Tensor) -> Any:
     return x.decode(x.encode(x.f32(b), a.type), a.type)
 
 
-@kernel(Op.IM2COL)
-def im2col_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_im2col: it takes the planes of b for contiguous."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
-    s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
-    xp = x.xp
-    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
-    if is_2d == 1:
-        image = x.f32(contiguous_planes(b))
-        rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
-    else:
-        image = x.f32(b)[0][:, :, None, :]
-        rows = window(xp, 1, 1, 1, 0, 1, 1)
-    taken = patches(xp, image, rows, columns)
-    x.put(dst, xp.moveaxis(taken, 1, 3).reshape(dst.ne[::-1]))
-
-
-@kernel(Op.IM2COL_3D)
-def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_im2col_3d."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
-    s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
-    xp = x.xp
-    n = b.ne[3] // channels
-    depth = dst.ne[3] // n
-    image = x.f32(b).reshape(n, channels, *b.ne[2::-1])
-    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
-    rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
-    iz, in_z = window(xp, depth, a.ne[2], s2, p2, d2, b.ne[2])
-    out = xp.zeros((n, depth, dst.ne[2], dst.ne[1], channels, a.ne[2], a.ne[1], a.ne[0]), dtype="float32")
-    for z in range(a.ne[2]):
-        taken = patches(xp, image[:, :, iz[:, z]], rows, columns)
-        taken = taken * in_z[:, z][:, None, None, None, None]
-        out[:, :, :, :, :, z] = taken.transpose(0, 2, 3, 4, 1, 5, 6)
-    x.put(dst, out.reshape(dst.ne[::-1]))
-
-
 @kernel(Op.CONV_2D)
 def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_2d: patches times kernels, one image at a time; a half-precision kernel rounds b."""
@@ -288,6 +197,27 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
             inside = in_y[:, ky][:, None] & in_x[:, kx][None, :]
             taken = xp.where(inside, image[:, :, iy[:, ky][:, None], ix[:, kx][None, :]], xp.float32(0))
             out += taken * kernels[:, 0, ky, kx][None, :, None, None]
+    x.put(dst, out)
+
+
+@kernel(Op.CONV_3D)
+def conv_3d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_conv_3d: patches times kernels, one volume at a time."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc = (param_i32(dst, i) for i in range(12))
+    xp = x.xp
+    columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
+    rows = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
+    planes = window(xp, dst.ne[2], a.ne[2], s2, p2, d2, b.ne[2])
+    kernels = x.f32(a).reshape(oc, -1)
+    volume = _as_kernel(x, a, b)
+    out = xp.empty(dst.ne[::-1], dtype="float32")
+    for i in range(n):
+        taken = volume_patches(xp, volume[i * c : (i + 1) * c], planes, rows, columns)
+        taken = xp.moveaxis(taken, 0, 3).reshape(dst.ne[2] * dst.ne[1] * dst.ne[0], -1)
+        out[i * oc : (i + 1) * oc] = (kernels @ taken.T).reshape(oc, *dst.ne[2::-1])
     x.put(dst, out)
 
 

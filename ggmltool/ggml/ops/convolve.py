@@ -46,3 +46,14 @@ def patches(xp: Any, image: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]
     inside = in_y[:, None, :, None] & in_x[None, :, None, :]
     taken = image[..., iy[:, None, :, None], ix[None, :, None, :]]
     return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
+
+
+def volume_patches(
+    xp: Any, volume: Any, planes: tuple[Any, Any], rows: tuple[Any, Any], columns: tuple[Any, Any]
+) -> Any:
+    """volume [..., d, h, w] to [..., od, oh, ow, kd, kh, kw], zero outside."""
+    (iz, in_z), (iy, in_y), (ix, in_x) = planes, rows, columns
+    z, y, c = (slice(None), None, None) * 2, (None, slice(None), None) * 2, (None, None, slice(None)) * 2
+    inside = in_z[z] & in_y[y] & in_x[c]
+    taken = volume[..., iz[z], iy[y], ix[c]]
+    return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))

@@ -228,7 +228,7 @@ def _reads_as_f32(function: str, b: Tensor) -> None:
 
 def _conv_2d(dst: Tensor) -> None:
     a, b = _sources(dst, 2)
-    function = "ggml_compute_forward_conv_2d_impl"
+    function = f"ggml_compute_forward_{Op(dst.op).name.lower()}_impl"
     if not is_contiguous(a):
         raise _refuse(function, "ggml_is_contiguous(kernel)", a)
     if a.type not in (F16, F32):
@@ -279,6 +279,25 @@ def _conv_transpose_2d(dst: Tensor) -> None:
         raise _refuse(function, "nb10 == sizeof(float)", b)
 
 
+def _im2col_back(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    function = "ggml_compute_forward_im2col_back_f32"
+    if a.type is not F32:
+        raise _refuse(function, "src0->type == GGML_TYPE_F32", a)
+    if b.type not in (F32, F16):
+        raise _refuse(function, "src1->type == GGML_TYPE_F32 || src1->type == GGML_TYPE_F16", b)
+
+
+def _pool_back(dst: Tensor) -> None:
+    a, af = _sources(dst, 2)
+    function = "ggml_compute_forward_pool_2d_back"
+    if param_i32(dst, 0) not in POOLS.values():
+        raise _refuse(function, "false", a, f"the op of a pooling is one of {POOLS}, not {param_i32(dst, 0)}")
+    for t in (a, af):
+        if t.type is not F32:
+            raise NotComputable(function, f"{show(t)} is not f32", explanation="ggml reads it as f32 whatever it is")
+
+
 def _pool(dst: Tensor) -> None:
     (a,) = _sources(dst, 1)
     function = f"ggml_compute_forward_{Op(dst.op).name.lower()}"
@@ -303,11 +322,14 @@ CHECKS: dict[int, Check] = {
     Op.FLASH_ATTN_EXT: _flash_attn_ext,
     Op.IM2COL: _im2col,
     Op.IM2COL_3D: _im2col,
+    Op.IM2COL_BACK: _im2col_back,
     Op.CONV_2D: _conv_2d,
+    Op.CONV_3D: _conv_2d,
     Op.CONV_2D_DW: _conv_2d_dw,
     Op.CONV_TRANSPOSE_1D: _conv_transpose_1d,
     Op.CONV_TRANSPOSE_2D: _conv_transpose_2d,
     Op.POOL_1D: _pool,
     Op.POOL_2D: _pool,
+    Op.POOL_2D_BACK: _pool_back,
 }
 """For each op what the CPU asks of its operands."""

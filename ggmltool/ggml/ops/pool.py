@@ -1,4 +1,4 @@
-"""Pooling: pool_1d and pool_2d, the largest or the average of a window."""
+"""Pooling: pool_1d, pool_2d and its backward pass; the largest or the average of a window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggmltool.ggml.ops.convolve import window, with_strides
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
-from ggmltool.ggml.tensor import Tensor, nrows
+from ggmltool.ggml.tensor import Tensor, contiguous_nb, nrows
 
 POOL_MAX, POOL_AVG = 0, 1
 POOLS = {"max": POOL_MAX, "avg": POOL_AVG}
@@ -61,6 +61,20 @@ def pool_2d(ctx: Context, a: Tensor, op: int, k0: int, k1: int, s0: int, s1: int
     _require_positive("ggml_pool_2d", 1, n1, a)
     result = ctx.new_tensor(F32, (n0, n1, a.ne[2], a.ne[3]))
     result.set_op(Op.POOL_2D, words(op, k0, k1, s0, s1, int(p0), int(p1)), a)
+    return result
+
+
+@constructor(
+    Op.POOL_2D_BACK,
+    pack="i:op i:k0 i:k1 i:s0 i:s1 i:p0 i:p1",
+    choices=_CHOICES,
+)
+def pool_2d_back(
+    ctx: Context, a: Tensor, af: Tensor, op: int, k0: int, k1: int, s0: int, s1: int, p0: float, p1: float
+) -> Tensor:
+    """ggml_pool_2d_back: the gradient of pool_2d(af), from the gradient a of its result."""
+    result = ctx.new_tensor(F32, af.ne)
+    result.set_op(Op.POOL_2D_BACK, words(op, k0, k1, s0, s1, int(p0), int(p1)), a, af)
     return result
 
 
@@ -115,4 +129,41 @@ def pool_2d_kernel(x: Arrays, dst: Tensor) -> None:
     out, _ = _pool(x.xp, op, x.f32(planes)[0], rows, columns)
     if op == POOL_AVG:
         out = out / x.xp.float32(k0 * k1)
+    x.put(dst, out.reshape(dst.ne[::-1]))
+
+
+@kernel(Op.POOL_2D_BACK)
+def pool_2d_back_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_pool_2d_back: the gradient goes to the largest element of a window, or to all of them."""
+    a, af = dst.src[0], dst.src[1]
+    if a is None or af is None or 0 in dst.ne:
+        return
+    xp = x.xp
+    op, k0, k1, s0, s1, p0, p1 = (param_i32(dst, i) for i in range(7))
+    w, h, n = dst.ne[0], dst.ne[1], dst.ne[2] * dst.ne[3]
+    gradient = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne))).reshape(-1, a.ne[1], a.ne[0])[:n]
+    image = x.f32(with_strides(af, dst.ne, dst.nb)).reshape(n, h, w)
+    iy, in_y = window(xp, a.ne[1], k1, s1, p1, 1, h)
+    ix, in_x = window(xp, a.ne[0], k0, s0, p0, 1, w)
+    out = xp.zeros((n, h, w), dtype="float32")
+    if op == POOL_AVG:
+        part = gradient / xp.float32(k0 * k1)
+        for ky in range(k1):
+            for kx in range(k0):
+                rows, columns = in_y[:, ky], in_x[:, kx]
+                out[:, iy[rows, ky][:, None], ix[columns, kx][None, :]] += part[:, rows][:, :, columns]
+        x.put(dst, out.reshape(dst.ne[::-1]))
+        return
+    largest = xp.full(gradient.shape, -FLT_MAX, dtype="float32")
+    place = xp.full(gradient.shape, -1, dtype="int64")
+    for ky in range(k1):
+        for kx in range(k0):
+            inside = in_y[:, ky][:, None] & in_x[:, kx][None, :]
+            taken = image[:, iy[:, ky][:, None], ix[:, kx][None, :]]
+            better = inside & ~(taken <= largest)
+            largest = xp.where(better, taken, largest)
+            place = xp.where(better, iy[:, ky][:, None] * w + ix[:, kx][None, :], place)
+    plane = xp.broadcast_to(xp.arange(n)[:, None, None], place.shape)
+    found = place >= 0
+    xp.add.at(out.reshape(n, h * w), (plane[found], place[found]), gradient[found])
     x.put(dst, out.reshape(dst.ne[::-1]))

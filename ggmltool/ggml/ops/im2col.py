@@ -1,0 +1,237 @@
+"""im2col and its like: an image unfolded into the patches that lie under a kernel, and patches folded back.
+
+The kernel is the first source, [kw, kh, channels in, channels out], the image the second, [w, h, channels, batch].
+Strides, paddings and dilations are s, p, d; 0 means along the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import BF16, F16, F32, DType
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patches, volume_patches, window
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix
+
+_TOO_SMALL = '"b too small compared to a"'
+
+
+def _im2col_params(raw: Raw) -> dict[str, Any]:
+    names = ("s0", "s1", "p0", "p1", "d0", "d1")
+    return {
+        **{name: raw.word(i) for i, name in enumerate(names)},
+        "is_2D": raw.word(6) == 1,
+        "dst_type": raw.type,
+    }
+
+
+def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAssert:
+    return GgmlAssert(
+        function,
+        condition,
+        f"the image {show(b)} with its padding is smaller than the kernel {show(a)} with its dilation",
+    )
+
+
+@constructor(Op.IM2COL, unpack=_im2col_params)
+def im2col(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    s0: int,
+    s1: int,
+    p0: int,
+    p1: int,
+    d0: int,
+    d1: int,
+    is_2D: bool,  # noqa: N803 - ggml's name
+    dst_type: DType,
+) -> Tensor:
+    """ggml_im2col: for each place of the kernel on the image a row with what lies under it.
+
+    2D: [ic * kh * kw, ow, oh, n]; 1D: [ic * k, ow, n].
+    """
+    if is_2D:
+        if a.ne[2] != b.ne[2]:
+            raise GgmlAssert("ggml_im2col", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ")
+    else:
+        if b.ne[1] != a.ne[1]:
+            raise GgmlAssert("ggml_im2col", "b->ne[1] == a->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
+        if b.ne[3] != 1:
+            raise GgmlAssert("ggml_im2col", "b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
+    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1) if is_2D else 0
+    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
+    if is_2D and oh <= 0:
+        raise _too_small("ggml_im2col", f"(!is_2D || OH > 0) && {_TOO_SMALL}", a, b)
+    if ow <= 0:
+        raise _too_small("ggml_im2col", f"(OW > 0) && {_TOO_SMALL}", a, b)
+    kernel_size = a.ne[1] * a.ne[0]
+    result = ctx.new_tensor(dst_type, (a.ne[2] * kernel_size, ow, oh, b.ne[3]) if is_2D else (kernel_size, ow, b.ne[2]))
+    result.set_op(Op.IM2COL, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
+    return result
+
+
+@constructor(Op.IM2COL_BACK, unpack=lambda raw: {**_im2col_params(raw), "ne": raw.ne})
+def im2col_back(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    ne: Sequence[int],
+    s0: int,
+    s1: int,
+    p0: int,
+    p1: int,
+    d0: int,
+    d1: int,
+    is_2D: bool,  # noqa: N803 - ggml's name
+) -> Tensor:
+    """ggml_im2col_back: a, the gradient of an im2col with kernel b, folded back into an image with the extents `ne`."""
+    result = ctx.new_tensor(F32, ne)
+    result.set_op(Op.IM2COL_BACK, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
+    return result
+
+
+def _im2col_3d_params(raw: Raw) -> dict[str, Any]:
+    names = ("s0", "s1", "s2", "p0", "p1", "p2", "d0", "d1", "d2", "IC")
+    return {**{name: raw.word(i) for i, name in enumerate(names)}, "dst_type": raw.type}
+
+
+@constructor(Op.IM2COL_3D, unpack=_im2col_3d_params)
+def im2col_3d(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    IC: int,  # noqa: N803 - ggml's name
+    s0: int,
+    s1: int,
+    s2: int,
+    p0: int,
+    p1: int,
+    p2: int,
+    d0: int,
+    d1: int,
+    d2: int,
+    dst_type: DType,
+) -> Tensor:
+    """ggml_im2col_3d: im2col for volumes b [w, h, d, n * IC], kernel a [kw, kh, kd, oc * IC]."""
+    if IC == 0 or b.ne[3] // IC == 0:
+        raise GgmlAbort("ggml_im2col_3d", "division by zero", explanation=f"{show(b)} has no {IC} channels")
+    od = conv_output_size(b.ne[2], a.ne[2], s2, p2, d2)
+    oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1)
+    ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
+    for name, size in (("OD", od), ("OH", oh), ("OW", ow)):
+        if size <= 0:
+            raise _too_small("ggml_im2col_3d", f"({name} > 0) && {_TOO_SMALL}", a, b)
+    ne = (a.ne[0] * a.ne[1] * a.ne[2] * IC, ow, oh, od * (b.ne[3] // IC))
+    result = ctx.new_tensor(dst_type, ne)
+    result.set_op(Op.IM2COL_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, IC), a, b)
+    return result
+
+
+@constructor(Op.COL2IM_1D, pack="i:s0 i:oc i:p0")
+def col2im_1d(ctx: Context, a: Tensor, s0: int, oc: int, p0: int) -> Tensor:
+    """ggml_col2im_1d: the columns a [k * oc, length] added up into a signal [length of the result, oc]."""
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert("ggml_col2im_1d", condition, why)
+
+    if not is_matrix(a):
+        raise refuse("ggml_is_matrix(a)", f"{show(a)} must be a matrix")
+    if not is_contiguous(a):
+        raise refuse("ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    if a.type not in (F32, F16, BF16):
+        condition = "a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16"
+        raise refuse(condition, f"{show(a)} must be f32, f16 or bf16")
+    for name, value, low in (("s0", s0, 1), ("oc", oc, 1), ("p0", p0, 0)):
+        if value < low:
+            raise refuse(f"{name} >= 0" if low == 0 else f"{name} > 0", f"{name} is {value}")
+    k = a.ne[0] // oc
+    length = (a.ne[1] - 1) * s0 + k - 2 * p0
+    if a.ne[0] != k * oc:
+        raise refuse("K_OC == K * oc", f"the rows of {show(a)} cannot be divided by {oc} channels")
+    if k <= 0 or length <= 0:
+        raise refuse("K > 0 && T_out > 0", f"nothing is left of {show(a)}")
+    result = ctx.new_tensor(a.type, (length, oc))
+    result.set_op(Op.COL2IM_1D, words(s0, oc, p0), a)
+    return result
+
+
+@kernel(Op.IM2COL)
+def im2col_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_im2col: it takes the planes of b for contiguous."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
+    xp = x.xp
+    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
+    if is_2d == 1:
+        image = x.f32(contiguous_planes(b))
+        rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
+    else:
+        image = x.f32(b)[0][:, :, None, :]
+        rows = window(xp, 1, 1, 1, 0, 1, 1)
+    taken = patches(xp, image, rows, columns)
+    x.put(dst, xp.moveaxis(taken, 1, 3).reshape(dst.ne[::-1]))
+
+
+@kernel(Op.IM2COL_BACK)
+def im2col_back_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_im2col_back_f32: each element of the kernel adds its part of the gradient to the image."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
+    xp = x.xp
+    w, h, channels, n = dst.ne if is_2d == 1 else (dst.ne[0], 1, dst.ne[1], dst.ne[2])
+    kw, kh, ow, oh = b.ne[0], b.ne[1] if is_2d == 1 else 1, a.ne[1], a.ne[2] if is_2d == 1 else 1
+    gradient = x.f32(a).reshape(n, oh, ow, channels, kh, kw).transpose(0, 3, 4, 5, 1, 2)
+    ix, in_x = window(xp, ow, kw, s0, p0, d0, w)
+    iy, in_y = window(xp, oh, kh, s1, p1, d1, h) if is_2d == 1 else window(xp, 1, 1, 1, 0, 1, 1)
+    out = xp.zeros((n, channels, h, w), dtype="float32")
+    for ky in range(kh):
+        for kx in range(kw):
+            rows, columns = in_y[:, ky], in_x[:, kx]
+            part = gradient[:, :, ky, kx][:, :, rows][:, :, :, columns]
+            out[:, :, iy[rows, ky][:, None], ix[columns, kx][None, :]] += part
+    x.put(dst, out.reshape(dst.ne[::-1]))
+
+
+@kernel(Op.IM2COL_3D)
+def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_im2col_3d."""
+    a, b = dst.src[0], dst.src[1]
+    if a is None or b is None or 0 in dst.ne:
+        return
+    s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
+    xp = x.xp
+    n = b.ne[3] // channels
+    volume = x.f32(b)[: n * channels].reshape(n, channels, *b.ne[2::-1])
+    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
+    rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
+    planes = window(xp, dst.ne[3] // n, a.ne[2], s2, p2, d2, b.ne[2])
+    for i in range(n):
+        taken = xp.moveaxis(volume_patches(xp, volume[i], planes, rows, columns), 0, 3)
+        part = taken.reshape(dst.ne[3] // n, dst.ne[2], dst.ne[1], dst.ne[0])
+        x.raw(dst)[i * part.shape[0] : (i + 1) * part.shape[0]] = x.encode(part, dst.type)
+
+
+@kernel(Op.COL2IM_1D)
+def col2im_1d_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_col2im_1d: overlapping columns are added up in f32, the padding is cut off."""
+    (a,) = dst.src
+    if a is None or 0 in dst.ne:
+        return
+    s0, oc, p0 = (param_i32(dst, i) for i in range(3))
+    k, n = a.ne[0] // oc, a.ne[1]
+    columns = x.f32(a)[0, 0].reshape(n, oc, k)
+    whole = x.xp.zeros((oc, (n - 1) * s0 + k), dtype="float32")
+    for i in range(k):
+        whole[:, i : i + (n - 1) * s0 + 1 : s0] += columns[:, :, i].T
+    x.put(dst, whole[:, p0 : p0 + dst.ne[0]])
