@@ -22,14 +22,18 @@ from ggmltool.scenario.model import Model, TensorSpec
 Memory = tuple[str, int]
 """A buffer type (or a context) and a chunk."""
 
-KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned", "early", "leaf_view"})
+KNOWN_HAZARDS = frozenset({"self_copy", "displaced", "assigned", "early", "leaf_view", "view_elsewhere"})
 """What ggml itself gets wrong, or the user.
 
-self_copy: a copy over the tensor it is made of, where a CPU node was computed in place in a GPU's memory. displaced: a
-tensor whose memory is not its backend's own, because it was computed in place, or is a view that another backend
-computes. assigned: the user put both on one backend. early: a node flagged input takes its memory before the graph, in
-place of a source that is allocated again when its real user comes. leaf_view: the root of a view without an op, which
-is released with the view's last use although nobody counted the view.
+- self_copy: a copy over the tensor it is made of, where a CPU node was computed in place in a GPU's memory.
+- displaced: a tensor whose memory is not its backend's own: computed in place of another's, or a view of it.
+- assigned: the user put a tensor and its reader on one backend, which cannot use the memory.
+- early: a node flagged input takes its memory before the graph, in place of a source that is allocated once more when
+  its real user comes.
+- leaf_view: a view without an op: its root is released with its last use although nobody counted it, and it gets no
+  memory itself where its root comes later.
+- view_elsewhere: a view that the user or the input flag puts on another backend than its root; it is copied before
+  the split in which its root is computed.
 """
 
 
@@ -173,7 +177,7 @@ class _PlanChecker:
         self.plan = plan
         graph = model.graphs[plan["graph"]]
         self.specs: dict[str, TensorSpec] = {t.id: t for t in (*model.tensors(), *graph.nodes)}
-        self.context_of = {t.id: c for c in model.contexts for t in c.tensors}
+        self.placed = {t.id: f"context {c.name}" for c in model.contexts if c.buft is not None for t in c.tensors}
         self.bufts = make_bufts(model)
         self.devices = {b.name: b.device for b in make_backends(model, self.bufts)}
         self.rows = {row["id"]: row for row in (*plan["nodes"], *plan["leafs"])}
@@ -187,6 +191,8 @@ class _PlanChecker:
     def check(self) -> list[Violation]:
         for leaf in self.plan["leafs"]:
             self.add(leaf, -1)
+        for id in self.rows.keys() & self.placed.keys():
+            self.add(self.rows[id], -1)
         for copies in self.copies.values():
             for copy in copies:
                 self.add_copy(copy, parallel=len(copies) > 1)
@@ -237,18 +243,14 @@ class _PlanChecker:
         """A node or leaf with memory of its own."""
         id = row["id"]
         spec = self.specs[id]
-        if spec.view_src is not None or row["buffer"] is None:
+        if spec.view_src is not None or row["buffer"] is None or id in self.blocks:
             return
         size = row.get("alloc_size") or self.nbytes(id)
         if size < self.nbytes(id):
             self.report("size", f"{id} has {self.nbytes(id)} bytes, {size} were allocated")
-        context = self.context_of.get(id)
-        persistent = context is not None and context.buft is not None
-        name = f"context {context.name}" if persistent and context is not None else row["buffer"]
+        name = self.placed.get(id, row["buffer"])
         block = Block(id, (name, row["chunk"]), row["offset"], row["offset"] + size, first, first)
-        block.keep = persistent or bool(spec.flags & FLAG_OUTPUT)
-        if persistent:
-            block.first = -1
+        block.keep = id in self.placed or bool(spec.flags & FLAG_OUTPUT)
         self.blocks[id] = block
 
     def add_copy(self, copy: Mapping[str, Any], parallel: bool) -> None:
@@ -282,13 +284,19 @@ class _PlanChecker:
 
     def use(self, id: str, tick: int, by: str) -> None:
         if id not in self.rows or self.rows[id]["buffer"] is None:
-            self.report("order", f"{by} reads {id}, which has no memory")
+            spec = self.specs[id]
+            kind = "leaf_view" if spec.view_src is not None and not spec.op else "order"
+            self.report(kind, f"{by} reads {id}, which has no memory")
             return
         block = self.block(id)
         if block is None:
+            if self.root(id) in self.rows:
+                elsewhere = self.rows[id]["backend"] != self.rows[self.root(id)]["backend"]
+                kind = "view_elsewhere" if elsewhere and self.specs[id].op in VIEW_OPS else "order"
+                self.report(kind, f"{by} reads {id} before it is computed")
             return
         if block.first >= tick:
-            self.report("order", f"{by} reads {id} before it is computed")
+            self.report("order", f"{by} reads {id} while it is computed")
         block.last = max(block.last, tick)
 
     def compute(self, node: Mapping[str, Any], backend: str, tick: int) -> None:

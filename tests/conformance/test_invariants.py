@@ -1,0 +1,28 @@
+"""The checker on the library's own plans: what it accepts of the engine's it must accept of the judge's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ggmltool
+from ggmltool.oracle import run_many
+from ggmltool.scenario.model import Step
+from tests.conformance.fuzz import scenario
+from tests.invariants import KNOWN_HAZARDS, violations
+
+
+@pytest.mark.parametrize("first", range(1000, 1200, 50))
+def test_the_librarys_own_plans_have_known_hazards_only(first: int) -> None:
+    models = []
+    for seed in range(first, first + 50):
+        model = ggmltool.load(scenario(seed)).model
+        models += [replace(model, steps=[Step("alloc", graph)]) for graph in model.graphs]
+    checked = 0
+    for model, real in zip(models, run_many(models, 0), strict=True):
+        (plan,) = real.plans
+        if plan["ok"]:
+            assert {v.kind for v in violations(model, plan)} <= KNOWN_HAZARDS, model.name
+            checked += 1
+    assert checked > 30
