@@ -139,6 +139,16 @@ def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pip
     assert copied.offset("s") != copied.offset("r")
 
 
+def test_47_an_output_that_is_a_view_makes_its_root_an_output() -> None:
+    x = {"type": "f32", "ne": [64], "flags": ["input"]}
+    view = {"op": "reshape", "src": ["a"], "ne": [8, 8]}
+    nodes = {"a": "sin(x)", "v": view, "b": "cos(v)", "c": "sin(b)", "d": "cos(c)"}
+    plain = judged(loose({"x": x}, nodes, backends=["CPU"]))
+    assert plain.offset("c") == plain.offset("a") == 256
+    kept = judged(loose({"x": x}, {**nodes, "v": {**view, "flags": ["output"]}}, backends=["CPU"]))
+    assert [kept.offset(t) for t in "abcd"] == [256, 0, 512, 0]
+
+
 @pytest.mark.parametrize("op", ["reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick"])
 def test_48_a_glu_of_odd_rows_rounds_down(op: str) -> None:
     assert made(call(op, Src(ne=(7, 3))))["ne"] == (3, 3, 1, 1)
