@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ggmltool.cli.output import Output
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.model import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,10 +103,27 @@ def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 def _complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The names of the graphs of the scenario that stands on the line."""
-    from ggmltool.cli.scenario import open_scenario
+    model = _model_on_the_line(ctx)
+    return [] if model is None else [name for name in model.graphs if name.startswith(incomplete)]
 
-    try:
-        graphs = open_scenario(ctx.params.get("scenario")).model.graphs
-    except Exception:  # a completion has nobody to complain to
+
+def complete_tensors(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of the tensors and nodes of the scenario that stands on the line."""
+    model = _model_on_the_line(ctx)
+    if model is None:
         return []
-    return [name for name in graphs if name.startswith(incomplete)]
+    nodes = [node for graph in model.graphs.values() for node in graph.nodes]
+    ids = dict.fromkeys(tensor.id for tensor in (*nodes, *model.tensors()))
+    return [id for id in ids if id.startswith(incomplete)]
+
+
+def _model_on_the_line(ctx: click.Context) -> Model | None:
+    from ggmltool.cli.scenario import default_scenario
+    from ggmltool.scenario.load import load_model
+
+    # While an option waits for its value, click has not yet given the arguments their names.
+    argument = ctx.params.get("scenario") or next(iter(ctx.args), None) or default_scenario()
+    try:
+        return None if argument == "-" else load_model(argument)
+    except Exception:  # a completion has nobody to complain to
+        return None

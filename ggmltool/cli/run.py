@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.options import complete_tensors, json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines, progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.views.run import StepReport, run_json, steps_view
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "--tensor",
     multiple=True,
     metavar="ID",
+    shell_complete=complete_tensors,
     help="Show this tensor instead of the graph's outputs; may be given more than once.",
 )
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")

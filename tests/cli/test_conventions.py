@@ -261,8 +261,18 @@ def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyP
     assert "Traceback" not in result.err
 
 
-def test_the_shell_completes_commands_and_graphs() -> None:
-    environment = {"_GGMLTOOL_COMPLETE": "bash_complete", "COMP_WORDS": "ggmltool pl", "COMP_CWORD": "1"}
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("ggmltool pl", "plain,plan\n"),
+        (f"ggmltool plan {MATMUL} --graph m", "plain,main\n"),
+        (f"ggmltool run {SAMPLES}/transformer.yaml --tensor q_", "plain,q_heads\nplain,q_rope\nplain,q_perm\n"),
+        ("ggmltool run nowhere.yaml --tensor q", ""),
+    ],
+)
+def test_the_shell_completes_commands_graphs_and_tensors(words: str, completed: str) -> None:
+    cword = str(len(words.split()) - 1)
+    environment = {"_GGMLTOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": cword}
     result = subprocess.run(
         [sys.executable, "-m", "ggmltool"],
         capture_output=True,
@@ -270,4 +280,4 @@ def test_the_shell_completes_commands_and_graphs() -> None:
         env=os.environ | environment | {"PYTHONPATH": str(SAMPLES.parent)},
         check=False,
     )
-    assert result.stdout == "plain,plan\n"
+    assert (result.stdout.strip(), result.stderr) == (completed.strip(), "")
