@@ -385,6 +385,15 @@ def test_37_the_debug_print_takes_slots_of_the_hash_set(size: int, debug: bool) 
         assert j.error()["function"] == "ggml_hash_find_or_insert"
 
 
+def test_37_a_users_assignments_take_slots_before_the_graph_is_looked_at() -> None:
+    nodes = {f"n{i}": {"op": "sin", "src": ["x"], "backend": "CPU"} for i in range(3)}
+    j = judged(source(nodes, scheduler={"graph_size": 1}))
+    assert j.error()["function"] == "ggml_hash_find_or_insert"
+    nodes["n2"].pop("backend")
+    j = judged(source(nodes, scheduler={"graph_size": 1}))
+    assert j.error()["function"] == "ggml_backend_sched_alloc_graph"
+
+
 def test_38_a_users_assignment_is_honoured_whatever_the_device_can_run() -> None:
     y = {"op": "sin", "src": ["x"], "backend": "CUDA0"}
     j = judged(source({"y": y}, backends=[gpu(supports={"except": ["sin"]}), "CPU"]))

@@ -113,7 +113,7 @@ class Scheduler:
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
         self.grow_state()
-        self.extra_keys.add(tensor.index)
+        self.touch(tensor.index)
         self.ids[tensor.index] = backend_id
         self.causes[tensor.index] = "usr"
         self.is_reset = False
