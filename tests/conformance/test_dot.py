@@ -1,0 +1,77 @@
+"""ggml's dot format: the same text as ggml_graph_dump_dot writes, but for the addresses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.cli.scenario import built_graph, tensor_infos
+from ggmltool.oracle.build import Builder
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.samples import samples
+from ggmltool.views.dot import ggml_dot
+
+SMALL = """\
+ggmltool: 1
+backends: [CPU]
+contexts:
+  weights:
+    buft: CPU
+    tensors: {scalar: 'f32[1]', four: 'f16[2, 2]', five: 'q8_0[32, 5]', w: {type: f32, ne: [4], flags: [param]}}
+  inputs: {tensors: {x: 'f32[4, 3, 2]', nameless: {type: f32, ne: [4], name: ''}}}
+graphs:
+  main:
+    nodes:
+      a: mul(x, w)
+      b: {op: add, src: [a, nameless], name: ''}
+      c: cast(b, f16)
+      d: gelu(b)
+      e: scale(x, s=2)
+      f: cpy(e, x)
+      g: sum(five)
+      h: add(four, scalar)
+"""
+
+
+def dump(lib: Lib, model: Model, graph: str, path: Path) -> None:
+    """ggml_graph_dump_dot of the graph, its contexts that have a buffer type allocated on the CPU."""
+    builder = Builder(lib)
+    known: dict[str, int] = {}
+    for context in model.contexts:
+        made = builder.context(len(context.tensors))
+        builder.tensors(made, context.tensors, known)
+        if context.buft is not None:
+            lib.allocate(made)
+    spec = model.graphs[graph]
+    size = len(spec.nodes) + len(known) + 1
+    made = builder.context(len(spec.nodes), size)
+    builder.tensors(made, spec.nodes, known)
+    lib.ggml_graph_dump_dot(builder.graph(made, spec, known, size), 0, str(path).encode())
+
+
+def without_addresses(text: str) -> str:
+    """The text with every address replaced by its number in the order of appearance."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"0x[0-9a-f]+", lambda m: numbers.setdefault(m[0], f"t{len(numbers)}"), text)
+
+
+@pytest.mark.parametrize("sample", ["SMALL", *(p.name for p in samples())])
+def test_the_text_is_that_of_the_real_library(sample: str, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    scenario = ggmltool.load(path if sample == "SMALL" else next(p for p in samples() if p.name == sample))
+    graph = scenario.graph_name()
+    lib = load()
+    done = lib.run_forked(lambda: dump(lib, scenario.model, graph, tmp_path / "real.dot"))
+    assert not isinstance(done, Abort), done
+    infos = tensor_infos(scenario.model, graph)
+    nodes, leafs = built_graph(scenario, graph, infos)
+    ours = ggml_dot(nodes, leafs, infos)
+    assert without_addresses(ours) == without_addresses((tmp_path / "real.dot").read_text("utf-8"))
