@@ -29,6 +29,10 @@ def buffers(scenario: str | None, graph: str | None, step: str, all: bool, json:
 
     The peak is the node during which most bytes are alive; a buffer is larger than that where the memory between
     living tensors is in pieces.
+
+    \b
+    Example:
+      ggmltool buffers --graph decode model.yaml
     """
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)

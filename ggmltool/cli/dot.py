@@ -40,6 +40,10 @@ def dot(scenario: str | None, graph: str | None, step: str, style: str, format: 
 
     With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
     with their bytes.
+
+    \b
+    Example:
+      ggmltool dot --style ggmltool -o graph.svg model.yaml
     """
     format = format or _format_of(output)
     if format in ("png", "pdf") and output.to_terminal:

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "buffers": "Show the size of every buffer and what lies in it at its peak.",
     "dot": "Draw the graph.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
+    "man": "Print the manual page.",
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 

@@ -20,6 +20,10 @@ def plan(scenario: str | None, graph: str | None, step: str, json: bool, output:
     """Show devices, splits, copies and buffers on one screen.
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
+
+    \b
+    Example:
+      ggmltool plan --step reserve model.yaml
     """
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)

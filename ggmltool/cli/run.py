@@ -38,6 +38,10 @@ def run(scenario: str | None, tensor: tuple[str, ...], compute: bool, json: bool
 
     The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
     steps, and the outputs as nested lists.
+
+    \b
+    Example:
+      ggmltool run -t q -t k --json model.yaml
     """
     opened = open_scenario(scenario)
     result = _Result(opened, tensor, compute)
@@ -99,7 +103,7 @@ class _Result:
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
             self.values.update(values)
-            return StepReport(str(step), f"computed {', '.join(values)}")
+            return StepReport(str(step), f"computed {', '.join(values) or 'nothing'}")
         done = self.run.step(step)
         if isinstance(done, Plan):
             return (

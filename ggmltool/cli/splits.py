@@ -52,6 +52,10 @@ def splits(
       2.sup  a neighbour's backend can too  3.best    most of its sources are there
       3.upg  a faster one with that memory  4.vsrc    where the tensor it views is
       4.cur  where the node that needs it is  usr     the scenario says so
+
+    \b
+    Example:
+      ggmltool splits --format table model.yaml
     """
     if format not in (None, "text") and (debug is not None or causes is not None):
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
@@ -61,6 +65,8 @@ def splits(
         plan, text = _debug_text(opened.scenario, name, step, debug or 2, causes is not False, output)
         log_lines(plan.log)
         output.write(text)
+        if plan.ok and not plan.nodes:
+            note(f"The graph {name} has no nodes.")
         if plan.error is not None:
             note(ggml_error(dict(plan.error)))
         return 0 if plan.ok else 1

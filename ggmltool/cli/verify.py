@@ -42,6 +42,10 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
 
     Compared are all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
     values of the outputs. Exit status 1 if something differs.
+
+    \b
+    Example:
+      ggmltool verify --no-values model.yaml
     """
     opened = open_scenario(scenario)
     model = opened.model

@@ -23,6 +23,10 @@ _STRUCTS = {"S": InitParams, "F": BufferI}
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
+DISTRIBUTION = "0.20.2.post1"
+"""The release of libggml-python that carries ggml 0.20.2."""
+
+
 class OracleUnavailable(Exception):  # noqa: N818 - it says what is the matter
     """The real library is not installed, or is another version; the message says how to get it."""
 
@@ -42,7 +46,10 @@ def _folder() -> Path:
             if (folder / "libggml-base.so").exists() and (folder / "libggml-cpu.so").exists():
                 return folder
     found = f"the package libggml at {places[0]} has no libggml-base.so" if places else "the package is not installed"
-    raise OracleUnavailable(f"The real ggml library is missing: {found}. pip install 'ggmltool[oracle]'")
+    raise OracleUnavailable(
+        f"The real ggml library is missing: {found}. Get it with `pip install libggml-python=={DISTRIBUTION}` "
+        "(ggmltool's extra `oracle`)"
+    )
 
 
 class Lib:

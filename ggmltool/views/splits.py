@@ -53,12 +53,16 @@ def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
     return [
         f"#{split.id}",
         Cell(split.backend, ink),
-        str(split.i_start) if len(nodes) == 1 else f"{split.i_start}–{max(split.i_end - 1, split.i_start)}",
+        _range(split.i_start, split.i_end),
         str(len(nodes)),
         size(input_bytes(split, tensors)) if split.inputs else "",
         shortened(names, 3),
         ops_of(nodes, tensors, 3),
     ]
+
+
+def _range(start: int, end: int) -> str:
+    return "" if start >= end else str(start) if end - start == 1 else f"{start}–{end - 1}"
 
 
 def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
