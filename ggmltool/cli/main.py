@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "splits": "Show which backend every node gets and why, as ggml prints it.",
     "buffers": "Show the size of every buffer and what lies in it at its peak.",
     "dot": "Draw the graph.",
+    "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
     "man": "Print the manual page.",
 }

@@ -1,0 +1,59 @@
+"""A graph as ggml_graph_print writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import FLAG_PARAM, Tensor
+
+_END = "=" * 40
+
+
+def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor], name: Callable[[str], str] | None = None) -> str:
+    """ggml_graph_print of a graph without gradients, byte for byte once encoded as UTF-8 with surrogateescape.
+
+    `name` makes names safe for a terminal.
+    """
+    lines = ["=== GRAPH ===", f"n_nodes = {len(nodes)}"]
+    for i, t in enumerate(nodes):
+        ne = ", ".join(f"{n:5d}" for n in t.ne[:3])
+        lines.append(f" - {i:3d}: [ {ne}] {Op(t.op).name:>16} {'x' if t.flags & FLAG_PARAM else ' '}")
+    lines.append(f"n_leafs = {len(leafs)}")
+    for i, t in enumerate(leafs):
+        ne = ", ".join(f"{n:5d}" for n in t.ne[:2])
+        label = _right(name(t.name) if name else t.name, 16)
+        lines.append(f" - {i:3d}: [ {ne}] {Op(t.op).name:>8} {label}")
+    return "\n".join([*lines, _END]) + "\n"
+
+
+def _right(text: str, width: int) -> str:
+    """`%16s`, which counts bytes."""
+    return " " * (width - len(text.encode("utf-8", "surrogateescape"))) + text
+
+
+def graph_json(graph: str, of: str, nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> dict[str, Any]:
+    """Nodes and leafs in the graph's order. `of` says whose graph it is: the scenario's or the scheduler's."""
+    return {
+        "ggmltool": 1,
+        "kind": "graph",
+        "graph": graph,
+        "of": of,
+        "nodes": [_json(i, t) for i, t in enumerate(nodes)],
+        "leafs": [_json(i, t) for i, t in enumerate(leafs)],
+    }
+
+
+def _json(index: int, t: Tensor) -> dict[str, Any]:
+    return {
+        "index": index,
+        "id": t.id or None,
+        "name": t.name,
+        "op": Op(t.op).name,
+        "type": t.type.name,
+        "ne": list(t.ne),
+        "nb": list(t.nb),
+        "param": bool(t.flags & FLAG_PARAM),
+        "src": [None if s is None else s.id or s.name for s in t.src],
+    }
