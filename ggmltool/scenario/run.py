@@ -240,6 +240,9 @@ class Run:
                 case "get":
                     return {name: self.get(name) for name in step.tensors}
         except GgmlError as e:
+            if self.sched is None:
+                # Devices and contexts are made for the first plan, whatever comes before it.
+                step = next((s for s in self.model.steps if s.kind in ("reserve", "alloc")), step)
             self.plans.append(self._failed(e, step.graph, step.kind))
             return self.plans[-1]
         return None

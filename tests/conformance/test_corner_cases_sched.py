@@ -394,6 +394,13 @@ def test_37_a_users_assignments_take_slots_before_the_graph_is_looked_at() -> No
     assert j.error()["function"] == "ggml_backend_sched_alloc_graph"
 
 
+def test_a_scheduler_that_cannot_be_made_fails_the_first_plan_whatever_comes_before() -> None:
+    backends = [{**GPU, "name": f"GPU{i}"} for i in range(16)]
+    j = judged(source({"y": "sin(x)"}, backends=[*backends, "CPU"]), ["reset", "reserve g", "alloc g"])
+    assert (j.last.step, j.last.graph, len(j.plans)) == ("reserve", "g", 1)
+    assert j.error()["condition"] == "n_backends <= GGML_SCHED_MAX_BACKENDS"
+
+
 def test_38_a_users_assignment_is_honoured_whatever_the_device_can_run() -> None:
     y = {"op": "sin", "src": ["x"], "backend": "CUDA0"}
     j = judged(source({"y": y}, backends=[gpu(supports={"except": ["sin"]}), "CPU"]))
