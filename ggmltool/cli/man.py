@@ -34,14 +34,14 @@ def _manual(root: click.Context) -> Manual:
     group = root.command
     if not isinstance(group, click.Group):
         raise TypeError("the root is no group")
-    common = {option.name for option in common_options()} | {"help"}
+    common = {option.name for option in common_options()}
     pages = []
     for name in group.list_commands(root):
         command = group.get_command(root, name)
         if command is None:
             continue
         ctx = click.Context(command, info_name=name, parent=root)
-        own = (param for param in command.get_params(ctx) if param.name not in common)
+        own = (param for param in command.params if param.name not in common)
         pages.append(CommandPage(name, _usage(ctx), inspect.cleandoc(command.help or ""), _entries(own, ctx)))
     return Manual(
         PROG_NAME,
@@ -70,7 +70,7 @@ def _entries(params: Iterable[click.Parameter], ctx: click.Context) -> list[Entr
 
 def _variable(param: click.Parameter, ctx: click.Context) -> str:
     """The variable in the environment that click reads for an option."""
-    if param.name in ("help", "version"):
+    if "--help" in param.opts or "--version" in param.opts:
         return ""
     if param.envvar:
         return param.envvar if isinstance(param.envvar, str) else param.envvar[0]

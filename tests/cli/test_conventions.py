@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,21 @@ def test_help_is_as_accepted(call: Call, command: str) -> None:
     assert call(*([command] if command else []), "-h", columns=80).out == result.out
     assert result.err == ""
     check_golden(GOLDEN / f"help_{command or 'ggmltool'}.txt", result.out)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_that_parses(call: Call, command: str) -> None:
+    help = call(command, "--help", columns=80).out
+    block = re.search(r"^ +Examples?:\n((?: +\S.*\n)+)", help, re.MULTILINE)
+    assert block is not None
+    shown = re.findall(r"^ +ggmltool ([^|>\n]*)", block[1], re.MULTILINE)
+    assert shown
+    for example in shown:
+        name, *args = shlex.split(re.split(r" {2,}", example)[0])
+        parsed = cli.get_command(click.Context(cli), name)
+        assert parsed is not None
+        with parsed.make_context(name, args):
+            pass
 
 
 def test_help_imports_neither_numpy_nor_rich_nor_a_command() -> None:
