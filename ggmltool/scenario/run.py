@@ -257,16 +257,18 @@ class Run:
         if name not in self.newest:
             self.build(name)
         graph, _ = self.newest[name]
-        if self.values:
+        allocated = sched.is_alloc
+        if not allocated:
+            if not sched.is_reset:
+                sched.reset()
+            allocated = sched.alloc_graph(graph)
+            if allocated and self.values:
+                self._write_data(name)
+        if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
-            allocated = graph_compute(sched, graph, watch)
+            graph_compute(sched, graph, watch)
         else:
-            allocated = sched.is_alloc
-            if not allocated:
-                if not sched.is_reset:
-                    sched.reset()
-                allocated = sched.alloc_graph(graph)
             sched.synchronize()
         if not allocated:
             raise GgmlFailed(

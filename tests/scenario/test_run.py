@@ -73,12 +73,13 @@ def test_what_was_set_is_what_is_computed_with() -> None:
     assert read["x"].ravel().tolist() == [1, 0, 1, 0]
 
 
-def test_compute_without_alloc_allocates() -> None:
+def test_compute_without_alloc_allocates_and_writes_the_data() -> None:
     scenario = ggmltool.load(doubled())
     run = scenario.start(values=True)
     run.compute("main")
     assert run.sched is not None
     assert run.sched.is_alloc
+    assert run.get("y").ravel().tolist() == [4, 16, 36, 64]
 
 
 def test_a_graph_that_is_not_there_is_a_mistake_with_the_nearest_name() -> None:
