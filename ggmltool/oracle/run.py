@@ -253,29 +253,37 @@ class ScenarioRun:
         lib, sched = self.lib, self.sched
         if step.kind == "reset":
             lib.ggml_backend_sched_reset(sched)
-        elif step.kind in ("compute", "set", "get") and not self.world.tracing:
-            if step.kind == "compute" and step.graph is not None:
-                self._skip_compute(step.graph)
+        elif step.kind == "compute" and step.graph is not None:
+            self._compute(step.graph)
+        elif step.kind in ("set", "get") and not self.world.tracing:
+            pass
         elif step.kind == "set":
             for name, data in step.data:
                 spec = self._spec(name)
                 lib.set(self.newest[name], data.raw(spec.type, spec.ne, spec.nb))
         elif step.kind == "get":
             emit("values", {name: read_values(lib, self.newest[name]) for name in step.tensors})
-        elif step.kind == "compute" and step.graph is not None:
-            lib.ggml_backend_sched_graph_compute(sched, self.newest_graphs[step.graph])
         elif step.graph is not None:
             return self._plan(step, step.graph, emit)
         return True
 
-    def _skip_compute(self, graph: str) -> None:
-        """What ggml_backend_sched_graph_compute does before and after computing."""
-        state = structs.Sched.from_address(self.sched)
+    def _compute(self, name: str) -> None:
+        """ggml_backend_sched_graph_compute, with the data written between its alloc and its computing.
+
+        Where nothing is to be computed, what it does before and after.
+        """
+        lib, sched = self.lib, self.sched
+        state = structs.Sched.from_address(sched)
+        graph = self.newest_graphs[name] if name in self.newest_graphs else self._build(name)
         if not state.is_alloc:
             if not state.is_reset:
-                self.lib.ggml_backend_sched_reset(self.sched)
-            self.lib.ggml_backend_sched_alloc_graph(self.sched, self.newest_graphs[graph])
-        self.lib.ggml_backend_sched_synchronize(self.sched)
+                lib.ggml_backend_sched_reset(sched)
+            if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
+                self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], self.newest)
+        if self.world.tracing:
+            lib.ggml_backend_sched_graph_compute(sched, graph)
+        else:
+            lib.ggml_backend_sched_synchronize(sched)
 
     def _plan(self, step: Step, name: str, emit: Emit) -> bool:
         lib, sched = self.lib, self.sched
