@@ -15,6 +15,8 @@ COMMANDS: dict[str, str] = {
     "plan": "Show devices, splits, copies and buffers on one screen.",
     "splits": "Show which backend every node gets and why, as ggml prints it.",
     "buffers": "Show the size of every buffer and what lies in it at its peak.",
+    "allocs": "Show the graph allocator's plan, and how it came about.",
+    "hash": "Show the hash tables of allocator and scheduler.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",

@@ -28,7 +28,8 @@ class Gallocr:
     """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer.
 
     `node_allocs` and `leaf_allocs` are the plan that was reserved last: of each node its own place and those of its
-    sources. `hash_size` is the number of slots ggml's hash set has by now.
+    sources, of the nodes `planned_nodes` and the leafs `planned_leafs`. `hash_size` is the number of slots ggml's hash
+    set has by now.
     """
 
     __slots__ = (
@@ -41,6 +42,8 @@ class Gallocr:
         "hash_size",
         "leaf_allocs",
         "node_allocs",
+        "planned_leafs",
+        "planned_nodes",
     )
 
     def __init__(self, bufts: list[BufferType], addresses: AddressSpace, events: Listener | None = None) -> None:
@@ -56,6 +59,8 @@ class Gallocr:
         self.hash_size = 0
         self.node_allocs: list[tuple[TensorAlloc, tuple[TensorAlloc, ...]]] = []
         self.leaf_allocs: list[TensorAlloc] = []
+        self.planned_nodes: list[Tensor] = []
+        self.planned_leafs: list[Tensor] = []
 
     def reserve_n(
         self,
@@ -77,6 +82,8 @@ class Gallocr:
         min_hash_size += min_hash_size // 4
         if self.hash_size < min_hash_size:
             self.hash_size = hash_size(min_hash_size)
+        self.planned_nodes = nodes
+        self.planned_leafs = leafs
         for tallocr in self.buf_tallocs:
             tallocr.reset()
         self._alloc_graph_impl(nodes, leafs, node_ids, leaf_ids, n_tensors)

@@ -38,6 +38,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "graph": ("graph",),
     "graph_sched": ("graph", "--sched"),
     "graph_json": ("graph", "--json"),
+    "hash": ("hash",),
+    "hash_sched": ("hash", "--sched"),
+    "hash_json": ("hash", "--json"),
+    "hash_sched_json": ("hash", "--sched", "--json"),
+    "allocs": ("allocs",),
+    "allocs_json": ("allocs", "--json"),
+    "allocs_trace": ("allocs", "--trace"),
+    "allocs_trace_json": ("allocs", "--trace", "--json"),
 }
 
 
@@ -62,3 +70,71 @@ def test_graph_prints_two_products_as_a_gdb_session_shows_them(call: Call) -> No
         " -   2: [     1,     1]     NONE               b2\n"
         "========================================\n"
     )
+
+
+AT = {"matmul": "result", "transformer": "kq"}
+
+
+@pytest.mark.parametrize("sample", AT)
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("hash_at", ("hash", "--at")), ("free_blocks", ("allocs", "--free-blocks")),
+     ("free_blocks_json", ("allocs", "--json", "--free-blocks"))],
+)  # fmt: skip
+def test_a_moment_is_as_accepted(call: Call, name: str, args: tuple[str, ...], sample: str) -> None:
+    result = call(*args, AT[sample], SAMPLES / f"{sample}.yaml", columns=80)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"{sample}_{name}.txt", result.out)
+
+
+def hash_nodes(call: Call, *args: str) -> dict[str, tuple[object, ...]]:
+    document = json.loads(call("hash", "--json", *args, "-", stdin=WALK_TEXT).out)
+    fields = ("n_children", "n_views", "buffer_id", "offset", "allocated")
+    return {node["tensor"]: tuple(node[f] for f in fields) for node in document["nodes"]}
+
+
+def test_hash_nodes_of_a_product_are_those_of_the_gdb_session(call: Call) -> None:
+    """mul is computed in the memory of a; b is freed; only mul is still allocated at the end."""
+    assert hash_nodes(call) == {"a": (0, 0, 0, 0, False), "b": (0, 0, 0, 32, False), "mul": (0, 0, 0, 0, True)}
+    assert hash_nodes(call, "--at", "a")["a"] == (0, 0, 0, 0, True)
+    assert hash_nodes(call, "--at", "b")["b"] == (0, 0, 0, 32, True)
+    assert hash_nodes(call, "--at", "mul")["a"] == (1, 0, 0, 0, False)
+
+
+def test_allocs_of_a_product_are_those_of_the_gdb_session(call: Call) -> None:
+    document = json.loads(call("allocs", "--json", "-", stdin=WALK_TEXT).out)
+
+    def place(offset: int) -> dict[str, int]:
+        return {"buffer_id": 0, "chunk": 0, "offset": offset, "size_max": 4}
+
+    (node,) = document["node_allocs"]
+    assert node["dst"] == place(0)
+    assert node["src"] == [{"tensor": "a", **place(0)}, {"tensor": "b", **place(32)}]
+    assert [leaf["leaf"] for leaf in document["leaf_allocs"]] == [place(0), place(32)]
+
+
+def test_free_blocks_of_a_product_are_those_of_the_gdb_session(call: Call) -> None:
+    """The last block ends at 2^63 - 1; at the end b is free again, and the buffer has 64 bytes."""
+    steps = json.loads(call("allocs", "--trace", "--json", "-", stdin=WALK_TEXT).out)["steps"]
+    after = [(s["event"], s["tensor"], s["free_blocks"]) for s in steps if s["free_blocks"] is not None]
+    assert after == [
+        ("Allocated", "a", [[32, 9223372036854775775]]),
+        ("Allocated", "b", [[64, 9223372036854775743]]),
+        ("Freed", "b", [[32, 9223372036854775775]]),
+    ]
+    assert steps[-1]["max_size"] == 64
+
+
+@pytest.mark.parametrize("args", [("hash", "--at"), ("allocs", "--free-blocks")])
+def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Call, args: tuple[str, ...]) -> None:
+    wrong = call(*args, "resuld", SAMPLES / "matmul.yaml")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "did you mean result?" in wrong.err
+    own = call(*args, "wq", SAMPLES / "transformer.yaml")
+    assert own.status == 2
+    assert "memory of its own" in own.err
+
+
+def test_views_that_exclude_each_other_are_refused(call: Call) -> None:
+    assert call("hash", "--sched", "--at", "x", SAMPLES / "matmul.yaml").status == 2
+    assert call("allocs", "--trace", "--free-blocks", "x", SAMPLES / "matmul.yaml").status == 2

@@ -47,6 +47,10 @@ class Arena:
     def clear(self) -> None:
         self._next = 0
 
+    def made(self) -> list[Tensor]:
+        """The copies and dependencies of the last split, in the order of the arena."""
+        return self.slots[: self._next]
+
     def _slot(self) -> tuple[Tensor | None, int]:
         if self._next >= self.capacity:
             raise GgmlAssert(

@@ -1,0 +1,178 @@
+"""The allocator's work as a record: every event with the free blocks it leaves, and the hash nodes at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, NotReused, Reused
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
+
+AllocEvent = AllocationStarted | Allocated | Reused | NotReused | Freed | Kept
+
+
+class HashNode(NamedTuple):
+    """struct hash_node: what the allocator knows of one tensor."""
+
+    n_children: int
+    n_views: int
+    buffer_id: int
+    chunk: int
+    offset: int
+    allocated: bool
+
+
+class Block(NamedTuple):
+    """A range of a chunk. `tensor` is who lies there, "" for a free block."""
+
+    offset: int
+    size: int
+    tensor: str = ""
+
+
+class ChunkState(NamedTuple):
+    """A chunk of a planner: its free blocks in order, and the highest byte that was ever used."""
+
+    free: tuple[Block, ...]
+    max_size: int
+
+
+class AllocStep(NamedTuple):
+    """An event of the allocator, with the state of the chunk it changed; None where it changed none."""
+
+    event: AllocEvent
+    chunk: ChunkState | None
+
+
+class AllocMoment(NamedTuple):
+    """The allocator right after a tensor got its memory, before its sources are given back.
+
+    `nodes` are the hash nodes by the tensor's index, `chunks` and `taken` the chunks of each buffer id and what lies
+    in them.
+    """
+
+    nodes: dict[int, HashNode]
+    chunks: tuple[tuple[ChunkState, ...], ...]
+    taken: tuple[tuple[tuple[Block, ...], ...], ...]
+
+
+class AllocRecorder:
+    """A listener that records the last plan of `gallocr`, and the moment the tensor `at` was allocated.
+
+    Of a tensor that gets no memory from the allocator (a view, or one with memory of its own), the moment is when
+    the allocator turns to it. `moment` stays None where the plan has no tensor of that name.
+    """
+
+    def __init__(self, at: str | None = None) -> None:
+        self.gallocr: Gallocr | None = None
+        self.at = at
+        self.steps: list[AllocStep] = []
+        self.moment: AllocMoment | None = None
+        self._taken: dict[tuple[str, int, int], Block] = {}
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, AllocEvent):
+            return
+        if isinstance(event, AllocationStarted) and event.at == -1:
+            self.steps = []
+            self.moment = None
+            self._taken = {}
+        self._move(event)
+        self.steps.append(AllocStep(event, self._chunk(event)))
+        if self.gallocr is not None and self._is_the_moment(event):
+            self.moment = self._now(self.gallocr)
+
+    def _is_the_moment(self, event: AllocEvent) -> bool:
+        match event:
+            case Allocated(tensor=tensor) | Reused(tensor=tensor):
+                return tensor == self.at
+            case AllocationStarted(node=node):
+                return self.at is not None and node == self.at and self.moment is None
+            case _:
+                return False
+
+    def _move(self, event: AllocEvent) -> None:
+        match event:
+            case Allocated(tensor, buft, chunk, offset, size) if size:
+                self._taken[buft, chunk, offset] = Block(offset, size, tensor)
+            case Reused(tensor, _, buft, chunk, offset) if (buft, chunk, offset) in self._taken:
+                self._taken[buft, chunk, offset] = self._taken[buft, chunk, offset]._replace(tensor=tensor)
+            case Freed(_, buft, chunk, offset, size, True):
+                for place, block in self._taken.items():
+                    if place[:2] == (buft, chunk) and block.offset + block.size == offset + size:
+                        self._taken[place] = block._replace(size=block.size - size)
+                        break
+            case Freed(_, buft, chunk, offset) if event.size:
+                self._taken.pop((buft, chunk, offset), None)
+            case _:
+                pass
+
+    def _chunk(self, event: AllocEvent) -> ChunkState | None:
+        if self.gallocr is None or not isinstance(event, (Allocated, Freed)):
+            return None
+        names = [b.name for b in self.gallocr.bufts]
+        return chunk_states(self.gallocr, names.index(event.buft))[event.chunk]
+
+    def _now(self, gallocr: Gallocr) -> AllocMoment:
+        hn = gallocr.hash_nodes
+        nodes = {i: hash_node(gallocr, i) for i in range(len(hn.offset))}
+        chunks = tuple(chunk_states(gallocr, b) for b in range(len(gallocr.bufts)))
+        taken = tuple(
+            tuple(tuple(self._blocks(gallocr.bufts[b].name, c)) for c in range(len(states)))
+            for b, states in enumerate(chunks)
+        )
+        return AllocMoment(nodes, chunks, taken)
+
+    def _blocks(self, buft: str, chunk: int) -> Iterator[Block]:
+        yield from sorted(b for place, b in self._taken.items() if place[:2] == (buft, chunk))
+
+
+def hash_node(gallocr: Gallocr, index: int) -> HashNode:
+    """The hash node of the tensor with this index, as it is now."""
+    hn = gallocr.hash_nodes
+    return HashNode(
+        hn.n_children[index],
+        hn.n_views[index],
+        hn.buffer_id[index],
+        hn.chunk[index],
+        hn.offset[index],
+        bool(hn.allocated[index]),
+    )
+
+
+def chunk_states(gallocr: Gallocr, buffer_id: int) -> tuple[ChunkState, ...]:
+    """The chunks of a buffer id's planner, as they are now."""
+    return tuple(
+        ChunkState(tuple(Block(offset, size) for offset, size in chunk.free_blocks), chunk.max_size)
+        for chunk in gallocr.buf_tallocs[buffer_id].chunks
+    )
+
+
+def hash_keys(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors in the allocator's hash set, in the order ggml_gallocr_alloc_graph_impl first looks them up."""
+    seen: dict[int, Tensor] = {t.index: t for t in leafs}
+    n_children: dict[int, int] = {}
+    n_views: dict[int, int] = {}
+    for n in nodes:
+        if n.view_src is not None and n.op:
+            seen.setdefault(n.view_src.index, n.view_src)
+            n_views[n.view_src.index] = n_views.get(n.view_src.index, 0) + 1
+        if n.flags & FLAG_INPUT:
+            seen.setdefault(n.index, n)
+        for s in n.src:
+            if s is not None:
+                seen.setdefault(s.index, s)
+                n_children[s.index] = n_children.get(s.index, 0) + 1
+    for n in nodes:
+        seen.setdefault(n.index, n)
+        for s in n.src:
+            if s is None:
+                continue
+            n_children[s.index] -= 1
+            root = s.view_src
+            if root is not None and not n_children[s.index] and not n_views.get(s.index, 0):
+                # Looking the root up is what puts it into the set; a view without an op may be the first to do so.
+                seen.setdefault(root.index, root)
+                n_views[root.index] = n_views.get(root.index, 0) - 1
+    return list(seen.values())

@@ -1,0 +1,49 @@
+"""The contexts of a run as arenas with addresses: where every tensor's struct lies, in a simulated address space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import TENSOR_SIZE, graph_nbytes
+from ggmltool.scenario.run import Run
+
+FIRST = 0x5555_0000_0000
+STEP = 0x1_0000_0000
+"""Arena `i` begins at FIRST + i * STEP."""
+
+
+def arenas(run: Run, graph: str) -> list[Context]:
+    """The contexts of the scenario, in order, with the tensors of the newest build of `graph`; then the context of
+    the graph (its nodes and the cgraph) and the one the scheduler keeps its copies and dependencies in.
+
+    A context is as large as what is in it. Builds the graph where that was not done yet.
+    """
+    if graph not in run.newest:
+        run.build(graph)
+    table = run.newest[graph][1]
+    out: list[Context] = []
+    at = 0
+    for spec in run.model.contexts:
+        out.append(_arena(len(out), spec.name, table[at : at + len(spec.tensors)]))
+        at += len(spec.tensors)
+    made = _arena(len(out), f"graph {graph}", table[at:])
+    made.new_object("graph", graph_nbytes(run.compiled.cgraph_size))
+    out.append(made)
+    sched = run.sched
+    out.append(_arena(len(out), "scheduler", sched.arena.made() if sched is not None else ()))
+    return out
+
+
+def _arena(number: int, name: str, tensors: Iterable[Tensor]) -> Context:
+    ctx = Context(base=FIRST + number * STEP, name=name)
+    for t in tensors:
+        ctx.new_object("tensor", TENSOR_SIZE, t)
+        ctx.tensors.append(t)
+    return ctx
+
+
+def addresses(contexts: Iterable[Context]) -> dict[int, int]:
+    """Where each tensor's struct lies, by the tensor's index."""
+    return {o.tensor.index: ctx.base + o.offset for ctx in contexts for o in ctx.objects() if o.tensor is not None}

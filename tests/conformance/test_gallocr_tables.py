@@ -1,0 +1,130 @@
+"""The allocator's hash nodes, slot by slot, and its plan beside the real library's, for the same addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.ggml.alloc_record import hash_keys, hash_node
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.oracle import structs
+from ggmltool.oracle.build import Builder
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.samples import samples
+from tests.conformance.fuzz import scenario
+
+
+class HashNode(ctypes.Structure):
+    """hash_node of ggml-alloc.c."""
+
+    _fields_ = (
+        ("n_children", ctypes.c_int),
+        ("n_views", ctypes.c_int),
+        ("buffer_id", ctypes.c_int),
+        ("addr", structs.BufferAddress),
+        ("allocated", ctypes.c_bool),
+    )
+
+
+class LeafAlloc(ctypes.Structure):
+    """leaf_alloc of ggml-alloc.c."""
+
+    _fields_ = (("leaf", structs.TensorAlloc),)
+
+
+def tables(lib: Lib, model: Model, graph: str, size: int) -> dict[str, Any]:
+    """What ggml_gallocr_reserve leaves in its tables for the graph on one CPU buffer, {} where memory is short."""
+    builder = Builder(lib)
+    known: dict[str, int] = {}
+    for context in model.contexts:
+        made = builder.context(len(context.tensors))
+        builder.tensors(made, context.tensors, known)
+        if context.buft is not None:
+            lib.allocate(made)
+    spec = model.graphs[graph]
+    made = builder.context(len(spec.nodes), size)
+    builder.tensors(made, spec.nodes, known)
+    built = builder.graph(made, spec, known, size)
+    buft = ctypes.c_void_p(lib.ggml_backend_cpu_buffer_type())
+    address = lib.ggml_gallocr_new_n(ctypes.addressof(buft), 1)
+    if not lib.ggml_gallocr_reserve(address, built):
+        return {}
+    real = structs.Gallocr.from_address(address)
+    n = real.hash_set.size
+    used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
+    keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
+    values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
+    taken = [i for i in range(n) if used[i // 32] >> i % 32 & 1]
+    node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
+    leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
+    return {
+        "known": known,
+        "size": n,
+        "keys": {i: keys[i] for i in taken},
+        "nodes": {i: _node(values[i]) for i in taken},
+        "node_allocs": [
+            (_place(a.dst), [_place(s) for s in a.src]) for a in (node_allocs[i] for i in range(real.n_nodes))
+        ],
+        "leaf_allocs": [_place(leaf_allocs[i].leaf) for i in range(real.n_leafs)],
+    }
+
+
+def _node(v: HashNode) -> tuple[int, ...]:
+    return v.n_children, v.n_views, v.buffer_id, v.addr.chunk, v.addr.offset, v.allocated
+
+
+def _place(a: Any) -> tuple[int, int, int, int]:
+    if a.buffer_id == -1:
+        return -1, -1, -1, a.size_max
+    return a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max
+
+
+def _ours(a: TensorAlloc) -> tuple[int, int, int, int]:
+    return a.buffer_id, a.chunk, a.offset, a.size_max
+
+
+def check_tables(source: object) -> None:
+    loaded = ggmltool.load(source)  # type: ignore[arg-type]
+    graph = loaded.graph_name()
+    lib = load()
+    run = loaded.start()
+    built = run.build(graph)
+    ours = Gallocr([BufferType("CPU", "CPU", host=True)], run.addresses)
+    ours.reserve_n(built.nodes, built.leafs, None, None, run.indices.top)
+    theirs = lib.run_forked(lambda: tables(lib, loaded.model, graph, built.size))
+    assert not isinstance(theirs, Abort), theirs
+    if not theirs:
+        pytest.skip("the machine has not that much memory")
+
+    keys = hash_keys(ours.planned_nodes, ours.planned_leafs)
+    slots = HashSet(ours.hash_size)
+    where = {slots.find_or_insert(theirs["known"][t.id]): t for t in keys}
+    assert slots.size == theirs["size"]
+    assert {i: theirs["known"][t.id] for i, t in where.items()} == theirs["keys"]
+    assert {i: tuple(hash_node(ours, t.index)) for i, t in where.items()} == theirs["nodes"]
+    padding = [(-1, -1, -1, 0)] * 10
+    assert [(_ours(dst), [*map(_ours, srcs), *padding][:10]) for dst, srcs in ours.node_allocs] == theirs["node_allocs"]
+    assert [_ours(a) for a in ours.leaf_allocs] == theirs["leaf_allocs"]
+
+
+@pytest.mark.parametrize("sample", [p.name for p in samples()])
+def test_the_tables_of_a_sample_are_those_of_the_real_allocator(sample: str) -> None:
+    check_tables(next(p for p in samples() if p.name == sample))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_tables_of_random_graphs_are_those_of_the_real_allocator(seed: int) -> None:
+    try:
+        check_tables(scenario(seed))
+    except (ggmltool.GgmlError, ggmltool.ScenarioError):
+        pytest.skip("the scenario is one that ggml refuses")
