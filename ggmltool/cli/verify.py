@@ -100,7 +100,9 @@ def _on_the_real_library(model: Model) -> OracleRun:
     except oracle.OracleUnavailable as missing:
         raise CliError(str(missing)) from None
     except oracle.ChildError as error:
-        raise CliError(f"the real library cannot run this scenario: {error}") from None
+        # The child's traceback is for --traceback; its last line says what happened.
+        what = str(error).strip().splitlines()[-1]
+        raise CliError(f"the real library cannot run this scenario: {what}") from error
 
 
 def _compare(run: Run, steps: list[Step], real: OracleRun) -> tuple[list[Difference], dict[str, int]]:
