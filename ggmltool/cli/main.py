@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "buffers": "Show the size of every buffer and what lies in it at its peak.",
     "allocs": "Show the graph allocator's plan, and how it came about.",
     "hash": "Show the hash tables of allocator and scheduler.",
+    "context": "Show what lies where in the arenas of the contexts.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",

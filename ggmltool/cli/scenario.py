@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import Model, TensorSpec
     from ggmltool.scenario.scenario import Scenario
 
-_ARENA = 0x5555_0000_0000
-_ARENA_STEP = 0x1_0000_0000
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -60,12 +57,13 @@ def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:
 
     Addresses are simulated: each context has an arena of its own, as does the graph.
     """
-    from ggmltool.ggml.version import tensor_overhead
+    from ggmltool.ggml.version import OBJECT_SIZE, tensor_overhead
+    from ggmltool.scenario.arenas import FIRST, STEP
 
     infos: dict[str, TensorInfo] = {}
     arenas = [(c.tensors, c.buft is not None) for c in model.contexts]
     for number, (tensors, allocated) in enumerate([*arenas, (model.graphs[graph].nodes, False)]):
-        address = _ARENA + number * _ARENA_STEP + 32
+        address = FIRST + number * STEP + OBJECT_SIZE
         for tensor in tensors:
             infos[tensor.id] = _info(tensor, address, allocated)
             address += tensor_overhead()

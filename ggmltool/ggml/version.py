@@ -51,6 +51,26 @@ def graph_nbytes(size: int, grads: bool = False) -> int:
     return n + (hashes + 31) // 32 * 4
 
 
+def graph_layout(size: int) -> tuple[tuple[str, int, int], ...]:
+    """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
+    hashes = hash_size(2 * size)
+    fields = (
+        ("struct ggml_cgraph", CGRAPH_SIZE, POINTER_SIZE),
+        ("nodes", size * POINTER_SIZE, POINTER_SIZE),
+        ("leafs", size * POINTER_SIZE, POINTER_SIZE),
+        ("use_counts", hashes * 4, 4),
+        ("visited_hash_set.keys", hashes * POINTER_SIZE, POINTER_SIZE),
+        ("visited_hash_set.used", (hashes + 31) // 32 * 4, 4),
+    )
+    out = []
+    end = 0
+    for name, nbytes, alignment in fields:
+        start = pad(end, alignment)
+        end = start + nbytes
+        out.append((name, start, nbytes))
+    return tuple(out)
+
+
 def graph_overhead(size: int = DEFAULT_GRAPH_SIZE, grads: bool = False) -> int:
     """ggml_graph_overhead_custom: what a graph takes in a context's arena, header included."""
     return OBJECT_SIZE + pad(graph_nbytes(size, grads), MEM_ALIGN)

@@ -42,6 +42,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "hash_sched": ("hash", "--sched"),
     "hash_json": ("hash", "--json"),
     "hash_sched_json": ("hash", "--sched", "--json"),
+    "context": ("context",),
+    "context_ggml": ("context", "--format", "ggml"),
+    "context_json": ("context", "--json"),
     "allocs": ("allocs",),
     "allocs_json": ("allocs", "--json"),
     "allocs_trace": ("allocs", "--trace"),
@@ -138,3 +141,23 @@ def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Cal
 def test_views_that_exclude_each_other_are_refused(call: Call) -> None:
     assert call("hash", "--sched", "--at", "x", SAMPLES / "matmul.yaml").status == 2
     assert call("allocs", "--trace", "--free-blocks", "x", SAMPLES / "matmul.yaml").status == 2
+
+
+def test_context_shows_one_context_and_knows_their_names(call: Call) -> None:
+    result = call("context", "--only", "inputs", "--format", "ggml", "-", stdin=WALK_TEXT)
+    lines = result.out.splitlines()
+    assert lines[1] == " - ggml_object: type = 0, offset = 32, size = 336, next = 0x555500000170"
+    assert lines[-2].endswith("next = (nil)")
+    wrong = call("context", "--only", "input", "-", stdin=WALK_TEXT)
+    assert wrong.status == 2
+    assert "did you mean 'inputs'?" in wrong.err
+
+
+def test_the_cgraph_is_laid_out_as_a_gdb_session_shows_it(call: Call) -> None:
+    """The session's ggml had a struct of 80 bytes and no use counts; 0.20.2 has one of 96 and both."""
+    cgraph = json.loads(call("context", "--json", "-", stdin=WALK_TEXT).out)["cgraph"]
+    layout = {part["field"]: (part["offset"], part["nbytes"]) for part in cgraph["layout"]}
+    assert cgraph["size"] == 2048
+    assert layout["struct ggml_cgraph"] == (0, 96)
+    assert layout["nodes"] == (96, 16384)
+    assert layout["leafs"] == (96 + 16384, 16384)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 pytest.importorskip("libggml")
 
 import ggmltool
+from ggmltool.ggml.version import graph_layout
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib, load
+from ggmltool.oracle.structs import CGraph
+from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.samples import samples
 from ggmltool.views.graph_print import graph_print
+from ggmltool.views.objects import print_objects
 from tests.conformance.fuzz import scenario
 
 SMALL = {
@@ -65,6 +72,33 @@ def print_graph(lib: Lib, model: Model, graph: str) -> bytes:
     return printed(lib, lambda: lib.ggml_graph_print(built))
 
 
+def without_addresses(text: str) -> str:
+    """The text with every address replaced by its number in the order of appearance."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"0x[0-9a-f]+", lambda m: numbers.setdefault(m[0], f"address {len(numbers)}"), text)
+
+
+def print_objects_of(lib: Lib, model: Model, graph: str, size: int) -> tuple[list[bytes], list[int]]:
+    """ggml_print_objects of each context and of the graph's, and where the graph has its arrays, from its own start."""
+    builder = Builder(lib)
+    known: dict[str, int] = {}
+    made = []
+    for spec in model.contexts:
+        made.append(builder.context(len(spec.tensors)))
+        builder.tensors(made[-1], spec.tensors, known)
+    nodes = model.graphs[graph]
+    made.append(builder.context(len(nodes.nodes), size))
+    builder.tensors(made[-1], nodes.nodes, known)
+    address = builder.graph(made[-1], nodes, known, size)
+    real = CGraph.from_address(address)
+    pointers = [real.nodes, real.leafs, real.use_counts]
+    places = [ctypes.cast(p, ctypes.c_void_p).value or 0 for p in pointers]
+    places += [
+        ctypes.cast(p, ctypes.c_void_p).value or 0 for p in (real.visited_hash_set.keys, real.visited_hash_set.used)
+    ]
+    return [printed(lib, partial(lib.ggml_print_objects, ctx)) for ctx in made], [p - address for p in places]
+
+
 def check_graph(source: object) -> None:
     loaded = ggmltool.load(source)  # type: ignore[arg-type]
     graph = loaded.graph_name()
@@ -90,3 +124,19 @@ def test_random_graphs_are_printed_as_ggml_prints_them(seed: int) -> None:
         check_graph(scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one that ggml refuses")
+
+
+@pytest.mark.parametrize("sample", [p.name for p in samples()])
+def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: str) -> None:
+    loaded = ggmltool.load(next(p for p in samples() if p.name == sample))
+    graph = loaded.graph_name()
+    lib = load()
+    run = loaded.start()
+    size = run.build(graph).size
+    theirs = lib.run_forked(lambda: print_objects_of(lib, loaded.model, graph, size))
+    assert not isinstance(theirs, Abort), theirs
+    texts, places = theirs
+    *ours, scheduler = map(print_objects, arenas(run, graph))
+    assert scheduler.count("\n") == 2
+    assert [without_addresses(t) for t in ours] == [without_addresses(t.decode()) for t in texts]
+    assert [at for _, at, _ in graph_layout(size)[1:]] == places
