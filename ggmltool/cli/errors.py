@@ -16,6 +16,9 @@ from ggmltool.cli.command import Settings
 PROG_NAME = "ggmltool"
 COMPLETE_VAR = "_GGMLTOOL_COMPLETE"
 
+_LONGEST = 2000
+"""Characters that a line of a message may have."""
+
 FINE, GGML_FAILED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -30,6 +33,7 @@ class CliError(click.ClickException):
 def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
     """Run `command`; print what goes wrong on standard error; the exit status."""
     settings = Settings()
+    _reopen_streams()
     try:
         status = _run(command, sys.argv[1:] if args is None else list(args), settings)
         sys.stdout.flush()
@@ -46,7 +50,7 @@ def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
 
             traceback.print_exc()
         message, status = describe(error)
-        click.echo(message, err=True)
+        click.echo(_harmless(message), err=True)
         return status
 
 
@@ -63,6 +67,24 @@ def _run(command: click.Command, args: list[str], settings: Settings) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     return status if isinstance(status, int) else FINE
+
+
+def _harmless(message: str) -> str:
+    """The message without what would steer a terminal, and with no line of a whole file's length."""
+    from ggmltool.views.text import printable
+
+    lines = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in message.split("\n"))
+    return "\n".join(map(printable, lines))
+
+
+def _reopen_streams() -> None:
+    """Where the shell closed standard output or standard error (`>&-`), write to nowhere instead; read nothing."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def describe(error: Exception) -> tuple[str, int]:
@@ -99,7 +121,24 @@ def _usage(error: click.UsageError) -> str:
         lines.append(error.ctx.get_usage())
         lines.append(f"Try '{error.ctx.command_path} --help' for help.")
         lines.append("")
-    return "\n".join([*lines, f"Error: {error.format_message()}"])
+    return "\n".join([*lines, f"Error: {error.format_message()}{_from_the_environment(error)}"])
+
+
+def _from_the_environment(error: click.UsageError) -> str:
+    """Which variable holds the wrong value of an option that does not stand on the line."""
+    ctx, param = error.ctx, getattr(error, "param", None)
+    if ctx is None or not isinstance(param, click.Option) or param.name is None:
+        return ""
+    if ctx.get_parameter_source(param.name) is not click.core.ParameterSource.ENVIRONMENT:
+        return ""
+    return f" It comes from {variable_of(param, ctx)} in the environment."
+
+
+def variable_of(param: click.Option, ctx: click.Context) -> str:
+    """The variable in the environment that click reads for an option, "" where none."""
+    if param.envvar:
+        return param.envvar if isinstance(param.envvar, str) else param.envvar[0]
+    return f"{ctx.auto_envvar_prefix}_{(param.name or '').upper()}" if ctx.auto_envvar_prefix else ""
 
 
 def _close_stdout() -> None:

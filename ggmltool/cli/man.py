@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from ggmltool.cli.command import Command, common_options
-from ggmltool.cli.errors import PROG_NAME
+from ggmltool.cli.errors import PROG_NAME, variable_of
 from ggmltool.cli.options import output_option
 from ggmltool.cli.output import Output
 from ggmltool.version import __version__
@@ -62,16 +62,7 @@ def _entries(params: Iterable[click.Parameter], ctx: click.Context) -> list[Entr
     """The options among `params` as the help shows them."""
     entries = []
     for param in params:
-        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-        if record is not None:
-            entries.append(Entry(*record, variable=_variable(param, ctx)))
+        if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None:
+            own = "--help" in param.opts or "--version" in param.opts
+            entries.append(Entry(*record, variable="" if own else variable_of(param, ctx)))
     return entries
-
-
-def _variable(param: click.Parameter, ctx: click.Context) -> str:
-    """The variable in the environment that click reads for an option."""
-    if "--help" in param.opts or "--version" in param.opts:
-        return ""
-    if param.envvar:
-        return param.envvar if isinstance(param.envvar, str) else param.envvar[0]
-    return f"{ctx.auto_envvar_prefix}_{(param.name or '').upper()}" if ctx.auto_envvar_prefix else ""

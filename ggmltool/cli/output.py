@@ -75,16 +75,29 @@ class Output:
         """Write the whole result. Bytes that are no UTF-8 in ggml's names come out as they were."""
         data = result.encode("utf-8", "surrogateescape") if isinstance(result, str) else result
         if self.path is None:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            _print(data)
             return
         self.check()
-        if self.path.exists() and not self.path.is_file():
-            self.path.write_bytes(data)
-        else:
-            _replace(self.path.resolve(), data)
+        try:
+            if self.path.exists() and not self.path.is_file():
+                self.path.write_bytes(data)
+            else:
+                _replace(self.path.resolve(), data)
+        except OSError as error:
+            raise CliError(f"cannot write {self.path}: {error.strerror or error}") from None
         note(f"Wrote {self.path}")
+
+
+def _print(data: bytes) -> None:
+    """Write to standard output. Raises CliError where that fails, BrokenPipeError where nobody reads any more."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CliError(f"cannot write to standard output: {error.strerror or error}") from None
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -116,7 +129,7 @@ def current_settings() -> Settings:
 def note(message: str) -> None:
     """Tell the user something on standard error, unless --quiet."""
     if current_settings().verbosity >= 0:
-        click.echo(message, err=True)
+        click.echo("\n".join(map(printable, message.split("\n"))), err=True)
 
 
 def detail(message: str) -> None:

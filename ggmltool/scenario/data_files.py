@@ -42,7 +42,7 @@ def check_npy_file(path: Path, file: str) -> tuple[int, ...]:
 
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError, SyntaxError, TypeError) as e:
+    except Exception as e:  # the header is read as Python: a tokenizer's and a parser's errors come out, too
         raise Mistake(f"{quoted(file)} is no npy file that can be read: {_first_line(e)}") from None
     if not isinstance(array, np.ndarray):
         raise Mistake(f"{quoted(file)} is an archive, not an npy file")
@@ -105,10 +105,14 @@ def read_gguf_tensor(path: Path, name: str) -> GgufTensor:
 def _gguf_tensors(path: Path, changed: int) -> dict[str, GgufTensor]:
     """The tensors of a GGUF file, mapped, not read; `changed` keeps a stale one from being used."""
     import gguf
+    import numpy as np
 
     try:
-        reader = gguf.GGUFReader(path)
-    except (OSError, ValueError, KeyError, IndexError, OverflowError, MemoryError, UnicodeDecodeError) as e:
+        with np.errstate(all="raise"):
+            reader = gguf.GGUFReader(path)
+    except IndexError:
+        raise Mistake(f"{quoted(path.name)} is a damaged GGUF file: it ends too early") from None
+    except Exception as e:  # gguf checks little of what a file says; what it then stumbles over is no news to anybody
         raise Mistake(f"{quoted(path.name)} is a damaged GGUF file: {_first_line(e)}") from None
     out: dict[str, GgufTensor] = {}
     for t in reader.tensors:

@@ -189,7 +189,7 @@ def _read_file(path: Path, shown: str) -> bytes:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise ScenarioError("this is a directory", shown, expected="name a scenario file")
+            raise ScenarioError("this is a directory", shown or ".", expected="name a scenario file")
         with path.open("rb") as stream:
             return _read_stream(stream, shown)
     except FileNotFoundError:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ggmltool.views.text import printable
+
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """The document as JSON. Half characters of cut names are written as escaped surrogates."""
+    """The document as JSON. Half characters of cut names, and what would turn text, are written as escapes."""
     lines = [f"{_dump(key)}: {_value(value)}" for key, value in document.items()]
     return "{" + ",\n ".join(lines) + "}\n"
 
@@ -23,8 +25,4 @@ def _value(value: Any) -> str:
 
 def _dump(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False)
-    return text
+    return text if text == printable(text) else json.dumps(value, allow_nan=False)

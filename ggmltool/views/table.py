@@ -112,6 +112,7 @@ def render_lines(lines: Sequence[object], style: Style) -> str:
     console = Console(
         file=out,
         width=1_000_000,
+        _environ={},
         color_system=style.colors or None,
         force_terminal=bool(style.colors),
         no_color=not style.colors,
