@@ -45,6 +45,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "context": ("context",),
     "context_ggml": ("context", "--format", "ggml"),
     "context_json": ("context", "--json"),
+    "trace": ("trace",),
+    "trace_decisions": ("trace", "--no-compute", "--decisions"),
     "allocs": ("allocs",),
     "allocs_json": ("allocs", "--json"),
     "allocs_trace": ("allocs", "--trace"),
@@ -161,3 +163,34 @@ def test_the_cgraph_is_laid_out_as_a_gdb_session_shows_it(call: Call) -> None:
     assert layout["struct ggml_cgraph"] == (0, 96)
     assert layout["nodes"] == (96, 16384)
     assert layout["leafs"] == (96 + 16384, 16384)
+
+
+def test_a_write_to_a_device_ends_in_the_calls_of_a_gdb_backtrace(call: Call) -> None:
+    """ggml_backend_tensor_set, ggml_backend_cuda_buffer_set_tensor, cudaMemcpyAsync, from the outside in."""
+    lines = call("trace", SAMPLES / "transformer.yaml").out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "tensor_copy(x → CUDA0#x#0" in line)
+    functions = [line.lstrip(" │├└─").split("(")[0] for line in lines[at : at + 4]]
+    assert functions == [
+        "ggml_backend_tensor_copy",
+        "ggml_backend_tensor_set",
+        "ggml_backend_cuda_buffer_set_tensor",
+        "cudaMemcpyAsync",
+    ]
+
+
+def test_trace_ends_where_ggml_does(call: Call) -> None:
+    unused = {
+        **WALK,
+        "steps": ["alloc one", {"set": {"c": [1]}}, "compute one"],
+    }
+    result = call("trace", "-", stdin=json.dumps(unused).encode())
+    assert result.status == 1
+    assert "compute one" not in result.out
+    assert result.out.splitlines()[-1].endswith('GGML_ASSERT(buf != NULL && "tensor buffer not set") failed')
+
+
+def test_trace_json_has_every_event(call: Call) -> None:
+    document = json.loads(call("trace", "--json", SAMPLES / "matmul.yaml").out)
+    assert [step["step"] for step in document["steps"]] == ["reserve main", "alloc main", "compute main"]
+    events = [event["event"] for event in document["steps"][2]["events"]]
+    assert events == ["Entered", "Entered", "Computed", "Left", "Synchronized", "Left"]

@@ -10,7 +10,7 @@ import numpy as np
 from ggmltool.ggml import ops
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
-from ggmltool.ggml.events import Computed, EventCall, TensorCopied
+from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
@@ -57,18 +57,25 @@ def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None) -> bo
 
     False where the graph could not be allocated.
     """
+    function = "ggml_backend_sched_graph_compute"
+    if s.events:
+        s.events(Entered(function))
     if not s.is_reset and not s.is_alloc:
         s.reset()
-    if not s.is_alloc and not s.alloc_graph(graph):
-        s.synchronize()
-        return False
-    compute_splits(s, watch)
+    done = s.is_alloc or s.alloc_graph(graph)
+    if done:
+        compute_splits(s, watch)
     s.synchronize()
-    return True
+    if s.events:
+        s.events(Left(function))
+    return done
 
 
 def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
+    function = "ggml_backend_sched_compute_splits"
+    if s.events:
+        s.events(Entered(function))
     ops.load()
     experts = _UsedExperts(s)
     for k, split in enumerate(s.splits[: s.n_splits]):
@@ -77,6 +84,8 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
         _compute_nodes(s, k, split, watch)
         if split.inputs and s.has_events[split.backend_id]:
             _event(s, "record", split.backend_id)
+    if s.events:
+        s.events(Left(function))
 
 
 def _event(s: Scheduler, call: str, backend_id: int) -> None:

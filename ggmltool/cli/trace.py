@@ -1,0 +1,63 @@
+"""`ggmltool trace`: the calls that ggml makes, in order."""
+
+from __future__ import annotations
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.output import Output
+from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.events import Event
+from ggmltool.ggml.plan import Plan
+from ggmltool.views.calls import TracedStep, trace_json, trace_view
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option("--compute/--no-compute", default=True, help="Do every step (default), or only reserve, alloc and reset.")
+@click.option("--decisions", is_flag=True, help="Also every decision of the scheduler's passes and of the allocator.")
+@json_option
+@output_option
+def trace(scenario: str | None, compute: bool, decisions: bool, json: bool, output: Output) -> int:
+    """Show the calls of every step as a tree under ggml's function names: copies, waiting and computing in order.
+
+    \b
+    Example:
+      ggmltool trace graph.yaml
+      ggmltool trace --no-compute --decisions model.yaml
+    """
+    opened = open_scenario(scenario)
+    steps, families = _traced(opened, compute)
+    if json:
+        from ggmltool.views.json_text import json_text
+
+        output.write(json_text(trace_json(steps)))
+    else:
+        output.write(trace_view(steps, families, opened.title, output.style, decisions))
+    return 1 if steps and steps[-1].error else 0
+
+
+def _traced(opened: Opened, compute: bool) -> tuple[list[TracedStep], dict[str, str]]:
+    """The steps up to one that fails, and the family of each buffer type."""
+    events: list[Event] = []
+    run = opened.scenario.start(events.append, values=compute)
+    out: list[TracedStep] = []
+    try:
+        run.start()
+    except GgmlError as error:
+        return [TracedStep("start", events, str(error))], {}
+    if events:
+        out.append(TracedStep("start", list(events)))
+    for step in opened.model.steps:
+        if not compute and step.kind not in ("reserve", "alloc", "reset"):
+            continue
+        events.clear()
+        done = run.step(step)
+        failed = isinstance(done, Plan) and not done.ok
+        error_text = str(dict(done.error or ()).get("message", "")) if isinstance(done, Plan) and failed else ""
+        out.append(TracedStep(str(step), list(events), error_text))
+        if failed:
+            break
+    return out, {name: buft.family for name, buft in run.bufts.items()}
