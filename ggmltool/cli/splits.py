@@ -69,6 +69,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     "--pass",
     "number",
     type=click.IntRange(1, 5),
+    envvar="GGMLTOOL_SPLITS_PASS",
     help="Show the assignments after this pass of the scheduler instead, and what it changed.",
 )
 @format_option("text", "table", "json", help="ggml's own text (default), a table with a line per split, or JSON.")
@@ -98,7 +99,13 @@ def splits(
     \b
     Example:
       ggmltool splits --format table model.yaml
+      ggmltool splits --by op,backend model.yaml
     """
+    views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
+    if len(views) > 1:
+        raise click.UsageError(f"{' and '.join(views)} are different views; choose one.")
+    if views and (debug is not None or causes is not None or format == "text"):
+        raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {views[0]}.")
     if format not in (None, "text") and (debug is not None or causes is not None):
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
     opened = open_scenario(scenario)

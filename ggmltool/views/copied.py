@@ -1,0 +1,142 @@
+"""What every split copies before it runs: each input with its bytes, and where from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.views.palette import colors
+from ggmltool.views.splits import plan_step
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.tensors import Tensors
+from ggmltool.views.text import count, dims, printable, size
+
+_COLUMNS = (
+    Column("split", right=True),
+    Column("bytes", right=True),
+    Column("tensor", cut=True),
+    Column("what", drop=1),
+    Column("from"),
+    Column("to"),
+    Column("shape", drop=2),
+)
+
+
+class CopiedInput(NamedTuple):
+    """A tensor that a split copies. `what` is weight, input or node; `nbytes` is ggml_nbytes."""
+
+    split: int
+    tensor: str
+    what: str
+    src: str
+    dst: str
+    nbytes: int
+    shape: str
+
+
+class OtherPlan(NamedTuple):
+    """The same graph planned with op offload the other way round."""
+
+    op_offload: bool
+    inputs: int
+    nbytes: int
+
+
+def copied_inputs(plan: Plan, tensors: Tensors) -> list[CopiedInput]:
+    """One for every input of every split, in order."""
+    home = {n.id: n.backend for n in plan.nodes} | {leaf.id: leaf.backend for leaf in plan.leafs}
+    usage = {leaf.id: leaf.usage for leaf in plan.leafs}
+    out = []
+    for split in plan.splits:
+        for i in split.inputs:
+            info = tensors.get(i)
+            what = ("weight" if usage[i] == "weights" else "input") if i in usage else "node"
+            shape = f"{info.type}{dims(info.ne)}" if info is not None else ""
+            nbytes = info.nbytes if info is not None else 0
+            out.append(CopiedInput(split.id, i, what, home.get(i) or "?", split.backend, nbytes, shape))
+    return out
+
+
+def copied_view(plan: Plan, tensors: Tensors, title: str, style: Style, other: OtherPlan | None = None) -> str:
+    """A line per input with a sum per split; then sums per pair of backends and over all."""
+    inputs = copied_inputs(plan, tensors)
+    total = sum(i.nbytes for i in inputs)
+    facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {size(total)}"]
+    parts = [heading(title, facts, style)]
+    if inputs:
+        parts += ["\n", render_table(_COLUMNS, list(_rows(plan, inputs)), style)]
+    parts += ["\n", render_lines(list(_sums(inputs)), style)]
+    if other is not None:
+        how = "with" if other.op_offload else "without"
+        parts.append(render_lines([f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"], style))
+    return "".join(parts)
+
+
+def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    for split in plan.splits:
+        of = [i for i in inputs if i.split == split.id] if split.inputs else []
+        if len(of) > 1:
+            whole = size(sum(i.nbytes for i in of))
+            yield [f"#{split.id}", Cell(whole, "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
+        for i in of:
+            yield [
+                f"#{split.id}" if len(of) == 1 else "",
+                size(i.nbytes),
+                Cell(i.tensor),
+                Cell(i.what, "dim"),
+                Cell(i.src, inks.get(i.src, "")),
+                Cell(i.dst, inks.get(i.dst, "")),
+                i.shape,
+            ]
+
+
+def _sums(inputs: list[CopiedInput]) -> Iterator[str]:
+    if not inputs:
+        yield "nothing is copied between backends"
+        return
+    for src, dst in dict.fromkeys((i.src, i.dst) for i in inputs):
+        of = [i for i in inputs if (i.src, i.dst) == (src, dst)]
+        yield f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}"
+    yield f"in all: {_sum(inputs)}{_weights(inputs)}"
+
+
+def _sum(inputs: list[CopiedInput]) -> str:
+    return f"{count(len(inputs), 'tensor')}, {size(sum(i.nbytes for i in inputs))}"
+
+
+def _weights(inputs: list[CopiedInput]) -> str:
+    nbytes = sum(i.nbytes for i in inputs if i.what == "weight")
+    return f", weights {size(nbytes)} of it" if nbytes else ""
+
+
+def copied_json(plan: Plan, tensors: Tensors, other: OtherPlan | None = None) -> dict[str, Any]:
+    """Exact bytes of every input, per pair of backends and in all."""
+    inputs = copied_inputs(plan, tensors)
+    pairs = dict.fromkeys((i.src, i.dst) for i in inputs)
+    out: dict[str, Any] = {
+        "ggmltool": 1,
+        "kind": "copied",
+        "ggml": plan.ggml,
+        "graph": plan.graph,
+        "step": plan.step,
+        "ok": plan.ok,
+        "nbytes": sum(i.nbytes for i in inputs),
+        "inputs": [
+            {"split": i.split, "id": i.tensor, "what": i.what, "from": i.src, "to": i.dst, "nbytes": i.nbytes}
+            for i in inputs
+        ],
+        "pairs": [
+            {"from": src, "to": dst, "nbytes": sum(i.nbytes for i in inputs if (i.src, i.dst) == (src, dst))}
+            for src, dst in pairs
+        ],
+    }
+    if other is not None:
+        out["with_op_offload" if other.op_offload else "without_op_offload"] = {
+            "inputs": other.inputs,
+            "nbytes": other.nbytes,
+        }
+    if plan.error is not None:
+        out["error"] = dict(plan.error)
+    return out

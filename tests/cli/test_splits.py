@@ -1,0 +1,144 @@
+"""The views of `splits` that count, add up and go pass by pass, against the plan itself."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import ggmltool
+from ggmltool.cli.splits import KEYS, pass_records
+from ggmltool.ggml.plan import Plan
+from ggmltool.views import tally
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]
+NO_CPU_ADD = b"""ggmltool: 1
+backends: [{name: CUDA0, supports: {only: [mul]}}, {name: CPU, supports: {only: [mul]}}]
+contexts: {c: {tensors: {x: 'f32[4]'}}}
+graphs: {main: {nodes: {y: 'mul(x, x)', z: 'add(y, x)'}}}
+"""
+
+
+def plan_of(sample: str) -> Plan:
+    return ggmltool.load(SAMPLES / sample).plan()
+
+
+def test_the_keys_of_the_option_are_those_of_the_view() -> None:
+    assert KEYS == tally.KEYS
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+@pytest.mark.parametrize("keys", ["op", "op,backend", "cause,type", "split,op,backend"])
+def test_the_counts_of_a_matrix_add_up_to_the_nodes(call: Call, sample: str, keys: str) -> None:
+    document = json.loads(call("splits", "--by", keys, "--json", SAMPLES / sample).out)
+    n = len(plan_of(sample).nodes)
+    assert document["nodes"] == n == sum(c["nodes"] for c in document["counts"])
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+@pytest.mark.parametrize("keys", ["op,backend", "backend,split", "backend,cause,op", "op,split"])
+def test_a_matrix_shows_all_nodes_in_every_width(call: Call, keys: str, columns: int) -> None:
+    lines = call("splits", "--by", keys, SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=columns).out.splitlines()
+    assert max(len(line) for line in lines[1:]) <= columns
+    start = next(i for i, line in enumerate(lines) if line == "") + 2
+    rows = [[0 if cell == "–" else int(cell) for cell in line.split()[len(keys.split(",")) - 1 :]]
+            for line in lines[start:-1]]  # fmt: skip
+    total = [int(cell) for cell in lines[-1].split()[1:]]
+    assert total[-1] == 727
+    assert [sum(column) for column in zip(*rows, strict=True)] == total
+    assert all(sum(row[:-1]) == row[-1] for row in rows)
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+def test_the_bytes_are_those_of_the_copies_of_the_plan(call: Call, sample: str) -> None:
+    document = json.loads(call("splits", "--bytes", "--json", SAMPLES / sample).out)
+    plan = plan_of(sample)
+    assert [(i["id"], i["to"]) for i in document["inputs"]] == [(c.of, c.backend) for c in plan.copies]
+    model = ggmltool.load(SAMPLES / sample).model
+    tensors = {t.id: t for t in (*model.tensors(), *model.graphs["main"].nodes)}
+    by_hand = [
+        t.nb[0] * (t.ne[0] // t.type.block_size - 1)
+        + t.type.type_size
+        + sum((n - 1) * b for n, b in zip(t.ne[1:], t.nb[1:], strict=True))
+        for t in (tensors[c.of] for c in plan.copies)
+    ]
+    assert [i["nbytes"] for i in document["inputs"]] == by_hand
+    assert document["nbytes"] == sum(by_hand) == sum(pair["nbytes"] for pair in document["pairs"])
+
+
+def test_the_bytes_of_a_real_model_look_as_accepted(call: Call) -> None:
+    check_golden(
+        GOLDEN / "gemma-3-270m-ngl9_splits_bytes.txt",
+        call("splits", "--bytes", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=80).out,
+    )
+
+
+def test_op_offload_is_compared_with_the_plan_without_it(call: Call, tmp_path: Path) -> None:
+    sample = SAMPLES / "gemma-3-270m-ngl9.json.gz"
+    compared = json.loads(call("splits", "--bytes", "--json", sample).out)["without_op_offload"]
+    scenario = ggmltool.load(sample)
+    scenario.model.scheduler = type(scenario.model.scheduler)(op_offload=False)
+    assert compared["inputs"] == sum(len(split.inputs) for split in scenario.plan().splits)
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+@pytest.mark.parametrize("step", ["reserve", "alloc"])
+def test_the_passes_end_in_the_backends_and_causes_of_the_plan(sample: str, step: str) -> None:
+    plan, records = pass_records(ggmltool.load(SAMPLES / sample), "main", step)
+    assert [record.number for record in records] == [0, 1, 2, 3, 4, 5]
+    last = records[-1]
+    nodes = [(n.index, n.id, n.backend, n.cause) for n in plan.nodes]
+    assert [(a.index, a.tensor, a.backend, a.cause) for a in last.assignments if not a.is_leaf] == nodes
+    leafs = [(leaf.id, leaf.backend) for leaf in plan.leafs]
+    assert [(a.tensor, a.backend) for a in last.assignments if a.is_leaf] == leafs
+    assert [(s.split, s.backend, s.at) for s in last.splits] == [(s.id, s.backend, s.i_start) for s in plan.splits]
+    assert [(i.split, i.tensor) for i in last.inputs] == [(s.id, i) for s in plan.splits for i in s.inputs]
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+def test_a_pass_changes_what_it_announces_and_nothing_else(sample: str) -> None:
+    _, records = pass_records(ggmltool.load(SAMPLES / sample), "main", "alloc")
+    for before, after in pairwise(records):
+        announced = {e.tensor: (e.backend, e.cause) for e in after.assigned}
+        for old, new in zip(before.assignments, after.assignments, strict=True):
+            expected = announced.get(new.tensor, (old.backend, old.cause))
+            assert (new.backend, new.cause) == expected
+
+
+def test_the_choices_of_the_user_are_pass_zero(call: Call) -> None:
+    scenario = NO_CPU_ADD.replace(b"y: 'mul(x, x)', z: 'add(y, x)'", b"y: {op: mul, src: [x, x], backend: CPU}")
+    result = call("splits", "--pass", "1", "-", stdin=scenario, columns=80)
+    assert result.status == 0
+    assert "0  the user's choices" in result.out
+    assert "usr" in next(line for line in result.out.splitlines() if " y " in line)
+
+
+def test_a_pass_that_ggml_does_not_finish_shows_the_ones_before(call: Call) -> None:
+    result = call("splits", "--pass", "4", "-", stdin=NO_CPU_ADD, columns=80)
+    assert result.status == 1
+    assert "     3  the rest, and upgrades" in result.out
+    assert "GGML_ASSERT(*cur_backend_id != -1) failed" in result.out
+    document = json.loads(call("splits", "--pass", "4", "--json", "-", stdin=NO_CPU_ADD).out)
+    assert (document["complete"], document["ok"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--by", "op,bakend"), "Did you mean 'backend'?"),
+        (("--by", "zzz"), "The keys are op, backend, cause, type, split."),
+        (("--by", "op,op"), "a key is named twice"),
+        (("--by", "op", "--bytes"), "--by and --bytes are different views"),
+        (("--pass", "1", "--debug", "2"), "not for --pass"),
+        (("--pass", "6"), "--pass"),
+    ],
+)
+def test_wrong_use_of_the_views_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
+    result = call("splits", *args, SAMPLES / "moe.yaml")
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
