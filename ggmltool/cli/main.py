@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "allocs": "Show the graph allocator's plan, and how it came about.",
     "hash": "Show the hash tables of allocator and scheduler.",
     "context": "Show what lies where in the arenas of the contexts.",
+    "tensor": "Show everything about one tensor.",
     "trace": "Show the calls that ggml makes, in order.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",

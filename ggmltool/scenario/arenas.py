@@ -12,6 +12,9 @@ from ggmltool.scenario.run import Run
 FIRST = 0x5555_0000_0000
 STEP = 0x1_0000_0000
 """Arena `i` begins at FIRST + i * STEP."""
+BUFFERS = 0x5554_0000_0000
+BUFFERS_STEP = 0x100
+"""The struct of buffer `i` lies at BUFFERS + i * BUFFERS_STEP."""
 
 
 def arenas(run: Run, graph: str) -> list[Context]:

@@ -84,9 +84,11 @@ AT = {"matmul": "result", "transformer": "kq"}
 @pytest.mark.parametrize(
     ("name", "args"),
     [("hash_at", ("hash", "--at")), ("free_blocks", ("allocs", "--free-blocks")),
-     ("free_blocks_json", ("allocs", "--json", "--free-blocks"))],
+     ("free_blocks_json", ("allocs", "--json", "--free-blocks")), ("tensor", ("tensor",)),
+     ("tensor_gdb", ("tensor", "--format", "gdb")), ("tensor_json", ("tensor", "--json")),
+     ("tensor_strides", ("tensor", "--strides"))],
 )  # fmt: skip
-def test_a_moment_is_as_accepted(call: Call, name: str, args: tuple[str, ...], sample: str) -> None:
+def test_what_is_said_of_one_node_is_as_accepted(call: Call, name: str, args: tuple[str, ...], sample: str) -> None:
     result = call(*args, AT[sample], SAMPLES / f"{sample}.yaml", columns=80)
     assert (result.status, result.err) == (0, "")
     check_golden(GOLDEN / f"{sample}_{name}.txt", result.out)
@@ -194,3 +196,59 @@ def test_trace_json_has_every_event(call: Call) -> None:
     assert [step["step"] for step in document["steps"]] == ["reserve main", "alloc main", "compute main"]
     events = [event["event"] for event in document["steps"][2]["events"]]
     assert events == ["Entered", "Entered", "Computed", "Left", "Synchronized", "Left"]
+
+
+def test_a_tensor_is_printed_as_in_a_gdb_session(call: Call) -> None:
+    """The session's ggml had a field `backend` more and no COMPUTE flag; a and mul share their address there too."""
+    texts = {
+        id: call("tensor", "--format", "gdb", id, "-", stdin=WALK_TEXT, columns=100).out for id in ("a", "b", "mul")
+    }
+    assert texts["mul"].startswith("$1 = {type = GGML_TYPE_F32, buffer = 0x")
+    for part in (
+        "ne = {1, 1, 1, 1}, nb = {4, 4, 4, 4}",
+        "op = GGML_OP_MUL, op_params = {0 <repeats 16 times>}, flags = 16",
+        "view_offs = 0",
+        r"""name = "mul", '\000' <repeats 60 times>, extra = 0x0""",
+        r"""padding = "\000\000\000\000\000\000\000"}""",
+    ):
+        assert part in texts["mul"].replace("\n ", "")
+    assert r"""name = "a", '\000' <repeats 62 times>""" in texts["a"].replace("\n ", "")
+
+    def data(id: str) -> int:
+        return int(json.loads(call("tensor", "--json", id, "-", stdin=WALK_TEXT).out)["tensor"]["data"])
+
+    assert data("b") - data("a") == 0x20
+    assert data("mul") == data("a")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "order"),
+    [
+        ("f32[4, 2]", "| 0,0 | 1,0 | 2,0 | 3,0 | 0,1 | 1,1 | 2,1 | 3,1 |"),
+        ({"type": "f32", "ne": [2, 3], "nb": [12, 4]}, "| 0,0 | 0,1 | 0,2 | 1,0 | 1,1 | 1,2 |"),
+        ({"type": "f32", "ne": [2, 2], "nb": [4, 16]}, "| 0,0 | 1,0 | ··· | 0,1 | 1,1 |"),
+        ("q4_0[64, 2]", "| 0,0 | 1,0 | 0,1 | 1,1 |"),
+        ("f32[1]", "| 0 |"),
+        ("f32[0, 4]", "It has no elements."),
+    ],
+)
+def test_strides_show_who_follows_whom_in_memory(call: Call, tensor: object, order: str) -> None:
+    scenario = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {"c": {"buft": "CPU", "tensors": {"t": tensor, "u": "f32[1]"}}},
+        "graphs": {"g": {"nodes": {"n": "sqr(u)"}}},
+    }
+    result = call("tensor", "--strides", "t", "-", stdin=json.dumps(scenario).encode())
+    assert (result.status, result.err) == (0, "")
+    assert order in [line.strip() for line in result.out.splitlines()]
+
+
+def test_a_tensor_that_is_not_there_and_a_copy_that_is(call: Call) -> None:
+    wrong = call("tensor", "kqq", SAMPLES / "transformer.yaml")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "did you mean kq?" in wrong.err
+    assert call("tensor", "--strides", "--json", "kq", SAMPLES / "transformer.yaml").status == 2
+    copy = json.loads(call("tensor", "--json", "CUDA0#x#0", SAMPLES / "transformer.yaml").out)["tensor"]
+    assert copy["used_by"] == ["norm", "ffn_inp"]
+    assert (copy["context"], copy["buffer"]) == ("scheduler", "CUDA0")
