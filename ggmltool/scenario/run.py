@@ -276,17 +276,23 @@ class Run:
             )
 
     def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id. Raises KeyError for an id that no built graph and no context has."""
+        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it.
+
+        Raises KeyError for an id that no graph and no context has.
+        """
         for name in reversed(self.newest):
             at = self.compiled.graphs[name].ids.get(id)
             if at is not None:
                 return self.newest[name][1][at]
-        t = self.persistent[self.compiled.ids[id]]
-        if t is None:
-            graph = next(iter(self.compiled.graphs))
-            self.build(graph)
-            return self.newest[graph][1][self.compiled.ids[id]]
-        return t
+        at = self.compiled.ids.get(id)
+        t = None if at is None else self.persistent[at]
+        if t is not None:
+            return t
+        graph = next((g for g in self.compiled.graphs.values() if id in g.ids), None)
+        if graph is None:
+            raise KeyError(id)
+        self.build(graph.name)
+        return self.newest[graph.name][1][graph.ids[id]]
 
     def set(self, id: str, data: Data) -> None:
         """The step `set`: ggml_backend_tensor_set of the whole tensor."""

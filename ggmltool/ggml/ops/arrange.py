@@ -55,7 +55,9 @@ def repeat_4d(ctx: Context, a: Tensor, ne0: int, ne1: int = 1, ne2: int = 1, ne3
 def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
     """ggml_concat: b behind a along dimension `dim`."""
     if not 0 <= dim < 4:
-        raise GgmlAssert("ggml_concat", "dim >= 0 && dim < GGML_MAX_DIMS", f"there is no dimension {dim}")
+        raise GgmlAssert(
+            "ggml_concat", "dim >= 0 && dim < GGML_MAX_DIMS", f"there is no dimension {dim}; they are 0 to 3"
+        )
     if a.type is not b.type:
         raise GgmlAssert("ggml_concat", "a->type == b->type", f"{show(a)} and {show(b)} differ in type")
     ne = list(a.ne)
@@ -122,7 +124,7 @@ def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
     function = "ggml_pad_reflect_1d"
     for name, p in (("p0", p0), ("p1", p1)):
         if p < 0:
-            raise GgmlAssert(function, f"{name} >= 0", f"{name} is {p}")
+            raise GgmlAssert(function, f"{name} >= 0", f"{name} is {p}; it must be 0 or more")
     for name, p in (("p0", p0), ("p1", p1)):
         if p >= a.ne[0]:
             raise GgmlAssert(
@@ -198,7 +200,9 @@ def _arange_steps(start: float, stop: float, step: float) -> int:
 def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     """ggml_arange: start, start + step … below stop, in f32. It has no source."""
     if not _f32(stop) > _f32(start):
-        raise GgmlAssert("ggml_arange", "stop > start", f"there is nothing from {start} to {stop}")
+        raise GgmlAssert(
+            "ggml_arange", "stop > start", f"there is nothing from {start} to {stop}; stop must be greater"
+        )
     result = new_tensor(ctx, F32, (_arange_steps(start, stop, step),))
     result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
     return result

@@ -145,7 +145,11 @@ def set_(
         )
     result = same_as(ctx, a, inplace)
     if not 0 <= offset < 1 << 30:
-        raise GgmlAssert("ggml_set_impl", "offset < (size_t)(1 << 30)", f"the offset {offset} is 1 GiB or more")
+        raise GgmlAssert(
+            "ggml_set_impl",
+            "offset < (size_t)(1 << 30)",
+            f"the offset is {offset}; it must be 0 or more, and less than 1 GiB",
+        )
     result.set_op(Op.SET, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
     return result
 

@@ -48,7 +48,7 @@ def group_norm(ctx: Context, a: Tensor, n_groups: int, eps: float, *, inplace: b
 def _eps(x: Arrays, dst: Tensor, function: str) -> Any:
     eps = x.xp.float32(param_f32(dst, 0))
     if not eps >= 0:
-        raise GgmlAssert(function, "eps >= 0.0f", f"eps is {eps}")
+        raise GgmlAssert(function, "eps >= 0.0f", f"eps is {eps}; it must be 0 or more")
     return eps
 
 

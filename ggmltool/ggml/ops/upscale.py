@@ -60,7 +60,9 @@ def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int,
 def upscale(ctx: Context, a: Tensor, scale_factor: int, mode: int) -> Tensor:
     """ggml_upscale: dimensions 0 and 1 `scale_factor` times as large."""
     if scale_factor <= 1:
-        raise GgmlAssert("ggml_upscale", "scale_factor > 1", f"the scale factor is {scale_factor}")
+        raise GgmlAssert(
+            "ggml_upscale", "scale_factor > 1", f"the scale factor is {scale_factor}; it must be 2 or more"
+        )
     return interpolate(ctx, a, a.ne[0] * scale_factor, a.ne[1] * scale_factor, a.ne[2], a.ne[3], mode)
 
 

@@ -196,7 +196,7 @@ class _UsedExperts:
             raise GgmlAssert(
                 "ggml_backend_sched_compute_splits",
                 "id >= 0 && id < n_expert",
-                f"{ids.name} chooses experts {int(chosen.min())} to {int(chosen.max())}; there are {n_expert}",
+                f"{ids.name} chooses experts {int(chosen.min())} to {int(chosen.max())}; they are 0 to {n_expert - 1}",
             )
         used = np.zeros(n_expert, dtype=np.bool_)
         used[chosen] = True

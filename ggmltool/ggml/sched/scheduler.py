@@ -60,7 +60,7 @@ class Scheduler:
                 raise GgmlAssert(
                     "ggml_backend_sched_new",
                     "ggml_backend_supports_buft(backends[b], sched->bufts[b])",
-                    f"{self.names[b]} cannot use its own default buffer type {buft.name}",
+                    f"{self.names[b]} cannot use its own default buffer type {buft.name}; add it to supports_bufts",
                 )
         self.graph_size = graph_size
         self.hash_size = hash_size(graph_size)
@@ -221,7 +221,7 @@ class Scheduler:
                 function,
                 f"(int)sched->hash_set.size >= {what}->n_nodes + {what}->n_leafs",
                 f"the graph has {graph.n_nodes} nodes and {graph.n_leafs} leafs, the scheduler's hash set "
-                f"{self.hash_size} slots for a graph_size of {self.graph_size}",
+                f"{self.hash_size} slots for a graph_size of {self.graph_size}; give a graph_size of {n}",
             )
 
     def reserve(self, graph: CGraph) -> bool:
@@ -252,7 +252,7 @@ class Scheduler:
         self._check_size(function, graph)
         if self.is_alloc:
             raise GgmlAssert(
-                function, "!sched->is_alloc", "the scheduler holds an allocated graph; it must be reset first"
+                function, "!sched->is_alloc", "the scheduler holds an allocated graph; put the step `reset` before"
             )
         self.cur_copy = self.next_copy
         self.next_copy = (self.next_copy + 1) % self.n_copies
@@ -344,10 +344,12 @@ def _copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int)
 def _check_backends(backends: list[Backend]) -> None:
     function = "ggml_backend_sched_new"
     if not backends:
-        raise GgmlAssert(function, "n_backends > 0")
+        raise GgmlAssert(function, "n_backends > 0", "there is no backend; the CPU is one at least")
     if len(backends) > SCHED_MAX_BACKENDS:
         raise GgmlAssert(
-            function, "n_backends <= GGML_SCHED_MAX_BACKENDS", f"{len(backends)} backends, {SCHED_MAX_BACKENDS} at most"
+            function,
+            "n_backends <= GGML_SCHED_MAX_BACKENDS",
+            f"there are {len(backends)} backends; leave out all but {SCHED_MAX_BACKENDS}",
         )
     if backends[-1].device.type != "cpu":
         raise GgmlAssert(

@@ -124,7 +124,8 @@ def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
         "ggml_backend_sched_backend_id_from_cur",
         f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
         None,
-        "its memory is fixed, so it can run only where that memory can be used: " + ", ".join(answers),
+        f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
+        f"{', '.join(answers)}; keep it in memory of a backend that can run the op, or copy it into a node there first",
     )
 
 
@@ -258,7 +259,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
                 raise GgmlAssert(
                     "ggml_backend_sched_split_graph",
                     "*cur_backend_id != -1",
-                    f"no backend can run {n.name or n.id} ({op_desc(n)})",
+                    f"no backend can run {n.name or n.id} ({op_desc(n)}); leave the op in what one of them supports",
                 )
 
 
