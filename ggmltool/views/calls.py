@@ -6,16 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.events import (
+    Allocated,
+    AllocationStarted,
+    Assigned,
     Computed,
     Entered,
     Event,
     EventCall,
+    Freed,
     Grown,
     IdsChanged,
     InputAdded,
+    Kept,
     Left,
     Logged,
+    NotReused,
     ReallocNeeded,
+    Refused,
+    Reused,
     SplitStarted,
     Synchronized,
     TensorCopied,
@@ -61,8 +69,7 @@ def calls_of(events: Iterable[Event], families: Mapping[str, str], decisions: bo
             continue
         lines = _lines(event, families)
         if not lines and decisions:
-            fields = ", ".join(f"{k}={v}" for k, v in event._asdict().items())
-            lines = [Call(0, f"{type(event).__name__}: {fields}", True)]
+            lines = [Call(0, _decision(event), True)]
         out += [line._replace(depth=line.depth + depth) for line in lines]
     return out
 
@@ -94,6 +101,32 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
         case Logged(level, text):
             return [Call(0, f"{level}: {text.rstrip()}", True)]
     return []
+
+
+def _decision(event: Event) -> str:
+    """A decision of the scheduler's passes or of the allocator in a line."""
+    match event:
+        case Assigned(tensor, backend, _, cause, reason):
+            return f"{tensor} → {backend} ({cause}): {reason}"
+        case Refused(tensor, backend, rule):
+            return f"{tensor} not on {backend} in pass {rule}: it cannot run the op"
+        case AllocationStarted(-1):
+            return "the allocator: leafs and inputs"
+        case AllocationStarted(at, node):
+            return f"the allocator: node {at}, {node}"
+        case Allocated(tensor, buft, chunk, offset, size):
+            return f"allocate {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
+        case Reused(tensor, parent):
+            return f"compute {tensor} in the memory of {parent}"
+        case NotReused(tensor, parent, reason):
+            return f"not {tensor} in the memory of {parent}: {reason}"
+        case Freed(tensor, buft, chunk, offset, size):
+            return f"free {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
+        case Kept(tensor):
+            return f"keep {tensor}: it is an output"
+        case _:
+            fields = ", ".join(f"{name} {value}" for name, value in event._asdict().items())
+            return f"{type(event).__name__}: {fields}"
 
 
 def _copy(event: TensorCopied, families: Mapping[str, str]) -> list[Call]:

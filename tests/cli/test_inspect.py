@@ -252,3 +252,15 @@ def test_a_tensor_that_is_not_there_and_a_copy_that_is(call: Call) -> None:
     copy = json.loads(call("tensor", "--json", "CUDA0#x#0", SAMPLES / "transformer.yaml").out)["tensor"]
     assert copy["used_by"] == ["norm", "ffn_inp"]
     assert (copy["context"], copy["buffer"]) == ("scheduler", "CUDA0")
+
+
+def test_two_graphs_on_one_scheduler_are_reserved_anew_as_in_a_gdb_session(call: Call) -> None:
+    """ggml_gallocr_needs_realloc finds another number of nodes: 0 and 1 at first, then 1 and 2."""
+    steps = {**WALK, "steps": ["alloc one", "reset", "alloc two"]}
+    lines = call("trace", "--no-compute", "-", stdin=json.dumps(steps).encode()).out.splitlines()
+    why = [line.split("─ ")[1] for line in lines if "does not serve" in line]
+    assert why == [
+        "the reserved plan does not serve: different number of nodes (0 → 1)",
+        "the reserved plan does not serve: different number of nodes (1 → 2)",
+    ]
+    assert sum("ggml_gallocr_reserve_n" in line for line in lines) == 2
