@@ -1,0 +1,133 @@
+"""The tool among others: completion in a real bash, widths, every option's variable, what goes where."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import click
+import pytest
+
+from ggmltool.cli.main import COMMANDS, cli
+from tests.cli.conftest import SAMPLES, Call
+from tests.cli.test_bad_input import EVIL, HEAD
+
+TRANSFORMER = SAMPLES / "transformer.yaml"
+ANSI = re.compile("\x1b\\[[0-9;]*m")
+
+
+@pytest.fixture
+def bash(tmp_path: Path) -> dict[str, str]:
+    """An environment with `ggmltool` on the path."""
+    program = tmp_path / "bin" / "ggmltool"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ggmltool "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "PYTHONPATH": str(SAMPLES.parent)}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["pl"], ["plan"]),
+        (["plan", "--st"], ["--step"]),
+        (["plan", "--step", "re"], ["reserve"]),
+        (["--color", ""], ["auto", "always", "never"]),
+        (["plan", str(TRANSFORMER), "-g", ""], ["main"]),
+        (["run", str(TRANSFORMER), "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
+    ],
+)
+def test_bash_completes(bash: dict[str, str], words: list[str], completed: list[str]) -> None:
+    line = " ".join(f"'{word}'" for word in words)
+    script = (
+        'eval "$(_GGMLTOOL_COMPLETE=bash_source ggmltool)"\n'
+        f"COMP_WORDS=(ggmltool {line}); COMP_CWORD={len(words)}\n"
+        '_ggmltool_completion ggmltool; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=bash, check=True)
+    assert (result.stdout.split(), result.stderr) == (completed, "")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_their_script(bash: dict[str, str], shell: str) -> None:
+    environment = bash | {"_GGMLTOOL_COMPLETE": f"{shell}_source"}
+    result = subprocess.run(["ggmltool"], capture_output=True, text=True, env=environment, check=False)
+    assert "_ggmltool_completion" in result.stdout
+    assert f"_GGMLTOOL_COMPLETE={shell}_complete" in result.stdout
+
+
+def choices() -> list[tuple[str, str]]:
+    """Every option of every command that is a choice, a flag or a number: the command and the option's variable."""
+    found = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for option in command.params:
+            checked = isinstance(option.type, (click.Choice, click.types.IntParamType, click.types.BoolParamType))
+            if isinstance(option, click.Option) and checked and not isinstance(option.envvar, str):
+                found.append((name, f"GGMLTOOL_{name}_{option.name}".upper()))
+    return found
+
+
+@pytest.mark.parametrize(("name", "variable"), choices(), ids=[variable for _, variable in choices()])
+def test_every_option_reads_its_variable(call: Call, monkeypatch: pytest.MonkeyPatch, name: str, variable: str) -> None:
+    monkeypatch.setenv(variable, "no such value")
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    result = call(name, *("x" for param in command.params if isinstance(param, click.Argument) and param.required))
+    assert result.status == 2
+    assert f"It comes from {variable} in the environment." in result.err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("command", [("run",), ("plan",), ("splits", "-f", "table"), ("buffers",)])
+def test_colours_change_nothing_but_colours(call: Call, command: tuple[str, ...], columns: int) -> None:
+    plain = call(*command, TRANSFORMER, columns=columns)
+    coloured = call(*command, TRANSFORMER, "--color", "always", columns=columns)
+    assert ANSI.sub("", coloured.out) == plain.out
+    assert ANSI.search(coloured.out)
+    tables = [line for line in plain.out.splitlines() if line.startswith("  ")]
+    assert max(map(len, tables)) <= max(columns, 60)
+
+
+@pytest.mark.parametrize("width", ["", "abc", "0", "-5", "²", "9" * 30])
+def test_a_width_that_is_none_is_not_taken(call: Call, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    for tty in (False, True):
+        assert call("plan", TRANSFORMER, tty=tty).status == 0
+
+
+def test_what_is_no_result_goes_to_standard_error(call: Call, tmp_path: Path) -> None:
+    nodes = "".join(f"      n{k}: {{op: sqr, src: [{f'n{k - 1}' if k else 'x'}]}}\n" for k in range(300))
+    (tmp_path / "a.yaml").write_text(
+        f"{HEAD}contexts: {{c: {{tensors: {{x: 'f32[4]'}}}}}}\ngraphs:\n  main:\n    nodes:\n{nodes}"
+    )
+    quiet = call("run", "a.yaml", "-q", tty=True)
+    loud = call("run", "a.yaml", "-v", tty=True)
+    assert (quiet.status, quiet.err) == (0, "")
+    assert loud.out == quiet.out
+    assert "computing main" in loud.err
+    assert "\r" not in loud.out
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="needs Graphviz")
+@pytest.mark.parametrize("style", ["ggml", "ggmltool"])
+@pytest.mark.parametrize("kind", EVIL)
+def test_a_name_is_a_name_in_a_picture(call: Call, tmp_path: Path, kind: str, style: str) -> None:
+    name = EVIL[kind].replace("'", "''")
+    (tmp_path / "a.yaml").write_text(
+        f"{HEAD}contexts: {{c: {{tensors: {{x: {{type: f32, ne: [4], name: '{name}'}}}}}}}}\n"
+        f"graphs:\n  main:\n    nodes:\n      y: {{op: sqr, src: [x], name: '{name}', flags: [output]}}\n",
+        "utf-8",
+    )
+    result = call("dot", "--style", style, "a.yaml", "-o", "a.svg")
+    assert (result.status, result.err) == (0, "Wrote a.svg\n")
+    tags = {element.tag.rpartition("}")[2] for element in ET.parse(tmp_path / "a.svg").iter()}
+    assert tags <= {"svg", "g", "title", "polygon", "path", "text", "polyline", "ellipse", "a", "defs", "stop"}
