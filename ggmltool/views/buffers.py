@@ -121,9 +121,25 @@ def _contents(
     yield render_table(_TENSORS, rows, style)
     rest = peak.tensors[len(shown) :]
     if rest:
-        yield render_lines([f"  and {count(len(rest), 'tensor')} more, {size(sum(r.size for r in rest))}"], style)
+        yield render_lines(
+            [f"  and {count(len(rest), 'tensor')} more, {size(sum(r.size for r in rest))}{_small(rest, peak)}"], style
+        )
     if buffer.size > peak.nbytes and buffer.peak is not None:
-        yield render_lines([f"  {size(buffer.size - peak.nbytes)} of the buffer are not used then"], style)
+        tail = _tail(buffer, peak)
+        behind = f", {size(tail)} of them behind the last tensor" if tail else ""
+        yield render_lines([f"  {size(buffer.size - peak.nbytes)} of the buffer are not used then{behind}"], style)
+
+
+def _small(rest: tuple[Lifetime, ...], peak: Peak) -> str:
+    return ", each below 1 %" if all(100 * life.size < peak.nbytes for life in rest) else ""
+
+
+def _tail(buffer: Buffer, peak: Peak) -> int:
+    """Bytes behind the last tensor alive at the peak, of all chunks."""
+    ends = [0] * len(buffer.chunks)
+    for life in peak.tensors:
+        ends[life.chunk] = max(ends[life.chunk], life.offset + life.size)
+    return sum(nbytes - end for nbytes, end in zip(buffer.chunks, ends, strict=True))
 
 
 def _tensor_row(

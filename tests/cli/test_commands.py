@@ -30,6 +30,10 @@ COMMANDS = {
     "splits_pass_json": ("splits", "--pass", "5", "--json"),
     "buffers": ("buffers",),
     "buffers_json": ("buffers", "--json"),
+    "buffers_chart": ("buffers", "--chart"),
+    "buffers_chart_ascii": ("buffers", "--chart", "--ascii"),
+    "buffers_chunks": ("buffers", "--chunks"),
+    "buffers_copies": ("buffers", "--copies"),
     "dot": ("dot",),
     "dot_splits": ("dot", "--style", "ggmltool"),
 }
