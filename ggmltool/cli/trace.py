@@ -6,12 +6,13 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import json_option, output_option, scenario_argument
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import Opened, open_scenario
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Event
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.calls import TracedStep, trace_json, trace_view
+from ggmltool.views.errors import ggml_error
 
 
 @click.command(cls=Command)
@@ -46,8 +47,9 @@ def _traced(opened: Opened, compute: bool) -> tuple[list[TracedStep], dict[str, 
     out: list[TracedStep] = []
     try:
         run.start()
-    except GgmlError as error:
-        return [TracedStep("start", events, str(error))], {}
+    except GgmlError as refused:
+        note(ggml_error(refused.as_dict()))
+        return [TracedStep("start", events, refused.as_dict()["message"] or "ggml failed")], {}
     if events:
         out.append(TracedStep("start", list(events)))
     for step in opened.model.steps:
@@ -55,9 +57,10 @@ def _traced(opened: Opened, compute: bool) -> tuple[list[TracedStep], dict[str, 
             continue
         events.clear()
         done = run.step(step)
-        failed = isinstance(done, Plan) and not done.ok
-        error_text = str(dict(done.error or ()).get("message", "")) if isinstance(done, Plan) and failed else ""
-        out.append(TracedStep(str(step), list(events), error_text))
-        if failed:
+        if isinstance(done, Plan) and done.error is not None:
+            error = dict(done.error)
+            out.append(TracedStep(str(step), list(events), error.get("message") or "ggml failed"))
+            note(ggml_error(error))
             break
+        out.append(TracedStep(str(step), list(events)))
     return out, {name: buft.family for name, buft in run.bufts.items()}

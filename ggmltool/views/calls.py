@@ -93,7 +93,8 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
             return [Call(0, f"{tensor} is copied to {backend} before split {split}, for {node}", True)]
         case ReallocNeeded(reason, tensor, old, new):
             sizes = f" ({old} → {new})" if old is not None else ""
-            return [Call(0, f"the reserved plan does not serve: {reason} {tensor}".rstrip() + sizes, True)]
+            what = f"{reason}: {tensor}" if tensor else reason
+            return [Call(0, f"the reserved plan does not serve: {what}{sizes}", True)]
         case IdsChanged(at, tensor, is_leaf, old, new):
             return [Call(0, f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}", True)]
         case Grown(buft, old, new):
