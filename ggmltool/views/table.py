@@ -133,7 +133,7 @@ def heading(title: str, facts: Sequence[str], style: Style) -> str:
     from rich.text import Text
 
     lines = [Text(printable(title), "bold")]
-    for fact in facts:
+    for fact in map(printable, facts):
         if lines[-1].cell_len + 3 + cell_len(fact) > style.width:
             lines.append(Text("  ") + Text(fact))
         else:
