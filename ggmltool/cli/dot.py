@@ -6,11 +6,22 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import GGML_FAILED, CliError
-from ggmltool.cli.options import format_option, graph_option, output_option, scenario_argument, step_option
+from ggmltool.cli.options import (
+    complete_tensors,
+    format_option,
+    graph_option,
+    output_option,
+    scenario_argument,
+    step_option,
+)
 from ggmltool.cli.output import Output, log_lines
 from ggmltool.cli.scenario import built_graph, open_scenario, tensor_infos
 from ggmltool.views.dot import ggml_dot, simpler_layout, split_dot
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.neighbours import around as neighbours
+from ggmltool.views.neighbours import of_split
+from ggmltool.views.tensors import Tensors
+from ggmltool.views.text import printable
 
 PICTURES = ("svg", "png", "pdf")
 TEXTS = (".dot", ".gv", ".txt", "")
@@ -33,9 +44,34 @@ HOW_TO_GET_DOT = (
     show_default=True,
     help="ggml's own drawing of the graph, or one with a cluster per split and the copies between them.",
 )
+@click.option(
+    "--around",
+    metavar="ID",
+    shell_complete=complete_tensors,
+    help="Draw only what is near this node or leaf.",
+)
+@click.option(
+    "--radius", type=click.IntRange(0), default=2, show_default=True, help="How many edges away --around still draws."
+)
+@click.option(
+    "--split",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Draw only this split, with its sources (with --style ggmltool).",
+)
 @format_option("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
 @output_option
-def dot(scenario: str | None, graph: str | None, step: str, style: str, format: str | None, output: Output) -> int:
+def dot(
+    scenario: str | None,
+    graph: str | None,
+    step: str,
+    style: str,
+    around: str | None,
+    radius: int,
+    split: int | None,
+    format: str | None,
+    output: Output,
+) -> int:
     """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
 
     With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
@@ -45,6 +81,10 @@ def dot(scenario: str | None, graph: str | None, step: str, style: str, format: 
     Example:
       ggmltool dot --style ggmltool -o graph.svg model.yaml
     """
+    if split is not None and style == "ggml":
+        raise click.UsageError("--split is for --style ggmltool; ggml's drawing knows of no splits.")
+    if split is not None and around is not None:
+        raise click.UsageError("--split and --around are different parts of the graph; choose one.")
     format = format or _format_of(output)
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
@@ -53,17 +93,37 @@ def dot(scenario: str | None, graph: str | None, step: str, style: str, format: 
     tensors = tensor_infos(opened.model, name)
     if style == "ggml":
         nodes, leafs = built_graph(opened.scenario, name, tensors)
-        text = ggml_dot(nodes, leafs, tensors)
+        part = _around([t.id for t in (*nodes, *leafs)], tensors, around, radius)
+        text = ggml_dot(nodes, leafs, tensors, part)
         if format != "dot":
-            text = simpler_layout(text, len(nodes))
+            text = simpler_layout(text, len(nodes if part is None else part))
     else:
         plan = opened.scenario.plan(name, step)
         log_lines(plan.log)
         if plan.error is not None:
             raise CliError(f"there is no plan to draw:\n{ggml_error(dict(plan.error))}", GGML_FAILED)
-        text = split_dot(plan, tensors, opened.title)
+        if split is None:
+            part = _around([*(n.id for n in plan.nodes), *(leaf.id for leaf in plan.leafs)], tensors, around, radius)
+        elif split < len(plan.splits):
+            chosen = plan.splits[split]
+            part = of_split(chosen, [n.id for n in plan.nodes[chosen.i_start : chosen.i_end]], tensors)
+        else:
+            raise CliError(f"there is no split {split}; the last one is {len(plan.splits) - 1}")
+        text = split_dot(plan, tensors, opened.title, part)
     output.write(text if format == "dot" else _draw(text, format))
     return 0
+
+
+def _around(ids: list[str], tensors: Tensors, centre: str | None, radius: int) -> frozenset[str] | None:
+    """The part of the graph that is drawn; None for all of it. Raises CliError for a name that is not there."""
+    if centre is None:
+        return None
+    if centre not in ids:
+        from ggmltool.scenario.errors import did_you_mean
+
+        hint = did_you_mean(centre, ids)
+        raise CliError(f"the graph has no tensor {printable(centre)}" + (f"; {hint}" if hint else ""))
+    return neighbours(ids, tensors, centre, radius)
 
 
 def _format_of(output: Output) -> str:

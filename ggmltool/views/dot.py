@@ -26,31 +26,39 @@ def escaped(text: str, record: bool = False) -> str:
     return out
 
 
-def ggml_dot(nodes: Sequence[TensorInfo], leafs: Sequence[TensorInfo], tensors: Tensors) -> str:
+def ggml_dot(
+    nodes: Sequence[TensorInfo], leafs: Sequence[TensorInfo], tensors: Tensors, part: frozenset[str] | None = None
+) -> str:
     """What ggml_graph_dump_dot(graph, NULL, file) writes for a graph as it was built, before it is scheduled.
 
-    Addresses are simulated. Characters that would break the file are escaped in names, which ggml does not do.
+    `part` leaves out all but these tensors. Addresses are simulated.
+    Characters that would break the file are escaped in names, which ggml does not do.
     """
     lines = ["digraph G {", "  newrank = true;", "  rankdir = TB;"]
-    for i, info in enumerate(nodes):
+    for i, info in _of(nodes, part):
         color = "yellow" if info.flags & FLAG_PARAM else "white"
         shape = _shape(info, 2 if info.ne[2:] == (1, 1) else 3)
         lines.append(_ggml_node(info, color, f"{_title(info)}|{i} {shape} | <x>{info.symbol}"))
-    for i, info in enumerate(leafs):
+    for i, info in _of(leafs, part):
         label = f"<x>{_title(info)}|CONST {i} {_shape(info, 2)}"
         n = info.ne[0] * info.ne[1] * info.ne[2] * info.ne[3]
         if n < 5 and info.has_data:
             label += f" | ({', '.join('#' * n)})"
         lines.append(_ggml_node(info, "pink", label))
     for infos, attributes in ((nodes, "arrowhead = vee; style = solid; "), (leafs, "")):
-        for info in infos:
+        for _, info in _of(infos, part):
             lines += [
                 f'  "{_pointer(tensors[src])}" -> "{_pointer(info)}" [ {attributes}label = "src {j}"; ]'
                 for j, src in enumerate(info.src)
-                if src is not None
+                if src is not None and (part is None or src in part)
             ]
     lines.append("}\n")
     return "\n".join(lines)
+
+
+def _of(infos: Sequence[TensorInfo], part: frozenset[str] | None) -> list[tuple[int, TensorInfo]]:
+    """The tensors to be drawn, with their places in the graph."""
+    return [(i, info) for i, info in enumerate(infos) if part is None or info.id in part]
 
 
 def simpler_layout(text: str, n_nodes: int) -> str:
@@ -79,9 +87,12 @@ def _leaf_name(leaf: LeafPlan, info: TensorInfo) -> str:
     return info.name or f"leaf_{leaf.index}"
 
 
-def split_dot(plan: Plan, tensors: Tensors, title: str) -> str:
-    """A cluster per split in its backend's colour, leafs around them, copies as dashed edges with their bytes."""
-    drawing = _SplitDrawing(plan, tensors)
+def split_dot(plan: Plan, tensors: Tensors, title: str, part: frozenset[str] | None = None) -> str:
+    """A cluster per split in its backend's colour, leafs around them, copies as dashed edges with their bytes.
+
+    `part` leaves out all but these tensors.
+    """
+    drawing = _SplitDrawing(plan, tensors, part)
     lines = [
         "digraph ggml {",
         f'  label="{escaped(title)}"; labelloc=t; fontname="Helvetica"; fontsize=18;',
@@ -103,28 +114,40 @@ class _SplitDrawing:
     A copy goes by the tensor it is of and its backend: its name is not unique where tensors share theirs.
     """
 
-    def __init__(self, plan: Plan, tensors: Tensors) -> None:
+    def __init__(self, plan: Plan, tensors: Tensors, part: frozenset[str] | None = None) -> None:
         self.plan = plan
         self.tensors = tensors
         self.colors = colors(name for name, _ in plan.backends)
         self.names = {node.id: f"n{node.index}" for node in plan.nodes}
         self.names |= {leaf.id: f"l{leaf.index}" for leaf in plan.leafs}
         inputs = [(of, split.backend) for split in plan.splits for of in split.inputs]
+        if part is not None:
+            self.names = {id: name for id, name in self.names.items() if id in part}
+            used = {
+                (src, plan.splits[n.split].backend) for n in plan.nodes if n.id in part for src in tensors[n.id].src
+            }
+            inputs = [(of, backend) for of, backend in inputs if of in part and (of, backend) in used]
         self.copies = {key: f"c{i}" for i, key in enumerate(inputs)}
 
     def leafs(self) -> Iterator[str]:
         for leaf in self.plan.leafs:
+            if leaf.id not in self.names:
+                continue
             color = self.colors.get(leaf.backend or "", _NO_BACKEND)
             yield f"{self.names[leaf.id]} [{_leaf_attributes(leaf, self.tensors[leaf.id], color)}];"
 
     def cluster(self, split: SplitPlan) -> Iterator[str]:
         color = self.colors[split.backend]
+        nodes = [node for node in self.plan.nodes[split.i_start : split.i_end] if node.id in self.names]
+        copied = [of for of in split.inputs if (of, split.backend) in self.copies]
+        if not nodes and not copied:
+            return
         yield f"subgraph cluster_{split.id} {{"
         yield f'  label="split #{split.id} · {escaped(split.backend)}"; fontcolor="{color.ink}"; fontsize=13;'
         yield f'  labeljust=l; style="rounded"; color="{color.ink}"; penwidth=1.6;'
-        for of in split.inputs:
+        for of in copied:
             yield f"  {self.copies[of, split.backend]} [{_copy_attributes(of, color)}];"
-        for node in self.plan.nodes[split.i_start : split.i_end]:
+        for node in nodes:
             yield f"  {self.names[node.id]} [{_node_attributes(node, self.tensors[node.id], self.colors)}];"
         yield "}"
 
@@ -139,6 +162,8 @@ class _SplitDrawing:
     def edges(self) -> Iterator[str]:
         """From each node's sources as written, or from their copies where the scheduler put one in their place."""
         for node in self.plan.nodes:
+            if node.id not in self.names:
+                continue
             backend = self.plan.splits[node.split].backend
             for written, src in zip(self.tensors[node.id].src, node.src, strict=False):
                 if written is None or written == node.id:

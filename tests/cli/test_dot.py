@@ -54,3 +54,41 @@ def test_a_terminal_gets_no_png(call: Call) -> None:
     result = call("dot", SAMPLES / "matmul.yaml", "--format", "png", tty=True)
     assert result.status == 2
     assert "-o graph.png" in result.err
+
+
+@pytest.mark.parametrize("style", ["ggml", "ggmltool"])
+def test_the_part_around_a_node_has_only_its_neighbours(call: Call, style: str) -> None:
+    def drawn(radius: int) -> str:
+        args = ("--style", style, "--around", "attn_norm-0", "--radius", radius)
+        result = call("dot", SAMPLES / "gemma-3-270m-ngl9.json.gz", *args)
+        assert (result.status, result.err) == (0, "")
+        return result.out
+
+    sizes = [drawn(radius).count("label=") for radius in (0, 1, 2, 400)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[1] < sizes[2] < sizes[3]
+    assert drawn(400).count("attn_norm") > 17
+    assert drawn(0).count("->") == 0
+
+
+@needs_dot
+def test_a_split_of_a_real_model_is_drawn_alone(call: Call) -> None:
+    sample = SAMPLES / "gemma-3-270m-ngl9.json.gz"
+    text = call("dot", sample, "--style", "ggmltool", "--split", 4).out
+    assert "cluster_4 " in text
+    assert text.count("subgraph") < 5
+    assert call("dot", sample, "--style", "ggmltool", "--split", 4, "-o", "s.png").status == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--around", "q_heds"), 'did you mean "q_heads"?'),
+        (("--split", "1"), "--split is for --style ggmltool"),
+        (("--style", "ggmltool", "--split", "99"), "there is no split 99; the last one is 2"),
+    ],
+)
+def test_a_part_that_is_not_there_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
+    result = call("dot", SAMPLES / "transformer.yaml", *args)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
