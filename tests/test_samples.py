@@ -11,6 +11,9 @@ from ggmltool.scenario.samples import DEFAULT, samples, samples_folder
 from ggmltool.views.memory import memory_plan
 
 SAMPLES = samples()
+REFUSED = "preallocated.yaml"
+"""The one that ggml does not plan."""
+PLANNED = [path for path in SAMPLES if path.name != REFUSED]
 
 
 def ids(path: Path) -> str:
@@ -32,14 +35,14 @@ def test_a_sample_is_short_and_says_what_it_teaches(path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["reserve", "alloc"])
-@pytest.mark.parametrize("path", SAMPLES, ids=ids)
+@pytest.mark.parametrize("path", PLANNED, ids=ids)
 def test_a_sample_is_planned(path: Path, step: str) -> None:
     plan = ggmltool.load(path).plan(step=step)
     assert plan.ok
     assert plan.nodes
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=ids)
+@pytest.mark.parametrize("path", PLANNED, ids=ids)
 def test_the_lifetimes_fill_the_buffers_and_never_overlap(path: Path) -> None:
     events: list[object] = []
     plan = ggmltool.load(path).plan(events=events.append)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
+    "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",
 }
 """Every command and its one line of help, so that `--help` imports none of them."""

@@ -18,3 +18,12 @@ def samples_folder() -> Path:
 def samples() -> list[Path]:
     """Every sample, by name."""
     return sorted(p for p in samples_folder().glob("*.*") if p.name.removesuffix(".gz").endswith((".yaml", ".json")))
+
+
+def sample_name(path: Path) -> str:
+    """What a sample is called: its file's name without the endings.
+
+    >>> sample_name(Path("gemma-3-270m.json.gz"))
+    'gemma-3-270m'
+    """
+    return path.name.removesuffix(".gz").rpartition(".")[0]

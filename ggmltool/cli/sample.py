@@ -1,0 +1,66 @@
+"""`ggmltool sample`: the scenarios that ship with ggmltool, each teaching one thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.main import did_you_mean
+from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.output import Output
+from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.views.samples import SampleInfo, samples_json, samples_view, teaches
+
+
+def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in map(sample_name, samples()) if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_samples)
+@json_option
+@output_option
+def sample(name: str | None, json: bool, output: Output) -> int:
+    """List the samples, or print one of them: a commented scenario that teaches one thing.
+
+    Graphs captured from a real model are packed; they come out unpacked unless -o names a .gz file.
+
+    \b
+    Example:
+      ggmltool sample
+      ggmltool sample priority -o graph.yaml
+    """
+    if name is None:
+        _list(json, output)
+        return 0
+    if json:
+        raise click.UsageError("--json lists the samples; it does not go with a name.")
+    paths = {sample_name(path): path for path in samples()}
+    path = paths.get(name) or next((p for p in paths.values() if p.name == name), None)
+    if path is None:
+        hint = did_you_mean(name, paths) or " `ggmltool sample` lists them."
+        raise CliError(f"no sample is called {name!r}.{hint}")
+    data = path.read_bytes()
+    if path.suffix == ".gz" and (output.path is None or output.path.suffix != ".gz"):
+        import gzip
+
+        data = gzip.decompress(data)
+    output.write(data)
+    return 0
+
+
+def _list(json: bool, output: Output) -> None:
+    infos = []
+    for path in samples():
+        text = path.read_text("utf-8") if path.suffix == ".yaml" else ""
+        infos.append(SampleInfo(sample_name(path), path.name, teaches(text) or "the graph of a real model"))
+    if json:
+        from ggmltool.views.json_text import json_text
+
+        result: dict[str, Any] = samples_json(infos)
+        output.write(json_text(result))
+    else:
+        output.write(samples_view(infos, output.style))

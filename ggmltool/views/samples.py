@@ -1,0 +1,44 @@
+"""The samples as a table and as JSON: what each is called and what it teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.table import Column, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+_COLUMNS = (Column("sample"), Column("shows", cut=True))
+
+
+class SampleInfo(NamedTuple):
+    """A sample: its name, its file's name, and the first line of its comment."""
+
+    name: str
+    file: str
+    shows: str
+
+
+def teaches(text: str) -> str:
+    """The first sentence of the comment that a sample begins with; "" where it begins with none.
+
+    >>> teaches("# Two devices: one splits. And more.\\n# Learn here: …\\n")
+    'Two devices: one splits'
+    """
+    first = text.split("\n", 1)[0]
+    return first.lstrip("# ").split(". ")[0].rstrip(". ") if first.startswith("#") else ""
+
+
+def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:
+    """One row per sample, and how to get at one."""
+    from rich.text import Text
+
+    rows = [[info.name, info.shows] for info in infos]
+    hints = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
+    title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
+    return title + render_table(_COLUMNS, rows, style) + render_lines(hints, style)
+
+
+def samples_json(infos: Sequence[SampleInfo]) -> dict[str, Any]:
+    """The samples by name, with file and what they show."""
+    return {"ggmltool": 1, "kind": "samples", "samples": [info._asdict() for info in infos]}

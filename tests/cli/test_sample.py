@@ -1,0 +1,63 @@
+"""`sample` lists, prints and writes what ships with ggmltool."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ggmltool.scenario.samples import sample_name, samples
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_list_looks_as_accepted(call: Call, columns: int) -> None:
+    result = call("sample", columns=columns)
+    assert (result.status, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"sample_{columns}.txt", result.out)
+
+
+def test_every_sample_is_listed_as_data(call: Call) -> None:
+    listed = json.loads(call("sample", "--json").out)["samples"]
+    assert [(s["name"], s["file"]) for s in listed] == [(sample_name(p), p.name) for p in samples()]
+    assert all(s["shows"] for s in listed)
+
+
+@pytest.mark.parametrize("path", samples(), ids=sample_name)
+def test_a_sample_is_printed_whole(call: Call, path: Path) -> None:
+    data = path.read_bytes()
+    expected = gzip.decompress(data) if path.suffix == ".gz" else data
+    assert call("sample", sample_name(path)).out == expected.decode("utf-8")
+
+
+def test_a_sample_is_written_and_not_overwritten(call: Call, tmp_path: Path) -> None:
+    result = call("sample", "priority", "-o", "graph.yaml")
+    assert (result.status, result.out, result.err) == (0, "", "Wrote graph.yaml\n")
+    assert (tmp_path / "graph.yaml").read_bytes() == (SAMPLES / "priority.yaml").read_bytes()
+    assert call("sample", "views", "-o", "graph.yaml").status == 2
+    assert call("sample", "views", "-o", "graph.yaml", "--force").status == 0
+
+
+def test_a_packed_sample_is_written_packed_or_unpacked_by_the_files_name(call: Call, tmp_path: Path) -> None:
+    packed = (SAMPLES / "gemma-3-270m.json.gz").read_bytes()
+    call("sample", "gemma-3-270m", "-o", "a.json.gz")
+    call("sample", "gemma-3-270m", "-o", "a.json")
+    assert (tmp_path / "a.json.gz").read_bytes() == packed
+    assert (tmp_path / "a.json").read_bytes() == gzip.decompress(packed)
+
+
+def test_a_mistyped_name_gets_the_nearest_one(call: Call) -> None:
+    result = call("sample", "prioritty")
+    assert result.status == 2
+    assert "priority" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_json_with_a_name_is_refused(call: Call) -> None:
+    assert call("sample", "--json", "views").status == 2
