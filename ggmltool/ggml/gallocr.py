@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -263,7 +263,11 @@ class Gallocr:
                     events(NotReused(_label(node), _label(parent), _why_in_use(hn.n_children[k], hn.n_views[k])))
         buft = self.bufts[buffer_id]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
-        chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
+        try:
+            chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
+        except GgmlError as error:
+            error.explanation += f", when {_label(node)} was to be placed in {buft.name}"
+            raise
         hn.buffer_id[i] = buffer_id
         hn.chunk[i] = chunk
         hn.offset[i] = offset
@@ -309,7 +313,13 @@ class Gallocr:
         buft = self.bufts[b]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
         addr = (hn.chunk[i], hn.offset[i])
-        self.buf_tallocs[b].free_bytes(addr, size)
+        try:
+            self.buf_tallocs[b].free_bytes(addr, size)
+        except GgmlError as error:
+            error.explanation += (
+                f", when {_label(node)} was given back to {buft.name}; fewer tensors that live long help"
+            )
+            raise
         hn.allocated[i] = 0
         if events:
             padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment

@@ -99,3 +99,14 @@ def test_plans_are_values() -> None:
     assert scenario.plan() == scenario.plan()
     assert scenario.plan() != scenario.plan(step="reserve")
     assert scenario.plan().as_dict()["buffer_sizes"] == {"GPU0": 128, "CPU": 32}
+
+
+def test_memory_that_comes_apart_is_ggml_s_assertion_and_names_the_tensor() -> None:
+    inputs = {f"x{i}": {"type": "f32", "ne": [8], "flags": ["input", *["output"] * (i % 2)]} for i in range(600)}
+    nodes = {f"n{i}": f"repeat(x{i}, ne=[64])" for i in range(600)}
+    scenario = ggmltool.load(
+        {"ggmltool": 1, "contexts": {"i": {"tensors": inputs}}, "graphs": {"main": {"nodes": nodes}}}
+    )
+    error = dict(scenario.plan().error or ())
+    assert error["message"] == 'GGML_ASSERT(chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed'
+    assert "when x510 was given back to CPU" in str(error["explanation"])
