@@ -257,13 +257,10 @@ class Run:
         if name not in self.newest:
             self.build(name)
         graph, _ = self.newest[name]
-        allocated = sched.is_alloc
-        if not allocated:
-            if not sched.is_reset:
-                sched.reset()
-            allocated = sched.alloc_graph(graph)
-            if allocated and self.values:
-                self._write_data(name)
+        was_alloc = sched.is_alloc
+        allocated = sched.alloc_to_compute(graph)
+        if allocated and self.values and not was_alloc:
+            self._write_data(name)
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 

@@ -277,8 +277,3 @@ def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
         return fn
 
     return register
-
-
-def sources_of(node: Tensor) -> Sequence[Tensor]:
-    """The sources that are there."""
-    return [s for s in node.src if s is not None]

@@ -60,9 +60,7 @@ def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None) -> bo
     function = "ggml_backend_sched_graph_compute"
     if s.events:
         s.events(Entered(function))
-    if not s.is_reset and not s.is_alloc:
-        s.reset()
-    done = s.is_alloc or s.alloc_graph(graph)
+    done = s.alloc_to_compute(graph)
     if done:
         compute_splits(s, watch)
     s.synchronize()

@@ -264,6 +264,14 @@ class Scheduler:
             self.events(Left(function))
         return True
 
+    def alloc_to_compute(self, graph: CGraph) -> bool:
+        """The first half of ggml_backend_sched_graph_compute_async: allocate `graph` unless one is allocated."""
+        if self.is_alloc:
+            return True
+        if not self.is_reset:
+            self.reset()
+        return self.alloc_graph(graph)
+
     def _alloc_splits(self) -> bool:
         """ggml_backend_sched_alloc_splits: allocate by the reserved plan, or reserve again where it does not serve."""
         changed = self._ids_changed(False) or self._ids_changed(True)
