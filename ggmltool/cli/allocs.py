@@ -87,15 +87,11 @@ def _rows(watched: Watched) -> tuple[list[AllocRow], list[AllocRow]]:
     gallocr = watched.sched.gallocr
     nodes = []
     for n, (dst, srcs) in zip(gallocr.planned_nodes, gallocr.node_allocs, strict=True):
-        sources = tuple((_label(s), alloc) for s, alloc in zip(n.src, srcs, strict=True) if s is not None)
-        nodes.append(AllocRow(_label(n), dst, sources))
-    leafs = [AllocRow(_label(t), a) for t, a in zip(gallocr.planned_leafs, gallocr.leaf_allocs, strict=True)]
+        sources = tuple((s.label, alloc) for s, alloc in zip(n.src, srcs, strict=True) if s is not None)
+        nodes.append(AllocRow(n.label, dst, sources))
+    leafs = [AllocRow(t.label, a) for t, a in zip(gallocr.planned_leafs, gallocr.leaf_allocs, strict=True)]
     return nodes, leafs
 
 
 def _describe(t: Tensor) -> NodeLabel:
-    return NodeLabel(op_desc(t), tuple(_label(s) for s in t.src if s is not None))
-
-
-def _label(t: Tensor) -> str:
-    return t.id or t.name
+    return NodeLabel(op_desc(t), tuple(s.label for s in t.src if s is not None))

@@ -86,7 +86,7 @@ def _rows(watched: Watched) -> list[HashRow]:
         slot = slots.find_or_insert(where[t.index])
         node = moment.nodes[t.index] if moment is not None else hash_node(gallocr, t.index)
         buft = gallocr.bufts[node.buffer_id].name
-        rows.append(HashRow(slot, slots.probes(where[t.index]), t.id or t.name, node, buft))
+        rows.append(HashRow(slot, slots.probes(where[t.index]), t.label, node, buft))
     return rows
 
 

@@ -84,7 +84,7 @@ def _find(name: str, contexts: list[Context], watched: Watched) -> tuple[Tensor,
     for t, ctx in everything:
         if t.name == name:
             return t, ctx
-    near = nearest(name, [t.id or t.name for t, _ in everything])
+    near = nearest(name, [t.label for t, _ in everything])
     raise CliError(f"graph {watched.graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
 
 
@@ -111,7 +111,7 @@ def _facts(t: Tensor, context: Context, address: int, watched: Watched) -> Tenso
         s.names[b] if b >= 0 else None,
         s.assigned_causes[t.index] or "" if b >= 0 else "",
         built.use_count(t),
-        tuple(n.id or n.name for n in users),
+        tuple(n.label for n in users),
         tuple(copy.name for made in copies or [] for copy in made or ()),
         hash_node(gallocr, t.index) if t.index in planned else None,
     )

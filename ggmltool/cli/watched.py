@@ -34,7 +34,7 @@ class Watched:
         if self.record.moment is None:
             at = self.record.at or ""
             gallocr = self.sched.gallocr
-            names = [t.id or t.name for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)]
+            names = [t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)]
             near = nearest(at, names)
             if at in names:
                 hint = "; it has memory of its own, which the allocator does not plan"

@@ -193,7 +193,7 @@ class Gallocr:
         for i, node in enumerate(nodes):
             b = node_ids[i] if node_ids is not None else 0
             if events:
-                events(AllocationStarted(i, _label(node)))
+                events(AllocationStarted(i, node.label))
             src = node.src
             if b < 0:
                 allocate(node, b)
@@ -239,15 +239,15 @@ class Gallocr:
                 k = parent.index
                 if not hn.allocated[k]:
                     if events:
-                        events(NotReused(_label(node), _label(parent), _why_not_own(parent)))
+                        events(NotReused(node.label, parent.label, _why_not_own(parent)))
                     continue
                 if parent.flags & FLAG_OUTPUT:
                     if events:
-                        events(NotReused(_label(node), _label(parent), "it is an output"))
+                        events(NotReused(node.label, parent.label, "it is an output"))
                     continue
                 if parent.type is not node.type or parent.ne != node.ne or parent.nb != node.nb:
                     if events:
-                        events(NotReused(_label(node), _label(parent), "the layouts differ"))
+                        events(NotReused(node.label, parent.label, "the layouts differ"))
                     continue
                 if hn.n_children[k] == 1 and hn.n_views[k] == 0:
                     hn.buffer_id[i] = b = hn.buffer_id[k]
@@ -255,25 +255,25 @@ class Gallocr:
                     hn.offset[i] = hn.offset[k]
                     hn.allocated[k] = 0
                     if events:
-                        events(Reused(_label(node), _label(parent), self.bufts[b].name, hn.chunk[i], hn.offset[i]))
+                        events(Reused(node.label, parent.label, self.bufts[b].name, hn.chunk[i], hn.offset[i]))
                     if self.bufts[b].alloc_size is not None:
                         self._free_extra_space(node, parent)
                     return
                 if events:
-                    events(NotReused(_label(node), _label(parent), _why_in_use(hn.n_children[k], hn.n_views[k])))
+                    events(NotReused(node.label, parent.label, _why_in_use(hn.n_children[k], hn.n_views[k])))
         buft = self.bufts[buffer_id]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
         try:
             chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
         except GgmlError as error:
-            error.explanation += f", when {_label(node)} was to be placed in {buft.name}"
+            error.explanation += f", when {node.label} was to be placed in {buft.name}"
             raise
         hn.buffer_id[i] = buffer_id
         hn.chunk[i] = chunk
         hn.offset[i] = offset
         if events:
             padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
-            events(Allocated(_label(node), buft.name, chunk, offset, padded))
+            events(Allocated(node.label, buft.name, chunk, offset, padded))
 
     def _free_extra_space(self, node: Tensor, parent: Tensor) -> None:
         """ggml_gallocr_free_extra_space: give back what the parent had and the node does not need."""
@@ -298,14 +298,14 @@ class Gallocr:
             tallocr.free_bytes(addr, parent_size - node_size)
             if self.events:
                 name = self.bufts[p_id].name
-                self.events(Freed(_label(parent), name, addr[0], addr[1], parent_size - node_size, extra=True))
+                self.events(Freed(parent.label, name, addr[0], addr[1], parent_size - node_size, extra=True))
 
     def _free_node(self, node: Tensor) -> None:
         """ggml_gallocr_free_node: outputs are never freed."""
         events = self.events
         if node.flags & FLAG_OUTPUT:
             if events:
-                events(Kept(_label(node)))
+                events(Kept(node.label))
             return
         hn = self.hash_nodes
         i = node.index
@@ -316,14 +316,12 @@ class Gallocr:
         try:
             self.buf_tallocs[b].free_bytes(addr, size)
         except GgmlError as error:
-            error.explanation += (
-                f", when {_label(node)} was given back to {buft.name}; fewer tensors that live long help"
-            )
+            error.explanation += f", when {node.label} was given back to {buft.name}; fewer tensors that live long help"
             raise
         hn.allocated[i] = 0
         if events:
             padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
-            events(Freed(_label(node), buft.name, addr[0], addr[1], padded))
+            events(Freed(node.label, buft.name, addr[0], addr[1], padded))
 
     def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
         """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
@@ -348,12 +346,12 @@ class Gallocr:
         if t.data or t.view_src is not None:
             return None
         if planned.buffer_id < 0:
-            return ReallocNeeded(f"{what} had memory of its own", _label(t), None, t.nbytes)
+            return ReallocNeeded(f"{what} had memory of its own", t.label, None, t.nbytes)
         buft = self.bufts[planned.buffer_id]
         size = t.nbytes if buft.plain else buft.get_alloc_size(t)
         if planned.size_max >= size:
             return None
-        return ReallocNeeded(f"{what} is larger", _label(t), planned.size_max, size)
+        return ReallocNeeded(f"{what} is larger", t.label, planned.size_max, size)
 
     def alloc_graph(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> bool:
         """ggml_gallocr_alloc_graph: give every tensor the memory the plan has for it.
@@ -414,11 +412,6 @@ class Gallocr:
         if buffer is None or any(b is buffer for b in self.buffers[:buffer_id]):
             return 0
         return buffer.size()
-
-
-def _label(t: Tensor) -> str:
-    """What events call a tensor: its id, or the name of a copy or dependency, which has none."""
-    return t.id or t.name
 
 
 def _why_not_own(parent: Tensor) -> str:

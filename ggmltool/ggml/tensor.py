@@ -119,7 +119,12 @@ class Tensor:
         self.index = index
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.id or self.name!r} {Op(self.op).name} {self.type.name}{list(self.ne)}>"
+        return f"<Tensor {self.label!r} {Op(self.op).name} {self.type.name}{list(self.ne)}>"
+
+    @property
+    def label(self) -> str:
+        """What events, plans and views call it: its id, or the name of a copy or dependency, which has no id."""
+        return self.id or self.name
 
     def clone(self, index: int) -> Tensor:
         """The same tensor anew: without sources, memory and view source, with an index of its own."""

@@ -24,7 +24,7 @@ def tensor_set(
     check_access("ggml_backend_tensor_set", "write", t, offset, size)
     if size:
         if events:
-            events(TensorWritten(t.id or t.name, _buft(t), offset, size))
+            events(TensorWritten(t.label, _buft(t), offset, size))
         _HOST.set_bytes(t, data, offset)
 
 
@@ -33,7 +33,7 @@ def tensor_get(t: Tensor, offset: int = 0, size: int | None = None, events: List
     size = t.nbytes - offset if size is None else size
     check_access("ggml_backend_tensor_get", "read", t, offset, size)
     if size and events:
-        events(TensorWritten(t.id or t.name, _buft(t), offset, size, get=True))
+        events(TensorWritten(t.label, _buft(t), offset, size, get=True))
     return _HOST.get_bytes(t, offset, size)
 
 
@@ -89,5 +89,5 @@ def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> Non
     else:
         how = "bounce"
     if events:
-        events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, how, _buft(src), _buft(dst)))
+        events(TensorCopied(src.label, dst.label, src.nbytes, how, _buft(src), _buft(dst)))
     _HOST.copy(src, dst)

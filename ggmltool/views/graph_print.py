@@ -55,5 +55,5 @@ def _json(index: int, t: Tensor) -> dict[str, Any]:
         "ne": list(t.ne),
         "nb": list(t.nb),
         "param": bool(t.flags & FLAG_PARAM),
-        "src": [None if s is None else s.id or s.name for s in t.src],
+        "src": [None if s is None else s.label for s in t.src],
     }

@@ -69,7 +69,7 @@ def _row(index: int, o: Object, base: int) -> Row:
     if t is None:
         return [*head, "", "", "", ""]
     data = f"{t.data:#x}" if t.data else Cell("NULL", "dim")
-    return [*head, t.id or t.name, Op(t.op).name, f"{t.type.name}{dims(t.ne)}", data]
+    return [*head, t.label, Op(t.op).name, f"{t.type.name}{dims(t.ne)}", data]
 
 
 def _layout(address: int, graph: GraphFacts, style: Style) -> str:
@@ -97,7 +97,7 @@ def contexts_json(contexts: Sequence[Context], graph: GraphFacts, name: str, ste
                         "type": o.type,
                         "offset": o.offset,
                         "size": o.size,
-                        "tensor": None if o.tensor is None else o.tensor.id or o.tensor.name,
+                        "tensor": None if o.tensor is None else o.tensor.label,
                         "data": None if o.tensor is None else o.tensor.data,
                     }
                     for o in ctx.objects()

@@ -52,10 +52,6 @@ class TensorFacts:
     node: HashNode | None
 
 
-def _label(t: Tensor) -> str:
-    return t.id or t.name
-
-
 def _flags(t: Tensor) -> list[str]:
     named = [*FLAGS.items(), ("compute", FLAG_COMPUTE)]
     return [name for name, bit in named if t.flags & bit]
@@ -97,8 +93,8 @@ def tensor_view(facts: TensorFacts, title: str, when: str, style: Style) -> str:
         ("backend", "none" if facts.backend is None else f"{facts.backend} {facts.cause}".rstrip()),
         ("memory", _memory(t)),
         ("data", f"{t.data:#x}" if t.data else "NULL"),
-        ("view of", f"{_label(t.view_src)} at {t.view_offs}" if t.view_src is not None else ""),
-        *((f"src[{j}]", _label(s)) for j, s in enumerate(t.src) if s is not None),
+        ("view of", f"{t.view_src.label} at {t.view_offs}" if t.view_src is not None else ""),
+        *((f"src[{j}]", s.label) for j, s in enumerate(t.src) if s is not None),
         ("use count", str(facts.use_count)),
         ("used by", ", ".join(facts.used_by)),
         ("copies", ", ".join(facts.copies)),
@@ -109,7 +105,7 @@ def tensor_view(facts: TensorFacts, title: str, when: str, style: Style) -> str:
         state = "allocated" if n.allocated else "not allocated"
         rows.append(("hash node", f"{uses}, buffer {n.buffer_id}, chunk {n.chunk}, offset {n.offset}, {state}"))
     lines = [line for name, value in rows if value for line in _fact(name, value, style.width)]
-    return heading(f"{title}: {_label(t)}", [when], style) + render_lines(["", *lines], style)
+    return heading(f"{title}: {t.label}", [when], style) + render_lines(["", *lines], style)
 
 
 def _fact(name: str, value: str, width: int) -> list[str]:
@@ -148,9 +144,9 @@ def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
             "chunk": None if t.buffer is None else t.buffer.chunk,
             "offset": None if t.buffer is None else t.data - t.buffer.base,
             "data": t.data,
-            "view_src": None if t.view_src is None else _label(t.view_src),
+            "view_src": None if t.view_src is None else t.view_src.label,
             "view_offs": t.view_offs,
-            "src": [None if s is None else _label(s) for s in t.src],
+            "src": [None if s is None else s.label for s in t.src],
             "use_count": facts.use_count,
             "used_by": list(facts.used_by),
             "copies": list(facts.copies),
@@ -251,7 +247,7 @@ def strides_view(t: Tensor, title: str, style: Style) -> str:
         inner = max(steps - 1, 0) * nb + inner
     unit = "block" if block > 1 else "element"
     facts = [f"{t.type.name}, {unit}s of {type_size} bytes", f"{t.nbytes} bytes", *_layout(t)]
-    parts = [heading(f"{title}: {_label(t)}", facts, style), render_lines([""], style)]
+    parts = [heading(f"{title}: {t.label}", facts, style), render_lines([""], style)]
     parts.append(render_table(_STRIDES, rows, style))
     if not nelements(t):
         return "".join([*parts, render_lines(["", "It has no elements."], style)])

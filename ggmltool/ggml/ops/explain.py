@@ -8,8 +8,7 @@ from ggmltool.ggml.tensor import Tensor, n_dims
 def show(t: Tensor) -> str:
     """A tensor as a scenario writes it: its name, type and extents, `kq f32[64, 8]`."""
     text = f"{t.type.name}{list(t.ne[: n_dims(t)])}"
-    label = t.id or t.name
-    return f"{label} {text}" if label else text
+    return f"{t.label} {text}".lstrip()
 
 
 def show_nb(t: Tensor) -> str:

@@ -137,7 +137,7 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
         return False
     if s.events:
         names = (src.buffer.buft.name, dst.buffer.buft.name)
-        s.events(TensorCopied(src.id or src.name, dst.id or dst.name, src.nbytes, "async", *names))
+        s.events(TensorCopied(src.label, dst.label, src.nbytes, "async", *names))
     HostArrays().copy(src, dst)
     return True
 

@@ -300,7 +300,7 @@ class Scheduler:
                 if self.events:
                     t = tensors[i]
                     names = [*self.names, "none"]
-                    self.events(IdsChanged(i, t.id or t.name, is_leaf, names[old], names[new]))
+                    self.events(IdsChanged(i, t.label, is_leaf, names[old], names[new]))
                 return True
         return False
 

@@ -35,7 +35,7 @@ def plan_of(s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str
         ok=True,
         backends=_backends(s),
         splits=tuple(
-            SplitPlan(i, names[sp.backend_id], sp.i_start, sp.i_end, tuple(t.id or t.name for t in sp.inputs))
+            SplitPlan(i, names[sp.backend_id], sp.i_start, sp.i_end, tuple(t.label for t in sp.inputs))
             for i, sp in enumerate(splits)
         ),
         nodes=_nodes(s, graph),
@@ -101,6 +101,7 @@ def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
                     causes[index],
                     k,
                     use_counts[index],
+                    # Tensor.label, written out: a call per source of every node would be felt.
                     tuple([None if x is None else x.id or x.name for x in t.src]),
                     buft_name,
                     usage,
@@ -122,5 +123,5 @@ def _copies(s: Scheduler) -> tuple[CopyPlan, ...]:
         made = of[b] if of is not None else None
         for c, copy in enumerate(made or ()):
             buffer, _, chunk, offset = _memory(copy)
-            out.append(CopyPlan(copy.name, t.id or t.name, s.names[b], c, buffer, chunk, offset))
+            out.append(CopyPlan(copy.name, t.label, s.names[b], c, buffer, chunk, offset))
     return tuple(out)

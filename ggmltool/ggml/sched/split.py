@@ -247,7 +247,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
             else:
                 ids[src.index] = ids[i]
                 causes[src.index] = "4.cur"
-                _announce(s, src, "4.cur", f"its first user {n.id or n.name} is there")
+                _announce(s, src, "4.cur", f"its first user {n.label} is there")
         if ids[i] == -1:
             for b, backend in enumerate(s.backends):
                 if backend.device.supports_op(n):
@@ -265,7 +265,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
 
 def _announce(s: Scheduler, t: Tensor, cause: str, reason: str) -> None:
     if s.events and s.ids[t.index] != -1:
-        s.events(Assigned(t.id or t.name, s.names[s.ids[t.index]], 4, cause, reason))
+        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, reason))
 
 
 def split(s: Scheduler, graph: CGraph) -> None:
