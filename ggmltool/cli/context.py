@@ -6,7 +6,14 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import format_option, graph_option, output_option, scenario_argument, step_option
+from ggmltool.cli.options import (
+    complete_contexts,
+    format_option,
+    graph_option,
+    output_option,
+    scenario_argument,
+    step_option,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched import watch
@@ -19,7 +26,12 @@ from ggmltool.views.objects import GraphFacts, contexts_json, contexts_view, pri
 @scenario_argument
 @graph_option
 @step_option
-@click.option("--only", metavar="CONTEXT", help="Only this context (default: all of them).")
+@click.option(
+    "--only",
+    metavar="CONTEXT",
+    shell_complete=complete_contexts,
+    help="Only this context (default: all of them).",
+)
 @format_option("table", "ggml", "json", help="A table (default), the text of ggml_print_objects, or JSON.")
 @output_option
 def context(

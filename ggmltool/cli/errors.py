@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -121,7 +122,19 @@ def _usage(error: click.UsageError) -> str:
         lines.append(error.ctx.get_usage())
         lines.append(f"Try '{error.ctx.command_path} --help' for help.")
         lines.append("")
-    return "\n".join([*lines, f"Error: {error.format_message()}{_from_the_environment(error)}"])
+    return "\n".join([*lines, f"Error: {error.format_message()}{_nearest(error)}{_from_the_environment(error)}"])
+
+
+def _nearest(error: click.UsageError) -> str:
+    """Which of an option's values is near the one that it does not have; click lists them all."""
+    param = getattr(error, "param", None)
+    wrong = re.match(r"'(.*)' is not one of ", error.message)
+    if wrong is None or param is None or not isinstance(param.type, click.Choice):
+        return ""
+
+    from ggmltool.cli.main import did_you_mean
+
+    return did_you_mean(wrong[1], map(str, param.type.choices))
 
 
 def _from_the_environment(error: click.UsageError) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -40,8 +41,13 @@ def step_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """--json: the result as JSON instead of text."""
-    return click.option("--json", is_flag=True, help="Print JSON, with exact bytes.")(command)
+    """-f/--format text|json with its short cut --json, together the parameter `json`, a bool."""
+
+    @wraps(command)
+    def with_json(*args: object, format: str | None, **kwargs: object) -> object:
+        return command(*args, json=format == "json", **kwargs)
+
+    return format_option("text", "json", help="Text (default), or JSON with exact bytes.")(cast(F, with_json))
 
 
 def format_option(*formats: str, help: str) -> Callable[[F], F]:
@@ -115,6 +121,12 @@ def complete_tensors(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     nodes = [node for graph in model.graphs.values() for node in graph.nodes]
     ids = dict.fromkeys(tensor.id for tensor in (*nodes, *model.tensors()))
     return [id for id in ids if id.startswith(incomplete)]
+
+
+def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the contexts of the scenario that stands on the line."""
+    model = _model_on_the_line(ctx)
+    return [] if model is None else [c.name for c in model.contexts if c.name.startswith(incomplete)]
 
 
 def _model_on_the_line(ctx: click.Context) -> Model | None:

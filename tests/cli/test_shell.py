@@ -41,6 +41,8 @@ def bash(tmp_path: Path) -> dict[str, str]:
         (["plan", "--step", "re"], ["reserve"]),
         (["--color", ""], ["auto", "always", "never"]),
         (["plan", str(TRANSFORMER), "-g", ""], ["main"]),
+        (["plan", "--format", ""], ["text", "json"]),
+        (["context", str(TRANSFORMER), "--only", ""], ["gpu", "cpu", "inputs"]),
         (["run", str(TRANSFORMER), "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
     ],
 )
