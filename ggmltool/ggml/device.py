@@ -6,17 +6,27 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.op import N_OP_KEYS, VIEW_OPS, Op
-from ggmltool.ggml.tensor import Tensor, nrows
+from ggmltool.ggml.op import KEY_NAMES, N_OP_KEYS, VIEW_OPS, Op
+from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
+
+NOT_IN_TABLE = "it has no {op}"
+NOT_FOR_BUFT = "of what lies in {buft0}, as source 0 does, it runs no {op}"
 
 NO = 0
 YES = 1
 RULE = 2
 """In an op table: the device's rule for the op decides."""
 
-OpRule = Callable[[Tensor], bool]
+OpRule = Callable[[Tensor], str | None]
+"""What a device says to an op: None that it runs it, else why not.
+
+The reason is a text that never changes, so that asking costs no more than a yes or no. What is particular to the op is
+filled in when somebody wants to read it, with `str.format`: `{op}`, `{type}` and `{ne[0]}` of the result, `{type1}`,
+`{ne1[0]}`, `{nb1[0]}` and `{buft1}` of source 1.
+"""
+
 BatchSize = Callable[[Tensor], int]
 
 EMPTY_OPS: tuple[int, ...] = (int(Op.NONE), *(int(op) for op in VIEW_OPS))
@@ -114,25 +124,61 @@ class Device:
 
     def supports_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_supports_op."""
-        answer = self.table[op.key]
+        return self._refusal(op) is None
+
+    def why_not(self, op: Tensor) -> str | None:
+        """Why the device does not run `op`, in words; None exactly where `supports_op` says yes.
+
+        Both ask the same rules. Like `supports_op` it looks at the sources' memory as it is now: ask before the graph
+        is allocated, as the scheduler does. Raises GgmlAssert where ggml's own rule would.
+        """
+        refusal = self._refusal(op)
+        return None if refusal is None else refusal.format_map(_particulars(op))
+
+    def _refusal(self, op: Tensor) -> str | None:
         if self.restricted and op.src and op.op not in EMPTY_OPS:
             first = op.src[0]
             if first is not None and first.buffer is not None and first.buffer.buft in self.restricted:
                 ops = first.buffer.buft.ops
-                return ops is not None and op.key in ops
-        if self.check is not None and not self.check(op):
-            return False
+                return None if ops is not None and op.key in ops else NOT_FOR_BUFT
+        if self.check is not None:
+            refusal = self.check(op)
+            if refusal is not None:
+                return refusal
+        answer = self.table[op.key]
         if answer == RULE:
             return self.rules[op.op](op)
-        return answer == YES
+        return None if answer == YES else NOT_IN_TABLE
 
     def supports_buft(self, buft: BufferType) -> bool:
         """ggml_backend_dev_supports_buft."""
         return buft in self.bufts or (self.any_host and buft.host)
 
+    def why_not_buft(self, buft: BufferType) -> str | None:
+        """Why the device cannot use memory of the type `buft`; None exactly where `supports_buft` says yes."""
+        if self.supports_buft(buft):
+            return None
+        own = ", ".join(sorted(b.name for b in self.bufts))
+        if self.any_host:
+            return f"{buft.name} is not host memory, nor one of its own types ({own})"
+        return f"{buft.name} is not one of the buffer types it can use ({own})"
+
     def offload_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_offload_op: whether the device asks for an op whose weights lie elsewhere."""
         return self.offload_min_batch is not None and self.batch_size(op) >= self.offload_min_batch
+
+
+def _particulars(op: Tensor) -> dict[str, object]:
+    """What a refusal may name; an empty slot stands for the op itself, as in the rules."""
+    words: dict[str, object] = {"op": KEY_NAMES[op.key].upper(), "type": op.type.name, "ne": op.ne}
+    for i in range(MAX_SRC):
+        given = op.src[i] if i < len(op.src) else None
+        s = op if given is None else given
+        words[f"type{i}"] = s.type.name
+        words[f"ne{i}"] = s.ne
+        words[f"nb{i}"] = s.nb
+        words[f"buft{i}"] = s.buffer.buft.name if s.buffer is not None else "no memory"
+    return words
 
 
 class Backend:

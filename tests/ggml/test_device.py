@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.device import EMPTY_OPS, NO, RULE, YES, Backend, Device, batch_size, op_table
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, GluOp, Op, UnaryOp, keys_of, op_key
+from ggmltool.ggml.tensor import Tensor
 from tests.ggml.graphs import Builder
 
 EVERYTHING = op_table((), True)
@@ -56,26 +57,34 @@ def test_a_device_without_silu_may_have_gelu() -> None:
     d = device(op_table(keys_of("silu"), True))
     assert not d.supports_op(b.node("s", Op.UNARY, x, params=(UnaryOp.SILU,)))
     assert d.supports_op(b.node("g", Op.UNARY, x, params=(UnaryOp.GELU,)))
+    assert d.why_not(b.node("t", Op.UNARY, x, params=(UnaryOp.SILU,))) == "it has no SILU"
 
 
 def test_a_rule_is_asked_about_its_op_only() -> None:
     b = Builder()
     x = b.leaf("x", 4)
     asked = []
-    d = device(op_table((), True, (Op.ADD,)), rules={Op.ADD: lambda t: bool(asked.append(t.name)) or t.ne[0] == 4})
+
+    def rule(t: Tensor) -> str | None:
+        asked.append(t.name)
+        return None if t.ne[0] == 4 else "ne[0] is {ne[0]}"
+
+    d = device(op_table((), True, (Op.ADD,)), rules={Op.ADD: rule})
     assert d.supports_op(b.node("a", Op.ADD, x, x))
     assert not d.supports_op(b.node("b", Op.ADD, x, x, ne=(5,)))
     assert d.supports_op(b.node("c", Op.MUL, x, x))
     assert asked == ["a", "b"]
     assert not d.has_simple_ops
+    assert d.why_not(b.node("d", Op.ADD, x, x, ne=(5,))) == "ne[0] is 5"
 
 
 def test_a_check_may_refuse_what_the_table_allows() -> None:
     b = Builder()
     x = b.leaf("x", 4)
-    d = device(check=lambda t: t.name != "no")
-    assert d.supports_op(b.node("yes", Op.ADD, x, x))
-    assert not d.supports_op(b.node("no", Op.ADD, x, x))
+    d = device(check=lambda t: "its name is {op}" if t.name == "no" else None)
+    yes, no = b.node("yes", Op.ADD, x, x), b.node("no", Op.ADD, x, x)
+    assert (d.supports_op(yes), d.why_not(yes)) == (True, None)
+    assert (d.supports_op(no), d.why_not(no)) == (False, "its name is ADD")
 
 
 def test_a_restricted_buffer_type_decides_alone_about_ops_on_what_lies_there() -> None:
@@ -87,7 +96,7 @@ def test_a_restricted_buffer_type_decides_alone_about_ops_on_what_lies_there() -
     w, x = b.leaf("w", 4), b.leaf("x", 4)
     tensor_alloc(Buffer(repack, 64, AddressSpace()), w, 0)
     assert d.supports_op(b.node("product", Op.MUL_MAT, w, x))
-    assert not d.supports_op(b.node("sine", Op.SIN, w))
+    assert d.why_not(b.node("sine", Op.SIN, w)) == "of what lies in D_REPACK, as source 0 does, it runs no SIN"
     assert d.supports_op(b.view("view", w))
     assert not d.supports_op(b.node("other", Op.MUL_MAT, x, w)), "only source 0 counts"
     assert d.supports_op(b.node("cosine", Op.COS, x))
@@ -102,6 +111,9 @@ def test_a_device_uses_its_own_types_the_listed_ones_and_perhaps_every_host_type
     hosts = device(any_host=True)
     assert hosts.supports_buft(host)
     assert not hosts.supports_buft(other)
+    assert hosts.why_not_buft(host) is None
+    assert hosts.why_not_buft(other) == "O is not host memory, nor one of its own types (D)"
+    assert plain.why_not_buft(other) == "O is not one of the buffer types it can use (D)"
 
 
 def test_a_type_of_the_same_name_is_another_type() -> None:

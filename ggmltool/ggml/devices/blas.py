@@ -14,35 +14,38 @@ _NO_TO_FLOAT = frozenset(TYPES[name] for name in ("i8", "i16", "i32", "i64", "f6
 _HINT_HADAMARD = 1
 
 
-def _mul_mat(op: Tensor) -> bool:
+def _mul_mat(op: Tensor) -> str | None:
     a, b = op.src[0], op.src[1]
     if a is None or b is None:
-        return False
-    hint = op.op_params[1] if len(op.op_params) > 1 else 0
-    return (
-        hint != _HINT_HADAMARD
-        and is_contiguous(a)
-        and is_contiguous(b)
-        and b.type is F32
-        and op.ne[0] >= MIN_BATCH
-        and op.ne[1] >= MIN_BATCH
-        and b.ne[0] >= MIN_BATCH
-        and a.type not in _NO_TO_FLOAT
-    )
+        return "a source is missing"
+    if len(op.op_params) > 1 and op.op_params[1] == _HINT_HADAMARD:
+        return "source 0 is a Hadamard matrix, which the CPU multiplies faster"
+    if not is_contiguous(a):
+        return "source 0 is not contiguous"
+    if not is_contiguous(b):
+        return "source 1 is not contiguous"
+    if b.type is not F32:
+        return "source 1 is {type1}, not f32"
+    if op.ne[0] < MIN_BATCH:
+        return "too small to be worth it: ne[0] of the result is {ne[0]}, less than 32"
+    if op.ne[1] < MIN_BATCH:
+        return "too small to be worth it: ne[1] of the result is {ne[1]}, less than 32"
+    if b.ne[0] < MIN_BATCH:
+        return "too small to be worth it: ne[0] of the sources is {ne1[0]}, less than 32"
+    return "{type0} cannot be converted to f32" if a.type in _NO_TO_FLOAT else None
 
 
-def _out_prod(op: Tensor) -> bool:
+def _out_prod(op: Tensor) -> str | None:
     a, b = op.src[0], op.src[1]
     if a is None or b is None:
-        return False
-    return (
-        a.type is F32
-        and b.type is F32
-        and is_matrix(a)
-        and is_matrix(b)
-        and is_contiguous(a)
-        and (is_contiguous(b) or is_transposed(b))
-    )
+        return "a source is missing"
+    if a.type is not F32 or b.type is not F32:
+        return "the sources are {type0} and {type1}, not both f32"
+    if not (is_matrix(a) and is_matrix(b)):
+        return "a source has more than two dimensions"
+    if not is_contiguous(a):
+        return "source 0 is not contiguous"
+    return None if is_contiguous(b) or is_transposed(b) else "source 1 is neither contiguous nor transposed"
 
 
 RULES: dict[int, OpRule] = {Op.MUL_MAT: _mul_mat, Op.OUT_PROD: _out_prod}

@@ -19,45 +19,57 @@ def _word(op: Tensor, i: int) -> int:
     return op.op_params[i] if i < len(op.op_params) else 0
 
 
-def _can_write(op: Tensor) -> bool:
-    return op.type not in _NO_FROM_FLOAT
+def _can_write(op: Tensor) -> str | None:
+    return "it cannot convert to {type}" if op.type in _NO_FROM_FLOAT else None
 
 
-def _mul_mat(op: Tensor) -> bool:
+def _mul_mat(op: Tensor) -> str | None:
     a, b = _type(op, 0), _type(op, 1)
-    if b is F32:
-        return True
-    return a is not None and b is TYPES[a.vec_dot_type or "f32"]
+    if b is F32 or (a is not None and b is TYPES[a.vec_dot_type or "f32"]):
+        return None
+    return "it multiplies {type0} by f32 or by the type that it converts f32 to, not by {type1}"
 
 
-def _soft_max_back(op: Tensor) -> bool:
+def _soft_max_back(op: Tensor) -> str | None:
+    if _type(op, 0) is not F32 or _type(op, 1) is not F32:
+        return "the sources are {type0} and {type1}, not both f32"
     # -0.0 is a zero bias too.
-    return _type(op, 0) is F32 and _type(op, 1) is F32 and _word(op, 1) in (0, -(2**31))
+    return None if _word(op, 1) in (0, -(2**31)) else "max_bias is not 0"
 
 
-def _im2col_back(op: Tensor) -> bool:
-    return _type(op, 0) is F32 and _type(op, 1) in (F32, F16)
+def _im2col_back(op: Tensor) -> str | None:
+    if _type(op, 0) is F32 and _type(op, 1) in (F32, F16):
+        return None
+    return "it wants f32 and f32 or f16, not {type0} and {type1}"
 
 
-def _get_rows_back(op: Tensor) -> bool:
-    return _type(op, 0) in (F32, F16)
+def _get_rows_back(op: Tensor) -> str | None:
+    return None if _type(op, 0) in (F32, F16) else "source 0 is {type0}, neither f32 nor f16"
 
 
-def _out_prod(op: Tensor) -> bool:
+def _out_prod(op: Tensor) -> str | None:
     a, b = op.src[0], op.src[1]
     if a is None or b is None:
-        return False
-    half = (a.type is F16 or a.type.quantized) and a.ne[2] == b.ne[2] and a.ne[3] == b.ne[3]
-    return (a.type is F32 or half) and b.type is F32 and op.type is F32
+        return "a source is missing"
+    if b.type is not F32 or op.type is not F32:
+        return "source 1 is {type1} and the result {type}, not both f32"
+    if a.type is F32:
+        return None
+    if a.type is not F16 and not a.type.quantized:
+        return "source 0 is {type0}, neither f32, f16 nor quantized"
+    same = a.ne[2] == b.ne[2] and a.ne[3] == b.ne[3]
+    return None if same else "source 0 is {type0} and has to be repeated over ne[2] or ne[3]; only f32 can"
 
 
-def _conv_2d(op: Tensor) -> bool:
-    return op.src[0] is not None and is_contiguous(op.src[0])
+def _conv_2d(op: Tensor) -> str | None:
+    return None if op.src[0] is not None and is_contiguous(op.src[0]) else "source 0 is not contiguous"
 
 
-def _ssm_scan(op: Tensor) -> bool:
+def _ssm_scan(op: Tensor) -> str | None:
     a = op.src[3] if len(op.src) > 3 else None
-    return _word(op, 0) == 1 or (a is not None and a.ne[0] == 1)
+    if _word(op, 0) == 1 or (a is not None and a.ne[0] == 1):
+        return None
+    return "it keeps several states, and source 3 has ne[0] = {ne3[0]}, not 1"
 
 
 RULES: dict[int, OpRule] = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_supported
+from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_refusal
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
 from ggmltool.ggml.tensor import (
+    MAX_SRC,
     Tensor,
     is_contiguous,
     is_contiguous_1,
@@ -72,143 +73,185 @@ def _src(op: Tensor, i: int) -> Tensor:
     return t if t is not None else op
 
 
-def _unary(op: Tensor) -> bool:
-    return is_contiguous(_src(op, 0))
+_NOT_CONTIGUOUS = ("source 0 is not contiguous", "source 1 is not contiguous")
+_GAPS = ("rows of source 0 have gaps (nb[0] = {nb0[0]})", "rows of source 1 have gaps (nb[0] = {nb1[0]})")
 
 
-def _glu(op: Tensor) -> bool:
-    return is_contiguous_1(_src(op, 0))
+def _unary(op: Tensor) -> str | None:
+    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
 
 
-def _mul_mat(op: Tensor) -> bool:
+def _glu(op: Tensor) -> str | None:
+    return None if is_contiguous_1(_src(op, 0)) else "source 0 is not contiguous from dimension 1 on"
+
+
+def _mul_mat(op: Tensor) -> str | None:
     a, b = _src(op, 0), _src(op, 1)
-    if a.nb[0] != a.type.type_size or b.nb[0] != b.type.type_size:
-        return False
-    return not (b.type is F16 and a.type is not F16) and a.type in _MUL_MAT_TYPES
+    if a.nb[0] != a.type.type_size:
+        return _GAPS[0]
+    if b.nb[0] != b.type.type_size:
+        return _GAPS[1]
+    if b.type is F16 and a.type is not F16:
+        return "source 1 is f16, and source 0 is {type0}, not f16 too"
+    return None if a.type in _MUL_MAT_TYPES else "source 0 is {type0}, which it cannot multiply"
 
 
-def _all_f32(op: Tensor) -> bool:
-    return op.type is F32 and all(s.type is F32 for s in op.src if s is not None)
+def _all_f32(op: Tensor) -> str | None:
+    if op.type is not F32:
+        return "the result is {type}, not f32"
+    return None if all(s.type is F32 for s in op.src if s is not None) else "not all sources are f32"
 
 
-def _get_rows(op: Tensor) -> bool:
+def _get_rows(op: Tensor) -> str | None:
     a = _src(op, 0)
-    return a.type in _GET_ROWS_TYPES or (a.type in _GET_ROWS_SUPER_BLOCK_TYPES and a.ne[0] % _SUPER_BLOCK == 0)
+    if a.type in _GET_ROWS_TYPES:
+        return None
+    if a.type not in _GET_ROWS_SUPER_BLOCK_TYPES:
+        return "source 0 is {type0}, of which it takes no rows"
+    return "rows of {type0} are {ne0[0]} long, no multiple of 256" if a.ne[0] % _SUPER_BLOCK else None
 
 
-def _get_rows_back(op: Tensor) -> bool:
-    return op.type is F32 and _src(op, 0).type is F32 and op.ne[2] == 1 and op.ne[3] == 1
+def _get_rows_back(op: Tensor) -> str | None:
+    if op.type is not F32 or _src(op, 0).type is not F32:
+        return "source 0 is {type0} and the result {type}, not both f32"
+    return None if op.ne[2] == 1 and op.ne[3] == 1 else "the result has more than two dimensions"
 
 
-def _set_rows(op: Tensor) -> bool:
+def _set_rows(op: Tensor) -> str | None:
     values, idx = _src(op, 0), _src(op, 1)
     fits = (values.type is F32 and op.type in _SET_ROWS_TYPES) or (values.type is F16 and op.type is F16)
-    return fits and idx.type in (I64, I32)
+    if not fits:
+        return "it writes no rows of {type0} into {type}"
+    return None if idx.type in (I64, I32) else "the row numbers are {type1}, neither i64 nor i32"
 
 
-def _set(op: Tensor) -> bool:
-    return op.type in (F32, I32) and _src(op, 0).type is op.type and _src(op, 1).type is op.type
+def _set(op: Tensor) -> str | None:
+    if op.type not in (F32, I32):
+        return "the result is {type}, neither f32 nor i32"
+    same = _src(op, 0).type is op.type and _src(op, 1).type is op.type
+    return None if same else "it sets no {type1} in {type0}"
 
 
-def _cpy(op: Tensor) -> bool:
+def _cpy(op: Tensor) -> str | None:
     a, b = _src(op, 0), _src(op, 1)
     if (a.type in _FLOATS and b.type in _FLOATS) or (a.type, b.type) in _COPIES:
-        return True
-    return a.type is b.type and is_contiguous(a) and is_contiguous(b)
+        return None
+    if a.type is not b.type:
+        return "it copies no {type0} to {type1}"
+    return None if is_contiguous(a) and is_contiguous(b) else "it copies {type0} only where both are contiguous"
 
 
-def _dup(op: Tensor) -> bool:
-    return _src(op, 0).type not in (I32, I16)
+def _dup(op: Tensor) -> str | None:
+    return "source 0 is {type0}" if _src(op, 0).type in (I32, I16) else None
 
 
-def _repeat(op: Tensor) -> bool:
-    return _src(op, 0).type in _HALF_OR_FULL
+def _repeat(op: Tensor) -> str | None:
+    return None if _src(op, 0).type in _HALF_OR_FULL else "source 0 is {type0}, neither f32 nor f16"
 
 
-def _repeat_back(op: Tensor) -> bool:
+def _repeat_back(op: Tensor) -> str | None:
     a = _src(op, 0)
-    return op.type is F32 and a.ne[2] * a.ne[3] <= 1 << 15
+    if op.type is not F32:
+        return "the result is {type}, not f32"
+    return None if a.ne[2] * a.ne[3] <= 1 << 15 else "ne[2] * ne[3] of source 0 is more than 32768"
 
 
-def _concat(op: Tensor) -> bool:
+def _concat(op: Tensor) -> str | None:
     a, b = _src(op, 0), _src(op, 1)
     if a.type is not b.type or a.type is not op.type:
-        return False
+        return "the types differ: {type0} and {type1} to {type}"
     if not a.type.quantized:
-        return True
+        return None
     dim = op.op_params[0] if op.op_params else 0
     n = 4 if dim == 3 else 3
+    if not (is_contiguous_to(a, n) and is_contiguous_to(b, n)):
+        return "the sources are {type0} and not contiguous"
     block = a.type.block_size
-    return is_contiguous_to(a, n) and is_contiguous_to(b, n) and a.ne[0] % block == 0 and b.ne[0] % block == 0
+    return None if a.ne[0] % block == 0 and b.ne[0] % block == 0 else "rows of {type0} are no whole blocks"
 
 
-def _conv_transpose_1d(op: Tensor) -> bool:
-    return _src(op, 0).type is F32 and _src(op, 1).type is F32
+def _conv_transpose_1d(op: Tensor) -> str | None:
+    both = _src(op, 0).type is F32 and _src(op, 1).type is F32
+    return None if both else "the sources are {type0} and {type1}, not both f32"
 
 
-def _col2im_1d(op: Tensor) -> bool:
+def _col2im_1d(op: Tensor) -> str | None:
     a = _src(op, 0)
-    return a.type in _FLOATS and op.type is a.type and is_contiguous(a) and is_contiguous(op)
+    if a.type not in _FLOATS or op.type is not a.type:
+        return "it makes no {type} of {type0}"
+    return None if is_contiguous(a) and is_contiguous(op) else "source 0 or the result is not contiguous"
 
 
-def _f32_contiguous(op: Tensor) -> bool:
-    return _src(op, 0).type is F32 and is_contiguous(_src(op, 0))
+def _f32_contiguous(op: Tensor) -> str | None:
+    if _src(op, 0).type is not F32:
+        return "source 0 is {type0}, not f32"
+    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
 
 
-def _rows(op: Tensor) -> bool:
-    return is_contiguous_rows(_src(op, 0))
+def _rows(op: Tensor) -> str | None:
+    return None if is_contiguous_rows(_src(op, 0)) else "rows of source 0 are not contiguous"
 
 
-def _contiguous(op: Tensor) -> bool:
-    return is_contiguous(_src(op, 0))
+def _contiguous(op: Tensor) -> str | None:
+    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
 
 
-def _both_contiguous(op: Tensor) -> bool:
-    return is_contiguous(_src(op, 0)) and is_contiguous(_src(op, 1))
+def _both_contiguous(op: Tensor) -> str | None:
+    if not is_contiguous(_src(op, 0)):
+        return _NOT_CONTIGUOUS[0]
+    return None if is_contiguous(_src(op, 1)) else _NOT_CONTIGUOUS[1]
 
 
-def _binary(op: Tensor) -> bool:
-    return op.type in _HALF_OR_FULL and _src(op, 0).type in _HALF_OR_FULL and _src(op, 1).type in _HALF_OR_FULL
+def _binary(op: Tensor) -> str | None:
+    if op.type in _HALF_OR_FULL and _src(op, 0).type in _HALF_OR_FULL and _src(op, 1).type in _HALF_OR_FULL:
+        return None
+    return "{type0} and {type1} to {type}: not all are f32 or f16"
 
 
-def _ssm_scan(op: Tensor) -> bool:
+def _ssm_scan(op: Tensor) -> str | None:
     s = _src(op, 0)
     if _src(op, 3).ne[0] == 1:
-        return s.ne[0] in (128, 256) and s.ne[1] % 16 == 0
-    k = op.op_params[0] if op.op_params else 0
-    return k <= 1 and s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and _src(op, 4).ne[1] == 1
+        fits = s.ne[0] in (128, 256) and s.ne[1] % 16 == 0
+        return None if fits else "Mamba-2: a state of {ne0[0]} by heads of {ne0[1]}, not 128 or 256 by a multiple of 16"
+    if len(op.op_params) > 0 and op.op_params[0] > 1:
+        return "Mamba-1: it keeps more than one state"
+    fits = s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and _src(op, 4).ne[1] == 1
+    return None if fits else "Mamba-1: the state is not 16 by 1 by a multiple of 128 for one group"
 
 
-def _ssm_conv(op: Tensor) -> bool:
-    return _src(op, 0).ne[1] % 128 == 0
+def _ssm_conv(op: Tensor) -> str | None:
+    return "ne[1] of source 0 is {ne0[1]}, no multiple of 128" if _src(op, 0).ne[1] % 128 else None
 
 
-def _soft_max_back(op: Tensor) -> bool:
+def _soft_max_back(op: Tensor) -> str | None:
     max_bias = op.op_params[1] if len(op.op_params) > 1 else 0
-    return max_bias in (0, -(2**31))
+    return None if max_bias in (0, -(2**31)) else "max_bias is not 0"
 
 
-def _rope(op: Tensor) -> bool:
+def _rope(op: Tensor) -> str | None:
     a = _src(op, 0)
-    return a.nb[0] == a.type.type_size and is_contiguous_2(a)
+    if a.nb[0] != a.type.type_size:
+        return _GAPS[0]
+    return None if is_contiguous_2(a) else "source 0 is not contiguous from dimension 2 on"
 
 
-def _conv_2d_dw(op: Tensor) -> bool:
-    return _src(op, 0).type is F32
+def _conv_2d_dw(op: Tensor) -> str | None:
+    return None if _src(op, 0).type is F32 else "source 0 is {type0}, not f32"
 
 
 _INDEXER_KEY_TYPES = _types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
 
 
-def _lightning_indexer(op: Tensor) -> bool:
+def _lightning_indexer(op: Tensor) -> str | None:
     q, k = _src(op, 0), _src(op, 1)
+    if q.ne[0] != 128 or q.ne[1] not in (32, 64):
+        return "source 0 has {ne0[1]} heads of {ne0[0]}, not 32 or 64 of 128"
+    if k.type not in _INDEXER_KEY_TYPES:
+        return "the keys are {type1}"
     aligned = [q] if k.type.quantized else [q, k]
-    return (
-        q.ne[0] == 128
-        and q.ne[1] in (32, 64)
-        and k.type in _INDEXER_KEY_TYPES
-        and all(nb % 16 == 0 for t in aligned for nb in t.nb[1:])
-    )
+    if all(nb % 16 == 0 for t in aligned for nb in t.nb[1:]):
+        return None
+    return "strides of source 0 or 1 are no multiples of 16 bytes"
 
 
 RULES: dict[int, OpRule] = {
@@ -256,7 +299,7 @@ RULES: dict[int, OpRule] = {
     Op.DSV4_HC_PRE: _all_f32,
     Op.DSV4_HC_POST: _all_f32,
     Op.LIGHTNING_INDEXER: _lightning_indexer,
-    Op.FLASH_ATTN_EXT: flash_attn_supported,
+    Op.FLASH_ATTN_EXT: flash_attn_refusal,
 }
 """The ops CUDA runs only under a condition (ggml_backend_cuda_device_supports_op)."""
 
@@ -265,16 +308,19 @@ RULE_KEYS: frozenset[int] = frozenset(
 )
 
 
+_ELSEWHERE = tuple(f"source {i} lies in {{buft{i}}}, memory of another CUDA device" for i in range(MAX_SRC))
+
+
 def sources_here(buft: BufferType) -> OpRule:
     """A device runs no op that has a source in the memory of another CUDA device; host memory is not looked at."""
 
-    def check(op: Tensor) -> bool:
-        for s in op.src:
+    def check(op: Tensor) -> str | None:
+        for i, s in enumerate(op.src):
             if s is not None and s.buffer is not None:
                 other = s.buffer.buft
                 if other is not buft and other.family == FAMILY:
-                    return False
-        return True
+                    return _ELSEWHERE[i]
+        return None
 
     return check
 

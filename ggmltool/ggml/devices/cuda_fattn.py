@@ -13,6 +13,9 @@ _KV_TYPES = frozenset(TYPES[name] for name in ("f32", "f16", "bf16", "q4_0", "q8
 _SAME_HEAD_SIZES = frozenset((40, 64, 72, 80, 96, 112, 128, 256))
 _KQ_STRIDE = 256
 _EXTRA_ALIGNMENT = 128
+_KERNEL_GROUP = 32
+"""Query heads per key head that every kernel for grouped queries can work with."""
+
 _LONG_CONTEXT = 8192
 
 
@@ -27,18 +30,10 @@ class Kernel(Enum):
 
 def best_kernel(dst: Tensor) -> Kernel:
     """ggml_cuda_get_best_fattn_kernel for compute capability 8.9 with the default build's K and V types."""
-    q, k, v, mask = _operands(dst)
-    if k.ne[2] == 0 or q.ne[2] % k.ne[2] != 0:
-        raise GgmlAssert(
-            "ggml_cuda_get_best_fattn_kernel",
-            "Q->ne[2] % K->ne[2] == 0",
-            f"{q.ne[2]} query heads cannot share {k.ne[2]} key heads evenly",
-        )
-    gqa = q.ne[2] // k.ne[2]
+    q, k, _, _ = _operands(dst)
+    gqa = _gqa(q, k)
     gqa_opt = _gqa_opt_applies(dst, gqa)
-    if not _head_size_ok(k.ne[0], v.ne[0], gqa, gqa_opt) or k.type is not v.type or k.type not in _KV_TYPES:
-        return Kernel.NONE
-    if mask is not None and mask.ne[2] != 1:
+    if _refusal(dst, gqa, gqa_opt) is not None:
         return Kernel.NONE
     vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % _KQ_STRIDE == 0
     if q.ne[0] in (40, 72):
@@ -54,9 +49,11 @@ def best_kernel(dst: Tensor) -> Kernel:
     return Kernel.MMA
 
 
-def flash_attn_supported(dst: Tensor) -> bool:
-    """ggml_cuda_flash_attn_ext_supported."""
-    return best_kernel(dst) is not Kernel.NONE
+def flash_attn_refusal(dst: Tensor) -> str | None:
+    """ggml_cuda_flash_attn_ext_supported: None where there is a kernel, else why there is none."""
+    q, k, _, _ = _operands(dst)
+    gqa = _gqa(q, k)
+    return _refusal(dst, gqa, _gqa_opt_applies(dst, gqa))
 
 
 def flash_attn_nbytes(dst: Tensor) -> int:
@@ -82,6 +79,31 @@ def _operands(dst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     if q is None or k is None or v is None:
         raise GgmlAssert("ggml_cuda_flash_attn_ext_get_alloc_size", "K != nullptr", f"{dst.name} lacks a source")
     return q, k, v, dst.src[3] if len(dst.src) > 3 else None
+
+
+def _gqa(q: Tensor, k: Tensor) -> int:
+    """Query heads per key head. Raises GgmlAssert where they do not come out even."""
+    if k.ne[2] == 0 or q.ne[2] % k.ne[2] != 0:
+        raise GgmlAssert(
+            "ggml_cuda_get_best_fattn_kernel",
+            "Q->ne[2] % K->ne[2] == 0",
+            f"{q.ne[2]} query heads cannot share {k.ne[2]} key heads evenly",
+        )
+    return q.ne[2] // k.ne[2]
+
+
+def _refusal(dst: Tensor, gqa: int, gqa_opt: bool) -> str | None:
+    """Why there is no kernel, as a device's rule says it; None where there is one."""
+    _, k, v, mask = _operands(dst)
+    if not _head_size_ok(k.ne[0], v.ne[0], gqa, gqa_opt):
+        if not _head_size_ok(k.ne[0], v.ne[0], _KERNEL_GROUP, True):
+            return "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
+        return "heads of {ne1[0]} need a mask, no ALiBi, aligned strides, K padded to 256 and more query heads per key head"
+    if k.type is not v.type:
+        return "K is {type1} and V is {type2}; the default build has no kernel for two types"
+    if k.type not in _KV_TYPES:
+        return "the default build has no kernel for K and V of {type1}"
+    return "the mask differs from head to head" if mask is not None and mask.ne[2] != 1 else None
 
 
 def _gqa_opt_applies(dst: Tensor, gqa: int) -> bool:
