@@ -15,7 +15,7 @@ _HINT_HADAMARD = 1
 
 
 def _mul_mat(op: Tensor) -> str | None:
-    a, b = op.src[0], op.src[1]
+    a, b = (*op.src, None, None)[:2]
     if a is None or b is None:
         return "a source is missing"
     if len(op.op_params) > 1 and op.op_params[1] == _HINT_HADAMARD:
@@ -36,7 +36,7 @@ def _mul_mat(op: Tensor) -> str | None:
 
 
 def _out_prod(op: Tensor) -> str | None:
-    a, b = op.src[0], op.src[1]
+    a, b = (*op.src, None, None)[:2]
     if a is None or b is None:
         return "a source is missing"
     if a.type is not F32 or b.type is not F32:

@@ -48,7 +48,7 @@ def _get_rows_back(op: Tensor) -> str | None:
 
 
 def _out_prod(op: Tensor) -> str | None:
-    a, b = op.src[0], op.src[1]
+    a, b = (*op.src, None, None)[:2]
     if a is None or b is None:
         return "a source is missing"
     if b.type is not F32 or op.type is not F32:

@@ -98,7 +98,7 @@ def _refusal(dst: Tensor, gqa: int, gqa_opt: bool) -> str | None:
     if not _head_size_ok(k.ne[0], v.ne[0], gqa, gqa_opt):
         if not _head_size_ok(k.ne[0], v.ne[0], _KERNEL_GROUP, True):
             return "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
-        return "heads of {ne1[0]} need a mask, no ALiBi, aligned strides, K padded to 256 and more query heads per key head"
+        return "heads of {ne1[0]} need a mask, no ALiBi, aligned strides, K padded to 256 and more queries per key head"
     if k.type is not v.type:
         return "K is {type1} and V is {type2}; the default build has no kernel for two types"
     if k.type not in _KV_TYPES:
