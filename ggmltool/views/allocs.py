@@ -20,7 +20,7 @@ _NODES = (
     Column("chunk", right=True, drop=4),
     Column("offset", right=True),
     Column("size_max", right=True),
-    Column("sources", cut=True, drop=2),
+    Column("sources", cut=True, drop=2, numbers=True),
 )
 _LEAFS = (Column("#", right=True), Column("leaf", cut=True), *_NODES[2:6])
 _STORY = (
@@ -28,8 +28,8 @@ _STORY = (
     Column("what"),
     Column("tensor", cut=True),
     Column("bytes", right=True),
-    Column("place", cut=True),
-    Column("why, or the free blocks then", cut=True, drop=1),
+    Column("place"),
+    Column("why, free blocks", cut=True, drop=1, numbers=True),
 )
 
 

@@ -126,7 +126,7 @@ def _contents(
         )
     if buffer.size > peak.nbytes and buffer.peak is not None:
         tail = _tail(buffer, peak)
-        behind = f", {size(tail)} of them behind the last tensor" if tail else ""
+        behind = f", {size(tail)} behind the last tensor" if tail else ""
         yield render_lines([f"  {size(buffer.size - peak.nbytes)} of the buffer are not used then{behind}"], style)
 
 

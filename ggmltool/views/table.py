@@ -15,12 +15,14 @@ _DROP_FIRST = 5
 
 class Column(NamedTuple):
     """A column. `cut` says that its cells may be shortened with an ellipsis; `drop` that the whole column may go
-    where there is too little room, the highest number first (0: it stays), from 5 on before anything is cut."""
+    where there is too little room, the highest number first (0: it stays), from 5 on before anything is cut.
+    `numbers` says that numbers stand in cells that may be cut: such a cell ends behind a comma, not within a number."""
 
     header: str
     right: bool = False
     cut: bool = False
     drop: int = 0
+    numbers: bool = False
 
 
 class Cell(NamedTuple):
@@ -47,7 +49,7 @@ def _safe(cell: str | Cell) -> Cell:
 
 def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -> str:
     """The table as text, one line per row, below a header; ends with a newline."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
     from rich.text import Text
 
     cells = [[_safe(cell) for cell in row] for row in rows]
@@ -59,7 +61,7 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
     def fitted(text: str, i: int) -> str:
         width = widths[i]
         if cell_len(text) > width:
-            text = set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+            text = _cut_text(text, width, columns[i].numbers)
         pad = " " * (width - cell_len(text))
         return pad + text if columns[i].right else text + pad
 
@@ -70,6 +72,24 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
     for text in texts:
         text.rstrip()
     return render_lines(texts, style)
+
+
+def _cut_text(text: str, width: int, numbers: bool) -> str:
+    """The beginning of a text that is too wide, with an ellipsis; with `numbers`, only whole parts between commas.
+
+    >>> _cut_text("x 0:128+32, y", 10, False), _cut_text("x 0:128+32, y", 10, True)
+    ('x 0:128+3…', 'x…')
+    >>> _cut_text("0–128, 256–512", 12, True)
+    '0–128, …'
+    """
+    from rich.cells import set_cell_size
+
+    kept = set_cell_size(text, max(width - 1, 0))
+    if numbers:
+        whole, comma, part = kept.rpartition(", ")
+        kept = whole + comma if comma else part.rstrip("0123456789:+–")
+        return kept.rstrip() + (" …" if comma else "…")
+    return kept.rstrip() + "…"
 
 
 def _with_gaps(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
