@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
+    "ops": "List the ops of ggml, or show one in full.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",
 }

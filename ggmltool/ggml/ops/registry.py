@@ -70,13 +70,15 @@ Unpack = Callable[[Raw], "dict[str, Any] | None"]
 class Param:
     """A parameter of a constructor: its name, the annotation as written, and whether it may be left out.
 
-    `choices` maps the words accepted for an enumeration (`neox`) to its numbers.
+    `choices` maps the words accepted for an enumeration (`neox`) to its numbers. `default` is what it is when left
+    out (None where it is required).
     """
 
     name: str
     kind: str
     required: bool
     choices: Mapping[str, int] | None = None
+    default: object = None
 
 
 @dataclass(slots=True)
@@ -109,7 +111,8 @@ class Constructor:
                         needed = len(sources)
                 else:
                     required = p.default is inspect.Parameter.empty
-                    params.append(Param(p.name, kind, required, self.choices.get(p.name)))
+                    default = None if required else p.default
+                    params.append(Param(p.name, kind, required, self.choices.get(p.name), default))
             self._signature = (tuple(sources), needed, tuple(params))
         return self._signature
 

@@ -39,7 +39,7 @@ def _read(raw: Raw) -> dict[str, Any]:
 
 @constructor(Op.UPSCALE, "interpolate", "upscale_ext", canonical=True, unpack=_read, choices={"mode": MODES})
 def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, mode: int) -> Tensor:
-    """ggml_interpolate and ggml_upscale_ext: a in the size ne0 … ne3; `mode` is a word of MODES or ggml's number."""
+    """ggml_interpolate and ggml_upscale_ext: a in the size ne0 … ne3; `mode` is a word or ggml's number."""
     function = "ggml_interpolate_impl"
     if (mode & 0xFF) >= N_MODES:
         raise GgmlAssert(function, "(mode & 0xFF) < GGML_SCALE_MODE_COUNT", f"there is no mode {mode & 0xFF}")

@@ -1,0 +1,152 @@
+"""`ggmltool ops`: the ops of ggml, and one of them in full."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.output import Output
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.op_reference import OpFacts
+    from ggmltool.ggml.ops.registry import Constructor, Param
+    from ggmltool.views.ops import FormInfo, OpInfo, ParamInfo
+
+_KINDS = {"int": "integer", "float": "number", "bool": "true or false", "DType": "a type's name"}
+_PREFIXES = ("ggml_op_", "ggml_unary_op_", "ggml_glu_op_", "ggml_")
+
+
+def _complete_ops(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from ggmltool.ggml.op import KEY_NAMES
+
+    return [name for name in KEY_NAMES if name.startswith(incomplete.lower())]
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_ops)
+@click.option("--example", is_flag=True, help="Print only the scenario that shows the op NAME.")
+@json_option
+@output_option
+def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
+    """List the ops of ggml, or show one in full: how it is written, its parameters, where it runs, an example.
+
+    NAME is an op (rope, ROPE, GGML_OP_ROPE), a function of UNARY or GLU (silu, geglu), or a constructor of ggml's
+    (rope_ext).
+
+    \b
+    Example:
+      ggmltool ops
+      ggmltool ops soft_max
+      ggmltool ops --example rope | ggmltool plan -
+    """
+    if name is None and example:
+        raise click.UsageError("--example needs the NAME of an op.")
+    if json and example:
+        raise click.UsageError("--example prints a scenario; it does not go with --json.")
+    from ggmltool.ggml.op_reference import op_facts
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.views.json_text import json_text
+    from ggmltool.views.ops import op_json, op_view, ops_json, ops_view
+
+    if name is None:
+        infos = [_info(facts) for facts in op_facts()]
+        output.write(json_text(ops_json(infos, VERSION)) if json else ops_view(infos, VERSION, output.style))
+        return 0
+    info = _info(_find(name))
+    if example:
+        if not info.example:
+            raise CliError(f"there is no example of {info.name}: ggml itself refuses to build it.")
+        output.write(info.example)
+    elif json:
+        output.write(json_text({"ggmltool": 1, "kind": "op", "ggml": VERSION, **op_json(info)}))
+    else:
+        output.write(op_view(info, output.style))
+    return 0
+
+
+def _find(name: str) -> OpFacts:
+    """The op, function or constructor of this name. Raises CliError where there is none."""
+    from ggmltool.ggml.op_reference import op_facts
+    from ggmltool.scenario.errors import did_you_mean
+
+    asked = name.lower()
+    for prefix in _PREFIXES:
+        asked = asked.removeprefix(prefix)
+    by_name = {facts.name.lower(): facts for facts in op_facts()}
+    names = {c.name: f for f in op_facts() for c in f.constructors}
+    names |= {other: f for f in op_facts() for group in f.other_names for other in group}
+    for key in (asked, asked.removesuffix("_inplace")):
+        found = by_name.get(key) or names.get(key)
+        if found is not None:
+            return found
+    hint = did_you_mean(asked, [*by_name, *names]) or "`ggmltool ops` lists them."
+    raise CliError(f"no op is called {name!r}; {hint}")
+
+
+def _info(facts: OpFacts) -> OpInfo:
+    from ggmltool.scenario.op_examples import NOTES, long_form, op_example
+    from ggmltool.views.ops import OpInfo
+
+    op = facts.name.lower()
+    written, counted = long_form(op) or ("", None)
+    return OpInfo(
+        facts.number,
+        facts.name,
+        facts.function_of.name if facts.function_of is not None else "",
+        facts.symbol,
+        facts.n_sources or counted,
+        tuple(_form(c, also, op) for c, also in zip(facts.constructors, facts.other_names, strict=True)),
+        facts.is_view_op,
+        facts.can_inplace,
+        facts.has_rule,
+        facts.computes,
+        dict(facts.supports),
+        written,
+        facts.result_of,
+        op_example(op) or "",
+        NOTES.get(op, ""),
+    )
+
+
+def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
+    from ggmltool.views.ops import FormInfo
+
+    return FormInfo(
+        c.name,
+        also,
+        tuple(source.rstrip("_") for source in c.sources),
+        c.n_required_sources,
+        c.slots,
+        c.inplace,
+        tuple(_param(p, op) for p in c.params),
+        inspect.cleandoc(c.build.__doc__ or ""),
+    )
+
+
+def _param(p: Param, op: str) -> ParamInfo:
+    from ggmltool.scenario.param_meanings import param_meaning
+    from ggmltool.views.ops import ParamInfo
+
+    kind = _KINDS.get(p.kind.split(" |", 1)[0], "list of integers")
+    return ParamInfo(
+        p.name, kind, None if p.required else _written(p), dict(p.choices or {}), param_meaning(op, p.name)
+    )
+
+
+def _written(p: Param) -> str:
+    """A default as a scenario writes it; a word where the parameter has words."""
+    value = p.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int) and p.choices:
+        return next((word for word, number in p.choices.items() if number == value), str(value))
+    return str(list(value)) if isinstance(value, tuple) else str(value)

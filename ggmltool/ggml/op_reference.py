@@ -1,0 +1,137 @@
+"""What is known of every op and of every function of UNARY and GLU, from the registry and the device profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from ggmltool.ggml.device import RULE, YES
+from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.op import CAN_INPLACE, FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
+from ggmltool.ggml.ops import load
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
+
+Support = Literal["yes", "no", "some"]
+"""Whether a device runs an op: always, never, or by a condition on its tensors."""
+
+REFERENCE_PROFILES = ("CPU", "CUDA", "BLAS")
+
+RESULT_OF: dict[Op, str] = {
+    Op.CPY: "b",
+    Op.SET_ROWS: "a",
+    Op.CLAMP: "a",
+    Op.OPT_STEP_ADAMW: "a",
+    Op.OPT_STEP_SGD: "a",
+}
+"""The ops that compute into the memory of a source: which one."""
+
+_VARIANTS = ("_swapped", "_split")
+
+
+@dataclass(frozen=True, slots=True)
+class OpFacts:
+    """An op (`function_of` None) or a function of UNARY or GLU.
+
+    `number` is ggml's in its own enumeration, `symbol` what ggml_op_symbol gives ("" for a function). `constructors`
+    are the ways to build it, grouped with their other names in `other_names`; none for an op whose shape has no rule
+    here. `result_of` names the source that the result is a view of, though it is computed (cpy), `can_inplace` is
+    ggml_op_can_inplace, `computes` whether there is a kernel.
+    """
+
+    number: int
+    name: str
+    function_of: Op | None
+    symbol: str
+    constructors: tuple[Constructor, ...]
+    other_names: tuple[tuple[str, ...], ...]
+    is_view_op: bool
+    result_of: str
+    can_inplace: bool
+    computes: bool
+    supports: tuple[tuple[str, Support], ...]
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether type and shape of the result follow from the sources."""
+        return bool(self.constructors) or (self.function_of is None and self.number == Op.NONE)
+
+    @property
+    def n_sources(self) -> tuple[int, int] | None:
+        """The fewest and the most sources a node has, None without a rule."""
+        counts = [_source_counts(c) for c in self.constructors]
+        if not counts:
+            return (0, 0) if self.has_rule else None
+        return min(low for low, _ in counts), max(high for _, high in counts)
+
+
+def _source_counts(c: Constructor) -> tuple[int, int]:
+    """The fewest and the most slots of a node of this constructor that hold a tensor."""
+    if not c.slots:
+        return c.n_required_sources, len(c.sources)
+    required = c.sources[: c.n_required_sources]
+    return sum(s in required or s == SELF for s in c.slots), len(c.slots)
+
+
+@cache
+def op_facts() -> tuple[OpFacts, ...]:
+    """All of them by op key: the ops, then the functions of UNARY, then those of GLU."""
+    load()
+    builders: dict[int, dict[object, list[Constructor]]] = {}
+    for c in CONSTRUCTORS.values():
+        builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
+    tables = _op_tables()
+    facts = []
+    for key, (op, function) in enumerate(_keys()):
+        member = op if function is None else function
+        groups = [_main_name_first(group, member.name) for group in builders.get(key, {}).values()]
+        groups.sort(key=lambda group: group[0].name != member.name.lower())
+        facts.append(
+            OpFacts(
+                int(member),
+                member.name,
+                None if function is None else op,
+                SYMBOLS[op] if function is None else "",
+                tuple(group[0] for group in groups),
+                tuple(tuple(c.name for c in group[1:]) for group in groups),
+                bool(IS_VIEW_OP[op]),
+                RESULT_OF.get(op, ""),
+                bool(CAN_INPLACE[op]),
+                op in KERNELS,
+                tuple((name, _SUPPORT.get(table[key], "no")) for name, table in tables),
+            )
+        )
+    return tuple(facts)
+
+
+_SUPPORT: dict[int, Support] = {YES: "yes", RULE: "some"}
+
+
+def _keys() -> list[tuple[Op, UnaryOp | GluOp | None]]:
+    plain: list[tuple[Op, UnaryOp | GluOp | None]] = [(op, None) for op in Op]
+    return [*plain, *((Op.UNARY, u) for u in UnaryOp), *((Op.GLU, g) for g in GluOp)]
+
+
+def _key_of(c: Constructor) -> int:
+    """The op key that a constructor belongs to: that of a function where it is named after one."""
+    name = c.name.upper()
+    for variant in _VARIANTS:
+        name = name.removesuffix(variant.upper())
+    if c.op == Op.UNARY and name in UnaryOp.__members__:
+        return FIRST_UNARY_KEY + UnaryOp[name]
+    if c.op == Op.GLU and name in GluOp.__members__:
+        return FIRST_GLU_KEY + GluOp[name]
+    return int(c.op)
+
+
+def _main_name_first(group: list[Constructor], op: str) -> list[Constructor]:
+    """Names of one constructor, the one that is the op's own first."""
+    return sorted(group, key=lambda c: c.name != op.lower())
+
+
+def _op_tables() -> list[tuple[str, bytearray]]:
+    out = []
+    for name in REFERENCE_PROFILES:
+        profile = PROFILES[name]
+        out.append((name, make_device(profile, name, make_buft(profile, name, name)).table))
+    return out

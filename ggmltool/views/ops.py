@@ -1,0 +1,260 @@
+"""The ops of ggml as tables, and one of them in full."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.op_reference import REFERENCE_PROFILES
+from ggmltool.views.table import Cell, Column, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+_SPELLED_FROM = 110
+"""Columns from which the table has room for how an op is written."""
+
+_ANSWERS = {"yes": "yes", "no": "no", "some": "some"}
+_COLORS = {"yes": "green", "no": "red", "some": "yellow"}
+
+
+class ParamInfo(NamedTuple):
+    """A parameter: its kind in words, its default as a scenario writes it ("": it is left out, None: it is required),
+    its words with ggml's numbers."""
+
+    name: str
+    kind: str
+    default: str | None
+    choices: dict[str, int]
+    meaning: str
+
+
+class FormInfo(NamedTuple):
+    """A way to write an op. `also` are further names for it, `slots` what the node's slots hold where that is not
+    `sources`; `required` of the sources must be there."""
+
+    name: str
+    also: tuple[str, ...]
+    sources: tuple[str, ...]
+    required: int
+    slots: tuple[str, ...]
+    inplace: bool
+    params: tuple[ParamInfo, ...]
+    text: str
+
+    def spelled(self) -> str:
+        """`cont(a, [ne=])`, `soft_max(a, [mask], scale=1)`: what may be left out in brackets, or with its default."""
+        sources = [s if i < self.required else f"[{s}]" for i, s in enumerate(self.sources)]
+        params = [f"[{p.name}=]" if p.default == "" else f"{p.name}={p.default or ''}" for p in self.params]
+        return f"{self.name}({', '.join([*sources, *params])})"
+
+
+class OpInfo(NamedTuple):
+    """An op, or a function of UNARY or GLU (`function_of` says which, else "").
+
+    `sources` is (fewest, most) or None where that is not known, `result_of` the source whose memory the result always
+    has, `long_form` how a node without a constructor is written, `example` a scenario; `note` what else is to be said.
+    """
+
+    number: int
+    name: str
+    function_of: str
+    symbol: str
+    sources: tuple[int, int] | None
+    forms: tuple[FormInfo, ...]
+    is_view_op: bool
+    can_inplace: bool
+    has_rule: bool
+    computes: bool
+    supports: dict[str, str]
+    long_form: str
+    result_of: str
+    example: str
+    note: str
+
+
+def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
+    """A table of the ops, one of the functions of UNARY, and one of those of GLU."""
+    plain = [info for info in infos if not info.function_of]
+    title = heading(f"the ops of ggml {version}", [count(len(plain), "op")], style)
+    parts = [title, render_lines([""], style), _table(plain, style)]
+    for family in ("UNARY", "GLU"):
+        functions = [info for info in infos if info.function_of == family]
+        if functions:
+            what = heading(f"functions of {family}", [f"{len(functions)}, told apart by word 0 of op_params"], style)
+            parts += [render_lines([""], style), what, _table(functions, style)]
+    return "".join(parts) + render_lines(["", *_legend(style)], style)
+
+
+def _table(infos: Sequence[OpInfo], style: Style) -> str:
+    spelled = style.width >= _SPELLED_FROM
+    functions = bool(infos[0].function_of)
+    columns = [Column("#", right=True), Column("function" if functions else "op")]
+    if not functions:
+        columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
+    columns += [Column("sources", right=True), Column("memory"), Column("engine")]
+    columns += [Column(name) for name in REFERENCE_PROFILES]
+    if spelled:
+        columns.append(Column("in a scenario", cut=True))
+    rows: list[list[str | Cell]] = []
+    for info in infos:
+        cells: list[str | Cell] = [str(info.number), info.name]
+        if not functions:
+            cells.append(info.symbol)
+        cells += [_sources(info), _memory(info), _engine(info)]
+        cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in REFERENCE_PROFILES]
+        if spelled:
+            cells.append(info.forms[0].spelled() if info.forms else info.long_form)
+        rows.append(cells)
+    return render_table(columns, rows, style)
+
+
+_LEGEND = (
+    (
+        "memory: view, it computes nothing and has the memory of its source; of a, it computes into the memory of that "
+        "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
+    ),
+    "engine: computes; plans, but cannot compute yet; type+ne, it plans with the type and the extents as written",
+    "CPU, CUDA, BLAS: whether a device of that profile runs it; some, by a condition on the tensors",
+)
+
+
+def _legend(style: Style) -> list[object]:
+    from rich.text import Text
+
+    wrapped = [part for line in _LEGEND for part in textwrap.wrap(line, min(style.width, 120))]
+    return [*(Text(line, "dim") for line in wrapped), Text("ggmltool ops NAME shows one op in full", "dim")]
+
+
+def _sources(info: OpInfo) -> str:
+    if info.sources is None:
+        return ""
+    low, high = info.sources
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _memory(info: OpInfo) -> str:
+    if info.is_view_op:
+        return "view"
+    if info.result_of:
+        return f"of {info.result_of}"
+    return "in place" if info.can_inplace else ""
+
+
+def _engine(info: OpInfo) -> str:
+    if not info.has_rule:
+        return "type+ne"
+    return "computes" if info.computes else "plans"
+
+
+def op_view(info: OpInfo, style: Style) -> str:
+    """Everything about one op."""
+    facts = [f"{info.function_of or 'op'} {info.number}"] + ([info.symbol] if info.symbol else [])
+    lines: list[object] = [""]
+    for name, value in _facts(info):
+        lines += _fact(name, value, style)
+    out = heading(info.name, facts, style) + render_lines(lines, style)
+    shown: set[str] = set()
+    for form in info.forms:
+        out += render_lines(["", *_form(form, style), *_params(form, shown, style)], style)
+    if info.example:
+        from rich.text import Text
+
+        out += render_lines(
+            ["", Text("a scenario with it", "bold"), *(f"  {t}" for t in info.example.splitlines())], style
+        )
+    return out
+
+
+_SUPPORTS = {
+    "yes": "runs it",
+    "no": "does not run it",
+    "some": "runs it on a condition that its tensors must meet",
+}
+
+
+def _facts(info: OpInfo) -> list[tuple[str, str]]:
+    memory = "of its own"
+    if info.is_view_op:
+        memory = "none: a view of its source; it computes nothing"
+    elif info.result_of:
+        memory = f"that of its source {info.result_of}"
+    elif info.can_inplace:
+        memory = "of its own, or in place: where a source lies that nobody else needs (ggml_op_can_inplace)"
+    if not info.has_rule:
+        engine = "plans it with the type and the extents that the scenario gives (it has no rule for them)"
+    else:
+        engine = "knows type and extents of the result"
+    engine += "; computes it" if info.computes else "; cannot compute it yet"
+    return [
+        ("sources", _sources(info)),
+        ("memory", memory),
+        ("engine", engine),
+        *((name, _SUPPORTS[info.supports[name]]) for name in REFERENCE_PROFILES),
+        ("written", "" if info.forms else info.long_form),
+        ("note", info.note),
+    ]
+
+
+def _fact(name: str, value: str, style: Style) -> list[str]:
+    if not value:
+        return []
+    return textwrap.wrap(
+        value, max(style.width, 40), initial_indent=f"  {name:<9}", subsequent_indent=" " * 11, break_on_hyphens=False
+    )
+
+
+def _form(form: FormInfo, style: Style) -> list[object]:
+    """How it is written, in bold, and what its docstring says."""
+    from rich.text import Text
+
+    width = max(style.width, 40)
+    spelled = textwrap.wrap(form.spelled(), width, subsequent_indent="    ", break_on_hyphens=False)
+    lines: list[object] = [Text(line, "bold") for line in spelled]
+    for paragraph in form.text.split("\n\n"):
+        lines += textwrap.wrap(
+            paragraph, min(width, 120), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
+    if form.also:
+        lines.append(f"  also called {', '.join(form.also)}")
+    if form.inplace:
+        lines.append(f"  in place: {form.name}_inplace, or inplace=true")
+    if form.slots:
+        lines.append(f"  the node's slots: {', '.join('the node itself' if s == 'self' else s for s in form.slots)}")
+    return lines
+
+
+def _params(form: FormInfo, shown: set[str], style: Style) -> list[str]:
+    """What each parameter is and means, without those that an earlier form of the op has shown."""
+    new = [p for p in form.params if p.name not in shown]
+    width = max((len(p.name) for p in new), default=0) + 2
+    lines = []
+    for p in new:
+        kind = f"one of {', '.join(p.choices)}" if p.choices else p.kind
+        lines += textwrap.wrap(
+            f"{kind}: {p.meaning}" if p.meaning else kind,
+            min(max(style.width, 40), 120),
+            initial_indent=f"    {p.name:<{width}}",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )
+    if new and len(new) < len(form.params):
+        lines.append("    the other parameters: see above")
+    shown.update(p.name for p in new)
+    return lines
+
+
+def op_json(info: OpInfo) -> dict[str, Any]:
+    """One op as data."""
+    return {
+        **info._asdict(),
+        "sources": None if info.sources is None else {"min": info.sources[0], "max": info.sources[1]},
+        "forms": [
+            {**form._asdict(), "spelled": form.spelled(), "params": [p._asdict() for p in form.params]}
+            for form in info.forms
+        ],
+    }
+
+
+def ops_json(infos: Sequence[OpInfo], version: str) -> dict[str, Any]:
+    """All ops, then the functions of UNARY and of GLU."""
+    return {"ggmltool": 1, "kind": "ops", "ggml": version, "ops": [op_json(info) for info in infos]}

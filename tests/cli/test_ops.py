@@ -1,0 +1,142 @@
+"""`ops` lists every op of ggml, tells everything about one, and has an example that works."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ggmltool
+from ggmltool.cli.main import cli
+from ggmltool.cli.ops import ops
+from ggmltool.ggml.op import CAN_INPLACE, KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
+from ggmltool.ggml.op_reference import RESULT_OF, op_facts
+from ggmltool.ggml.ops.registry import CONSTRUCTORS
+from ggmltool.scenario.op_examples import op_example
+from ggmltool.scenario.param_meanings import param_meaning
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = [name for name in KEY_NAMES if op_example(name) is not None]
+NO_EXAMPLE = {"flash_attn_back"}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_table_looks_as_accepted(call: Call, columns: int) -> None:
+    result = call("ops", columns=columns)
+    assert (result.status, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"ops_{columns}.txt", result.out)
+
+
+@pytest.mark.parametrize("name", ["rope", "cpy", "silu", "swiglu", "ssm_conv", "view"])
+def test_one_op_looks_as_accepted(call: Call, name: str) -> None:
+    result = call("ops", name, columns=80)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"ops_{name}.txt", result.out)
+
+
+def test_the_data_has_every_op_and_function_with_ggmls_number(call: Call) -> None:
+    listed = json.loads(call("ops", "--json").out)["ops"]
+    named = [(o["function_of"], o["number"], o["name"]) for o in listed]
+    families: list[tuple[str, type[Op] | type[UnaryOp] | type[GluOp]]] = [("", Op), ("UNARY", UnaryOp), ("GLU", GluOp)]
+    assert named == [(family, member.value, member.name) for family, enum in families for member in enum]
+    plain = listed[: len(Op)]
+    assert [o["symbol"] for o in plain] == list(SYMBOLS)
+    assert [o["can_inplace"] for o in plain] == [bool(b) for b in CAN_INPLACE]
+    assert {o["name"] for o in plain if o["is_view_op"]} == {op.name for op in VIEW_OPS}
+
+
+def test_every_way_to_write_an_op_is_shown_once(call: Call) -> None:
+    listed = json.loads(call("ops", "--json").out)["ops"]
+    names = [name for o in listed for form in o["forms"] for name in (form["name"], *form["also"])]
+    assert sorted(names) == sorted(CONSTRUCTORS)
+
+
+def test_every_parameter_is_explained(call: Call) -> None:
+    op_facts()
+    missing = [(c.name, p.name) for c in CONSTRUCTORS.values() for p in c.params if not param_meaning(c.name, p.name)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_planned_and_shows_what_it_is_an_example_of(call: Call, name: str) -> None:
+    text = call("ops", "--example", name).out
+    Path("graph.yaml").write_text(text)
+    plan = ggmltool.load("graph.yaml").plan()
+    assert plan.ok
+    facts = next(f for f in op_facts() if f.name.lower() == name)
+    expected = facts.name if facts.function_of is None else facts.function_of.name
+    assert name == "none" or [node.op for node in plan.nodes if node.op != "NONE"] == [expected]
+    assert call("plan", "graph.yaml").status == 0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_lies_in_a_sources_memory_is_said_to(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "graph.yaml"
+    file.write_text(op_example(name) or "")
+    loaded = ggmltool.load(file)
+    run = loaded.start()
+    run.step(loaded.model.steps[0])
+    node = run.newest["main"][0].nodes[-1]
+    facts = next(f for f in op_facts() if f.name.lower() == name)
+    assert (node.view_src is not None) == (facts.is_view_op or bool(facts.result_of))
+
+
+def test_only_what_ggml_refuses_to_build_has_no_example(call: Call) -> None:
+    assert set(KEY_NAMES) - set(EXAMPLES) == NO_EXAMPLE
+    result = call("ops", "--example", "flash_attn_back")
+    assert (result.status, result.out) == (2, "")
+    assert "refuses to build it" in result.err
+
+
+def test_results_in_a_source_name_one_of_the_sources(call: Call) -> None:
+    for op, source in RESULT_OF.items():
+        shown = json.loads(call("ops", "--json", op.name).out)
+        written = shown["forms"][0]["sources"] if shown["forms"] else re.split(r"[\[\], ]+", shown["long_form"])
+        assert source in written
+
+
+@pytest.mark.parametrize("name", ["rope", "ROPE", "GGML_OP_ROPE", "rope_ext", "ggml_rope_inplace", "rope_multi"])
+def test_an_op_is_found_by_all_of_its_names(call: Call, name: str) -> None:
+    assert call("ops", name).out == call("ops", "rope").out
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("ropee", "rope"), ("softmax", "soft_max"), ("SWIGLUU", "swiglu")])
+def test_a_mistyped_op_gets_the_nearest_one(call: Call, wrong: str, right: str) -> None:
+    result = call("ops", wrong)
+    assert (result.status, result.out) == (2, "")
+    assert f'did you mean "{right}"?' in result.err
+
+
+def test_wrong_use_is_refused(call: Call) -> None:
+    assert call("ops", "--example").status == 2
+    assert call("ops", "--example", "--json", "rope").status == 2
+    assert "\x1b" not in call("ops", "x\x1b[2J").err
+
+
+def test_ops_are_completed() -> None:
+    from click import Context
+
+    argument = next(p for p in ops.params if p.name == "name")
+    names = [item.value for item in argument.shell_complete(Context(cli), "soft")]
+    assert names == ["soft_max", "soft_max_back", "softplus"]
+
+
+def test_listing_ops_imports_no_numpy() -> None:
+    code = (
+        "import sys\n"
+        "from ggmltool.cli.main import main\n"
+        "try: main(['ops', 'rope'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('numpy' in sys.modules)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=SAMPLES.parent, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
