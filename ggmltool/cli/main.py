@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
     "trace": "Show the calls that ggml makes, in order.",
+    "supports": "Show which backend could run which node, and why not.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",

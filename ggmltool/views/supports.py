@@ -1,0 +1,197 @@
+"""The op × device matrix: which device could run which node of a graph, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, dims, printable, shortened
+
+State = Literal["yes", "no", "copy", "offload"]
+STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
+
+_INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
+_NAMES_SHOWN = 3
+_REASON_WIDTH = 110
+
+
+class Missing(NamedTuple):
+    """A source that would have to be copied: its slot, its id, and why the device cannot use its memory."""
+
+    slot: int
+    id: str
+    why: str
+
+
+class Answered(NamedTuple):
+    """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie."""
+
+    state: State
+    why_not: str | None
+    copies: tuple[Missing, ...]
+
+
+class Asked(NamedTuple):
+    """A node with the answers of all backends in order; `backend` is the one that gets it, None without a plan."""
+
+    index: int
+    id: str
+    op: str
+    type: str
+    ne: tuple[int, ...]
+    src: tuple[str, ...]
+    backend: str | None
+    answers: tuple[Answered, ...]
+
+    @property
+    def types(self) -> str:
+        """`q4_0, f32 → f32`."""
+        return f"{', '.join(self.src)} → {self.type}" if self.src else self.type
+
+
+def only(nodes: Iterable[Asked], state: State | None) -> list[Asked]:
+    """The nodes to which some backend gives this answer; all of them for None."""
+    return [n for n in nodes if state is None or any(a.state == state for a in n.answers)]
+
+
+def supports_view(
+    nodes: Sequence[Asked], total: int, backends: Sequence[str], title: str, graph: str, by_node: bool, style: Style
+) -> str:
+    """A row per kind of node (or per node), a column per backend, and below each backend's reasons."""
+    shown = count(total, "node") if len(nodes) == total else f"{len(nodes)} of {count(total, 'node')}"
+    top = heading(title, [f"graph {graph}", shown], style)
+    if not nodes:
+        return top
+    table = _node_table(nodes, backends, style) if by_node else _group_table(nodes, backends, style)
+    reasons = _reasons(nodes, backends, style)
+    return top + "\n" + table + ("\n" + reasons if reasons else "")
+
+
+def _columns(backends: Sequence[str]) -> list[Column]:
+    return [Column(printable(name)) for name in backends]
+
+
+def _cells(node: Asked) -> list[Cell]:
+    return [Cell(a.state, _INKS[a.state]) for a in node.answers]
+
+
+def _group_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+    groups: dict[tuple[object, ...], list[Asked]] = {}
+    for n in nodes:
+        groups.setdefault((n.op, n.types, tuple(a.state for a in n.answers)), []).append(n)
+    rows: list[Row] = []
+    sizes = Counter(n.op for n in nodes)
+    for group in sorted(groups.values(), key=lambda g: (-sizes[g[0].op], g[0].op, -len(g))):
+        shapes = dict.fromkeys(dims(n.ne) for n in group)
+        shape = next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
+        first = group[0]
+        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first), _runs_on(group, backends)])
+    columns = [Column("op"), Column("nodes", right=True), Column("types", cut=True), Column("shape", drop=1)]
+    return render_table([*columns, *_columns(backends), Column("runs on", drop=6)], rows, style)
+
+
+def _runs_on(group: Sequence[Asked], backends: Sequence[str]) -> str:
+    numbers = Counter(n.backend for n in group)
+    there = [(b, numbers[b]) for b in backends if numbers[b]]
+    return ", ".join(b if len(there) == 1 else f"{b} {n}" for b, n in there) or "–"
+
+
+def _node_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+    inks = {name: color.term for name, color in colors(backends).items()}
+    rows: list[Row] = [
+        [
+            str(n.index),
+            n.id,
+            n.op,
+            n.types,
+            dims(n.ne),
+            *_cells(n),
+            Cell(n.backend or "–", inks.get(n.backend or "", "")),
+        ]
+        for n in nodes
+    ]
+    columns = [
+        Column("#", right=True), Column("node", cut=True), Column("op"), Column("types", cut=True),
+        Column("shape", drop=2),
+    ]  # fmt: skip
+    return render_table([*columns, *_columns(backends), Column("runs on", drop=1)], rows, style)
+
+
+def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+    """Each backend's reasons, the most frequent first, with the ops and the first nodes they are about."""
+    from rich.text import Text
+
+    inks = {name: color.term for name, color in colors(backends).items()}
+    lines: list[object] = []
+    for i, name in enumerate(backends):
+        for state, what in (("no", "does not run"), ("copy", "runs after copies")):
+            told = _told(nodes, i, state)
+            if not told:
+                continue
+            lines += [""] if lines else []
+            lines.append(Text.assemble((printable(name), inks[name]), f" {what}"))
+            for why, about in sorted(told.items(), key=lambda item: -len(item[1])):
+                lines += _reason(why, about, style.width)
+    return render_lines(lines, style) if lines else ""
+
+
+def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
+    told: dict[str, list[Asked]] = {}
+    for n in nodes:
+        a = n.answers[i]
+        if state == "no" and a.why_not is not None:
+            told.setdefault(a.why_not, []).append(n)
+        elif state == "copy" and a.why_not is None:
+            for why in dict.fromkeys(f"source {m.slot} has to be copied: {m.why}" for m in a.copies):
+                told.setdefault(why, []).append(n)
+    return told
+
+
+def _reason(why: str, about: Sequence[Asked], width: int) -> list[str]:
+    from textwrap import wrap
+
+    ops = Counter(n.op for n in about)
+    names = ", ".join(f"{n} {op}" for op, n in ops.most_common())
+    nodes = shortened([n.id for n in about], _NAMES_SHOWN)
+    text = printable(f"{names}: {why}")
+    room = max(min(width, _REASON_WIDTH), 20)
+    return [
+        *wrap(text, room, initial_indent="  ", subsequent_indent="    "),
+        *wrap(nodes, room, initial_indent="    ", subsequent_indent="    "),
+    ]
+
+
+def supports_json(nodes: Sequence[Asked], backends: Sequence[str], ggml: str, graph: str) -> dict[str, Any]:
+    """Every node with every backend's answer and reasons."""
+    return {
+        "ggmltool": 1,
+        "kind": "supports",
+        "ggml": ggml,
+        "graph": graph,
+        "backends": list(backends),
+        "nodes": [
+            {
+                "index": n.index,
+                "id": n.id,
+                "op": n.op,
+                "type": n.type,
+                "ne": list(n.ne),
+                "src_types": list(n.src),
+                "backend": n.backend,
+                "answers": {b: _answer_json(a) for b, a in zip(backends, n.answers, strict=True)},
+            }
+            for n in nodes
+        ],
+    }
+
+
+def _answer_json(a: Answered) -> dict[str, Any]:
+    out: dict[str, Any] = {"answer": a.state}
+    if a.why_not is not None:
+        out["why_not"] = a.why_not
+    if a.copies:
+        out["copies"] = [m._asdict() for m in a.copies]
+    return out

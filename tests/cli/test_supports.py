@@ -1,0 +1,94 @@
+"""`supports`: the op × device matrix, with the reason of each no."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "supports": ("supports",),
+    "supports_by_node": ("supports", "--by", "node"),
+    "supports_json": ("supports", "--json"),
+}
+
+
+@pytest.mark.parametrize("sample", ["transformer", "missing-op", "offload", "preallocated"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
+    result = call(*COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
+    assert result.status == (sample == "preallocated")
+    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_real_model_fits_the_terminal(call: Call, columns: int) -> None:
+    result = call("supports", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=columns)
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"gemma_supports_{columns}.txt", result.out)
+
+
+@pytest.mark.parametrize("sample", ["transformer", "offload", "gemma-3-270m-ngl9"])
+def test_the_backend_that_gets_a_node_never_said_no_and_offloads_are_those_of_the_plan(call: Call, sample: str) -> None:
+    path = next(SAMPLES.glob(f"{sample}.*"))
+    supports = json.loads(call("supports", "--json", path).out)
+    plan = json.loads(call("plan", "--json", path).out)
+    nodes = {n["id"]: n for n in plan["nodes"]}
+    assert [n["id"] for n in supports["nodes"]] == list(nodes)
+    for n in supports["nodes"]:
+        planned = nodes[n["id"]]
+        assert n["backend"] == planned["backend"]
+        given = n["answers"][n["backend"]]["answer"]
+        assert given != "no"
+        assert (given == "offload") == (planned["cause"] == "1.off")
+    assert any(n["cause"] == "1.off" for n in plan["nodes"]) == (sample != "transformer")
+
+
+def test_each_no_says_which_rule_it_was(call: Call) -> None:
+    text = {
+        "ggmltool": 1,
+        "backends": ["CUDA0", "BLAS", "CPU"],
+        "contexts": {
+            "weights": {"buft": "CUDA0", "usage": "weights", "tensors": {"w": "q4_0[256, 64]"}},
+            "inputs": {"tensors": {"x": "f16[256, 4]", "y": "f32[256, 4]"}},
+        },
+        "graphs": {"main": {"nodes": {"p": "mul_mat(w, y)", "q": "mul_mat(w, x)", "t": "silu(y)"}}},
+    }
+    result = call("supports", "--json", "-", stdin=json.dumps(text).encode())
+    answers = {n["id"]: n["answers"] for n in json.loads(result.out)["nodes"]}
+    assert answers["p"]["CUDA0"] == {"answer": "yes"}
+    assert answers["p"]["CPU"]["copies"] == [
+        {"slot": 0, "id": "w", "why": "CUDA0 is not host memory, nor one of its own types (CPU)"}
+    ]
+    assert answers["p"]["BLAS"]["why_not"].startswith("too small to be worth it: ne[1] of the result is 4")
+    assert answers["q"]["CUDA0"]["why_not"] == "source 1 is f16, and source 0 is q4_0, not f16 too"
+    assert answers["q"]["BLAS"]["why_not"] == "source 1 is f16, not f32"
+    assert answers["t"]["BLAS"]["why_not"] == "it has no SILU"
+    assert answers["t"]["CUDA0"] == {"answer": "yes"}
+
+
+def test_only_keeps_the_nodes_with_that_answer(call: Call) -> None:
+    path = SAMPLES / "missing-op.yaml"
+    document = json.loads(call("supports", "--only", "no", "--json", path).out)
+    assert [n["id"] for n in document["nodes"]] == ["order"]
+    assert call("supports", "--only", "offload", path).out == "an op the GPU lacks · graph main · 0 of 3 nodes\n"
+    assert call("supports", "--only", "maybe", path).status == 2
+
+
+def test_names_are_no_markup(call: Call) -> None:
+    text = (
+        b'ggmltool: 1\nname: "[red]title"\nbackends: ["[blue]G", CPU]\n'
+        b'contexts: {c: {buft: CPU, tensors: {"[bold]x": "f32[4]"}}}\n'
+        b'graphs: {main: {nodes: {":smile: [/bold]": {op: sqr, src: ["[bold]x"]}}}}\n'
+    )
+    by_node = call("supports", "--by", "node", "-", stdin=text, tty=True, columns=100)
+    assert by_node.status == 0
+    for name in ("[red]title", "[blue]G", ":smile: [/bold]"):
+        assert name in by_node.out
