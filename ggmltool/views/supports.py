@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ggmltool.views.palette import colors
@@ -34,7 +35,8 @@ class Answered(NamedTuple):
     copies: tuple[Missing, ...]
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Asked:
     """A node with the answers of all backends in order; `backend` is the one that gets it, None without a plan."""
 
     index: int
