@@ -134,8 +134,10 @@ def _model_on_the_line(ctx: click.Context) -> Model | None:
     from ggmltool.scenario.load import load_model
 
     # While an option waits for its value, click has not yet given the arguments their names.
-    argument = ctx.params.get("scenario") or next(iter(ctx.args), None) or default_scenario()
-    try:
-        return None if argument == "-" else load_model(argument)
-    except Exception:  # a completion has nobody to complain to
-        return None
+    named = ctx.params.get("scenario")
+    for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
+        try:
+            return None if argument == "-" else load_model(argument)
+        except Exception:  # a completion has nobody to complain to; this was no scenario
+            continue
+    return None

@@ -14,6 +14,7 @@ from ggmltool.cli.options import json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import Opened, open_scenario, output_ids
 from ggmltool.views.difference import Difference, differences, differences_view, first_line_that_differs
+from ggmltool.views.table import heading
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
@@ -61,10 +62,11 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
         result = {"ggmltool": 1, "kind": "verify", "same": not found, "compared": compared}
         output.write(json_text(result | {"differences": [d._asdict() for d in found]}))
     elif found:
-        head = f"{opened.title}: {count(len(found), 'difference')} from the real ggml"
-        output.write(f"{head}\n\n{differences_view(found, output.style)}")
+        head = heading(opened.title, [f"{count(len(found), 'difference')} from the real ggml"], output.style)
+        output.write(f"{head}\n{differences_view(found, output.style)}")
     else:
-        output.write(f"{opened.title}: the real ggml does the same ({_sentence(compared)})\n")
+        facts = ["the real ggml does the same", *_facts(compared)]
+        output.write(heading(opened.title, facts, output.style))
     return 1 if found else 0
 
 
@@ -157,8 +159,6 @@ def _compare_values(id: str, ours: NDArray[Any], theirs: NDArray[Any], tolerance
         yield Difference(f"values of {id}", f"NMSE {error:.1e}", f"at most {tolerance:.0e}")
 
 
-def _sentence(compared: dict[str, int]) -> str:
-    parts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
-    if compared["outputs"]:
-        parts.append(f"the values of {count(compared['outputs'], 'output')}")
-    return ", ".join(parts)
+def _facts(compared: dict[str, int]) -> list[str]:
+    facts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
+    return [*facts, f"the values of {count(compared['outputs'], 'output')}"] if compared["outputs"] else facts

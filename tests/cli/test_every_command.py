@@ -1,0 +1,217 @@
+"""The manners that every command has. A command that is added to the table is tested here without a word.
+
+Only two things are told about single commands: what an argument that is no scenario gets, and which texts have a form
+that is not ours.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ggmltool.cli.main import COMMANDS, cli
+from tests.cli.conftest import SAMPLES, Call
+
+VALUES = {("tensor", "name"): "kq"}
+"""What a required argument gets that is no scenario."""
+GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "man": None}
+"""Texts that are ggml's, Graphviz's or roff's: the options with which the text is ours, None where it never is."""
+WITHOUT_JSON = {"dot", "man"}
+TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
+ANSI = re.compile("\x1b\\[[0-9;]*m")
+
+
+def command_of(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+def line(name: str, scenario: object = TRANSFORMER) -> list[str]:
+    """The command with all its arguments, so that it works."""
+    words = [name]
+    for param in command_of(name).params:
+        if isinstance(param, click.Argument):
+            value = str(scenario) if param.name == "scenario" else VALUES.get((name, param.name or ""))
+            assert value is not None or not param.required, f"VALUES has nothing for {param.name} of {name}"
+            words += [value] if value is not None else []
+    return words
+
+
+def takes_a_scenario(name: str) -> bool:
+    return any(param.name == "scenario" for param in command_of(name).params)
+
+
+def options(name: str) -> list[click.Option]:
+    return [param for param in command_of(name).params if isinstance(param, click.Option)]
+
+
+def usable(name: str) -> object:
+    missing = name == "verify" and importlib.util.find_spec("libggml") is None
+    return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs the real library"))
+
+
+EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])
+PLANNING = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS if takes_a_scenario(name)])
+OURS = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS if GIVEN_FORM.get(name, []) is not None])
+
+
+@EVERY
+def test_it_prints_a_result_and_nothing_else(call: Call, name: str) -> None:
+    result = call(*line(name))
+    assert (result.status, result.err) == (0, "")
+    assert result.out.endswith("\n")
+    assert not ANSI.search(result.out)
+    assert call(*line(name), "-q").out == result.out
+    assert call(*line(name), "-v").out == result.out
+
+
+@EVERY
+def test_the_result_can_go_to_a_file(call: Call, name: str) -> None:
+    result = call(*line(name))
+    assert call(*line(name), "-o", "-").out == result.out
+    written = call(*line(name), "-o", "result.txt")
+    assert (written.status, written.out, written.err) == (0, "", "Wrote result.txt\n")
+    assert Path("result.txt").read_text("utf-8") == result.out
+    again = call(*line(name), "--output", "result.txt")
+    assert (again.status, again.out) == (2, "")
+    assert "--force" in again.err
+    assert call(*line(name), "-o", "result.txt", "--force", "-q").err == ""
+    assert [path.name for path in Path().iterdir()] == ["result.txt"]
+
+
+@EVERY
+def test_it_has_json_that_says_what_it_is(call: Call, name: str) -> None:
+    formats = {choice for o in options(name) if o.name == "format" for choice in o.type.to_info_dict()["choices"]}
+    if name in WITHOUT_JSON:
+        assert "json" not in formats
+        return
+    assert "json" in formats
+    result = call(*line(name), "--json")
+    document = json.loads(result.out)
+    assert (result.status, document["ggmltool"]) == (0, 1)
+    assert re.fullmatch("[a-z_]+", document["kind"])
+    assert call(*line(name), "-f", "json").out == result.out
+    assert not ANSI.search(call(*line(name), "--json", "--color", "always", tty=True).out)
+
+
+@OURS
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_table_fits_and_colours_change_nothing_but_colours(call: Call, name: str, columns: int) -> None:
+    words = [*line(name), *(GIVEN_FORM.get(name) or [])]
+    plain = call(*words, columns=columns)
+    assert max(map(len, plain.out.splitlines())) <= columns
+    assert not [row for row in plain.out.splitlines() if row != row.rstrip()]
+    coloured = call(*words, "--color", "always", columns=columns)
+    assert ANSI.search(coloured.out)
+    assert ANSI.sub("", coloured.out) == plain.out
+
+
+@OURS
+def test_colours_are_for_terminals_that_want_them(call: Call, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*line(name), *(GIVEN_FORM.get(name) or [])]
+    assert ANSI.search(call(*words, tty=True).out)
+    assert not ANSI.search(call(*words, "--color", "never", tty=True).out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not ANSI.search(call(*words, tty=True).out)
+
+
+@EVERY
+def test_a_reader_that_goes_away_is_no_error(call: Call, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        def write(self, data: object) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr("tests.cli.conftest._Stream.buffer", Gone(), raising=False)
+    monkeypatch.setattr("tests.cli.conftest._Stream.text", lambda stream: "")
+    monkeypatch.setattr("ggmltool.cli.errors._close_stdout", lambda: None)
+    assert call(*line(name)).status == 0
+
+
+@EVERY
+def test_a_mistyped_option_is_answered_with_the_right_one(call: Call, name: str) -> None:
+    for option in options(name):
+        long = max(option.opts, key=len)
+        wrong = long[:-2] + long[-1] if len(long) > 6 else long + "x"
+        if any(other.startswith(wrong) for o in options(name) for other in (*o.opts, *o.secondary_opts)):
+            continue
+        result = call(*line(name), wrong)
+        assert (result.status, result.out) == (2, "")
+        assert f"No such option '{wrong}'" in result.err
+        assert "Did you mean" in result.err or "Possible options" in result.err
+
+
+@EVERY
+def test_a_mistyped_choice_is_answered_with_the_right_one(call: Call, name: str) -> None:
+    for option in options(name):
+        if not isinstance(option.type, click.Choice):
+            continue
+        for choice in map(str, option.type.choices):
+            wrong = choice + "x"
+            result = call(*line(name), option.opts[-1], wrong)
+            assert (result.status, result.out) == (2, "")
+            assert f"{wrong!r} is not one of" in result.err
+            assert "Did you mean" in result.err
+
+
+@PLANNING
+def test_a_file_that_is_not_there_is_said_so(call: Call, name: str) -> None:
+    result = call(*line(name, "nowhere.yaml"))
+    assert (result.status, result.out) == (2, "")
+    assert "nowhere.yaml" in result.err
+    assert "Traceback" not in result.err
+
+
+@PLANNING
+def test_what_ggml_refuses_is_told_in_its_words_and_explained(call: Call, name: str) -> None:
+    result = call(*(word if word != "kq" else "stored" for word in line(name, REFUSED)))
+    said = result.out + result.err
+    if result.status == 0:  # it shows the graph as built, or what is known without a plan
+        return
+    assert result.status == 1
+    assert "pre-allocated tensor (stored) in a buffer (GPU0) that cannot run the operation (SET_ROWS)" in said
+    assert "keep it in memory of a backend that can run the op" in said
+    assert "Traceback" not in said
+
+
+@PLANNING
+def test_standard_input_is_a_scenario_too(call: Call, name: str) -> None:
+    result = call(*line(name, "-"), stdin=TRANSFORMER.read_bytes())
+    assert (result.status, result.err) == (0, "")
+
+
+@EVERY
+def test_what_names_a_tensor_a_graph_or_a_context_is_completed(name: str) -> None:
+    """With the sample on the line; a bare NAME, ID, NODE, TENSOR or CONTEXT has something to offer."""
+    from click.shell_completion import ShellComplete
+
+    words = line(name)
+    for param in command_of(name).params:
+        metavar = (param.make_metavar(click.Context(command_of(name))) or "").strip("[]")
+        if metavar not in ("NAME", "ID", "NODE", "TENSOR", "CONTEXT", "BACKEND", "DEVICE"):
+            continue
+        given = words[1:] if isinstance(param, click.Option) else words[2:]
+        shell = ShellComplete(cli, {}, "ggmltool", "_GGMLTOOL_COMPLETE")
+        option = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
+        assert shell.get_completions([name, *given, *option], ""), f"{name} {metavar} offers nothing"
+
+
+def test_an_import_of_a_command_is_cheap() -> None:
+    """`ggmltool --help` imports none of them: here that a command's own file needs neither numpy nor rich."""
+    import subprocess
+
+    code = "import sys\n" + "".join(f"import ggmltool.cli.{name}\n" for name in COMMANDS)
+    code += "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
