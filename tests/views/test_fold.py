@@ -1,0 +1,161 @@
+"""Folding: repeated pieces are found by structure, and unfolding gives back every node and every edge."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggmltool.views.fold import Fold, FoldNode, Item, fold, unfolded
+from ggmltool.views.fold_dot import fold_dot
+from ggmltool.views.folded import fold_plan, layers, masked
+from tests.golden import check_golden
+from tests.views.plans import TENSORS, TWO_DEVICES
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def chain(keys: Sequence[object], residual: int = 0) -> list[FoldNode]:
+    """Nodes of which each reads the one before, and every `residual`-th the one that many before."""
+    nodes = []
+    for i, key in enumerate(keys):
+        far = (i - residual,) if residual and i >= residual and i % residual == 0 else ()
+        nodes.append(FoldNode(key, (i - 1, *far) if i else ()))
+    return nodes
+
+
+def folds(items: Sequence[Item]) -> list[Fold]:
+    return [item for item in items if isinstance(item, Fold)]
+
+
+LAYER = tuple("abcdefgh")
+
+
+def test_layers_between_a_head_and_a_tail_are_one_fold() -> None:
+    items = fold(chain(["x", *LAYER * 16, "y", "z"]))
+    assert items == (0, Fold(1, 8, 16, tuple(range(1, 9))), 129, 130)
+
+
+def test_layers_that_alternate_fold_as_a_period_with_the_equal_ones_folded_within() -> None:
+    other = tuple("ABCDEFGH")
+    (run,) = folds(fold(chain(["x", *(*LAYER * 5, *other) * 3])))
+    assert (run.start, run.period, run.times) == (1, 48, 3)
+    assert run.body == (Fold(1, 8, 5, tuple(range(1, 9))), *range(41, 49))
+
+
+def test_a_layer_on_another_backend_ends_the_fold() -> None:
+    keys = [(op, "CPU" if layer < 4 else "CUDA0") for layer in range(12) for op in LAYER]
+    assert [(run.start, run.times) for run in folds(fold(chain([("x", "CPU"), *keys])))] == [(1, 4), (33, 8)]
+
+
+def test_a_layer_that_begins_a_split_within_is_not_folded_with_those_that_do_not() -> None:
+    nodes = chain(["x", *LAYER * 6])
+    nodes[21] = nodes[21]._replace(border=True)
+    assert [(run.start, run.times) for run in folds(fold(nodes))] == [(1, 2), (21, 3)]
+
+
+def test_the_first_layer_may_begin_a_split() -> None:
+    nodes = chain(["x", *LAYER * 6])
+    nodes[1] = nodes[1]._replace(border=True)
+    assert [(run.start, run.times) for run in folds(fold(nodes))] == [(1, 6)]
+
+
+def test_layers_that_read_one_node_before_them_fold_and_those_that_read_into_another_layer_do_not() -> None:
+    shared = chain(["x", *LAYER * 6])
+    shared = [node._replace(src=(*node.src, 0)) if node.key == "e" else node for node in shared]
+    assert [run.times for run in folds(fold(shared))] == [6]
+    into = [node._replace(src=(*node.src, 3)) if node.key == "e" and i > 40 else node for i, node in enumerate(shared)]
+    assert [run.times for run in folds(fold(into))] == [5]
+
+
+def test_short_repetitions_stay_as_they_are() -> None:
+    assert folds(fold(chain("ab" * 2))) == []
+    assert folds(fold([])) == []
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[FoldNode]:
+    """Pieces repeated now and then, on two backends, with edges near and far, and some that break the pattern."""
+    keys: list[tuple[str, int]] = []
+    for _ in range(draw(st.integers(0, 4))):
+        piece = draw(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 1)), min_size=1, max_size=14))
+        keys += piece * draw(st.integers(1, 6))
+    reach = draw(st.lists(st.integers(1, 30), min_size=1, max_size=7))
+    nodes = [
+        FoldNode(key, tuple(i - r for r in (1, reach[i % len(reach)]) if i >= r), draw(st.integers(0, 20)) == 0)
+        for i, key in enumerate(keys)
+    ]
+    for i in range(1, len(nodes), 9):
+        if draw(st.booleans()):
+            nodes[i] = nodes[i]._replace(src=(*nodes[i].src, draw(st.integers(0, i - 1))))
+    return nodes
+
+
+@given(graphs())
+def test_unfolding_gives_back_every_node_once_and_only_alike_nodes_are_folded(nodes: list[FoldNode]) -> None:
+    groups = dict(unfolded(fold(nodes)))
+    assert sorted(i for all in groups.values() for i in all) == list(range(len(nodes)))
+    for drawn, all in groups.items():
+        assert all[0] == drawn
+        assert {nodes[i].key for i in all} == {nodes[drawn].key}, "folded across backends or ops"
+        assert len({nodes[i].border for i in all[1:]}) <= 1
+
+
+@given(graphs())
+def test_repetitions_read_the_same_places(nodes: list[FoldNode]) -> None:
+    """Said anew: from the second repetition on, an edge either moves along with its reader or stays where it was."""
+
+    def check(items: Sequence[Item]) -> None:
+        for run in folds(items):
+            assert run.times > 1
+            for i in range(run.start, run.start + run.period):
+                sources = [nodes[i + n * run.period].src for n in range(run.times)]
+                for before, after in pairwise(sources[1:]):
+                    for old, new in zip(before, after, strict=True):
+                        assert new == old + run.period or (new == old and new < run.start)
+                for first, second in zip(sources[0], sources[1], strict=True):
+                    within = second >= run.start + run.period
+                    assert first == second - run.period if within else first < run.start
+            check(run.body)
+
+    check(fold(nodes))
+
+
+def test_every_tensor_copy_and_edge_of_a_plan_is_in_the_folded_one_exactly_once() -> None:
+    folded = fold_plan(TWO_DEVICES, TENSORS)
+    ids = [t.id for t in (*TWO_DEVICES.nodes, *TWO_DEVICES.leafs)]
+    assert Counter(id for key, group in folded.members.items() if key[0] != "c" for id in group) == Counter(ids)
+    assert {(c.of, c.backend) for c in TWO_DEVICES.copies} == set(folded.copies)
+    assert folded.edges.total() == sum(src is not None for n in TWO_DEVICES.nodes for src in TENSORS[n.id].src)
+
+
+def test_names_that_differ_in_numbers_only_are_one() -> None:
+    assert masked(["Qcur-0", "Qcur-11"]) == "Qcur-N"
+    assert masked(["blk.3.ffn_up.weight", "blk.4.ffn_up.weight"]) == "blk.N.ffn_up.weight"
+    assert masked(["q2-7", "q2-8"]) == "q2-N"
+    assert masked(["one", "two"]) == ""
+    assert layers(["blk.3.a", "blk.12.b", "x"]) == "layers 3–12"
+    assert layers(["l_out-7"]) == "layer 7"
+    assert layers(["pos"]) == ""
+
+
+def test_the_picture_looks_as_accepted() -> None:
+    check_golden(GOLDEN / "folded.dot", fold_dot(TWO_DEVICES, TENSORS, 'two "devices"'))
+
+
+@pytest.mark.parametrize("hostile", ['"]; evil [label="', "a\\", "\x1b[31m\n", "<b>&"])
+def test_names_cannot_leave_their_labels(hostile: str) -> None:
+    nodes = tuple(msgspec.structs.replace(node, name=hostile) for node in TWO_DEVICES.nodes)
+    tensors = {id: info._replace(name=hostile) for id, info in TENSORS.items()}
+    text = fold_dot(replace(TWO_DEVICES, nodes=nodes), tensors, hostile)
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
+    assert "evil" not in outside
+    assert "\x1b" not in text
