@@ -15,19 +15,58 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 CONSOLE = re.findall(r"```console\n\$ ggmltool ([^\n]*)\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+QUESTIONS = dict(re.findall(r"^\| (.+?) \| `ggmltool ([^`]+)` \|$", README, re.MULTILINE))
+ANSWERS = {
+    "splits --by op,backend moe.yaml": "MUL_MAT_ID      –    2",
+    "supports missing-op.yaml": "1 ARGSORT: it has no ARGSORT",
+    "trace --decisions missing-op.yaml": "order not on GPU0 in pass 2: it cannot run the op",
+    "splits --pass 5 missing-op.yaml": "#1  CPU              1  order runs on CPU    scores",
+    "splits --bytes offload.yaml": "without op offload: 0 tensors, 0 B",
+    "buffers gemma-3-270m-ngl9.json.gz": "512 MiB    100 %  1310720  result_output  MUL_MAT",
+    "buffers --chart transformer.yaml": "steps from left to right",
+    "buffers --chunks chunks.yaml": "GPU0         1  3 KiB  4 KiB     1 KiB        2  p",
+    "buffers --copies pipeline.yaml": "total    28 KiB   10 KiB  +18 KiB",
+    "trace outgrown.yaml": "source is larger: many (512 → 4096)",
+    "run buffer-not-set.yaml": "c has no memory",
+    "plan preallocated.yaml": "GPU0 cannot run SET_ROWS, CPU cannot use GPU0",
+    "allocs --trace inplace.yaml": "in place of x1",
+    "allocs --free-blocks q transformer.yaml": "free",
+    "tensor --format gdb kq transformer.yaml": "op = GGML_OP_MUL_MAT",
+    "tensor --strides columns views.yaml": "| 0,0 | 0,1 | 0,2 | 0,3 | 1,0",
+    "trace pipeline.yaml": "ggml_backend_tensor_copy",
+    "ops rope": "n_dims",
+    "dot --style ggmltool transformer.yaml": "subgraph",
+    "plan --json transformer.yaml": '"buffer_sizes": {"CUDA0": ',
+    "verify transformer.yaml": "the real ggml does the same",
+}
+"""What the table of questions promises: a part of what each command prints."""
 WIDTH = "110"
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
+def run(*args: str, folder: Path = ROOT, check: bool = True) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": WIDTH}
     return subprocess.run(
-        [sys.executable, *args], capture_output=True, text=True, cwd=ROOT, env=environment, check=True
+        [sys.executable, *args], capture_output=True, text=True, cwd=folder, env=environment, check=check
     )
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
 def test_a_command_prints_what_the_readme_shows(command: str, shown: str) -> None:
     assert run("-m", "ggmltool", *shlex.split(command)).stdout.strip("\n") == shown.strip("\n")
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_a_question_of_the_readme_is_answered_by_its_command(command: str) -> None:
+    if command.startswith("verify"):
+        pytest.importorskip("libggml")
+    result = run("-m", "ggmltool", *shlex.split(command), folder=ROOT / "sample_graphs", check=False)
+    assert ANSWERS[command] in result.stdout
+    assert result.returncode == ("preallocated" in command or "buffer-not-set" in command)
+
+
+def test_every_question_of_the_readme_has_its_answer_here() -> None:
+    assert len(QUESTIONS) >= 20
+    assert sorted(QUESTIONS.values()) == sorted(ANSWERS)
 
 
 @pytest.mark.parametrize("code", PYTHON)
