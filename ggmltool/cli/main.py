@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "buffers": "Show the size of every buffer and what lies in it at its peak.",
     "allocs": "Show the graph allocator's plan, and how it came about.",
     "hash": "Show the hash tables of allocator and scheduler.",
+    "check": "Show how near the graph is to every limit of ggml.",
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
     "trace": "Show the calls that ggml makes, in order.",

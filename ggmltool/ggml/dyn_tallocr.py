@@ -77,8 +77,9 @@ class DynTallocr:
                 "ggml_dyn_tallocr_alloc",
                 "graph allocation: failed to reserve memory",
                 None,
-                f"no free block of {size} bytes is left in {VBUFFER_MAX_CHUNKS} chunks",
-            )
+                f"no free block of {size} bytes is left in {VBUFFER_MAX_CHUNKS} chunks, the last of which may have up "
+                "to 2^63 - 1 bytes",
+            ).of("chunks", VBUFFER_MAX_CHUNKS + 1)
         chunk = self.chunks[best_chunk]
         block = chunk.free_blocks[best_block]
         offset = block[0]
@@ -138,5 +139,5 @@ class DynTallocr:
                 "ggml_dyn_tallocr_insert_block",
                 'chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
                 f"the memory of a chunk has come apart into more than {MAX_FREE_BLOCKS} free blocks",
-            )
+            ).of("free_blocks", len(blocks) + 1)
         blocks.insert(position, [start, size])

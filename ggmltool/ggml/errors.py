@@ -9,9 +9,16 @@ GgmlError
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 ErrorKind = Literal["abort", "failed"]
+
+
+class Breach(NamedTuple):
+    """A limit that was not kept: its key in `ggml.limits.LIMITS`, and how much of it would have been needed."""
+
+    limit: str
+    used: int
 
 
 class GgmlError(Exception):
@@ -19,7 +26,8 @@ class GgmlError(Exception):
 
     Attributes: `kind` ("abort" or "failed"), `function` (the ggml function that refused), `condition` (the
     asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here). `where` names
-    the place in the caller's input (file:line:column, and what stands there), for whoever knows one.
+    the place in the caller's input (file:line:column, and what stands there), for whoever knows one. `breach` is the
+    limit of ggml's that was reached, where that is the reason.
     """
 
     kind: ErrorKind = "abort"
@@ -31,6 +39,12 @@ class GgmlError(Exception):
         self.message = message
         self.explanation = explanation
         self.where = ""
+        self.breach: Breach | None = None
+
+    def of(self, limit: str, used: int) -> Self:
+        """The same error, with the limit that was not kept."""
+        self.breach = Breach(limit, used)
+        return self
 
     def as_dict(self) -> dict[str, str | None]:
         """The error as the plan's `error` object (SPEC.md section 2)."""

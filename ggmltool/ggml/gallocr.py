@@ -99,18 +99,21 @@ class Gallocr:
         views = [t for t in (*nodes, *leafs) if t.view_src is not None]
         if len(nodes) + len(leafs) + len(views) <= self.hash_size:
             return
-        keys = {t.index for t in (*nodes, *leafs)}
-        keys.update(n.view_src.index for n in nodes if n.view_src is not None and n.op)
+        keys = {t.index: t for t in (*nodes, *leafs)}
+        n_own = len(keys)
         for n in nodes:
-            keys.update(s.view_src.index for s in n.src if s is not None and s.view_src is not None)
+            roots = [n.view_src if n.op else None, *(s.view_src for s in n.src if s is not None)]
+            keys.update((r.index, r) for r in roots if r is not None)
         if len(keys) > self.hash_size:
+            outside = list(keys.values())[n_own:]
             raise GgmlAbort(
                 "ggml_hash_find_or_insert",
                 "fatal error",
                 None,
                 f"the allocator's hash set has {self.hash_size} slots for {len(nodes)} nodes and {len(leafs)} leafs; "
-                f"with the roots of views that are not in the graph it would need {len(keys)}",
-            )
+                f"with the roots of views that are not in the graph it would need {len(keys)}. "
+                f"One of them is {outside[0].label}: make it a source of some node, or look at fewer such tensors",
+            ).of("gallocr_slots", len(keys))
 
     def _set_allocs(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> None:
         """Keep the plan: of every node and of its sources, in the order of the graph."""

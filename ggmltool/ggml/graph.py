@@ -8,7 +8,7 @@ from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, hash_size
 
 
 class CGraph:
@@ -130,20 +130,34 @@ class CGraph:
         if t.op == Op.NONE and not t.flags & FLAG_PARAM:
             leafs = self.leafs
             if len(leafs) >= self.size:
-                raise GgmlAssert("ggml_visit_parents_graph", "cgraph->n_leafs < cgraph->size", self._full("leafs"))
+                raise self._full("leafs", t)
             if not t.name:
                 t.name = f"leaf_{len(leafs)}"
             leafs.append(t)
         else:
             nodes = self.nodes
             if len(nodes) >= self.size:
-                raise GgmlAssert("ggml_visit_parents_graph", "cgraph->n_nodes < cgraph->size", self._full("nodes"))
+                raise self._full("nodes", t)
             if not t.name:
                 t.name = f"node_{len(nodes)}"
             nodes.append(t)
 
-    def _full(self, what: str) -> str:
-        return f"the graph was made for {self.size} {what}"
+    def _full(self, what: str, t: Tensor) -> GgmlAssert:
+        slots = hash_size(2 * self.size)
+        if len(self.visited) > slots:
+            # Tensors take their slots on the way down, before any becomes a node: ggml never came this far.
+            return GgmlAssert(
+                "ggml_visit_parents_graph",
+                "node_hash_pos != GGML_HASHSET_FULL",
+                f"the graph was made for {self.size} nodes, its hash set has {slots} slots, and "
+                f"{self.visited[slots].label or 'a tensor'} is one more; give ggml_new_graph_custom a larger size",
+            ).of("cgraph_slots", slots + 1)
+        return GgmlAssert(
+            "ggml_visit_parents_graph",
+            f"cgraph->n_{what} < cgraph->size",
+            f"the graph was made for {self.size} {what}, and {t.label or 'a tensor'} is one more; give "
+            "ggml_new_graph_custom a larger size",
+        ).of(f"cgraph_{what}", self.size + 1)
 
     def _mark_compute(self, tensor: Tensor) -> None:
         stack = [tensor]

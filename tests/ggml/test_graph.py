@@ -130,9 +130,20 @@ def test_a_full_graph_refuses_another_node() -> None:
 
 def test_a_full_graph_refuses_another_leaf() -> None:
     b = Builder()
+    graph = CGraph(1)
+    graph.build_forward_expand(b.leaf("a", 4))
+    with pytest.raises(GgmlAssert) as error:
+        graph.build_forward_expand(b.leaf("c", 4))
+    assert error.value.condition == "cgraph->n_leafs < cgraph->size"
+    assert error.value.breach == ("cgraph_leafs", 2)
+
+
+def test_a_graph_that_is_far_too_small_runs_out_of_slots_on_the_way_down() -> None:
+    b = Builder()
     with pytest.raises(GgmlAssert) as error:
         b.graph(b.node("y", Op.ADD, b.leaf("a", 4), b.leaf("c", 4)), size=1)
-    assert error.value.condition == "cgraph->n_leafs < cgraph->size"
+    assert error.value.condition == "node_hash_pos != GGML_HASHSET_FULL"
+    assert "c is one more" in error.value.explanation
 
 
 def test_a_leaf_with_sources_cannot_be_expanded_behind_them() -> None:

@@ -35,14 +35,19 @@ class Arena:
     that still points to it sees what ggml would see.
     """
 
-    __slots__ = ("_next", "capacity", "indices", "slots")
+    __slots__ = ("_next", "capacity", "indices", "size", "slots")
 
     def __init__(self, graph_size: int, indices: IndexSpace) -> None:
-        size = graph_size * SCHED_MAX_SPLIT_INPUTS * 2 * TENSOR_SIZE + graph_overhead(graph_size)
-        self.capacity = size // tensor_overhead()
+        self.size = graph_size * SCHED_MAX_SPLIT_INPUTS * 2 * TENSOR_SIZE + graph_overhead(graph_size)
+        self.capacity = self.size // tensor_overhead()
         self.indices = indices
         self.slots: list[Tensor] = []
         self._next = 0
+
+    @property
+    def used(self) -> int:
+        """ggml_used_mem of the scheduler's context, whose `size` is in bytes too."""
+        return self._next * tensor_overhead()
 
     def clear(self) -> None:
         self._next = 0
@@ -51,14 +56,15 @@ class Arena:
         """The copies and dependencies of the last split, in the order of the arena."""
         return self.slots[: self._next]
 
-    def _slot(self) -> tuple[Tensor | None, int]:
+    def _slot(self, src: Tensor) -> tuple[Tensor | None, int]:
         if self._next >= self.capacity:
             raise GgmlAssert(
                 "ggml_new_tensor_impl",
                 "obj_new",
-                f"the scheduler's context has room for {self.capacity} copies and dependencies; a larger graph_size "
-                "makes it larger",
-            )
+                f"the scheduler's context has room for {self.capacity} copies and dependencies, and a copy or view of "
+                f"{src.name or src.id} is one more; a larger graph_size makes it larger, fewer splits and no pipeline "
+                "copies need less",
+            ).of("sched_context", self.used + tensor_overhead())
         self._next += 1
         if self._next <= len(self.slots):
             t = self.slots[self._next - 1]
@@ -67,7 +73,7 @@ class Arena:
 
     def dup_layout(self, src: Tensor, name: str) -> Tensor:
         """ggml_dup_tensor_layout: a tensor of the same type, extents and strides."""
-        t, index = self._slot()
+        t, index = self._slot(src)
         if t is None:
             t = Tensor(src.type, src.ne, src.nb, name=cut_name(name), index=index)
             self.slots.append(t)
@@ -79,7 +85,7 @@ class Arena:
         """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made."""
         root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
         _check_view(src.ne, src, root, offs)
-        t, index = self._slot()
+        t, index = self._slot(src)
         name = cut_name(src.name + " (view)")
         if t is None:
             t = Tensor(src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)

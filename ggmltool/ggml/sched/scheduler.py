@@ -203,15 +203,24 @@ class Scheduler:
         graphs = self.seen_graphs
         if sum(len(g.nodes) + len(g.leafs) for g in graphs) + len(self.extra_keys) <= self.hash_size:
             return
-        keys = self.extra_keys.union(t.index for g in graphs for t in (*g.leafs, *g.nodes))
-        if len(keys) > self.hash_size:
+        n = len(self.hash_keys())
+        if n > self.hash_size:
+            tensors = {t.index for g in graphs for t in (*g.leafs, *g.nodes)}
+            several = f" of {len(graphs)} graphs (`reset` between them empties it)" if len(graphs) > 1 else ""
+            others = (
+                f" and {n - len(tensors)} that are only looked up, as roots of views are" if n > len(tensors) else ""
+            )
             raise GgmlAbort(
                 "ggml_hash_find_or_insert",
                 "fatal error",
                 None,
-                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys)}; "
-                "a larger graph_size makes it larger",
-            )
+                f"the scheduler's hash set has {self.hash_size} slots and would need {n}, for {len(tensors)} nodes and "
+                f"leafs{several}{others}; a graph_size above {self.hash_size} makes it larger",
+            ).of("sched_slots", n)
+
+    def hash_keys(self) -> set[int]:
+        """The tensors (by index) in ggml's hash set: those of the graphs since the last reset, and others looked up."""
+        return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
     def _check_size(self, function: str, graph: CGraph) -> None:
         n = graph.n_nodes + graph.n_leafs
@@ -222,7 +231,7 @@ class Scheduler:
                 f"(int)sched->hash_set.size >= {what}->n_nodes + {what}->n_leafs",
                 f"the graph has {graph.n_nodes} nodes and {graph.n_leafs} leafs, the scheduler's hash set "
                 f"{self.hash_size} slots for a graph_size of {self.graph_size}; give a graph_size of {n}",
-            )
+            ).of("sched_tensors", n)
 
     def reserve(self, graph: CGraph) -> bool:
         """ggml_backend_sched_reserve: split a graph and make the compute buffers large enough for it.
@@ -358,7 +367,7 @@ def _check_backends(backends: list[Backend]) -> None:
             function,
             "n_backends <= GGML_SCHED_MAX_BACKENDS",
             f"there are {len(backends)} backends; leave out all but {SCHED_MAX_BACKENDS}",
-        )
+        ).of("backends", len(backends))
     if backends[-1].device.type != "cpu":
         raise GgmlAssert(
             function,

@@ -1,0 +1,78 @@
+"""`ggmltool check`: every limit of ggml with its gauge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import FINE, GGML_FAILED
+from ggmltool.cli.options import graph_option, json_option, output_option, scenario_argument, step_option
+from ggmltool.cli.output import Output, log_lines
+from ggmltool.cli.scenario import open_scenario
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.check import Checkup
+
+
+@click.command(cls=Command)
+@scenario_argument
+@graph_option
+@step_option
+@click.option("--all", is_flag=True, help="Check every graph, each on a fresh scheduler; the closest of each gauge.")
+@json_option
+@output_option
+def check(scenario: str | None, graph: str | None, step: str, all: bool, json: bool, output: Output) -> int:
+    """Show every limit of ggml with its gauge: used, limit, where, and what ggml does beyond it.
+
+    The exit status is 1 where a limit is breached, or ggml would not go on for another reason. Not a breach: an array
+    that grows with a warning (a split's 30 inputs), a name that is cut.
+
+    \b
+    Example:
+      ggmltool check model.yaml
+      ggmltool check --all --step reserve model.yaml
+    """
+    if all and graph is not None:
+        raise click.UsageError("--all is for every graph, --graph for one; choose one.")
+    from ggmltool.ggml.gauges import highest
+    from ggmltool.scenario.check import check_graph
+    from ggmltool.views.check import breached
+
+    opened = open_scenario(scenario)
+    names = list(opened.model.graphs) if all and opened.model.graphs else [opened.scenario.graph_name(graph)]
+    found = [check_graph(opened.scenario, name, step) for name in names]
+    for one in found:
+        log_lines(one.plan.log)
+    several = highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
+    ok = not breached(several) and not any(breached(one.gauges) or not one.plan.ok for one in found)
+    if json:
+        from ggmltool.views.check import check_json
+        from ggmltool.views.json_text import json_text
+
+        document = {"ggmltool": 1, "kind": "check", "ggml": found[0].plan.ggml, "step": step, "ok": ok}
+        graphs = [
+            {"graph": one.graph, "ok": one.plan.ok, "gauges": check_json(one.gauges), **_error(one)} for one in found
+        ]
+        output.write(json_text(document | {"graphs": graphs}))
+    else:
+        from ggmltool.views.check import breach_text, check_view
+        from ggmltool.views.errors import ggml_error
+
+        what = f"{step} {names[0]}" if len(names) == 1 else f"{step}, {len(names)} graphs"
+        text = check_view(several, opened.title, f"{what} · ggml {found[0].plan.ggml}", output.style)
+        for one in found:
+            if one.plan.error is not None:
+                about = f"{one.graph}: " if len(found) > 1 else ""
+                lines = [about + ggml_error(dict(one.plan.error)), breach_text(one.breach)]
+                text += "\n" + "".join(f"{line}\n" for line in lines if line)
+        output.write(text)
+    return FINE if ok else GGML_FAILED
+
+
+def _error(one: Checkup) -> dict[str, object]:
+    if one.plan.error is None:
+        return {}
+    breach = None if one.breach is None else {"key": one.breach.limit, "used": one.breach.used}
+    return {"error": dict(one.plan.error), "breach": breach}

@@ -1,0 +1,229 @@
+"""How near a run is to every limit of `ggml.limits`, read from the engine's state and from what it announced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ggmltool.ggml.alloc_record import hash_keys
+from ggmltool.ggml.buffer import Buffer, BufferType
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import Breach
+from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.limits import LIMITS
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
+from ggmltool.ggml.version import (
+    MAX_FREE_BLOCKS,
+    SCHED_MAX_BACKENDS,
+    SCHED_MAX_COPIES,
+    SCHED_MAX_SPLIT_INPUTS,
+    SIZE_MAX,
+    VBUFFER_MAX_CHUNKS,
+    hash_size,
+)
+
+LAST_PASS = 5
+
+
+class Gauge(NamedTuple):
+    """One limit: `used` of `limit`, where that is, and what it is made `of`. `key` is that of `LIMITS`; `used` is None
+    where ggml did not get so far."""
+
+    key: str
+    used: int | None
+    limit: int
+    where: str = ""
+    of: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def share(self) -> float:
+        """`used` as a share of `limit`; 1 is just possible."""
+        if self.used is None:
+            return 0.0
+        return self.used / self.limit if self.limit else float(self.used > 0)
+
+
+class LimitWatch:
+    """A listener that keeps what is gone when a plan is done: the scheduler's slots and the most free blocks."""
+
+    def __init__(self) -> None:
+        self.gallocr: Gallocr | None = None
+        self.slots = 0
+        self.free_blocks = 0
+        self.free_blocks_at = ""
+        self._bufts: dict[str, int] = {}
+
+    def attach(self, sched: Scheduler) -> None:
+        """Watch this scheduler, which has not planned anything yet."""
+        self.gallocr = sched.gallocr
+        for b, buft in enumerate(sched.gallocr.bufts):
+            self._bufts.setdefault(buft.name, b)
+        sched.on_pass = self._after_pass
+
+    def _after_pass(self, number: int, sched: Scheduler) -> None:
+        if number == LAST_PASS:
+            self.slots = max(self.slots, len(sched.hash_keys()))
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case AllocationStarted(at=-1):
+                self.free_blocks, self.free_blocks_at = 0, ""
+            case Freed(tensor, buft, chunk) | Allocated(tensor, buft, chunk) if self.gallocr is not None:
+                blocks = len(self.gallocr.buf_tallocs[self._bufts[buft]].chunks[chunk].free_blocks)
+                if blocks > self.free_blocks:
+                    did = "was freed" if isinstance(event, Freed) else "was allocated"
+                    self.free_blocks, self.free_blocks_at = blocks, f"{buft} chunk {chunk}, when {tensor} {did}"
+            case _:
+                pass
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the gauges are read from: a run after one step. `sched` is None where none could be made, `graph` where none
+    could be built; `names` are the tensors' names before ggml cut them, `breach` is what ended the step."""
+
+    watch: LimitWatch
+    backends: Sequence[Backend]
+    sched: Scheduler | None = None
+    graph: CGraph | None = None
+    buffers: Sequence[Buffer] = ()
+    names: Sequence[str] = ()
+    breach: Breach | None = None
+    ok: bool = True
+
+
+def gauges(of: Checked) -> list[Gauge]:
+    """The gauge of every limit, in the order of `LIMITS`; of several of a kind, the one that is closest to its limit.
+
+    Limits that a run does not have (the memory of a device that the scenario does not give) are left out.
+    """
+    found: dict[str, Gauge] = {}
+    for gauge in _all(of):
+        known = found.get(gauge.key)
+        if known is None or gauge.share > known.share:
+            found[gauge.key] = gauge
+    breach = of.breach
+    if breach is not None and breach.limit in found:
+        found[breach.limit] = found[breach.limit]._replace(used=breach.used)
+    return [found[key] for key in LIMITS if key in found]
+
+
+def _all(of: Checked) -> Iterator[Gauge]:
+    yield Gauge("backends", len(of.backends), SCHED_MAX_BACKENDS, ", ".join(b.name for b in of.backends))
+    sched, graph = of.sched, of.graph
+    if graph is not None:
+        yield from _graph(graph)
+        yield from _tensors(graph, of.names)
+    if sched is None:
+        return
+    planned = of.ok or bool(sched.gallocr.node_allocs)
+    yield from _scheduler(sched, graph, of.watch, planned)
+    yield from _allocator(sched.gallocr, of.watch, planned, of.breach)
+    yield from _memory(sched, of.buffers, planned)
+
+
+def _graph(graph: CGraph) -> Iterator[Gauge]:
+    yield Gauge("cgraph_nodes", graph.n_nodes, graph.size, _last(graph.nodes))
+    yield Gauge("cgraph_leafs", graph.n_leafs, graph.size, _last(graph.leafs))
+    yield Gauge("cgraph_slots", len(graph.visited), hash_size(2 * graph.size))
+
+
+def _last(tensors: Sequence[Tensor]) -> str:
+    return f"the last is {tensors[-1].label}" if tensors else ""
+
+
+def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
+    yield Gauge("copies", s.n_copies, SCHED_MAX_COPIES)
+    if graph is not None:
+        of = (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
+        yield Gauge("sched_tensors", graph.n_nodes + graph.n_leafs, s.hash_size, f"graph_size {s.graph_size}", of)
+    split = watch.slots > 0
+    yield Gauge("sched_slots", watch.slots if split else None, s.hash_size)
+    made = f"{len(s.arena.made())} copies and dependencies" if split else ""
+    yield Gauge("sched_context", s.arena.used if split else None, s.arena.size, made)
+    splits = s.splits[: s.n_splits] if split else []
+    yield Gauge("splits", len(splits) if split else None, s.graph_size, f"room for {len(s.splits)} by now")
+    if not split:
+        yield Gauge("split_inputs", None, SCHED_MAX_SPLIT_INPUTS)
+    for i, sp in enumerate(splits):
+        grown = f", room for {sp.inputs_capacity} by now" if sp.inputs_capacity > SCHED_MAX_SPLIT_INPUTS else ""
+        where = f"split #{i} on {s.names[sp.backend_id]}{grown}" if sp.inputs else ""
+        yield Gauge("split_inputs", len(sp.inputs), SCHED_MAX_SPLIT_INPUTS, where)
+        for t in sp.inputs:
+            yield _name(f"{s.names[sp.backend_id]}#{t.name}#{s.n_copies - 1}")
+    if s.n_copies > 1:
+        yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, SCHED_MAX_SPLIT_INPUTS)
+    room = s.graph_size + s.graph_size * SCHED_MAX_SPLIT_INPUTS * 2
+    yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, "copies and dependencies too")
+    yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
+
+
+def _allocator(g: Gallocr, watch: LimitWatch, planned: bool, breach: Breach | None) -> Iterator[Gauge]:
+    reached = planned or (breach is not None and breach.limit in ("gallocr_slots", "chunks", "free_blocks"))
+    if not planned:
+        yield Gauge("gallocr_slots", None, g.hash_size)
+    else:
+        n = len(hash_keys(g.planned_nodes, g.planned_leafs))
+        own = (("nodes", len(g.planned_nodes)), ("leafs", len(g.planned_leafs)))
+        others = n - sum(k for _, k in own)
+        of = (*own, ("roots of views", others)) if others > 0 else own
+        yield Gauge("gallocr_slots", n, g.hash_size, "copies are both" if others < 0 else "", of)
+    for buft, chunks in _chunks(g):
+        yield Gauge("chunks", len(chunks) if reached else None, VBUFFER_MAX_CHUNKS, buft.name)
+    yield Gauge("free_blocks", watch.free_blocks if reached else None, MAX_FREE_BLOCKS, watch.free_blocks_at)
+
+
+def _chunks(g: Gallocr) -> Iterator[tuple[BufferType, list[int]]]:
+    """The sizes of the chunks of every buffer type, as planned."""
+    for i, tallocr in enumerate(g.buf_tallocs):
+        if g.buf_tallocs.index(tallocr) == i:
+            yield g.bufts[i], [c.max_size for c in tallocr.chunks]
+
+
+def _tensors(graph: CGraph, names: Iterable[str]) -> Iterator[Gauge]:
+    yield from map(_name, names)
+    for t in (*graph.leafs, *graph.nodes):
+        name = t.label
+        yield Gauge("dims", n_dims(t), MAX_DIMS, name)
+        yield Gauge("src", len(t.src), MAX_SRC, name)
+        yield Gauge("op_params", 4 * len(t.op_params), 4 * MAX_OP_PARAMS, name)
+
+
+def _name(name: str) -> Gauge:
+    return Gauge("name", len(name.encode("utf-8", "surrogateescape")), MAX_NAME - 1, name)
+
+
+def _memory(s: Scheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator[Gauge]:
+    compute = dict.fromkeys(b for v in s.gallocr.buffers if v is not None for b in v.chunks)
+    by_device: dict[str, list[int]] = {}
+    for k, buffers in enumerate((contexts, compute)):
+        for buffer in buffers:
+            by_device.setdefault(buffer.buft.device, [0, 0])[k] += buffer.size
+            if buffer.buft.max_size < SIZE_MAX // 2:
+                what = "compute buffer, chunk" if k else "buffer of a context, part"
+                yield Gauge(
+                    "buffer_size", buffer.size, buffer.buft.max_size, f"{buffer.buft.name} {what} {buffer.chunk}"
+                )
+    for backend in s.backends:
+        memory = backend.device.memory
+        if memory is not None:
+            of_contexts, of_compute = by_device.get(backend.name, (0, 0))
+            of = (("contexts", of_contexts), ("compute buffers", of_compute))
+            used = of_contexts + of_compute if planned or of_contexts > memory else None
+            yield Gauge("device_memory", used, memory, backend.name, of)
+
+
+def highest(of_graphs: Mapping[str, Sequence[Gauge]]) -> list[Gauge]:
+    """Of every limit the gauge of the graph that is closest to it, which then says which graph that is."""
+    best: dict[str, Gauge] = {}
+    for graph, found in of_graphs.items():
+        for gauge in found:
+            known = best.get(gauge.key)
+            if known is None or (known.used is None and gauge.used is not None) or gauge.share > known.share:
+                where = f"{graph}: {gauge.where}" if gauge.where else graph
+                best[gauge.key] = gauge._replace(where=where)
+    return [best[key] for key in LIMITS if key in best]

@@ -1,0 +1,170 @@
+"""check: every limit with its gauge; exit 1 where one is breached, 0 at the limit and where ggml makes do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggmltool.ggml.limits import LIMITS
+from tests.cli.conftest import SAMPLES, Call, Result
+from tests.golden import check_golden
+from tests.limits import AT, buffer, split_inputs
+
+GOLDEN = Path(__file__).parent / "golden"
+
+COMMANDS = {"check": (), "check_reserve": ("--step", "reserve"), "check_json": ("--json",), "check_all": ("--all",)}
+
+
+def gauge(result: Result, key: str) -> dict[str, Any]:
+    """The gauge of a graph in the output of --json."""
+    gauges: list[dict[str, Any]] = json.loads(result.out)["graphs"][0]["gauges"]
+    return next(g for g in gauges if g["key"] == key)
+
+
+def text(scenario: dict[str, Any]) -> bytes:
+    return json.dumps(scenario).encode()
+
+
+@pytest.mark.parametrize("sample", ["matmul", "transformer", "near-limits"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
+    result = call("check", *COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_near_limits_at_two_widths(call: Call, columns: int) -> None:
+    out = call("check", SAMPLES / "near-limits.yaml", columns=columns).out
+    assert max(map(len, out.splitlines())) <= columns
+    for limit in LIMITS.values():
+        if limit.text in out:
+            assert limit.beyond.split()[0] in out
+    check_golden(GOLDEN / f"near-limits_check_{columns}.txt", out)
+
+
+@pytest.mark.parametrize("key", AT)
+def test_at_the_limit_all_is_well(call: Call, key: str) -> None:
+    # The sixteenth chunk is larger than the device allows.
+    ignored = {"buffer_size"} if key == "chunks" else set()
+    result = call("check", "--step", "reserve", "--json", "-", stdin=text(AT[key][0]))
+    found = gauge(result, key)
+    if key == "sched_context":
+        assert found["of"] - 5 * 368 < found["used"] <= found["of"]
+    else:
+        assert found["used"] == found["of"]
+    gauges = json.loads(result.out)["graphs"][0]["gauges"]
+    assert {g["key"] for g in gauges if g["status"] == "breached"} == ignored
+    assert result.status == (1 if ignored else 0)
+
+
+@pytest.mark.parametrize("key", AT)
+def test_one_more_is_a_breach_with_ggmls_words(call: Call, key: str) -> None:
+    result = call("check", "--step", "reserve", "--json", "-", stdin=text(AT[key][1]))
+    found = gauge(result, key)
+    document = json.loads(result.out)
+    assert result.status == 1
+    assert document["ok"] is False
+    assert found["status"] == "breached"
+    assert found["used"] > found["of"]
+    assert document["graphs"][0]["breach"]["key"] == key
+    shown = call("check", "--step", "reserve", "-", stdin=text(AT[key][1]), columns=100)
+    assert shown.status == 1
+    assert "breached" in shown.out
+    assert document["graphs"][0]["error"]["message"] in shown.out
+    assert f"the limit: {LIMITS[key].constant}" in shown.out
+
+
+@pytest.mark.parametrize(("n", "at_once", "splits", "used"), [(29, 1, 1, 29), (30, 1, 1, 30), (31, 1, 2, 30)])
+def test_the_thirty_first_input_begins_a_split(call: Call, n: int, at_once: int, splits: int, used: int) -> None:
+    result = call("check", "--json", "-", stdin=text(split_inputs(n, at_once)))
+    assert (result.status, gauge(result, "splits")["used"]) == (0, splits)
+    found = gauge(result, "split_inputs")
+    assert (found["used"], found["of"]) == (used, 30)
+    assert found["where"] == "split #0 on G0"
+
+
+def test_more_inputs_at_once_are_over_the_limit_and_no_breach(call: Call) -> None:
+    scenario = text(split_inputs(32, at_once=5))
+    result = call("check", "--json", "-", stdin=scenario)
+    found = gauge(result, "split_inputs")
+    assert (result.status, found["status"], found["used"]) == (0, "over", 32)
+    assert "room for 60 by now" in found["where"]
+    verbose = call("check", "-v", "-", stdin=scenario)
+    assert "increasing split inputs capacity from 30 to 60" in verbose.err
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "status"),
+    [
+        ({"max_size": 4096}, "buffer_size", 0),
+        ({"max_size": 4092}, "buffer_size", 1),
+        ({"memory": 5120}, "device_memory", 0),
+        ({"memory": 5119}, "device_memory", 1),
+        ({"memory": 1000}, "device_memory", 1),
+    ],
+)
+def test_a_device_has_so_much_memory(call: Call, given: dict[str, int], key: str, status: int) -> None:
+    result = call("check", "--json", "-", stdin=text(buffer(4096, **given)))
+    found = gauge(result, key)
+    assert result.status == status
+    assert found["status"] == ("breached" if status else "near")
+    assert found["used"] == {"buffer_size": 4096, "device_memory": 5120}[key]
+    if key == "device_memory":
+        assert found["parts"] == {"contexts": 1024, "compute buffers": 4096}
+
+
+def test_without_memory_in_the_scenario_there_is_no_such_gauge(call: Call) -> None:
+    out = call("check", "-", stdin=text(buffer(4096))).out
+    assert "memory of a device" not in out
+    assert "size of a buffer" not in out
+
+
+@pytest.mark.parametrize(("n", "status"), [(62, "near"), (63, "near"), (64, "over")])
+def test_long_names_are_cut_which_is_no_breach(call: Call, n: int, status: str) -> None:
+    scenario = buffer(4096)
+    scenario["graphs"]["main"]["nodes"] = {"y" * n: "sqr(w)"}
+    result = call("check", "--json", "-", stdin=text(scenario))
+    found = gauge(result, "name")
+    assert (result.status, found["used"], found["status"]) == (0, n, status)
+
+
+def test_a_name_that_is_long_as_a_copy_only(call: Call) -> None:
+    scenario = split_inputs(1)
+    x = "x" * 60
+    scenario["contexts"]["c"]["tensors"] = {x: scenario["contexts"]["c"]["tensors"]["x0"]}
+    scenario["graphs"]["main"]["nodes"]["last"]["src"] = [x]
+    found = gauge(call("check", "--json", "-", stdin=text(scenario)), "name")
+    assert (found["used"], found["where"]) == (65, f"G0#{x}#0")
+
+
+def test_all_graphs_at_once_show_the_one_that_is_closest(call: Call) -> None:
+    scenario = split_inputs(9)
+    scenario["graphs"]["small"] = {"nodes": {"s": {"op": "sqr", "src": ["x0"], "backend": "G0"}}}
+    result = call("check", "--all", "-", stdin=text(scenario), columns=200)
+    assert result.status == 0
+    row = next(line for line in result.out.splitlines() if "inputs of a split" in line)
+    assert "main: split #0 on G0" in row
+    graphs = json.loads(call("check", "--all", "--json", "-", stdin=text(scenario)).out)["graphs"]
+    assert [g["graph"] for g in graphs] == ["main", "small"]
+    wrong = call("check", "--all", "--graph", "main", "-", stdin=text(scenario))
+    assert wrong.status == 2
+    assert "--all is for every graph" in wrong.err
+
+
+def test_a_refusal_that_is_no_limit_is_shown_too(call: Call) -> None:
+    result = call("check", SAMPLES / "preallocated.yaml", columns=100)
+    assert result.status == 1
+    assert "pre-allocated tensor (stored)" in result.out
+    assert "not reached" in result.out
+    assert "the limit:" not in result.out
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_every_limit_says_what_is_beyond_it(key: str) -> None:
+    limit = LIMITS[key]
+    assert limit.beyond
+    assert limit.constant
