@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "graph": "Print the graph as ggml_graph_print does.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
     "ops": "List the ops of ggml, or show one in full.",
+    "types": "List the types of ggml, or show its tables of values.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",
 }

@@ -75,6 +75,20 @@ TYPES: dict[str, DType] = {row[1]: DType(*row) for row in _TABLE}
 
 TYPES_BY_ID: dict[int, DType] = {t.id: t for t in TYPES.values()}
 
+
+def _named(names: str) -> frozenset[DType]:
+    return frozenset(TYPES[name] for name in names.split())
+
+
+NO_TO_FLOAT = _named("f32 i8 i16 i32 i64 f64 q8_1 q8_K")
+"""ggml_type_traits has no to_float for these (and f32 needs none)."""
+
+NO_FROM_FLOAT_REF = _named("f32 i8 i16 i32 i64 f64 q8_K iq2_xxs iq2_xs iq1_s iq1_m")
+"""ggml_type_traits has no from_float_ref for these."""
+
+NO_VEC_DOT = _named("i8 i16 i32 i64 f64 q8_1 q8_K")
+"""ggml_type_traits_cpu has no vec_dot for these."""
+
 F32 = TYPES["f32"]
 F16 = TYPES["f16"]
 BF16 = TYPES["bf16"]

@@ -14,6 +14,12 @@ _PLAIN = {
     "f32": "<f4", "f16": "<f2", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
 }  # fmt: skip
 _QUANTIZED = frozenset(("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq1_0", "tq2_0", "mxfp4"))
+_UNREADABLE = frozenset(("q8_1", "q8_K", "q1_0", "q2_0"))
+
+
+def can_decode(type: DType) -> bool:
+    """Whether there are values to be had from the bytes of the type."""
+    return type.name not in _UNREADABLE
 
 
 def can_encode(type: DType) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.dtypes import F32, TYPES
+from ggmltool.ggml.dtypes import F32, NO_TO_FLOAT
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix, is_transposed
 
 MIN_BATCH = 32
 
-_NO_TO_FLOAT = frozenset(TYPES[name] for name in ("i8", "i16", "i32", "i64", "f64", "q8_1", "q8_K"))
+_NO_TO_FLOAT = NO_TO_FLOAT - {F32}
 
 _HINT_HADAMARD = 1
 

@@ -75,14 +75,14 @@ def gelu_erf(xp: Any, x: Any) -> Any:
 
 
 @cache
-def _half_table(xp: Any, quick: bool) -> Any:
+def half_table(xp: Any, quick: bool) -> Any:
     """ggml_table_gelu_f16 and ggml_table_gelu_quick_f16: the function of every f16, rounded to f16."""
     halves = xp.arange(1 << 16, dtype=xp.uint32).astype(xp.uint16).view(xp.float16)
     return (_gelu_quick if quick else _gelu)(xp, halves.astype(xp.float32)).astype(xp.float16)
 
 
 def _look_up(xp: Any, quick: bool, x: Any) -> Any:
-    return _half_table(xp, quick)[x.astype(xp.float16).view(xp.uint16)].astype(xp.float32)
+    return half_table(xp, quick)[x.astype(xp.float16).view(xp.uint16)].astype(xp.float32)
 
 
 def gelu_table(xp: Any, x: Any, half: bool) -> Any:

@@ -1,0 +1,139 @@
+"""`ggmltool types`: the types of ggml, one of them in full, and ggml's tables of values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import format_option, output_option
+from ggmltool.cli.output import Output
+from ggmltool.cli.table_entries import chosen
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.dtypes import DType
+    from ggmltool.views.types import TypeInfo
+
+TABLE_NAMES = ("fp16", "gelu", "gelu_quick", "silu", "exp", "e8m0", "ue4m3")
+
+
+def _complete_types(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from ggmltool.ggml.dtypes import TYPES
+
+    return [name for name in TYPES if name.lower().startswith(incomplete.lower())]
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_types)
+@click.option("--table", type=click.Choice(TABLE_NAMES), help="Show a table of values that ggml's CPU backend keeps.")
+@click.option(
+    "--range",
+    nargs=2,
+    metavar="FROM TO",
+    help="Which entries: values of x (-4 4), or indices, which are the bits of x (0x0000 0x0004).",
+)
+@click.option("--every", metavar="STEP", help="The step from one entry to the next, of x or of the index.")
+@click.option("--at", multiple=True, metavar="X", help="The entry of this x or index; may be given several times.")
+@format_option("table", "csv", "json", help="A table (default), comma separated values, or JSON.")
+@output_option
+def types(
+    name: str | None,
+    table: str | None,
+    range: tuple[str, str] | None,
+    every: str | None,
+    at: tuple[str, ...],
+    format: str | None,
+    output: Output,
+) -> int:
+    """List the types of ggml, or show one in full: block and type size, conversions, the type it is multiplied with.
+
+    With --table, the values that ggml looks up instead of computing them: fp16 (f16 as f32), gelu, gelu_quick, and the
+    scales of mxfp4 (e8m0) and nvfp4 (ue4m3); silu and exp as earlier releases kept them.
+
+    \b
+    Example:
+      ggmltool types
+      ggmltool types q4_K
+      ggmltool types --table gelu --range -2 2 --every 0.25
+      ggmltool types --table fp16 --range 0x0000 0x0004
+    """
+    if table is not None:
+        if name is not None:
+            raise click.UsageError("--table takes no NAME; the entries are chosen by --range, --every and --at.")
+        _show_table(table, chosen(table, range, every, at), format, output)
+        return 0
+    if range or every or at:
+        raise click.UsageError("--range, --every and --at choose the entries of a --table.")
+    from ggmltool.ggml.dtypes import TYPES
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.views.json_text import json_text
+    from ggmltool.views.types import type_json, type_view, types_csv, types_json, types_view
+
+    if name is None:
+        infos = [_info(type) for type in TYPES.values()]
+        if format == "json":
+            output.write(json_text(types_json(infos, VERSION)))
+        else:
+            output.write(types_csv(infos) if format == "csv" else types_view(infos, VERSION, output.style))
+        return 0
+    info = _info(_find(name))
+    if format == "json":
+        output.write(json_text({"ggmltool": 1, "kind": "type", "ggml": VERSION, **type_json(info)}))
+    else:
+        output.write(types_csv([info]) if format == "csv" else type_view(info, output.style))
+    return 0
+
+
+def _find(name: str) -> DType:
+    """The type of this name or number. Raises CliError where there is none."""
+    from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
+    from ggmltool.scenario.errors import did_you_mean, quoted
+
+    asked = name.lower().removeprefix("ggml_type_")
+    by_name = {type.name.lower(): type for type in TYPES.values()}
+    found = by_name.get(asked)
+    if found is None and asked.isascii() and asked.isdigit() and len(asked) < 4:
+        found = TYPES_BY_ID.get(int(asked))
+    if found is None:
+        near = next((name for name in TYPES if name.lower().replace("_", "") == asked.replace("_", "")), None)
+        hint = f"did you mean {quoted(near)}?" if near else did_you_mean(asked, TYPES) or "`ggmltool types` lists them."
+        raise CliError(f"no type is called {name!r}; {hint}")
+    return found
+
+
+def _info(type: DType) -> TypeInfo:
+    from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT
+    from ggmltool.scenario.encode import can_decode, can_encode
+    from ggmltool.views.types import TypeInfo
+
+    return TypeInfo(
+        type.id,
+        type.name,
+        type.block_size,
+        type.type_size,
+        type.quantized,
+        type not in NO_TO_FLOAT,
+        type not in NO_FROM_FLOAT_REF,
+        type.from_float,
+        "" if type in NO_VEC_DOT else type.vec_dot_type,
+        can_decode(type),
+        can_encode(type),
+    )
+
+
+def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:
+    from ggmltool.ggml.ops.tables import TABLES, table_bits
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.views.json_text import json_text
+    from ggmltool.views.value_table import Entry, TableInfo, table_csv, table_json, table_view
+
+    table = TABLES[name]
+    info = TableInfo(name, table.symbol, table.index_bits, table.type, table.text, table.note)
+    bits = table_bits(name)
+    entries = [Entry(index, int(bits[index])) for index in indices]
+    if format == "json":
+        output.write(json_text(table_json(info, entries, VERSION)))
+    else:
+        output.write(table_csv(info, entries) if format == "csv" else table_view(info, entries, VERSION, output.style))

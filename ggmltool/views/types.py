@@ -1,0 +1,154 @@
+"""The types of ggml as a table, and one of them in full."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+_ROW = 4096
+
+_COLUMNS = (
+    Column("#", right=True),
+    Column("type"),
+    Column("block", right=True),
+    Column("bytes", right=True),
+    Column("bits", right=True),
+    Column("quantized", drop=6),
+    Column("to_float"),
+    Column("from_float"),
+    Column("vec_dot"),
+    Column("here"),
+)
+
+_LEGEND = (
+    "block: elements in a block, and the bytes it takes; bits: per element",
+    (
+        "to_float, from_float: whether ggml converts it to f32 and back (CPU: the backend's own conversion, ref: "
+        "from_float_ref of ggml_type_traits)"
+    ),
+    "vec_dot: what the CPU converts the other operand of a product to",
+    "here: whether ggmltool reads values of that type, or writes them too, when it computes",
+    "ggmltool types NAME shows one type in full, ggmltool types --table gelu a table of values",
+)
+
+
+class TypeInfo(NamedTuple):
+    """A ggml_type and what its traits have.
+
+    `vec_dot` is the type of the other operand ("" for no vec_dot), `from_float` is the CPU's; `reads` and `writes` say
+    what ggmltool can convert itself.
+    """
+
+    number: int
+    name: str
+    block_size: int
+    type_size: int
+    quantized: bool
+    to_float: bool
+    from_float_ref: bool
+    from_float: bool
+    vec_dot: str
+    reads: bool
+    writes: bool
+
+    @property
+    def bits(self) -> float:
+        """Bits per element."""
+        return self.type_size * 8 / self.block_size
+
+
+def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
+    """One row per type, and the numbers that ggml has given up."""
+    from rich.text import Text
+
+    rows: list[Row] = [
+        [
+            str(info.number),
+            info.name,
+            str(info.block_size),
+            str(info.type_size),
+            f"{info.bits:g}",
+            "yes" if info.quantized else "",
+            "yes" if info.to_float else "",
+            _from_float(info),
+            info.vec_dot,
+            "writes" if info.writes else "reads" if info.reads else "",
+        ]
+        for info in infos
+    ]
+    gone = [n for n in range(max(info.number for info in infos)) if n not in {info.number for info in infos}]
+    notes = [f"The numbers {_spans(gone)} are of types that ggml has removed.", "", *_LEGEND]
+    width = min(style.width, 120)
+    lines = [Text(part, "dim") for note in notes for part in textwrap.wrap(note, width) or [""]]
+    title = heading(f"the types of ggml {version}", [count(len(infos), "type")], style) + render_lines([""], style)
+    return title + render_table(_COLUMNS, rows, style) + render_lines(["", *lines], style)
+
+
+def _from_float(info: TypeInfo) -> str:
+    return ", ".join(["CPU"] * info.from_float + ["ref"] * info.from_float_ref)
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """`4–5, 31–33`: numbers in order, neighbours together."""
+    spans: list[list[int]] = []
+    for n in numbers:
+        if spans and spans[-1][1] == n - 1:
+            spans[-1][1] = n
+        else:
+            spans.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in spans)
+
+
+def type_view(info: TypeInfo, style: Style) -> str:
+    """Everything about one type."""
+    row = info.type_size * _ROW // info.block_size
+    vec_dot = f"with {info.vec_dot}: a product converts its other operand to it" if info.vec_dot else "none"
+    from_float = {
+        (True, True): "yes, and a reference (from_float_ref)",
+        (True, False): "on the CPU only",
+        (False, True): "the reference only (from_float_ref); no op of the CPU writes it",
+        (False, False): "none",
+    }[info.from_float, info.from_float_ref]
+    facts = (
+        ("block", f"{count(info.block_size, 'element')} in {count(info.type_size, 'byte')}"),
+        ("bits", f"{info.bits:g} per element"),
+        ("row", f"{_ROW} elements take {row} bytes"),
+        ("quantized", "yes" if info.quantized else "no"),
+        ("to_float", "yes" if info.to_float else "none"),
+        ("from_float", from_float),
+        ("vec_dot", vec_dot),
+        ("here", "reads and writes values" if info.writes else "reads values" if info.reads else "plans only"),
+    )
+    width = max(style.width, 40)
+    lines = [
+        line
+        for name, value in facts
+        for line in textwrap.wrap(value, width, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
+    ]
+    return heading(info.name, [f"ggml_type {info.number}"], style) + render_lines(["", *lines], style)
+
+
+def type_json(info: TypeInfo) -> dict[str, Any]:
+    """One type as data."""
+    return {**info._asdict(), "bits_per_element": info.bits}
+
+
+def types_json(infos: Sequence[TypeInfo], version: str) -> dict[str, Any]:
+    """All types, by number."""
+    return {"ggmltool": 1, "kind": "types", "ggml": version, "types": [type_json(info) for info in infos]}
+
+
+def types_csv(infos: Sequence[TypeInfo]) -> str:
+    """One line per type below a header; yes and no are true and false."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*TypeInfo._fields, "bits_per_element"])
+    for info in infos:
+        writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in (*info, f"{info.bits:g}")])
+    return out.getvalue()

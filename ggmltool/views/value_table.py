@@ -1,0 +1,112 @@
+"""Entries of ggml's tables of values: the bits of the argument, the argument, the value, and its bits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import struct
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+
+_FLOATS = {"f16": ("<H", "<e", 5, 10), "f32": ("<I", "<f", 8, 23)}
+"""For each type how to pack its bits, how to unpack the value, and the bits of exponent and mantissa."""
+
+
+class TableInfo(NamedTuple):
+    """A table: its names, the bits of its index, the type and the meaning of its values, and a note."""
+
+    name: str
+    symbol: str
+    index_bits: int
+    type: str
+    text: str
+    note: str
+
+
+class Entry(NamedTuple):
+    """An entry: the bits of its argument, which are its index, and the bits of its value."""
+
+    argument: int
+    bits: int
+
+
+def value_of(bits: int, type: str) -> float:
+    """The number with these bits, as f16 or f32."""
+    integer, floating, _, _ = _FLOATS[type]
+    return float(struct.unpack(floating, struct.pack(integer, bits))[0])
+
+
+def number(x: float) -> str:
+    """A number as gdb prints a float."""
+    return f"{x:.9g}"
+
+
+def _parts(bits: int, type: str) -> str:
+    """Sign, exponent and mantissa in binary."""
+    _, _, exponent, mantissa = _FLOATS[type]
+    text = f"{bits:0{1 + exponent + mantissa}b}"
+    return f"{text[0]} {text[1 : 1 + exponent]} {text[1 + exponent :]}"
+
+
+def _hex(bits: int, width: int) -> str:
+    return f"0x{bits:0{width // 4}x}"
+
+
+def table_view(table: TableInfo, entries: Sequence[Entry], version: str, style: Style) -> str:
+    """One row per entry, numbers as gdb prints them."""
+    halves = table.index_bits == 16
+    width = 16 if table.type == "f16" else 32
+    columns = [Column("index", right=True)]
+    if halves:
+        columns += [Column("s exp   mantissa", drop=6), Column("x", right=True)]
+    columns += [Column("value", right=True), Column("bits", right=True)]
+    columns += [Column("s exponent mantissa" if table.type == "f32" else "s exp   mantissa", drop=7)]
+    rows: list[Row] = []
+    for entry in entries:
+        row = [_hex(entry.argument, table.index_bits)]
+        if halves:
+            row += [_parts(entry.argument, "f16"), number(value_of(entry.argument, "f16"))]
+        row += [number(value_of(entry.bits, table.type)), _hex(entry.bits, width), _parts(entry.bits, table.type)]
+        rows.append(row)
+    of = f"{1 << table.index_bits} entries of {table.type}"
+    title = heading(f"table {table.name} of ggml {version}", [table.symbol or "no longer kept", of, table.text], style)
+    notes = textwrap.wrap(table.note, min(style.width, 120))
+    return title + render_lines([*notes, ""], style) + render_table(columns, rows, style)
+
+
+def table_json(table: TableInfo, entries: Sequence[Entry], version: str) -> dict[str, Any]:
+    """The entries with exact bits; `x` is None where an index is no f16."""
+    rows = [
+        {
+            "index": entry.argument,
+            "x": _plain(value_of(entry.argument, "f16")) if table.index_bits == 16 else None,
+            "value": _plain(value_of(entry.bits, table.type)),
+            "bits": entry.bits,
+        }
+        for entry in entries
+    ]
+    return {"ggmltool": 1, "kind": "table", "ggml": version, **table._asdict(), "entries": rows}
+
+
+def _plain(x: float) -> float | str:
+    """JSON has no NaN and no infinities: those are texts."""
+    if math.isnan(x):
+        return "NaN"
+    return x if math.isfinite(x) else "Infinity" if x > 0 else "-Infinity"
+
+
+def table_csv(table: TableInfo, entries: Sequence[Entry]) -> str:
+    """`index,x,value,bits` below a header, index and bits in hexadecimal."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["index", "x", "value", "bits"])
+    width = 16 if table.type == "f16" else 32
+    for entry in entries:
+        x = number(value_of(entry.argument, "f16")) if table.index_bits == 16 else ""
+        value = number(value_of(entry.bits, table.type))
+        writer.writerow([_hex(entry.argument, table.index_bits), x, value, _hex(entry.bits, width)])
+    return out.getvalue()

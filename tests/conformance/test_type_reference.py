@@ -1,0 +1,107 @@
+"""The reference of types against the real library: sizes, traits, and every entry of the tables of values."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ggmltool
+from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT, TYPES, TYPES_BY_ID
+from ggmltool.ggml.ops.tables import TABLES, table_bits
+from tests.conformance.ops_case import real_library
+
+lib = real_library()
+
+from ggmltool.oracle import run  # noqa: E402
+
+GGML_TYPE_COUNT = 43
+KEPT = [table.name for table in TABLES.values() if table.symbol]
+
+
+class Traits(ctypes.Structure):
+    _fields_ = (
+        ("type_name", ctypes.c_char_p),
+        ("blck_size", ctypes.c_int64),
+        ("blck_size_interleave", ctypes.c_int64),
+        ("type_size", ctypes.c_size_t),
+        ("is_quantized", ctypes.c_bool),
+        ("to_float", ctypes.c_void_p),
+        ("from_float_ref", ctypes.c_void_p),
+    )
+
+
+class TraitsCPU(ctypes.Structure):
+    _fields_ = (
+        ("from_float", ctypes.c_void_p),
+        ("vec_dot", ctypes.c_void_p),
+        ("vec_dot_type", ctypes.c_int),
+        ("nrows", ctypes.c_int64),
+    )
+
+
+def traits(of: Any, function: str, struct: type[ctypes.Structure], number: int) -> Any:
+    called = getattr(of, function)
+    called.restype, called.argtypes = ctypes.POINTER(struct), [ctypes.c_int]
+    return called(number).contents
+
+
+def asked(function: str, result: Any, number: int) -> Any:
+    called = getattr(lib.base, function)
+    called.restype, called.argtypes = result, [ctypes.c_int]
+    return called(number)
+
+
+@pytest.mark.parametrize("type", TYPES.values(), ids=str)
+def test_a_type_is_as_the_library_says(type: Any) -> None:
+    assert asked("ggml_type_name", ctypes.c_char_p, type.id).decode() == type.name
+    assert asked("ggml_blck_size", ctypes.c_int64, type.id) == type.block_size
+    assert asked("ggml_type_size", ctypes.c_size_t, type.id) == type.type_size
+    assert asked("ggml_is_quantized", ctypes.c_bool, type.id) == type.quantized
+    t = traits(lib.base, "ggml_get_type_traits", Traits, type.id)
+    assert (t.type_name.decode(), t.blck_size, t.type_size, t.is_quantized) == (
+        type.name, type.block_size, type.type_size, type.quantized,
+    )  # fmt: skip
+    assert (t.to_float is None, t.from_float_ref is None) == (type in NO_TO_FLOAT, type in NO_FROM_FLOAT_REF)
+    cpu = traits(lib.cpu, "ggml_get_type_traits_cpu", TraitsCPU, type.id)
+    assert (cpu.from_float is not None, cpu.vec_dot is None) == (type.from_float, type in NO_VEC_DOT)
+    assert TYPES_BY_ID[cpu.vec_dot_type].name == (type.vec_dot_type or "f32")
+
+
+def test_the_other_numbers_are_of_types_that_are_gone() -> None:
+    gone = [n for n in range(GGML_TYPE_COUNT) if n not in TYPES_BY_ID]
+    assert all(asked("ggml_blck_size", ctypes.c_int64, n) == 0 for n in gone)
+    assert max(TYPES_BY_ID) == GGML_TYPE_COUNT - 1
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_table_is_the_librarys_bit_for_bit(name: str) -> None:
+    lib.cpu.ggml_cpu_init()
+    table = TABLES[name]
+    element = ctypes.c_uint16 if table.type == "f16" else ctypes.c_uint32
+    real = np.array((element * len(table)).in_dll(lib.cpu, table.symbol))
+    assert np.array_equal(table_bits(name), real)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_quick", "silu", "exp"])
+def test_of_an_f16_tensor_the_librarys_cpu_computes_the_entries_of_the_table(name: str) -> None:
+    halves = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
+    halves = np.where(np.isnan(halves.view(np.float16)), np.uint16(0), halves)
+    data = {"base64": base64.b64encode(halves.tobytes()).decode()}
+    scenario = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {"c": {"tensors": {"x": {"type": "f16", "ne": [65536], "data": data}}}},
+        "graphs": {"main": {"nodes": {"y": {"op": name, "src": ["x"], "flags": ["output"]}}}},
+        "steps": ["alloc main", "compute main", {"get": ["y"]}],
+    }
+    computed = run(ggmltool.load(scenario).model).values[0]["y"].reshape(-1)
+    with np.errstate(all="ignore"):
+        bits = computed.astype(np.float16).view(np.uint16)
+    expected = table_bits(name)[halves]
+    nan = np.isnan(expected.view(np.float16))
+    assert np.array_equal(np.isnan(computed), nan)
+    assert np.array_equal(bits[~nan], expected[~nan])
