@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
     "trace": "Show the calls that ggml makes, in order.",
+    "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend could run which node, and why not.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",

@@ -62,10 +62,10 @@ def supports(scenario: str | None, graph: str | None, by: str, wanted: State | N
     if json:
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(supports_json(chosen, backends, plan.ggml, name)))
+        output.write(json_text(supports_json(chosen, backends, plan)))
     else:
         output.write(supports_view(chosen, len(nodes), backends, opened.title, name, by == "node", output.style))
-    if plan.error is not None:
+    if plan.error is not None and not json:
         note(ggml_error(dict(plan.error)))
     return 0 if plan.ok else 1
 

@@ -27,6 +27,8 @@ BACKEND_KEYS = (
     "name", "profile", "type", "buft", "alignment", "max_size", "row_padding", "host", "supports", "supports_bufts",
     "offload_min_batch", "events", "memory", "engine",
 )  # fmt: skip
+PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
+_DIGITS = 25
 BUFFER_TYPE_KEYS = ("device", "alignment", "max_size", "row_padding", "host", "ops")
 SCHEDULER_KEYS = ("graph_size", "parallel", "op_offload")
 DEVICE_TYPES: dict[str, DeviceType] = {"cpu": "cpu", "gpu": "gpu", "igpu": "igpu", "accel": "accel"}
@@ -60,6 +62,31 @@ def read_backends(value: object) -> list[BackendSpec]:
     if not out:
         raise Mistake("there must be a backend", "for example [CPU]")
     return out
+
+
+def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
+    """Backends as `NAME` or `NAME:params`, the form that ggml's init from a string has. Raises Mistake.
+
+    The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
+    value alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`.
+    """
+    specs = read_backends([_device_map(text) for text in texts])
+    check_bufts(specs, own_bufts(specs))
+    return specs
+
+
+def _device_map(text: str) -> dict[str, Any]:
+    name, _, params = text.partition(":")
+    given: dict[str, Any] = {"name": name}
+    for param in params.split(",") if params else ():
+        key, equals, value = (part.strip() for part in param.partition("="))
+        if not equals:
+            key, value = "memory", key
+        check_keys({key: value}, PARAM_KEYS, f"{quoted(name)}'s params")
+        if key in given:
+            raise Mistake(f"{quoted(name)} has {key} twice")
+        given[key] = int(value) if value.isascii() and value.isdigit() and len(value) < _DIGITS else value
+    return given
 
 
 def _read_backend(value: object) -> BackendSpec:

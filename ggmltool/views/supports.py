@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from ggmltool.ggml.plan import Plan
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened
@@ -166,13 +167,14 @@ def _reason(why: str, about: Sequence[Asked], width: int) -> list[str]:
     ]
 
 
-def supports_json(nodes: Sequence[Asked], backends: Sequence[str], ggml: str, graph: str) -> dict[str, Any]:
-    """Every node with every backend's answer and reasons."""
+def supports_json(nodes: Sequence[Asked], backends: Sequence[str], plan: Plan) -> dict[str, Any]:
+    """Every node with every backend's answer and reasons, and whether `plan` came about."""
     return {
         "ggmltool": 1,
         "kind": "supports",
-        "ggml": ggml,
-        "graph": graph,
+        "ggml": plan.ggml,
+        "graph": plan.graph,
+        "ok": plan.ok,
         "backends": list(backends),
         "nodes": [
             {
@@ -187,7 +189,7 @@ def supports_json(nodes: Sequence[Asked], backends: Sequence[str], ggml: str, gr
             }
             for n in nodes
         ],
-    }
+    } | ({} if plan.error is None else {"error": dict(plan.error)})
 
 
 def _answer_json(a: Answered) -> dict[str, Any]:

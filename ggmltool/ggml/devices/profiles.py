@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import BatchSize, Device, DeviceType, OpRule, batch_size, op_table
-from ggmltool.ggml.devices import blas, cpu, cuda
+from ggmltool.ggml.devices import blas, cpu, cuda, interfaces
+from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
 
@@ -18,7 +19,9 @@ class Profile:
 
     `only` limits its ops (None: all), `rules` are conditions on some of them, `check` may refuse any op, given the
     device's own buffer type. `buft` names the default buffer type where it is another device's. `leaves_out` says
-    what of the real device the profile does not model. Sizes are bytes.
+    what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
+    of ggml_backend_dev_caps besides events, `interface` its function tables (None: no device of ggml's), `alloc_more`
+    says what `alloc_size` adds to the padding of rows. Sizes are bytes.
     """
 
     name: str
@@ -41,10 +44,22 @@ class Profile:
     copies_async: bool = False
     ggml: str = "0.20.2"
     leaves_out: str = ""
+    names: str = ""
+    description: str = ""
+    caps: frozenset[str] = frozenset()
+    interface: Interface | None = None
+    alloc_more: str = ""
 
+
+CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
+"""ggml_backend_dev_caps."""
 
 PROFILES: dict[str, Profile] = {
-    "custom": Profile("custom"),
+    "custom": Profile(
+        "custom",
+        names="any other name",
+        description="a device as the scenario describes it; runs every op unless it says otherwise",
+    ),
     "CPU": Profile(
         "CPU",
         type="cpu",
@@ -53,9 +68,22 @@ PROFILES: dict[str, Profile] = {
         any_host=True,
         rules=cpu.RULES,
         leaves_out="the extra buffer types (repack, AMX, KleidiAI); declare them under buffer_types",
+        names="CPU",
+        description="the host; runs nearly every op on host memory of any kind",
+        caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
+        interface=interfaces.CPU,
     ),
     "BLAS": Profile(
-        "BLAS", type="accel", buft="CPU", any_host=True, only=frozenset(int(op) for op in blas.RULES), rules=blas.RULES
+        "BLAS",
+        type="accel",
+        buft="CPU",
+        any_host=True,
+        only=frozenset(int(op) for op in blas.RULES),
+        rules=blas.RULES,
+        names="BLAS",
+        description="a BLAS library; large matrix products on host memory",
+        caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
+        interface=interfaces.BLAS,
     ),
     "CUDA": Profile(
         "CUDA",
@@ -69,6 +97,11 @@ PROFILES: dict[str, Profile] = {
         events=True,
         copies_async=True,
         leaves_out="architectures before Ampere, MUSA and HIP, the node order of GGML_CUDA_GRAPH_OPT",
+        names="CUDA0, CUDA1, …",
+        description="an NVIDIA GPU, Ampere or newer, with memory of its own",
+        caps=frozenset(("async", "host_buffer", "mmap_support")),
+        interface=interfaces.CUDA,
+        alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
     ),
 }
 """The known profiles by name."""
@@ -110,6 +143,16 @@ def make_buft(
         profile.alloc_size(padding) if profile.alloc_size is not None else None,
         profile.name,
     )
+
+
+def alloc_rule(buft: BufferType) -> str:
+    """The bytes that a tensor takes in a buffer type, in words."""
+    parts = ["ggml_nbytes"]
+    if buft.row_padding:
+        parts.append(f"quantized rows padded to {buft.row_padding}")
+    if buft.alloc_size is not None and PROFILES[buft.family].alloc_more:
+        parts.append(PROFILES[buft.family].alloc_more)
+    return ", ".join(parts)
 
 
 def make_device(

@@ -1,0 +1,159 @@
+"""`ggmltool backends`: the devices that are known, or those of a scenario, with buffer types and function tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.output import Output
+from ggmltool.views.backends import (
+    BackendInfo,
+    BuftInfo,
+    Function,
+    ProfileInfo,
+    Table,
+    backends_json,
+    backends_view,
+    interface_view,
+    profiles_json,
+    profiles_view,
+)
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.buffer import BufferType
+    from ggmltool.ggml.device import Backend
+    from ggmltool.ggml.devices.interfaces import Interface
+    from ggmltool.ggml.devices.profiles import Profile
+    from ggmltool.scenario.model import BackendSpec, Model
+
+
+def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in ("CPU", "BLAS", "CUDA0", "CUDA1") if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option(
+    "--device",
+    "devices",
+    metavar="NAME[:PARAMS]",
+    multiple=True,
+    envvar="GGMLTOOL_BACKENDS_DEVICE",
+    shell_complete=_complete_devices,
+    help="Instead of a scenario: init this device; may be repeated. PARAMS are key=value, by commas, with the keys of "
+    "a backend in a scenario; a size alone is its memory.",
+)
+@click.option(
+    "--interface", is_flag=True, help="Show the function tables: what a backend has, what is NULL, what ggml does then."
+)
+@json_option
+@output_option
+def backends(scenario: str | None, devices: tuple[str, ...], interface: bool, json: bool, output: Output) -> int:
+    """Show the backends of a scenario: devices, memory, capabilities and buffer types.
+
+    Without a scenario and without --device: the kinds of devices that are known, and what of each is left out. No
+    device has to be in this machine, and none is looked for.
+
+    \b
+    Example:
+      ggmltool backends
+      ggmltool backends model.yaml
+      ggmltool backends --device CUDA0:24GiB --device CPU --interface
+    """
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.views.json_text import json_text
+
+    if scenario is not None and devices:
+        raise click.UsageError("--device is instead of a scenario; name one or the other.")
+    if scenario is None and not devices:
+        if interface:
+            raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
+        known = _profiles()
+        output.write(json_text(profiles_json(known, VERSION)) if json else profiles_view(known, output.style))
+        return 0
+    model, title = _given(scenario, devices)
+    made, bufts = _made(model)
+    if json:
+        output.write(json_text(backends_json(made, bufts, VERSION)))
+    elif interface:
+        output.write(interface_view(made, title, output.style))
+    else:
+        output.write(backends_view(made, bufts, title, output.style))
+    return 0
+
+
+def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
+    """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
+    from ggmltool.cli.scenario import open_scenario
+    from ggmltool.scenario.backends import read_devices
+    from ggmltool.scenario.errors import Mistake
+    from ggmltool.scenario.model import Model
+
+    if scenario is not None:
+        opened = open_scenario(scenario)
+        return opened.model, opened.title
+    try:
+        specs = read_devices(devices)
+    except Mistake as mistake:
+        raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
+    return Model("", specs, [], [], {}, []), "devices"
+
+
+def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
+    from ggmltool.scenario.engine import make_backends, make_bufts
+
+    bufts = make_bufts(model)
+    made = make_backends(model, bufts)
+    all_bufts = list(bufts.values())
+    infos = [_backend(spec, b, all_bufts) for spec, b in zip(model.backends, made, strict=True)]
+    return infos, [_buft(t, made) for t in all_bufts]
+
+
+def _profiles() -> list[ProfileInfo]:
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    return [_profile(p) for p in PROFILES.values()]
+
+
+def _profile(p: Profile) -> ProfileInfo:
+    return ProfileInfo(p.name, p.type, p.names, p.ggml, p.description, p.leaves_out)
+
+
+def _backend(spec: BackendSpec, backend: Backend, bufts: list[BufferType]) -> BackendInfo:
+    from ggmltool.ggml.devices.profiles import CAPS, PROFILES
+
+    profile, device = PROFILES[spec.profile], backend.device
+    has = profile.caps | ({"events"} if device.events else set())
+    return BackendInfo(
+        backend.name,
+        _profile(profile),
+        device.type,
+        device.memory,
+        {cap: cap in has for cap in CAPS},
+        device.buft.name,
+        tuple(t.name for t in bufts if device.supports_buft(t)),
+        device.offload_min_batch,
+        _tables(profile.interface) if profile.interface is not None else None,
+    )
+
+
+def _tables(interface: Interface) -> tuple[Table, ...]:
+    from ggmltool.ggml.devices.interfaces import IF_NULL
+
+    return tuple(
+        Table(t.kind, t.instance, tuple(Function(f, name, IF_NULL.get(f, "")) for f, name in t.functions().items()))
+        for t in interface.tables()
+    )
+
+
+def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
+    from ggmltool.ggml.devices.profiles import alloc_rule
+    from ggmltool.ggml.op import KEY_NAMES
+
+    ops = None if t.ops is None else tuple(KEY_NAMES[key].upper() for key in sorted(t.ops))
+    users = tuple(b.name for b in backends if b.device.supports_buft(t))
+    return BuftInfo(t.name, t.device, t.alignment, t.max_size, t.host, alloc_rule(t), ops, users)

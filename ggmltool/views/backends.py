@@ -1,0 +1,227 @@
+"""Devices, backends and their buffer types, and the function tables behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, printable, size
+
+SIZE_MAX = (1 << 64) - 1
+
+PLAIN = "ggml_nbytes"
+"""The rule of buffer types in which a tensor takes its own bytes and no more."""
+
+_LABEL = 14
+_TEXT_WIDTH = 110
+
+
+class ProfileInfo(NamedTuple):
+    """A kind of device that is known: what its backends are called, what it is, and what of it is not modelled."""
+
+    name: str
+    type: str
+    names: str
+    ggml: str
+    description: str
+    leaves_out: str
+
+
+class Function(NamedTuple):
+    """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
+
+    field: str
+    function: str | None
+    if_null: str
+
+
+class Table(NamedTuple):
+    """A function table: its struct, what ggml's source calls it, its fields in order."""
+
+    kind: str
+    instance: str
+    functions: tuple[Function, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
+    can use, `offload_min_batch` the batch from which it asks for ops (None: never), `tables` None for a device that is
+    none of ggml's.
+    """
+
+    name: str
+    profile: ProfileInfo
+    type: str
+    memory: int | None
+    caps: dict[str, bool]
+    buft: str
+    bufts: tuple[str, ...]
+    offload_min_batch: int | None
+    tables: tuple[Table, ...] | None
+
+
+class BuftInfo(NamedTuple):
+    """A buffer type: sizes in bytes, the rule for a tensor's bytes in words, the ops it is limited to (None: none)."""
+
+    name: str
+    device: str
+    alignment: int
+    max_size: int
+    is_host: bool
+    alloc_size: str
+    ops: tuple[str, ...] | None
+    used_by: tuple[str, ...]
+
+
+def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:
+    """What each known device is called, what it is, and what is left out."""
+    from rich.text import Text
+
+    lines: list[object] = []
+    for p in profiles:
+        lines += ["", Text(printable(p.name), "bold")]
+        lines += _fact("description", p.description, style)
+        lines += _fact("type", p.type.upper(), style)
+        lines += _fact("backends", p.names, style)
+        if p.name != "custom":
+            lines += _fact("as of", f"ggml {p.ggml}", style)
+        if p.leaves_out:
+            lines += _fact("leaves out", p.leaves_out, style)
+    return heading("devices", [count(len(profiles), "profile")], style) + render_lines(lines, style)
+
+
+def _fact(label: str, text: str, style: Style) -> list[object]:
+    from textwrap import wrap
+
+    width = max(min(style.width, _TEXT_WIDTH), 40)
+    indent = " " * (2 + _LABEL)
+    return list(
+        wrap(printable(text), width, initial_indent=f"  {printable(label):<{_LABEL - 2}}  ", subsequent_indent=indent)
+    )
+
+
+def backends_view(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], title: str, style: Style) -> str:
+    """A block per backend, then the buffer types."""
+    from rich.text import Text
+
+    inks = {name: color.term for name, color in colors(b.name for b in backends).items()}
+    lines: list[object] = []
+    for b in backends:
+        lines += ["", Text(printable(b.name), f"bold {inks[b.name]}")]
+        for label, text in _facts(b):
+            lines += _fact(label, text, style)
+    lines.append("")
+    top = heading(title, [count(len(backends), "backend"), count(len(bufts), "buffer type")], style)
+    return top + render_lines(lines, style) + _buft_table(bufts, inks, style)
+
+
+def _facts(b: BackendInfo) -> list[tuple[str, str]]:
+    caps = [cap for cap, has in b.caps.items() if has]
+    facts = [
+        ("description", b.profile.description),
+        ("profile", b.profile.name),
+        ("type", b.type.upper()),
+        ("memory", "unknown" if b.memory is None else f"{size(b.memory)} ({b.memory} bytes)"),
+        ("caps", ", ".join(caps) or "none"),
+        ("lacks", ", ".join(cap for cap in b.caps if cap not in caps)),
+        ("buffer type", b.buft),
+        ("can use", ", ".join(b.bufts)),
+        ("offload", "asks for no ops" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
+        ("leaves out", b.profile.leaves_out),
+    ]
+    return [(label, text) for label, text in facts if text]
+
+
+def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -> str:
+    rows: list[Row] = []
+    notes: list[object] = []
+    for t in bufts:
+        most = "SIZE_MAX" if t.max_size == SIZE_MAX else size(t.max_size)
+        device = Cell(t.device, inks.get(t.device, ""))
+        plain = t.alloc_size == PLAIN
+        alloc = PLAIN if plain else "more, see below"
+        host = str(t.is_host).lower()
+        rows.append([t.name, device, str(t.alignment), most, host, alloc, ", ".join(t.used_by) or "–"])
+        if not plain:
+            notes += _fact(t.name, f"alloc size: {t.alloc_size}", style)
+        if t.ops is not None:
+            notes += _fact(t.name, f"with source 0 in it only {', '.join(t.ops)}", style)
+    columns = (
+        Column("buffer type"), Column("of"), Column("alignment", right=True), Column("max size", right=True),
+        Column("is_host"), Column("alloc size"), Column("used by", cut=True),
+    )  # fmt: skip
+    return render_table(columns, rows, style) + (render_lines(["", *notes], style) if notes else "")
+
+
+def interface_view(backends: Sequence[BackendInfo], title: str, style: Style) -> str:
+    """The function tables: for one backend with the functions' names, for several side by side."""
+    known = [b for b in backends if b.tables is not None]
+    out = heading(title, ["function tables"], style)
+    for i in range(len(known[0].tables or ()) if known else 0):
+        tables = [(b.name, b.tables[i]) for b in known if b.tables is not None]
+        out += "\n" + (_side_by_side(tables, style) if len(tables) > 1 else _named(tables[0][1], style))
+    for b in backends:
+        if b.tables is None:
+            note = f"{b.name}: {b.profile.name} is no device of ggml's, so it has no function tables"
+            out += render_lines(["", printable(note)], style)
+    return out
+
+
+def _named(table: Table, style: Style) -> str:
+    """One table with the functions' names, as a debugger shows it; beside each NULL what ggml does instead."""
+    from rich.text import Text
+
+    top = render_lines([Text.assemble((table.kind, "bold"), ("  " + table.instance, "dim"))], style)
+    rows = [[f.field, f.function or Cell(f"NULL  ({f.if_null})", "bold")] for f in table.functions]
+    return top + render_table((Column("field"), Column("function", cut=True)), rows, style)
+
+
+def _side_by_side(tables: Sequence[tuple[str, Table]], style: Style) -> str:
+    """One kind of table of several backends: who has which function."""
+    from rich.text import Text
+
+    top = render_lines([Text(tables[0][1].kind, "bold")], style)
+    rows: list[Row] = []
+    for at, first in enumerate(tables[0][1].functions):
+        has = [table.functions[at].function is not None for _, table in tables]
+        cells = [Cell("yes") if yes else Cell("NULL", "bold") for yes in has]
+        rows.append([first.field, *cells, "" if all(has) else first.if_null])
+    columns = [Column("field"), *(Column(printable(name)) for name, _ in tables)]
+    return top + render_table([*columns, Column("where NULL", cut=True)], rows, style)
+
+
+def profiles_json(profiles: Sequence[ProfileInfo], ggml: str) -> dict[str, Any]:
+    """The known kinds of devices."""
+    return {"ggmltool": 1, "kind": "profiles", "ggml": ggml, "profiles": [p._asdict() for p in profiles]}
+
+
+def backends_json(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], ggml: str) -> dict[str, Any]:
+    """Backends with their function tables, and buffer types; a function that is NULL is null."""
+    return {
+        "ggmltool": 1,
+        "kind": "backends",
+        "ggml": ggml,
+        "backends": [
+            {
+                "name": b.name,
+                "profile": b.profile.name,
+                "description": b.profile.description,
+                "type": b.type,
+                "memory": b.memory,
+                "caps": b.caps,
+                "buft": b.buft,
+                "supports_bufts": list(b.bufts),
+                "offload_min_batch": b.offload_min_batch,
+                "leaves_out": b.profile.leaves_out,
+                "interface": None
+                if b.tables is None
+                else {t.kind: {f.field: f.function for f in t.functions} for t in b.tables},
+            }
+            for b in backends
+        ],
+        "buffer_types": [t._asdict() for t in bufts],
+    }

@@ -1,0 +1,91 @@
+"""`backends`: the known devices, those of a scenario, and their function tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+THREE = ("--device", "CUDA0:24GiB", "--device", "BLAS", "--device", "CPU")
+
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "profiles": (),
+    "profiles_json": ("--json",),
+    "scenario": (SAMPLES / "transformer.yaml",),
+    "devices": (*THREE, "--device", "X:host=true,max_size=2GiB,events=yes"),
+    "devices_json": ("--json", *THREE),
+    "interface_cpu": ("--interface", "--device", "CPU"),
+    "interface": ("--interface", *THREE, "--device", "X"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
+    result = call("backends", *COMMANDS[command], columns=columns)
+    assert (result.status, result.err) == (0, "")
+    if "json" not in command:
+        assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"backends_{command}{'' if columns == 80 else '_wide'}.txt", result.out)
+
+
+def test_the_buffer_type_that_limits_ops_says_which(call: Call) -> None:
+    text = (
+        b"ggmltool: 1\nbackends: [CPU]\n"
+        b"buffer_types: {CPU_REPACK: {device: CPU, host: false, ops: [mul_mat, mul_mat_id]}}\n"
+        b"graphs: {}\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\n"
+    )
+    out = call("backends", "-", stdin=text, columns=80).out
+    assert "can use       CPU, CPU_REPACK" in out
+    assert "  CPU_REPACK    with source 0 in it only MUL_MAT, MUL_MAT_ID" in out
+
+
+@pytest.mark.parametrize(
+    ("device", "figures"),
+    [
+        ("CUDA0:24GiB", {"memory": 24 << 30}),
+        ("CUDA0:memory=1024,events=false,offload_min_batch=never", {"memory": 1024, "offload_min_batch": None}),
+        ("CUDA7", {"profile": "CUDA", "buft": "CUDA7", "offload_min_batch": 32}),
+        ("mine:profile=CUDA,type=igpu", {"profile": "CUDA", "type": "igpu"}),
+        ("Vulkan0:max_size=1GiB,alignment=64", {"profile": "custom", "interface": None}),
+    ],
+)
+def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figures: dict[str, object]) -> None:
+    document = json.loads(call("backends", "--json", "--device", device).out)
+    made = document["backends"][0]
+    assert {key: made[key] for key in figures} == figures
+    assert made["caps"]["events"] == (made["profile"] == "CUDA" and "events=false" not in device)
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("--device", "CUDA0:memry=4"), 'did you mean "memory"?'),
+        (("--device", "CUDA0:lots"), "memory must be a size in bytes"),
+        (("--device", "CUDA0:alignment=3"), "power of two"),
+        (("--device", "CUDA0:1GiB,memory=2GiB"), "has memory twice"),
+        (("--device", "CPU:profile=CPP"), 'did you mean "CPU"?'),
+        (("--device", ":4GiB"), "must not be empty"),
+        (("--device", "CPU", "--device", "CPU"), 'two backends are called "CPU"'),
+        (("--device", "X:buft=Y"), 'no buffer type "Y"'),
+        (("--device", "CPU", SAMPLES / "matmul.yaml"), "instead of a scenario"),
+        (("--interface",), "name a scenario, or --device"),
+    ],
+)
+def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...], hint: str) -> None:
+    result = call("backends", *args)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
+
+
+def test_a_name_cannot_steer_the_terminal(call: Call) -> None:
+    for args in ((), ("--interface",)):
+        result = call("backends", *args, "--device", "[red]\x1b[2JX", columns=80)
+        assert "\x1b" not in result.out + result.err
+    assert "[red]X" in call("backends", "--device", "[red]X", tty=True).out

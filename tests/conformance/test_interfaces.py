@@ -1,0 +1,59 @@
+"""The CPU's function tables and capabilities against the real library's: which functions there are, which are NULL."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from ggmltool.ggml.devices import interfaces
+from ggmltool.ggml.devices.interfaces import FunctionTable
+from ggmltool.ggml.devices.profiles import CAPS, PROFILES
+from ggmltool.oracle import structs
+from tests.conformance.ops_case import real_library
+
+lib = real_library()
+
+STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "ggml_backend_i": structs.BackendI,
+    "ggml_backend_device_i": structs.DeviceI,
+    "ggml_backend_buffer_type_i": structs.BufferTypeI,
+    "ggml_backend_buffer_i": structs.BufferI,
+}
+
+
+def real_tables() -> dict[str, ctypes.Structure]:
+    """The tables behind a real CPU backend, its device, its default buffer type and a buffer of that type."""
+    backend = structs.Backend.from_address(lib.cpu_backend())
+    buft = lib.ggml_backend_cpu_buffer_type()
+    buffer = lib.ggml_backend_buft_alloc_buffer(buft, 64)
+    iface = structs.BufferI.from_buffer_copy(structs.Buffer.from_address(buffer).iface)
+    lib.ggml_backend_buffer_free(buffer)
+    return {
+        "ggml_backend_i": backend.iface,
+        "ggml_backend_device_i": structs.Device.from_address(backend.device).iface,
+        "ggml_backend_buffer_type_i": structs.BufferType.from_address(buft).iface,
+        "ggml_backend_buffer_i": iface,
+    }
+
+
+@pytest.mark.parametrize("table", interfaces.CPU.tables(), ids=lambda table: table.kind)
+def test_the_cpu_has_the_functions_that_the_real_one_has(table: FunctionTable) -> None:
+    real = real_tables()[table.kind]
+    assert {field: bool(getattr(real, field)) for field in table.fields} == {
+        field: function is not None for field, function in table.functions().items()
+    }
+
+
+@pytest.mark.parametrize("table", interfaces.CPU.tables(), ids=lambda table: table.kind)
+def test_the_fields_of_a_table_are_those_of_its_struct_in_order(table: FunctionTable) -> None:
+    assert table.fields == tuple(name for name, *_ in STRUCTS[table.kind]._fields_)
+
+
+def test_the_cpu_can_do_what_the_real_one_says() -> None:
+    backend = structs.Backend.from_address(lib.cpu_backend())
+    get_props = structs.Device.from_address(backend.device).iface.get_props
+    props = structs.DeviceProps()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(get_props)(backend.device, ctypes.addressof(props))
+    said = {cap for cap in CAPS if getattr(props, "async_" if cap == "async" else cap)}
+    assert said == PROFILES["CPU"].caps | ({"events"} if PROFILES["CPU"].events else set())

@@ -1,0 +1,44 @@
+"""The function tables beside the rest of what is said of a device: they do not contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from ggmltool.ggml.devices.interfaces import IF_NULL, Interface
+from ggmltool.ggml.devices.profiles import PROFILES, Profile
+
+KNOWN = [p for p in PROFILES.values() if p.interface is not None]
+
+
+def interface(profile: Profile) -> Interface:
+    assert profile.interface is not None
+    return profile.interface
+
+
+@pytest.mark.parametrize("profile", KNOWN, ids=lambda p: p.name)
+def test_what_is_null_is_a_field_and_ggml_knows_what_to_do_then(profile: Profile) -> None:
+    for table in interface(profile).tables():
+        assert table.null <= set(table.fields)
+        assert table.null <= IF_NULL.keys()
+
+
+@pytest.mark.parametrize("profile", KNOWN, ids=lambda p: p.name)
+def test_a_device_can_do_what_it_has_functions_for(profile: Profile) -> None:
+    tables = interface(profile)
+    backend, device = tables.backend.functions(), tables.device.functions()
+    buffer_type = tables.buffer_type.functions()
+    assert (device["event_new"] is not None) == profile.events == (backend["event_record"] is not None)
+    assert (device["offload_op"] is not None) == (profile.offload_min_batch is not None)
+    assert (backend["cpy_tensor_async"] is not None) == profile.copies_async
+    assert (backend["set_tensor_async"] is not None) == ("async" in profile.caps)
+    assert (device["get_host_buffer_type"] is not None) == ("host_buffer" in profile.caps)
+    assert (device["buffer_from_host_ptr"] is not None) == ("buffer_from_host_ptr" in profile.caps)
+    assert (buffer_type["get_alloc_size"] is not None) == (profile.alloc_size is not None)
+    assert (buffer_type["is_host"] is not None) == (profile.host or profile.buft == "CPU")
+
+
+def test_a_function_has_the_name_that_ggml_gives_it() -> None:
+    cpu = interface(PROFILES["CPU"])
+    assert cpu.backend.functions()["graph_compute"] == "ggml_backend_cpu_graph_compute"
+    assert cpu.buffer.functions()["get_base"] == "ggml_backend_cpu_buffer_get_base"
+    assert interface(PROFILES["BLAS"]).buffer is cpu.buffer
