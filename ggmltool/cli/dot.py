@@ -14,10 +14,12 @@ from ggmltool.cli.options import (
     scenario_argument,
     step_option,
 )
-from ggmltool.cli.output import Output, log_lines
+from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import built_graph, open_scenario, tensor_infos
-from ggmltool.views.dot import ggml_dot, simpler_layout, split_dot
+from ggmltool.ggml.plan import Plan
+from ggmltool.views.dot import LARGE, ggml_dot, simpler_layout, split_dot
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.fold_dot import fold_dot
 from ggmltool.views.neighbours import around as neighbours
 from ggmltool.views.neighbours import of_split
 from ggmltool.views.tensors import Tensors
@@ -59,6 +61,11 @@ HOW_TO_GET_DOT = (
     metavar="N",
     help="Draw only this split, with its sources (with --style ggmltool).",
 )
+@click.option(
+    "--fold",
+    is_flag=True,
+    help="Draw repeated layers once, with their number (with --style ggmltool).",
+)
 @format_option("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
 @output_option
 def dot(
@@ -69,22 +76,28 @@ def dot(
     around: str | None,
     radius: int,
     split: int | None,
+    fold: bool,
     format: str | None,
     output: Output,
 ) -> int:
     """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
 
     With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
-    with their bytes.
+    with their bytes. With --fold also a whole model fits: layers that follow each other with the same ops, shapes and
+    backends are one box "× 10"; the types of their weights and the parameters of their ops may differ.
 
     \b
     Example:
-      ggmltool dot --style ggmltool -o graph.svg model.yaml
+      ggmltool dot --style ggmltool --fold -o model.svg model.json.gz
     """
     if split is not None and style == "ggml":
         raise click.UsageError("--split is for --style ggmltool; ggml's drawing knows of no splits.")
     if split is not None and around is not None:
         raise click.UsageError("--split and --around are different parts of the graph; choose one.")
+    if fold and style == "ggml":
+        raise click.UsageError("--fold is for --style ggmltool; ggml's drawing has every node.")
+    if fold and (split is not None or around is not None):
+        raise click.UsageError("--fold draws the whole graph; leave out --split and --around.")
     format = format or _format_of(output)
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
@@ -97,21 +110,38 @@ def dot(
         text = ggml_dot(nodes, leafs, tensors, part)
         if format != "dot":
             text = simpler_layout(text, len(nodes if part is None else part))
+        drawn = len(nodes if part is None else part)
     else:
         plan = opened.scenario.plan(name, step)
         log_lines(plan.log)
         if plan.error is not None:
             raise CliError(f"there is no plan to draw:\n{ggml_error(dict(plan.error))}", GGML_FAILED)
-        if split is None:
-            part = _around([*(n.id for n in plan.nodes), *(leaf.id for leaf in plan.leafs)], tensors, around, radius)
-        elif split < len(plan.splits):
-            chosen = plan.splits[split]
-            part = of_split(chosen, [n.id for n in plan.nodes[chosen.i_start : chosen.i_end]], tensors)
-        else:
-            raise CliError(f"there is no split {split}; the last one is {len(plan.splits) - 1}")
-        text = split_dot(plan, tensors, opened.title, part)
+        part = None if fold else _part(plan, tensors, around, radius, split)
+        text = fold_dot(plan, tensors, opened.title) if fold else split_dot(plan, tensors, opened.title, part)
+        drawn = 0 if fold else len(plan.nodes if part is None else part)
+    if format != "dot":
+        _tell_of_size(drawn)
     output.write(text if format == "dot" else _draw(text, format))
     return 0
+
+
+def _tell_of_size(drawn: int) -> None:
+    """Before a picture that nobody can read is drawn: what would be drawn instead."""
+    if drawn > LARGE:
+        note(
+            f"A picture of {drawn} nodes is huge and can take Graphviz minutes; --style ggmltool --fold draws repeated "
+            "layers once, --around ID or --split N a part"
+        )
+
+
+def _part(plan: Plan, tensors: Tensors, around: str | None, radius: int, split: int | None) -> frozenset[str] | None:
+    """What --around or --split leave of a plan; None for all of it. Raises CliError for a part that is not there."""
+    if split is None:
+        return _around([*(n.id for n in plan.nodes), *(leaf.id for leaf in plan.leafs)], tensors, around, radius)
+    if split >= len(plan.splits):
+        raise CliError(f"there is no split {split}; the last one is {len(plan.splits) - 1}")
+    chosen = plan.splits[split]
+    return of_split(chosen, [n.id for n in plan.nodes[chosen.i_start : chosen.i_end]], tensors)
 
 
 def _around(ids: list[str], tensors: Tensors, centre: str | None, radius: int) -> frozenset[str] | None:

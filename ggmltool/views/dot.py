@@ -13,7 +13,7 @@ from ggmltool.views.text import dims, printable, size
 LARGE = 200
 """Nodes beyond which a picture is laid out more simply: with all its care Graphviz takes minutes for a real model."""
 
-_LARGE = "splines=line; nslimit=1; mclimit=0.2;"
+LARGE_LAYOUT = "splines=line; nslimit=1; mclimit=0.2;"
 _NO_BACKEND = Color("#808080", "#eeeeee", "")
 
 
@@ -63,7 +63,7 @@ def _of(infos: Sequence[TensorInfo], part: frozenset[str] | None) -> list[tuple[
 
 def simpler_layout(text: str, n_nodes: int) -> str:
     """The text to be drawn, with the simple layout asked for where the graph is large."""
-    return text.replace("{\n", f"{{\n  {_LARGE}\n", 1) if n_nodes > LARGE else text
+    return text.replace("{\n", f"{{\n  {LARGE_LAYOUT}\n", 1) if n_nodes > LARGE else text
 
 
 def _ggml_node(info: TensorInfo, color: str, label: str) -> str:
@@ -96,7 +96,7 @@ def split_dot(plan: Plan, tensors: Tensors, title: str, part: frozenset[str] | N
     lines = [
         "digraph ggml {",
         f'  label="{escaped(title)}"; labelloc=t; fontname="Helvetica"; fontsize=18;',
-        f"  rankdir=TB; ranksep=0.35; nodesep=0.25; {_LARGE if len(plan.nodes) > LARGE else 'newrank=true;'}",
+        f"  rankdir=TB; ranksep=0.35; nodesep=0.25; {LARGE_LAYOUT if len(plan.nodes) > LARGE else 'newrank=true;'}",
         '  node [fontname="Helvetica", fontsize=11, shape=box, style="filled,rounded", margin="0.12,0.06"];',
         '  edge [fontname="Helvetica", fontsize=9, color="#555555", arrowsize=0.6];',
         *(f"  {line}" for line in drawing.leafs()),

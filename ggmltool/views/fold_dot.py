@@ -6,12 +6,15 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.dot import escaped
+from ggmltool.views.dot import LARGE_LAYOUT, escaped
 from ggmltool.views.fold import Fold, Item, unfolded
 from ggmltool.views.folded import Folded, fold_plan, layers, masked
 from ggmltool.views.palette import Color, colors
 from ggmltool.views.tensors import Tensors
 from ggmltool.views.text import count, dims, printable, shortened, size
+
+_LARGE = 400
+"""Drawn nodes beyond which the layout is simpler: Graphviz takes minutes for twice as many."""
 
 _NO_BACKEND = Color("#808080", "#eeeeee", "")
 _LOOP = ' [style=dotted, penwidth=1.4, constraint=false, color="#222222"]'
@@ -25,7 +28,7 @@ def fold_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     lines = [
         "digraph ggml {",
         f'  label="{escaped(title)}\\n{drawing.summary()}\\n "; labelloc=t; fontname="Helvetica"; fontsize=16;',
-        "  rankdir=TB; ranksep=0.22; nodesep=0.15; newrank=true;",
+        f"  rankdir=TB; ranksep=0.22; nodesep=0.15; {LARGE_LAYOUT if drawing.drawn > _LARGE else 'newrank=true;'}",
         '  node [fontname="Helvetica", fontsize=10, shape=box, style="filled,rounded"];',
         '  node [margin="0.09,0.04", height=0.2];',
         '  edge [fontname="Helvetica", fontsize=8, color="#666666", arrowsize=0.5];',
@@ -60,6 +63,7 @@ class _FoldDrawing:
             self.readers.setdefault(start, []).append(end)
         self.boxes: dict[int, list[str]] = {}
         self.made: dict[str, int] = {}
+        self.drawn = len(self.section)
         self._place_boxes()
 
     def _place_boxes(self) -> None:
@@ -177,7 +181,8 @@ class _FoldDrawing:
         if node.op in _VIEWS and info.view_src is not None:
             label, look = _label(f"{info.op} {dims(node.ne)}"), 'fillcolor="#ffffff", fontsize=8, height=0.15'
         else:
-            label = _label(masked(names), f"{info.op} {node.type} {dims(node.ne)}")
+            given = all(name != f"node_{self.place[id]}" for name, id in zip(names, ids, strict=True))
+            label = _label(masked(names) if given else "", f"{info.op} {node.type} {dims(node.ne)}")
             look = f'fillcolor="{color.fill}"'
         return f'n{index} [label="{label}", {look}, color="{color.ink}", tooltip="{tooltip}"];'
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+import ggmltool
+from ggmltool.cli.scenario import tensor_infos
+from ggmltool.views.folded import fold_plan
 from tests.cli.conftest import SAMPLES, Call
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
@@ -86,9 +90,83 @@ def test_a_split_of_a_real_model_is_drawn_alone(call: Call) -> None:
         (("--around", "q_heds"), 'did you mean "q_heads"?'),
         (("--split", "1"), "--split is for --style ggmltool"),
         (("--style", "ggmltool", "--split", "99"), "there is no split 99; the last one is 2"),
+        (("--fold",), "--fold is for --style ggmltool"),
+        (("--style", "ggmltool", "--fold", "--split", "1"), "--fold draws the whole graph"),
     ],
 )
 def test_a_part_that_is_not_there_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
     result = call("dot", SAMPLES / "transformer.yaml", *args)
     assert (result.status, result.out) == (2, "")
     assert said in result.err
+
+
+FOLDED = ("--style", "ggmltool", "--fold")
+MODELS = ("gemma-3-270m-ngl9.json.gz", "gemma-3-270m.json.gz", "transformer.yaml", "moe.yaml", "pipeline.yaml")
+
+
+def clusters_of(text: str) -> dict[str, list[str]]:
+    """The labels of the clusters around each node of a drawing, outermost first."""
+    around: list[str] = []
+    out = {}
+    for line in map(str.strip, text.splitlines()[1:]):
+        if line.startswith("subgraph"):
+            around.append("")
+        elif line.startswith("label=") and around:
+            around[-1] = line.split('"')[1]
+        elif line == "}" and around:
+            around.pop()
+        elif node := re.match(r"(n\d+) \[", line):
+            out[node[1]] = list(around)
+    return out
+
+
+@pytest.mark.parametrize("sample", MODELS)
+def test_a_folded_model_has_a_cluster_for_every_split_and_an_edge_for_every_copy(call: Call, sample: str) -> None:
+    scenario = ggmltool.load(SAMPLES / sample)
+    plan = scenario.plan()
+    folded = fold_plan(plan, tensor_infos(scenario.model, scenario.graph_name(None)))
+    result = call("dot", *FOLDED, SAMPLES / sample)
+    assert (result.status, result.err) == (0, "")
+
+    clusters = clusters_of(result.out)
+    assert set(clusters) == {key for key in folded.members if key[0] == "n"}
+    place = {node.id: node for node in plan.nodes}
+    drawn_splits = set()
+    for key, labels in clusters.items():
+        for id in folded.members[key]:
+            split = plan.splits[place[id].split]
+            assert any(label.startswith("split") and label.endswith(f" · {split.backend}") for label in labels)
+            drawn_splits.add(split.id)
+    assert drawn_splits == {split.id for split in plan.splits}
+
+    copied = sum(len(split.inputs) for split in plan.splits)
+    assert sum(len(ids) for key, ids in folded.members.items() if key[0] == "c") == copied
+    assert result.out.count("-> ") >= len(folded.edges)
+    assert len(re.findall(r"-> .*style=dashed", result.out)) == len(set(folded.copies.values()))
+
+
+def test_a_whole_model_folds_by_its_placement(call: Call) -> None:
+    out = call("dot", *FOLDED, SAMPLES / "gemma-3-270m-ngl9.json.gz").out
+    assert re.findall(r"× (\d+) · layers ([\d–]+) · (\d+) nodes", out) == [("10", "0–9", "400"), ("7", "10–16", "280")]
+    assert "split #151 · CUDA0" in out
+
+
+@needs_dot
+def test_a_folded_model_is_a_picture_of_a_readable_size(call: Call) -> None:
+    assert call("dot", *FOLDED, SAMPLES / "gemma-3-270m-ngl9.json.gz", "-o", "m.svg").err == "Wrote m.svg\n"
+    size = re.search(r'width="(\d+)pt" height="(\d+)pt"', Path("m.svg").read_text("utf-8"))
+    assert size is not None
+    assert int(size[1]) < 4000
+    assert int(size[2]) < 8000
+
+
+@needs_dot
+@pytest.mark.parametrize("style", ["ggml", "ggmltool"])
+def test_a_huge_picture_names_the_ways_to_a_smaller_one(call: Call, style: str) -> None:
+    sample = SAMPLES / "gemma-3-270m-ngl9.json.gz"
+    result = call("dot", "--style", style, sample, "-o", "m.svg")
+    assert result.status == 0
+    assert "727 nodes" in result.err
+    assert "--fold" in result.err
+    assert call("-q", "dot", "--style", style, sample, "-o", "q.svg").err == ""
+    assert call("dot", "--style", style, sample).err == ""
