@@ -1,4 +1,4 @@
-"""The allocator's hash nodes, slot by slot, and its plan beside the real library's, for the same addresses."""
+"""The allocator's hash nodes, slot by slot, its free blocks and its plan beside the real library's, same addresses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.ggml.version import MAX_FREE_BLOCKS, VBUFFER_MAX_CHUNKS
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
@@ -42,6 +43,33 @@ class LeafAlloc(ctypes.Structure):
     _fields_ = (("leaf", structs.TensorAlloc),)
 
 
+class FreeBlock(ctypes.Structure):
+    """free_block of ggml-alloc.c."""
+
+    _fields_ = (("offset", ctypes.c_size_t), ("size", ctypes.c_size_t))
+
+
+class Chunk(ctypes.Structure):
+    """tallocr_chunk of ggml-alloc.c."""
+
+    _fields_ = (
+        ("free_blocks", FreeBlock * MAX_FREE_BLOCKS),
+        ("n_free_blocks", ctypes.c_int),
+        ("max_size", ctypes.c_size_t),
+    )
+
+
+class DynTallocr(ctypes.Structure):
+    """ggml_dyn_tallocr of ggml-alloc.c."""
+
+    _fields_ = (
+        ("alignment", ctypes.c_size_t),
+        ("max_chunk_size", ctypes.c_size_t),
+        ("chunks", ctypes.POINTER(Chunk) * VBUFFER_MAX_CHUNKS),
+        ("n_chunks", ctypes.c_int),
+    )
+
+
 def tables(lib: Lib, model: Model, graph: str, size: int) -> dict[str, Any]:
     """What ggml_gallocr_reserve leaves in its tables for the graph on one CPU buffer, {} where memory is short."""
     builder = Builder(lib)
@@ -67,8 +95,14 @@ def tables(lib: Lib, model: Model, graph: str, size: int) -> dict[str, Any]:
     taken = [i for i in range(n) if used[i // 32] >> i % 32 & 1]
     node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
     leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
+    talloc = DynTallocr.from_address(real.buf_tallocs[0] or 0)
+    chunks = [talloc.chunks[i].contents for i in range(talloc.n_chunks)]
     return {
         "known": known,
+        "alignment": talloc.alignment,
+        "chunks": [
+            ([[b.offset, b.size] for b in chunk.free_blocks[: chunk.n_free_blocks]], chunk.max_size) for chunk in chunks
+        ],
         "size": n,
         "keys": {i: keys[i] for i in taken},
         "nodes": {i: _node(values[i]) for i in taken},
@@ -106,6 +140,9 @@ def check_tables(source: object) -> None:
     if not theirs:
         pytest.skip("the machine has not that much memory")
 
+    (talloc,) = set(ours.buf_tallocs)
+    assert talloc.alignment == theirs["alignment"]
+    assert [(chunk.free_blocks, chunk.max_size) for chunk in talloc.chunks] == theirs["chunks"]
     keys = hash_keys(ours.planned_nodes, ours.planned_leafs)
     slots = HashSet(ours.hash_size)
     where = {slots.find_or_insert(theirs["known"][t.id]): t for t in keys}

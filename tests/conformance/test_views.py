@@ -1,0 +1,177 @@
+"""What the views show and the real library has too: its structs, its own graph and table, its buffers, its calls."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool import oracle
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.op import Op
+from ggmltool.oracle.build import Builder
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.mock import World
+from ggmltool.oracle.run import Runner, ScenarioRun
+from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
+from ggmltool.oracle.structs import Sched
+from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.views.tensor import tensor_gdb
+from tests.cli.conftest import Call, call
+
+__all__ = ["call"]
+
+PATHS = {sample_name(p): p for p in samples()}
+PLANNED = [name for name in PATHS if name != "preallocated"]
+SIMULATED = ["missing-op", "pipeline", "chunks", "outgrown", "allocator", "views", "inplace"]
+"""Samples on devices that the library's stand-in plays as the engine does."""
+
+
+def structs(lib: Lib, model: Model, graph: str) -> dict[str, tuple[Any, ...]]:
+    """The fields of every tensor's struct before anything is allocated, sources as ids."""
+    builder = Builder(lib)
+    known: dict[str, int] = {}
+    tensors = [*model.tensors(), *model.graphs[graph].nodes]
+    made = builder.context(len(tensors), len(tensors) + 1)
+    builder.tensors(made, tensors, known)
+    builder.graph(made, model.graphs[graph], known, len(tensors) + 1)
+    found = {}
+    for id, address in known.items():
+        f = TENSOR_LAYOUT.unpack(ctypes.string_at(address, TENSOR_LAYOUT.size))
+        src = [builder.ids.get(p, "") for p in f[28:38]]
+        found[id] = (f[0], f[2:6], f[6:10], f[10], f[11:27], f[27], src, builder.ids.get(f[38], ""), f[39], f[41])
+    return found
+
+
+def of_gdb(text: str, ids: list[str]) -> tuple[Any, ...]:
+    """The same fields out of gdb's text, where an address is 1 and a tensor's number in `ids`."""
+
+    def array(name: str) -> list[str]:
+        inside = re.search(rf"\b{name} = {{(.*?)}}", text)
+        assert inside is not None
+        values = []
+        for item in inside[1].split(", "):
+            value, *more = item.split(" ", 1)
+            values += [value] * (int(re.findall(r"\d+", more[0])[0]) if more else 1)
+        return values
+
+    def one(name: str) -> str:
+        found = re.search(rf"\b{name} = ([^,}}]*)", text)
+        assert found is not None
+        return found[1]
+
+    def id_of(pointer: str) -> str:
+        return ids[int(pointer, 16) - 1] if int(pointer, 16) else ""
+
+    name = re.search(r"name = (.*), extra", text)
+    assert name is not None
+    zeros = sum(map(int, re.findall(r"'\\000' <repeats (\d+) times>", name[1])))
+    quoted = re.search(r'"((?:[^"\\]|\\.)*)"', name[1])
+    chars = re.sub(
+        rb"\\(\d{3}|.)",
+        lambda m: bytes([int(m[1], 8)]) if len(m[1]) == 3 else m[1],
+        quoted[1].encode() if quoted else b"",
+    )
+    return (
+        TYPES[one("type").removeprefix("GGML_TYPE_").lower().replace("_k", "_K")].id,
+        tuple(map(int, array("ne"))),
+        tuple(map(int, array("nb"))),
+        Op[one("op").removeprefix("GGML_OP_")].value,
+        tuple(map(int, array("op_params"))),
+        int(one("flags")),
+        [id_of(p) for p in array("src")],
+        id_of(one("view_src")),
+        int(one("view_offs")),
+        chars + b"\0" * (zeros + 1 if zeros else 64 - len(chars)),
+    )
+
+
+@pytest.mark.parametrize("sample", PATHS)
+def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: str) -> None:
+    loaded = ggmltool.load(PATHS[sample])
+    graph = loaded.graph_name()
+    lib = load()
+    theirs = lib.run_forked(lambda: structs(lib, loaded.model, graph))
+    assert not isinstance(theirs, Abort), theirs
+    run = loaded.start()
+    run.build(graph)
+    table = {t.id: t for t in run.newest[graph][1]}
+    ids = list(table)
+    assert set(theirs) == set(ids)
+    for id, t in table.items():
+        text = tensor_gdb(t, lambda other: ids.index(other.id) + 1, 0, 100).replace("\n ", "")
+        assert of_gdb(text, ids) == theirs[id], id
+
+
+Row = tuple[str, str, list[int]]
+
+
+def after_alloc(lib: Lib, model: Model) -> tuple[list[Row], list[Row], int, dict[str, int]]:
+    """After a fresh alloc, the model's only step: nodes and leafs of the scheduler's graph, and its hash table.
+
+    (ggml_graph_print cannot print that graph: it has no hash set.)
+    """
+    runner = Runner(lib, debug=0, values=False)
+    run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
+    run.start()
+    run.step(model.steps[0], lambda *_: None)
+    state = Sched.from_address(run.sched)
+    keys = ctypes.cast(state.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
+    used = ctypes.cast(state.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
+    taken = [i for i in range(state.hash_set.size) if used[i // 32] >> i % 32 & 1]
+    ids = {run.builder.ids[keys[i] or 0]: state.hv_tensor_backend_ids[i] for i in taken if keys[i] in run.builder.ids}
+    graph = state.graph
+    nodes, leafs = (
+        [_row(ctypes.cast(array[i], ctypes.c_void_p).value or 0) for i in range(n)]
+        for array, n in ((graph.nodes, graph.n_nodes), (graph.leafs, graph.n_leafs))
+    )
+    return nodes, leafs, state.hash_set.size, ids
+
+
+def _row(address: int) -> Row:
+    t = read_tensor(address)
+    return t.name, Op(t.op).name, list(t.ne)
+
+
+@pytest.mark.parametrize("sample", PLANNED)
+def test_the_schedulers_graph_and_table_are_those_of_the_library(call: Call, sample: str) -> None:
+    loaded = ggmltool.load(PATHS[sample])
+    model = loaded.model
+    model.steps[:] = [Step("alloc", loaded.graph_name())]
+    lib = load()
+    theirs = lib.run_forked(lambda: after_alloc(lib, model))
+    assert not isinstance(theirs, Abort), theirs
+    nodes, leafs, size, backends = theirs
+    graph = json.loads(call("graph", "--sched", "--json", PATHS[sample]).out)
+    assert [(t["name"], t["op"], t["ne"]) for t in graph["nodes"]] == nodes
+    assert [(t["name"], t["op"], t["ne"]) for t in graph["leafs"]] == leafs
+    shown = json.loads(call("hash", "--sched", "--json", PATHS[sample]).out)
+    names = [b.name for b in model.backends]
+    assert shown["size"] == size
+    ours = {t["tensor"]: t["backend"] for t in shown["tensors"]}
+    assert {id: ours[id] for id in backends} == {id: names[b] if b >= 0 else None for id, b in backends.items()}
+
+
+@pytest.mark.parametrize("sample", SIMULATED)
+def test_chunks_and_calls_are_those_that_the_library_asks_its_devices_for(call: Call, sample: str) -> None:
+    model = ggmltool.load(PATHS[sample]).model
+    real = oracle.run(model)
+    lines = call("trace", PATHS[sample]).out.splitlines()
+    found = [re.search(r"ggml_backend_(synchronize|graph_compute)(?:_async)?\((\w+)\)", line) for line in lines]
+    shown = [f"{match[1]} {match[2]}" for match in found if match]
+    asked = [line.split(" [")[0] for line in real.trace if line.startswith(("synchronize", "graph_compute"))]
+    assert shown == asked
+    assert any(line.startswith("graph_compute") for line in shown)
+    made = [int(line.split()[2]) for line in real.trace if line.startswith("alloc_buffer GPU0")]
+    chunks = json.loads(call("buffers", "--chunks", "--json", PATHS[sample]).out)["chunks"]
+    sizes = [chunk["size"] for chunk in chunks if chunk["backend"] == "GPU0"]
+    assert "".join(f" {n}" for n in sizes) in "".join(f" {n}" for n in made)
+    assert bool(sizes) == bool(made)
