@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -158,11 +159,15 @@ def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -
 
 
 def interface_view(backends: Sequence[BackendInfo], title: str, style: Style) -> str:
-    """The function tables: for one backend with the functions' names, for several side by side."""
-    known = [b for b in backends if b.tables is not None]
-    out = heading(title, ["function tables"], style)
-    for i in range(len(known[0].tables or ()) if known else 0):
-        tables = [(b.name, b.tables[i]) for b in known if b.tables is not None]
+    """The function tables: for one kind of device with the functions' names, for several side by side."""
+    kinds = Counter(b.profile.name for b in backends)
+    known: dict[str, tuple[str, tuple[Table, ...]]] = {}
+    for b in backends:
+        if b.tables is not None:
+            known.setdefault(b.profile.name, (b.name if kinds[b.profile.name] == 1 else b.profile.name, b.tables))
+    out = heading(title, ["function tables", *(f"{n} {kind}" for kind, n in kinds.items() if n > 1)], style)
+    for i in range(min((len(tables) for _, tables in known.values()), default=0)):
+        tables = [(name, tables[i]) for name, tables in known.values()]
         out += "\n" + (_side_by_side(tables, style) if len(tables) > 1 else _named(tables[0][1], style))
     for b in backends:
         if b.tables is None:

@@ -16,6 +16,8 @@ State = Literal["yes", "no", "copy", "offload"]
 STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
 
 _INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
+_STATE_WIDTH = max(map(len, STATES))
+_ROOM_FOR_NODES = 36
 _NAMES_SHOWN = 3
 _REASON_WIDTH = 110
 
@@ -68,20 +70,39 @@ def supports_view(
     top = heading(title, [f"graph {graph}", shown], style)
     if not nodes:
         return top
-    table = _node_table(nodes, backends, style) if by_node else _group_table(nodes, backends, style)
+    tight = _is_tight(backends, style.width)
+    table = (_node_table if by_node else _group_table)(nodes, backends, tight, style)
+    if tight:
+        table += render_lines(_legend(backends, style.width), style)
     reasons = _reasons(nodes, backends, style)
     return top + "\n" + table + ("\n" + reasons if reasons else "")
 
 
-def _columns(backends: Sequence[str]) -> list[Column]:
-    return [Column(printable(name)) for name in backends]
+def _is_tight(backends: Sequence[str], width: int) -> bool:
+    """Whether the columns of so many backends leave no room for the rest: then numbers and letters have to do."""
+    return sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > width - _ROOM_FOR_NODES
 
 
-def _cells(node: Asked) -> list[Cell]:
-    return [Cell(a.state, _INKS[a.state]) for a in node.answers]
+def _columns(backends: Sequence[str], tight: bool) -> list[Column]:
+    return [Column(str(i) if tight else printable(name)) for i, name in enumerate(backends)]
 
 
-def _group_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+def _cells(node: Asked, tight: bool) -> list[Cell]:
+    return [Cell(a.state[0] if tight else a.state, _INKS[a.state]) for a in node.answers]
+
+
+def _legend(backends: Sequence[str], width: int) -> list[str]:
+    """What the numbers and letters of a tight table mean."""
+    from textwrap import wrap
+
+    # A pair holds together where lines are broken.
+    numbers = ", ".join(f"{i}\0{printable(name)}" for i, name in enumerate(backends))
+    letters = ", ".join(f"{state[0]} {state}" for state in STATES)
+    lines = wrap(numbers, max(width, 20), initial_indent="  ", subsequent_indent="  ")
+    return ["", *(line.replace("\0", " ") for line in lines), f"  {letters}"]
+
+
+def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
     groups: dict[tuple[object, ...], list[Asked]] = {}
     for n in nodes:
         groups.setdefault((n.op, n.types, tuple(a.state for a in n.answers)), []).append(n)
@@ -91,9 +112,9 @@ def _group_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) 
         shapes = dict.fromkeys(dims(n.ne) for n in group)
         shape = next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
         first = group[0]
-        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first), _runs_on(group, backends)])
+        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), _runs_on(group, backends)])
     columns = [Column("op"), Column("nodes", right=True), Column("types", cut=True), Column("shape", drop=1)]
-    return render_table([*columns, *_columns(backends), Column("runs on", drop=6)], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column("runs on", drop=6)], rows, style)
 
 
 def _runs_on(group: Sequence[Asked], backends: Sequence[str]) -> str:
@@ -102,7 +123,7 @@ def _runs_on(group: Sequence[Asked], backends: Sequence[str]) -> str:
     return ", ".join(b if len(there) == 1 else f"{b} {n}" for b, n in there) or "–"
 
 
-def _node_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
     inks = {name: color.term for name, color in colors(backends).items()}
     rows: list[Row] = [
         [
@@ -111,7 +132,7 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -
             n.op,
             n.types,
             dims(n.ne),
-            *_cells(n),
+            *_cells(n, tight),
             Cell(n.backend or "–", inks.get(n.backend or "", "")),
         ]
         for n in nodes
@@ -120,7 +141,7 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -
         Column("#", right=True), Column("node", cut=True), Column("op"), Column("types", cut=True),
         Column("shape", drop=2),
     ]  # fmt: skip
-    return render_table([*columns, *_columns(backends), Column("runs on", drop=1)], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column("runs on", drop=1)], rows, style)
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:

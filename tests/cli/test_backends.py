@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 
+from ggmltool.cli.backends import backends
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
@@ -82,6 +84,18 @@ def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...],
     result = call("backends", *args)
     assert (result.status, result.out) == (2, "")
     assert hint in result.err
+
+
+def test_several_devices_of_a_kind_share_a_column(call: Call) -> None:
+    out = call("backends", "--interface", "--device", "CUDA0", "--device", "CUDA1", "--device", "CPU", columns=80).out
+    assert out.startswith("devices · function tables · 2 CUDA\n")
+    assert "field                CUDA  CPU   where NULL\n" in out
+
+
+def test_the_shell_completes_devices() -> None:
+    param = next(p for p in backends.params if p.name == "devices")
+    completions = param.shell_complete(click.Context(backends), "CU")
+    assert [item.value for item in completions] == ["CUDA0", "CUDA1"]
 
 
 def test_a_name_cannot_steer_the_terminal(call: Call) -> None:

@@ -74,6 +74,27 @@ def test_each_no_says_which_rule_it_was(call: Call) -> None:
     assert answers["t"]["CUDA0"] == {"answer": "yes"}
 
 
+def test_a_weight_on_another_cuda_device_is_a_reason(call: Call) -> None:
+    text = (
+        b"ggmltool: 1\nbackends: [CUDA0, CUDA1, CPU]\n"
+        b"contexts: {w: {buft: CUDA1, usage: weights, tensors: {a: 'q4_0[256, 64]'}}, i: {tensors: {x: 'f32[256, 4]'}}}\n"
+        b"graphs: {main: {nodes: {y: 'mul_mat(a, x)'}}}\n"
+    )
+    (node,) = json.loads(call("supports", "--json", "-", stdin=text).out)["nodes"]
+    assert node["answers"]["CUDA0"]["why_not"] == "source 0 lies in CUDA1, memory of another CUDA device"
+    assert node["answers"]["CUDA1"] == {"answer": "yes"}
+
+
+@pytest.mark.parametrize("by", ["op", "node"])
+def test_sixteen_backends_have_room_in_a_narrow_terminal(call: Call, by: str) -> None:
+    names = ", ".join(f"Vulkan{i}" for i in range(15))
+    text = f"ggmltool: 1\nbackends: [{names}, CPU]\ncontexts: {{c: {{tensors: {{x: 'f32[4]'}}}}}}\n"
+    text += "graphs: {main: {nodes: {y: sqr(x)}}}\n"
+    result = call("supports", "--by", by, "-", stdin=text.encode(), columns=80)
+    assert max(map(len, result.out.splitlines())) <= 80
+    check_golden(GOLDEN / f"supports_sixteen_by_{by}.txt", result.out)
+
+
 def test_only_keeps_the_nodes_with_that_answer(call: Call) -> None:
     path = SAMPLES / "missing-op.yaml"
     document = json.loads(call("supports", "--only", "no", "--json", path).out)
