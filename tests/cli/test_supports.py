@@ -77,7 +77,7 @@ def test_each_no_says_which_rule_it_was(call: Call) -> None:
 def test_a_weight_on_another_cuda_device_is_a_reason(call: Call) -> None:
     text = (
         b"ggmltool: 1\nbackends: [CUDA0, CUDA1, CPU]\n"
-        b"contexts: {w: {buft: CUDA1, usage: weights, tensors: {a: 'q4_0[256, 64]'}}, i: {tensors: {x: 'f32[256, 4]'}}}\n"
+        b"contexts: {w: {buft: CUDA1, usage: weights, tensors: {a: 'q4_0[256, 64]'}}, i: {tensors: {x: 'f32[256]'}}}\n"
         b"graphs: {main: {nodes: {y: 'mul_mat(a, x)'}}}\n"
     )
     (node,) = json.loads(call("supports", "--json", "-", stdin=text).out)["nodes"]
