@@ -91,7 +91,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
     columns = [Column("#", right=True), Column("function" if functions else "op")]
     if not functions:
         columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
-    columns += [Column("sources", right=True), Column("memory"), Column("engine")]
+    columns += [Column("sources", right=True, drop=3), Column("memory", drop=2), Column("engine", drop=1)]
     columns += [Column(name) for name in REFERENCE_PROFILES]
     if spelled:
         columns.append(Column("in a scenario", cut=True))
