@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -365,3 +365,21 @@ def check_result(case: Call, got: Any, expected: Any) -> None:
 def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
     """Both compute the same values."""
     check_result(case, *both_values(lib, case, seed))
+
+
+def _for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], Callable[[Call], None]]:
+    """A test of each case, to be given a name in a module of tests."""
+
+    def make(cases: Sequence[Call]) -> Callable[[Call], None]:
+        @pytest.mark.parametrize("case", cases, ids=str)
+        def test(case: Call) -> None:
+            check(real_library(), case)
+
+        return test
+
+    return make
+
+
+same_tensor = _for_each(check_tensor)
+same_values = _for_each(check_values)
+same_refusal = _for_each(check_abort)

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    call,
-    check_abort,
-    check_tensor,
-    check_values,
-    cut,
-    permuted,
-    real_library,
-)
-
-lib = real_library()
+from tests.conformance.ops_case import Src, call, cut, permuted, same_refusal, same_tensor, same_values
 
 A = Src(ne=(6, 5, 4, 3))
 REPEATS = [
@@ -137,17 +124,6 @@ ABORTS = [
     call("interpolate", A, 6, 5, 4, 3, 512),
 ]
 
-
-@pytest.mark.parametrize("case", CALLS + SHAPES_ONLY, ids=str)
-def test_the_tensor_is_ggmls(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", ABORTS, ids=str)
-def test_ggml_refuses_for_the_same_reason(case: Call) -> None:
-    check_abort(lib, case)
-
-
-@pytest.mark.parametrize("case", CALLS, ids=str)
-def test_the_values_are_ggmls(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CALLS + SHAPES_ONLY)
+test_ggml_refuses_for_the_same_reason = same_refusal(ABORTS)
+test_the_values_are_ggmls = same_values(CALLS)

@@ -5,21 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    call,
-    check_abort,
-    check_tensor,
-    check_values,
-    cut,
-    permuted,
-    real_library,
-)
-
-lib = real_library()
+from tests.conformance.ops_case import Call, Src, call, cut, permuted, same_refusal, same_tensor, same_values
 
 
 def causal(n_kv: int, n_q: int, *more: int, all_masked: int = 0) -> Src:
@@ -105,15 +92,8 @@ CASES = [
     attention(*qkv(n_kv=0)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_attention_is_the_librarys_tensor(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_attention_has_the_librarys_values(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CASES)
+test_the_values_are_ggmls = same_values(CASES)
 
 
 def refused(q: Src, k: Src, v: Src, mask: Src | None = None, **more: Any) -> Call:
@@ -123,8 +103,7 @@ def refused(q: Src, k: Src, v: Src, mask: Src | None = None, **more: Any) -> Cal
 Q, K, V = qkv()
 
 
-@pytest.mark.parametrize(
-    "case",
+test_ggml_refuses_for_the_same_reason = same_refusal(
     [
         attention(Q, Src("f16", (32, 40, 2)), V),
         attention(Q, Src("f16", (64, 40, 3)), V),
@@ -137,11 +116,8 @@ Q, K, V = qkv()
         attention(Q, K, V, max_bias=8.0),
         attention(Q, K, V, sinks=Src(ne=(7,))),
         attention(Q, K, V, sinks=Src("f16", (8,))),
-    ],
-    ids=str,
+    ]
 )
-def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
-    check_abort(lib, case)
 
 
 def test_keywords_of_the_short_form_have_ggmls_order() -> None:

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from ctypes import c_int64
 
-import pytest
-
 from ggmltool.ggml.dtypes import TYPES
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    call,
-    check_abort,
-    check_tensor,
-    check_values,
-    cut,
-    permuted,
-    real_library,
-)
-
-lib = real_library()
+from tests.conformance.ops_case import Src, call, cut, permuted, same_refusal, same_tensor, same_values
 
 F16, F32 = TYPES["f16"], TYPES["f32"]
 IMAGE = Src(ne=(20, 17, 3, 2))
@@ -156,19 +142,11 @@ FURTHER = [
 ]  # fmt: skip
 CASES = FURTHER + IM2COL + CONV + DEPTHWISE + TRANSPOSED + POOL
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_convolution_is_the_librarys_tensor(case: Call) -> None:
-    check_tensor(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CASES)
+test_the_values_are_ggmls = same_values(CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_convolution_has_the_librarys_values(case: Call) -> None:
-    check_values(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
+test_ggml_refuses_for_the_same_reason = same_refusal(
     [
         call("im2col", Src("f16", (3, 2, 4, 5)), IMAGE, 1, 1, 0, 0, 1, 1, True, F16),
         call("im2col", Src("f16", (3, 2, 3, 5)), Src(ne=(20, 1, 3)), 1, 1, 0, 0, 1, 1, True, F16),
@@ -201,8 +179,5 @@ def test_a_convolution_has_the_librarys_values(case: Call) -> None:
         call("pool_1d", Src(ne=(2, 3)), 0, 4, 1, 0),
         call("pool_2d", Src(ne=(2, 8)), 0, 4, 4, 1, 1, 0.0, 0.0),
         call("pool_2d", Src(ne=(8, 2)), 0, 4, 4, 1, 1, 0.0, 0.0),
-    ],
-    ids=str,
+    ]
 )
-def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
-    check_abort(lib, case)

@@ -8,16 +8,15 @@ import pytest
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.memory import dequantize
 from tests.conformance.ops_case import (
-    Call,
     Src,
     both_values,
     call,
-    check_abort,
-    check_tensor,
-    check_values,
     cut,
     permuted,
     real_library,
+    same_refusal,
+    same_tensor,
+    same_values,
 )
 
 lib = real_library()
@@ -94,15 +93,8 @@ COPIES = [
 ]
 VALUES = SAME + SHAPED + CASTS + COPIES
 
-
-@pytest.mark.parametrize("case", VALUES, ids=str)
-def test_a_copy_is_the_librarys(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", VALUES, ids=str)
-def test_a_copy_has_the_librarys_values(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(VALUES)
+test_the_values_are_ggmls = same_values(VALUES)
 
 
 QUANTIZED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq2_0", "mxfp4")
@@ -117,15 +109,11 @@ def test_quantizing_copies_give_the_librarys_values(type: str, source: str) -> N
     assert difference < 1e-4
 
 
-@pytest.mark.parametrize(
-    "case",
+test_ggml_refuses_for_the_same_reason = same_refusal(
     [
         call("cpy", A, Src(ne=(8, 6))),
         call("cont_4d", A, 8, 6, 4, 3),
         call("cont_1d", A, 12),
         call("cont", A, (12,), real=("cont_1d", 0, (12,))),
-    ],
-    ids=str,
+    ]
 )
-def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
-    check_abort(lib, case)

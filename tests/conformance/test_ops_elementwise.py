@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from tests.conformance.ops_case import (
     Call,
     Src,
     call,
-    check_abort,
     check_tensor,
     check_values,
     cut,
     permuted,
     real_library,
+    same_refusal,
+    same_tensor,
+    same_values,
 )
 
 lib = real_library()
@@ -122,15 +123,8 @@ ABORTS = [
     call("fill", permuted(F32, (8, 3), (1, 0, 2, 3)), 1.0),
 ]
 
-
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_the_tensor_is_ggmls(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", ABORTS, ids=str)
-def test_ggml_refuses_for_the_same_reason(case: Call) -> None:
-    check_abort(lib, case)
+test_the_tensor_is_ggmls = same_tensor(ALL)
+test_ggml_refuses_for_the_same_reason = same_refusal(ABORTS)
 
 
 def computable(case: Call) -> bool:
@@ -140,9 +134,7 @@ def computable(case: Call) -> bool:
     return not (case.fn == "scale" and a.is_view) and 0 not in a.ne
 
 
-@pytest.mark.parametrize("case", [c for c in ALL if computable(c)], ids=str)
-def test_the_values_are_ggmls(case: Call) -> None:
-    check_values(lib, case)
+test_the_values_are_ggmls = same_values([c for c in ALL if computable(c)])
 
 
 def test_words_beyond_32_bits_are_cut_as_in_c() -> None:

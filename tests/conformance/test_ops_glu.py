@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ggmltool.ggml.op import GluOp
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    call,
-    check_abort,
-    check_tensor,
-    check_values,
-    cut,
-    permuted,
-    real_library,
-)
-
-lib = real_library()
+from tests.conformance.ops_case import Src, call, cut, permuted, same_refusal, same_tensor, same_values
 
 NAMES = [g.name.lower() for g in GluOp if g != GluOp.SWIGLU_OAI]
 WHOLE = [
@@ -66,17 +52,6 @@ ABORTS = [
     call("swiglu_oai", Src(ne=(8, 6)), Src("f16", (8, 6)), 1.0, 2.0),
 ]
 
-
-@pytest.mark.parametrize("case", CALLS + GENERAL, ids=str)
-def test_the_tensor_is_ggmls(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", ABORTS, ids=str)
-def test_ggml_refuses_for_the_same_reason(case: Call) -> None:
-    check_abort(lib, case)
-
-
-@pytest.mark.parametrize("case", CALLS, ids=str)
-def test_the_values_are_ggmls(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CALLS + GENERAL)
+test_ggml_refuses_for_the_same_reason = same_refusal(ABORTS)
+test_the_values_are_ggmls = same_values(CALLS)

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from tests.conformance.ops_case import (
-    Call,
     Src,
     both_values,
     call,
-    check_abort,
-    check_tensor,
-    check_values,
     cut,
     permuted,
     real_library,
+    same_refusal,
+    same_tensor,
+    same_values,
 )
 
 lib = real_library()
@@ -79,20 +78,9 @@ ABORTS = [
     call("top_k", Src(ne=(4, 3)), 5),
 ]
 
-
-@pytest.mark.parametrize("case", CALLS + SHAPES_ONLY, ids=str)
-def test_the_tensor_is_ggmls(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", ABORTS, ids=str)
-def test_ggml_refuses_for_the_same_reason(case: Call) -> None:
-    check_abort(lib, case)
-
-
-@pytest.mark.parametrize("case", CALLS, ids=str)
-def test_the_values_are_ggmls(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CALLS + SHAPES_ONLY)
+test_ggml_refuses_for_the_same_reason = same_refusal(ABORTS)
+test_the_values_are_ggmls = same_values(CALLS)
 
 
 @pytest.mark.parametrize("order", [0, 1])

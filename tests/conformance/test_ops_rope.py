@@ -5,22 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ggmltool.ggml.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    call,
-    check_abort,
-    check_tensor,
-    check_values,
-    cut,
-    permuted,
-    real_library,
-)
-
-lib = real_library()
+from tests.conformance.ops_case import Call, Src, call, cut, permuted, same_refusal, same_tensor, same_values
 
 PLAIN = {"n_ctx_orig": 0, "freq_base": 10000.0, "freq_scale": 1.0, "ext_factor": 0.0, "attn_factor": 1.0,
          "beta_fast": 0.0, "beta_slow": 0.0}  # fmt: skip
@@ -106,19 +93,11 @@ CASES = [
     call("rope_custom", HEADS, positions(5), 64, NEOX, *YARN.values(), inplace=True),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_rope_is_the_librarys_tensor(case: Call) -> None:
-    check_tensor(lib, case)
+test_the_tensor_is_ggmls = same_tensor(CASES)
+test_the_values_are_ggmls = same_values(CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_rope_has_the_librarys_values(case: Call) -> None:
-    check_values(lib, case)
-
-
-@pytest.mark.parametrize(
-    "case",
+test_ggml_refuses_for_the_same_reason = same_refusal(
     [
         call("rope", HEADS, positions(5), n_dims=64, mode=1),
         call("rope", HEADS, positions(5), n_dims=64, mode=3),
@@ -128,8 +107,5 @@ def test_rope_has_the_librarys_values(case: Call) -> None:
         call("rope", HEADS, positions(5), n_dims=64, mode=MROPE),
         rope(HEADS, 128, NEOX, None, Src("f16", (64,))),
         rope(HEADS, 128, NEOX, None, Src(ne=(63,))),
-    ],
-    ids=str,
+    ]
 )
-def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
-    check_abort(lib, case)

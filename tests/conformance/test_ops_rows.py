@@ -16,12 +16,12 @@ from tests.conformance.ops_case import (
     both_values,
     bytes_of,
     call,
-    check_abort,
-    check_tensor,
-    check_values,
     cut,
     permuted,
     real_library,
+    same_refusal,
+    same_tensor,
+    same_values,
 )
 
 lib = real_library()
@@ -77,15 +77,8 @@ BACK = [
 ]
 NO_VALUES = [BACK[-1]]
 
-
-@pytest.mark.parametrize("case", GET + SET + BACK, ids=str)
-def test_the_tensor_is_the_librarys(case: Call) -> None:
-    check_tensor(lib, case)
-
-
-@pytest.mark.parametrize("case", GET + SET + BACK[:-1], ids=str)
-def test_the_values_are_the_librarys(case: Call) -> None:
-    check_values(lib, case)
+test_the_tensor_is_ggmls = same_tensor(GET + SET + BACK)
+test_the_values_are_ggmls = same_values(GET + SET + BACK[:-1])
 
 
 @pytest.mark.parametrize("type", ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "tq2_0"])
@@ -95,8 +88,7 @@ def test_rows_set_in_a_quantized_cache_have_the_librarys_values(type: str) -> No
     assert np.square(got - expected).mean() / np.square(expected).mean() < 1e-4
 
 
-@pytest.mark.parametrize(
-    "case",
+test_ggml_refuses_for_the_same_reason = same_refusal(
     [
         call("get_rows", Src(ne=(8, 5, 2)), IDS),
         call("get_rows", Src(ne=(8, 5, 1, 2)), IDS),
@@ -117,11 +109,8 @@ def test_rows_set_in_a_quantized_cache_have_the_librarys_values(type: str) -> No
         call("set_rows", Src(ne=(8, 9)), Src(ne=(8, 4)), Src("i16", (4,))),
         call("set_rows", permuted("f32", (9, 8), (1, 0, 2, 3)), Src(ne=(8, 4)), Src("i64", (4,))),
         call("set_rows", Src(ne=(8, 9)), permuted("f32", (4, 8), (1, 0, 2, 3)), Src("i64", (4,))),
-    ],
-    ids=str,
+    ]
 )
-def test_what_the_library_refuses_is_refused_in_its_words(case: Call) -> None:
-    check_abort(lib, case)
 
 
 @pytest.mark.parametrize(
