@@ -6,25 +6,23 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
+    Moment,
     complete_tensors,
-    graph_option,
     json_option,
+    moment_options,
     output_option,
     scenario_argument,
-    step_option,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched import Watched, watch
-from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.views.allocs import AllocRow, NodeLabel, allocs_json, allocs_view, story_json, story_view
+from ggmltool.cli.watched_allocator import watch_allocator
+from ggmltool.views.allocs import allocs_json, allocs_view, story_json, story_view
 from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
 
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option("--trace", is_flag=True, help="How the allocator got there, line by line, with the free blocks then.")
 @click.option(
     "--free-blocks",
@@ -36,8 +34,7 @@ from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
 @output_option
 def allocs(
     scenario: str | None,
-    graph: str | None,
-    step: str,
+    moment: Moment,
     trace: bool,
     free_blocks: str | None,
     json: bool,
@@ -53,45 +50,30 @@ def allocs(
       ggmltool allocs graph.yaml
       ggmltool allocs --trace graph.yaml
       ggmltool allocs --free-blocks ffn_out graph.yaml
+      ggmltool allocs --after 3 graph.yaml
     """
     if trace and free_blocks is not None:
         raise click.UsageError("--trace and --free-blocks are two views; ask for one.")
     opened = open_scenario(scenario)
-    watched = watch(opened, graph, step, free_blocks)
-    gallocr = watched.sched.gallocr
-    bufts = [b.name for b in gallocr.bufts]
-    name, when, style = watched.graph, watched.heading, output.style
+    watched = watch_allocator(opened, moment, free_blocks)
+    state = watched.at
+    bufts = [b.name for b in watched.gallocr.bufts]
+    name, step, when, style = state.graph, state.kind, watched.heading, output.style
     if free_blocks is not None:
-        moment = watched.moment()
-        document = free_blocks_json(moment, bufts, name, step, free_blocks)
-        text = "" if json else free_blocks_view(moment, bufts, opened.title, f"{when} at {free_blocks}", style)
+        then = watched.moment()
+        document = free_blocks_json(then, bufts, name, step, free_blocks)
+        text = "" if json else free_blocks_view(then, bufts, state.title, f"{when} at {free_blocks}", style)
     elif trace:
         steps = watched.record.steps
         document = story_json(steps, name, step)
-        text = (
-            "" if json else story_view(steps, [_describe(n) for n in gallocr.planned_nodes], opened.title, when, style)
-        )
+        text = "" if json else story_view(steps, watched.planned.nodes, state.title, when, style)
     else:
-        nodes, leafs = _rows(watched)
+        nodes, leafs = watched.nodes, watched.leafs
         document = allocs_json(nodes, leafs, bufts, name, step)
-        text = "" if json else allocs_view(nodes, leafs, bufts, opened.title, when, style)
+        text = "" if json else allocs_view(nodes, leafs, bufts, state.title, when, style)
     if json:
         from ggmltool.views.json_text import json_text
 
-        text = json_text(document)
+        text = json_text(state.stamped(document))
     output.write(text)
-    return 0
-
-
-def _rows(watched: Watched) -> tuple[list[AllocRow], list[AllocRow]]:
-    gallocr = watched.sched.gallocr
-    nodes = []
-    for n, (dst, srcs) in zip(gallocr.planned_nodes, gallocr.node_allocs, strict=True):
-        sources = tuple((s.label, alloc) for s, alloc in zip(n.src, srcs, strict=True) if s is not None)
-        nodes.append(AllocRow(n.label, dst, sources))
-    leafs = [AllocRow(t.label, a) for t, a in zip(gallocr.planned_leafs, gallocr.leaf_allocs, strict=True)]
-    return nodes, leafs
-
-
-def _describe(t: Tensor) -> NodeLabel:
-    return NodeLabel(op_desc(t), tuple(s.label for s in t.src if s is not None))
+    return state.status()

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import graph_option, json_option, output_option, scenario_argument, step_option
-from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.watched import Watched, watch
 from ggmltool.views.buffers import MAX_TENSORS, buffers_json, buffers_view
-from ggmltool.views.errors import ggml_error
 from ggmltool.views.memory import MemoryPlan, memory_plan
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
-    from ggmltool.ggml.plan import Plan
 
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
 @click.option("--chart", is_flag=True, help="Draw what lies where: program order to the right, offsets upwards.")
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
 @output_option
 def buffers(
     scenario: str | None,
-    graph: str | None,
-    step: str,
+    moment: Moment,
     all: bool,
     chart: bool,
     ascii: bool,
@@ -52,6 +49,7 @@ def buffers(
     Example:
       ggmltool buffers --graph decode model.yaml
       ggmltool buffers --chart model.yaml
+      ggmltool buffers --after 3 model.yaml
     """
     views = [view for view, asked in (("--chart", chart), ("--chunks", chunks), ("--copies", copies)) if asked]
     if len(views) > 1:
@@ -63,33 +61,30 @@ def buffers(
     if chart and json:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     opened = open_scenario(scenario)
-    name = opened.scenario.graph_name(graph)
     if copies:
-        return _copies(opened, name, step, json, output)
+        return _copies(opened, moment, json, output)
     events: list[Event] = []
-    plan = opened.scenario.plan(name, step, events.append)
+    watched = watch(opened, moment, events.append)
+    plan = watched.plan
     memory = memory_plan(events)
-    log_lines(plan.log)
     if chart:
         from ggmltool.views.memory_chart import chart_view
 
-        output.write(chart_view(plan, memory, opened.title, output.style, ascii))
-        if plan.error is not None:
-            note(ggml_error(dict(plan.error)))
+        output.write(chart_view(plan, memory, watched.title, output.style, ascii))
     elif chunks:
-        _chunks(opened, plan, memory, json, output)
+        _chunks(opened, watched, memory, json, output)
     elif json:
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(buffers_json(plan, memory)))
+        output.write(json_text(watched.stamped(buffers_json(plan, memory))))
     else:
         limit = None if all else MAX_TENSORS
-        tensors = tensor_infos(opened.model, name)
-        output.write(buffers_view(plan, memory, tensors, opened.title, output.style, limit))
-    return 0 if plan.ok else 1
+        tensors = tensor_infos(opened.model, watched.graph)
+        output.write(buffers_view(plan, memory, tensors, watched.title, output.style, limit))
+    return watched.status()
 
 
-def _chunks(opened: Opened, plan: Plan, memory: MemoryPlan, json: bool, output: Output) -> None:
+def _chunks(opened: Opened, watched: Watched, memory: MemoryPlan, json: bool, output: Output) -> None:
     """--chunks: the limits are those of the buffer types."""
     from ggmltool.ggml.version import SIZE_MAX
     from ggmltool.scenario.engine import make_bufts
@@ -99,24 +94,23 @@ def _chunks(opened: Opened, plan: Plan, memory: MemoryPlan, json: bool, output: 
     bufts = make_bufts(opened.model)
     limits = {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}
     if json:
-        output.write(json_text(chunks_json(plan, memory, limits)))
+        output.write(json_text(watched.stamped(chunks_json(watched.plan, memory, limits))))
     else:
-        output.write(chunks_view(plan, memory, limits, opened.title, output.style))
+        output.write(chunks_view(watched.plan, memory, limits, watched.title, output.style))
 
 
-def _copies(opened: Opened, graph: str, step: str, json: bool, output: Output) -> int:
+def _copies(opened: Opened, moment: Moment, json: bool, output: Output) -> int:
     """--copies: two plans on two schedulers."""
     from ggmltool.scenario.scenario import Scenario
     from ggmltool.views.chunks import copies_json, copies_view
     from ggmltool.views.json_text import json_text
 
     model = opened.model
-    parallel, single = (
-        Scenario(replace(model, scheduler=replace(model.scheduler, parallel=on))).plan(graph, step)
-        for on in (True, False)
-    )
+    both = (Scenario(replace(model, scheduler=replace(model.scheduler, parallel=on))) for on in (True, False))
+    parallel, single = (watch(replace(opened, scenario=scenario), moment) for scenario in both)
+    plans = parallel.plan, single.plan
     if json:
-        output.write(json_text(copies_json(parallel, single)))
+        output.write(json_text(parallel.stamped(copies_json(*plans))))
     else:
-        output.write(copies_view(parallel, single, opened.title, output.style))
-    return 0 if parallel.ok and single.ok else 1
+        output.write(copies_view(*plans, parallel.title, output.style))
+    return 0 if parallel.plan.ok and single.plan.ok else 1

@@ -7,12 +7,12 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
+    Moment,
     complete_contexts,
     format_option,
-    graph_option,
+    moment_options,
     output_option,
     scenario_argument,
-    step_option,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
@@ -24,8 +24,7 @@ from ggmltool.views.objects import GraphFacts, contexts_json, contexts_view, pri
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option(
     "--only",
     metavar="CONTEXT",
@@ -34,9 +33,7 @@ from ggmltool.views.objects import GraphFacts, contexts_json, contexts_view, pri
 )
 @format_option("table", "ggml", "json", help="A table (default), the text of ggml_print_objects, or JSON.")
 @output_option
-def context(
-    scenario: str | None, graph: str | None, step: str, only: str | None, format: str | None, output: Output
-) -> int:
+def context(scenario: str | None, moment: Moment, only: str | None, format: str | None, output: Output) -> int:
     """Show the object map of each context: offset, size, type and tensor, and how the cgraph is laid out.
 
     After the contexts of the file come `graph NAME`, with the nodes and the cgraph, and `scheduler`, with its copies
@@ -48,8 +45,9 @@ def context(
       ggmltool context --only inputs --format ggml graph.yaml
     """
     opened = open_scenario(scenario)
-    watched = watch(opened, graph, step)
-    contexts = arenas(watched.run, watched.graph)
+    watched = watch(opened, moment)
+    built = watched.built()
+    contexts = arenas(watched.run, built.name, built.table)
     if only is not None:
         names = [ctx.name for ctx in contexts]
         if only not in names:
@@ -57,14 +55,13 @@ def context(
             hint = f"did you mean {near!r}?" if near else "the contexts are " + ", ".join(map(repr, names))
             raise CliError(f"no context is called {only!r}; {hint}")
         contexts = [ctx for ctx in contexts if ctx.name == only]
-    built = watched.run.newest[watched.graph][0]
-    facts = GraphFacts(built.size, built.n_nodes, built.n_leafs)
+    facts = GraphFacts(built.graph.size, built.graph.n_nodes, built.graph.n_leafs)
     if format == "json":
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(contexts_json(contexts, facts, watched.graph, step)))
+        output.write(json_text(watched.stamped(contexts_json(contexts, facts, built.name, watched.kind))))
     elif format == "ggml":
         output.write("".join(map(print_objects, contexts)))
     else:
-        output.write(contexts_view(contexts, facts, opened.title, watched.heading, output.style))
-    return 0
+        output.write(contexts_view(contexts, facts, watched.title, watched.heading, output.style))
+    return watched.status()

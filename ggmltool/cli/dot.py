@@ -5,20 +5,20 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.options import (
+    Moment,
     complete_tensors,
     format_option,
-    graph_option,
+    moment_options,
     output_option,
     scenario_argument,
-    step_option,
 )
-from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import built_graph, open_scenario, tensor_infos
+from ggmltool.cli.watched import Watched, graph_at, watch
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.dot import LARGE, ggml_dot, simpler_layout, split_dot
-from ggmltool.views.errors import ggml_error
 from ggmltool.views.fold_dot import fold_dot
 from ggmltool.views.neighbours import around as neighbours
 from ggmltool.views.neighbours import of_split
@@ -37,8 +37,7 @@ HOW_TO_GET_DOT = (
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option(
     "--style",
     type=click.Choice(["ggml", "ggmltool"]),
@@ -70,8 +69,7 @@ HOW_TO_GET_DOT = (
 @output_option
 def dot(
     scenario: str | None,
-    graph: str | None,
-    step: str,
+    moment: Moment,
     style: str,
     around: str | None,
     radius: int,
@@ -102,27 +100,26 @@ def dot(
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
     opened = open_scenario(scenario)
-    name = opened.scenario.graph_name(graph)
-    tensors = tensor_infos(opened.model, name)
     if style == "ggml":
+        name = graph_at(opened, moment)
+        tensors = tensor_infos(opened.model, name)
         nodes, leafs = built_graph(opened.scenario, name, tensors)
         part = _around([t.id for t in (*nodes, *leafs)], tensors, around, radius)
         text = ggml_dot(nodes, leafs, tensors, part)
         if format != "dot":
             text = simpler_layout(text, len(nodes if part is None else part))
-        drawn = len(nodes if part is None else part)
+        status, drawn = FINE, len(nodes if part is None else part)
     else:
-        plan = opened.scenario.plan(name, step)
-        log_lines(plan.log)
-        if plan.error is not None:
-            raise CliError(f"there is no plan to draw:\n{ggml_error(dict(plan.error))}", GGML_FAILED)
+        watched = watch(opened, moment)
+        plan = _planned(watched)
+        tensors = tensor_infos(opened.model, watched.graph)
         part = None if fold else _part(plan, tensors, around, radius, split)
-        text = fold_dot(plan, tensors, opened.title) if fold else split_dot(plan, tensors, opened.title, part)
-        drawn = 0 if fold else len(plan.nodes if part is None else part)
+        text = fold_dot(plan, tensors, watched.title) if fold else split_dot(plan, tensors, watched.title, part)
+        status, drawn = watched.status(), 0 if fold else len(plan.nodes if part is None else part)
     if format != "dot":
         _tell_of_size(drawn)
     output.write(text if format == "dot" else _draw(text, format))
-    return 0
+    return status
 
 
 def _tell_of_size(drawn: int) -> None:
@@ -132,6 +129,13 @@ def _tell_of_size(drawn: int) -> None:
             f"A picture of {drawn} nodes is huge and can take Graphviz minutes; --style ggmltool --fold draws repeated "
             "layers once, --around ID or --split N a part"
         )
+
+
+def _planned(watched: Watched) -> Plan:
+    """The plan of --style ggmltool. Raises CliError where ggml refused before it had splits."""
+    if watched.plan.error is not None and not watched.plan.splits:
+        raise watched.refusal("there is no plan to draw:\n")
+    return watched.plan
 
 
 def _part(plan: Plan, tensors: Tensors, around: str | None, radius: int, split: int | None) -> frozenset[str] | None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import GGML_FAILED, CliError
-from ggmltool.cli.options import graph_option, json_option, output_option, scenario_argument, step_option
-from ggmltool.cli.output import Output, log_lines
+from ggmltool.cli.errors import FINE
+from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.views.errors import ggml_error
+from ggmltool.cli.watched import graph_at, watch
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.views.graph_print import graph_json, graph_print
 from ggmltool.views.text import printable
 
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option(
     "--sched",
     is_flag=True,
@@ -25,7 +27,7 @@ from ggmltool.views.text import printable
 )
 @json_option
 @output_option
-def graph(scenario: str | None, graph: str | None, step: str, sched: bool, json: bool, output: Output) -> int:
+def graph(scenario: str | None, moment: Moment, sched: bool, json: bool, output: Output) -> int:
     """Print the graph as ggml_graph_print does: nodes and leafs in the order ggml_build_forward_expand finds them.
 
     \b
@@ -34,22 +36,20 @@ def graph(scenario: str | None, graph: str | None, step: str, sched: bool, json:
       ggmltool graph --sched graph.yaml    with the scheduler's copies
     """
     opened = open_scenario(scenario)
-    name = opened.scenario.graph_name(graph)
-    run = opened.scenario.start()
-    if sched:
-        plan = run.reserve(name) if step == "reserve" else run.alloc(name)
-        log_lines(plan.log)
-        if plan.error is not None:
-            raise CliError(f"the scheduler has no graph:\n{ggml_error(dict(plan.error))}", GGML_FAILED)
-        scheduler = run.start()
-        nodes, leafs = scheduler.nodes, scheduler.leafs
-    else:
-        built = run.build(name)
-        nodes, leafs = built.nodes, built.leafs
-    if json:
-        from ggmltool.views.json_text import json_text
+    if not sched:
+        name = graph_at(opened, moment)
+        built = opened.scenario.start().build(name)
+        _write(output, json, graph_json(name, "scenario", built.nodes, built.leafs), built.nodes, built.leafs)
+        return FINE
+    watched = watch(opened, moment)
+    if not watched.sched.nodes and watched.plan.error is not None:
+        raise watched.refusal("the scheduler has no graph:\n")
+    nodes, leafs = watched.sched.nodes, watched.sched.leafs
+    _write(output, json, watched.stamped(graph_json(watched.graph, "scheduler", nodes, leafs)), nodes, leafs)
+    return watched.status()
 
-        output.write(json_text(graph_json(name, "scheduler" if sched else "scenario", nodes, leafs)))
-    else:
-        output.write(graph_print(nodes, leafs, printable if output.to_terminal else None))
-    return 0
+
+def _write(output: Output, json: bool, document: dict[str, Any], nodes: list[Tensor], leafs: list[Tensor]) -> None:
+    from ggmltool.views.json_text import json_text
+
+    output.write(json_text(document) if json else graph_print(nodes, leafs, printable if output.to_terminal else None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -38,6 +38,43 @@ def step_option(command: F) -> F:
         show_default=True,
         help="Look at the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
     )(command)
+
+
+class Moment(NamedTuple):
+    """When to look: after a step of the scenario's own, by its number, else after `step` of `graph` (None: the first)
+    on a fresh scheduler.
+    """
+
+    graph: str | None
+    step: str
+    after: int | None = None
+
+
+def moment_options(command: F) -> F:
+    """--graph, --step and --after, together the parameter `moment`, a Moment."""
+
+    @wraps(command)
+    def with_moment(*args: object, graph: str | None, step: str, after: int | None, **kwargs: object) -> object:
+        if after is not None:
+            _no_other_step("graph", "step")
+        return command(*args, moment=Moment(graph, step, after), **kwargs)
+
+    option = click.option(
+        "--after",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Look at the state after this one of the scenario's own steps, done one after the other on one scheduler; "
+        "its number is the one that `run` prints.",
+    )
+    return graph_option(step_option(option(cast(F, with_moment))))
+
+
+def _no_other_step(*names: str) -> None:
+    """Refuse options that say which step is looked at, beside one that says it already. Raises UsageError."""
+    ctx = click.get_current_context()
+    for name in names:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--after names a step of the scenario, which has its graph; leave --{name} out.")
 
 
 def json_option(command: F) -> F:

@@ -82,10 +82,10 @@ class _Result:
 
     def do_steps(self) -> None:
         self.check_wanted()
-        for step in self.opened.model.steps:
+        for number, step in enumerate(self.opened.model.steps, 1):
             if not self.compute and step.kind not in ("reserve", "alloc", "reset"):
                 continue
-            report = self._do(step)
+            report = self._do(step)._replace(number=number)
             self.reports.append(report)
             if report.plan is not None:
                 log_lines(report.plan.log)

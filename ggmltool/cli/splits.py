@@ -9,17 +9,18 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.main import did_you_mean
-from ggmltool.cli.options import format_option, graph_option, output_option, scenario_argument, step_option
-from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.options import Moment, format_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
-from ggmltool.views.errors import ggml_error
+from ggmltool.cli.watched import Watch, Watched, watch
 from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
     from ggmltool.ggml.sched.passes import PassRecord
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.views.copied import OtherPlan
+    from ggmltool.views.tensors import Tensors
 
 KEYS = ("op", "backend", "cause", "type", "split")
 
@@ -45,8 +46,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option(
     "--debug",
     type=click.IntRange(1, 2),
@@ -76,8 +76,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 @output_option
 def splits(
     scenario: str | None,
-    graph: str | None,
-    step: str,
+    moment: Moment,
     debug: int | None,
     causes: bool | None,
     by: tuple[str, ...],
@@ -100,6 +99,7 @@ def splits(
     Example:
       ggmltool splits --format table model.yaml
       ggmltool splits --by op,backend model.yaml
+      ggmltool splits --after 3 model.yaml
     """
     views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
     if len(views) > 1:
@@ -109,109 +109,90 @@ def splits(
     if format not in (None, "text") and (debug is not None or causes is not None):
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
     opened = open_scenario(scenario)
-    name = opened.scenario.graph_name(graph)
     if number is not None:
-        return _pass(opened, name, step, number, format == "json", output)
+        return _pass(opened, moment, number, format == "json", output)
+    if format in (None, "text") and not (by or bytes):
+        return _debug_text(opened, moment, debug or 2, causes is not False, output)
+    watched = watch(opened, moment)
+    plan = watched.plan
+    tensors = tensor_infos(opened.model, watched.graph)
     if by or bytes:
-        return _counted(opened, name, step, by, format == "json", output)
-    if format in (None, "text"):
-        plan, text = _debug_text(opened.scenario, name, step, debug or 2, causes is not False, output)
-        log_lines(plan.log)
-        output.write(text)
-        if plan.ok and not plan.nodes:
-            note(f"The graph {name} has no nodes.")
-        if plan.error is not None:
-            note(ggml_error(dict(plan.error)))
-        return 0 if plan.ok else 1
-    plan = opened.scenario.plan(name, step)
-    log_lines(plan.log)
-    tensors = tensor_infos(opened.model, name)
+        other = _other_offload(opened, plan, moment) if bytes else None
+        document, text = _counted(watched, tensors, by, other, output)
+    else:
+        from ggmltool.views.splits import splits_json, splits_report
+
+        document, text = splits_json(plan, tensors), splits_report(plan, tensors, watched.title, output.style)
     if format == "json":
         from ggmltool.views.json_text import json_text
-        from ggmltool.views.splits import splits_json
 
-        output.write(json_text(splits_json(plan, tensors)))
-    else:
-        from ggmltool.views.splits import splits_report
-
-        output.write(splits_report(plan, tensors, opened.title, output.style))
-        if plan.error is not None:
-            note(ggml_error(dict(plan.error)))
-    return 0 if plan.ok else 1
+        text = json_text(watched.stamped(document))
+    output.write(text)
+    return watched.status()
 
 
-def _debug_text(
-    scenario: Scenario, graph: str, step: str, level: int, causes: bool, output: Output
-) -> tuple[Plan, str]:
+def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output: Output) -> int:
     """ggml's debug print of one step; on a terminal without control characters in names."""
     from ggmltool.views.sched_debug import sched_debug
 
-    run = scenario.start(debug=True)
-    plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
+    watched = Watch(opened, moment, debug=True).watched()
     name = printable if output.to_terminal else None
-    return plan, "".join(sched_debug(record, level, causes, name) for record in run.debug_records)
+    there = watched.is_split or watched.plan.ok
+    output.write(sched_debug(watched.sched.debug_record, level, causes, name) if there else "")
+    if watched.plan.ok and not watched.plan.nodes:
+        note(f"The graph {watched.graph} has no nodes.")
+    return watched.status()
 
 
-def _counted(opened: Opened, graph: str, step: str, by: tuple[str, ...], json: bool, output: Output) -> int:
-    """--by and --bytes: what one plan has, added up."""
+def _counted(
+    watched: Watched, tensors: Tensors, by: tuple[str, ...], other: OtherPlan | None, output: Output
+) -> tuple[dict[str, Any], str]:
+    """--by and --bytes: what one plan has, added up, as JSON and as text."""
     from ggmltool.views import copied, tally
-    from ggmltool.views.json_text import json_text
 
-    plan = opened.scenario.plan(graph, step)
-    log_lines(plan.log)
-    tensors = tensor_infos(opened.model, graph)
+    plan, title, style = watched.plan, watched.title, output.style
     if by:
-        json_object: dict[str, Any] = tally.tally_json(plan, tensors, by)
-        output.write(
-            json_text(json_object) if json else tally.tally_view(plan, tensors, by, opened.title, output.style)
-        )
-    else:
-        other = _other_offload(opened.scenario, plan, graph, step)
-        text = (
-            json_text(copied.copied_json(plan, tensors, other))
-            if json
-            else copied.copied_view(plan, tensors, opened.title, output.style, other)
-        )
-        output.write(text)
-    if plan.error is not None and not json:
-        note(ggml_error(dict(plan.error)))
-    return 0 if plan.ok else 1
+        return tally.tally_json(plan, tensors, by), tally.tally_view(plan, tensors, by, title, style)
+    return copied.copied_json(plan, tensors, other), copied.copied_view(plan, tensors, title, style, other)
 
 
-def _other_offload(scenario: Scenario, plan: Plan, graph: str, step: str) -> OtherPlan | None:
+def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
     """What would be copied with op offload the other way round, where that makes a difference."""
     from ggmltool.scenario.scenario import Scenario
     from ggmltool.views.copied import OtherPlan, copied_inputs
 
-    model = scenario.model
+    model = opened.model
     offload = not model.scheduler.op_offload
-    other = Scenario(replace(model, scheduler=replace(model.scheduler, op_offload=offload))).plan(graph, step)
+    changed = Scenario(replace(model, scheduler=replace(model.scheduler, op_offload=offload)))
+    watched = watch(replace(opened, scenario=changed), moment)
+    other = watched.plan
     if not (plan.ok and other.ok) or other.splits == plan.splits:
         return None
-    inputs = copied_inputs(other, tensor_infos(model, graph))
+    inputs = copied_inputs(other, tensor_infos(model, watched.graph))
     return OtherPlan(offload, len(inputs), sum(i.nbytes for i in inputs))
 
 
-def _pass(opened: Opened, graph: str, step: str, number: int, json: bool, output: Output) -> int:
+def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Output) -> int:
     """--pass: the state after one pass."""
     from ggmltool.views.json_text import json_text
     from ggmltool.views.passes import pass_json, pass_view
 
-    plan, records = pass_records(opened.scenario, graph, step)
-    log_lines(plan.log)
+    watched, records = pass_records(opened, moment)
     if json:
-        output.write(json_text(pass_json(plan, records, number)))
+        output.write(json_text(watched.stamped(pass_json(watched.plan, records, number))))
     else:
-        output.write(pass_view(plan, records, number, opened.title, output.style))
-    return 0 if plan.ok else 1
+        output.write(pass_view(watched.plan, records, number, watched.title, output.style))
+    return watched.status()
 
 
-def pass_records(scenario: Scenario, graph: str, step: str) -> tuple[Plan, list[PassRecord]]:
-    """One step with what every pass of the scheduler did."""
+def pass_records(opened: Opened, moment: Moment) -> tuple[Watched, list[PassRecord]]:
+    """The state at a moment, with what every pass of the scheduler did for the last graph that was split."""
     from ggmltool.ggml.sched.passes import PassRecorder
 
-    recorder = PassRecorder(lambda: run.newest[graph][0])
-    run = scenario.start(recorder.heard)
-    run.start().on_pass = recorder.after
-    plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    return plan, recorder.records
+    recorder = PassRecorder(lambda: next(reversed(steps.run.newest.values()))[0])
+
+    def started(sched: Scheduler) -> None:
+        sched.on_pass = recorder.after
+
+    steps = Watch(opened, moment, recorder.heard, started)
+    return steps.watched(), recorder.records

@@ -7,17 +7,18 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
+    Moment,
     complete_tensors,
     format_option,
-    graph_option,
+    moment_options,
     output_option,
     scenario_argument,
-    step_option,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched import Watched, watch
-from ggmltool.ggml.alloc_record import hash_keys, hash_node
+from ggmltool.cli.watched import Watched
+from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
+from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, addresses, arenas
@@ -28,16 +29,14 @@ from ggmltool.views.tensor import TensorFacts, strides_view, tensor_gdb, tensor_
 @click.command(cls=Command)
 @click.argument("name", shell_complete=complete_tensors)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option("--strides", is_flag=True, help="Draw how its elements lie in memory.")
 @format_option("table", "gdb", "json", help="A table (default), the struct as gdb prints it, or JSON.")
 @output_option
 def tensor(
     name: str,
     scenario: str | None,
-    graph: str | None,
-    step: str,
+    moment: Moment,
     strides: bool,
     format: str | None,
     output: Output,
@@ -55,27 +54,29 @@ def tensor(
     if strides and format not in (None, "table"):
         raise click.UsageError(f"--strides is a drawing; it has no --format {format}.")
     opened = open_scenario(scenario)
-    watched = watch(opened, graph, step)
-    contexts = arenas(watched.run, watched.graph)
-    found, context = _find(name, contexts, watched)
+    watched = watch_allocator(opened, moment)
+    state = watched.at
+    built = state.built()
+    contexts = arenas(state.run, built.name, built.table)
+    found, context = _find(name, contexts, built.name)
     style = output.style
     where = addresses(contexts)
     if strides:
-        output.write(strides_view(found, opened.title, style))
+        output.write(strides_view(found, state.title, style))
     elif format == "gdb":
-        output.write(tensor_gdb(found, lambda t: where[t.index], _buffer_address(found, watched), style.width))
+        output.write(tensor_gdb(found, lambda t: where[t.index], _buffer_address(found, state), style.width))
     else:
         facts = _facts(found, context, where[found.index], watched)
         if format == "json":
             from ggmltool.views.json_text import json_text
 
-            output.write(json_text(tensor_json(facts, watched.graph, step)))
+            output.write(json_text(state.stamped(tensor_json(facts, built.name, state.kind))))
         else:
-            output.write(tensor_view(facts, opened.title, watched.heading, style))
-    return 0
+            output.write(tensor_view(facts, state.title, state.heading, style))
+    return state.status()
 
 
-def _find(name: str, contexts: list[Context], watched: Watched) -> tuple[Tensor, Context]:
+def _find(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
     """The tensor with this id, else the first with this name. Raises CliError where there is none."""
     everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
     for t, ctx in everything:
@@ -85,33 +86,31 @@ def _find(name: str, contexts: list[Context], watched: Watched) -> tuple[Tensor,
         if t.name == name:
             return t, ctx
     near = nearest(name, [t.label for t, _ in everything])
-    raise CliError(f"graph {watched.graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
+    raise CliError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
 
 
-def _buffer_address(t: Tensor, watched: Watched) -> int:
+def _buffer_address(t: Tensor, state: Watched) -> int:
     """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made."""
-    made = list(watched.run.buffers)
-    for buffer in watched.sched.gallocr.buffers:
+    made = list(state.run.buffers)
+    for buffer in state.sched.gallocr.buffers:
         made += [chunk for chunk in (buffer.chunks if buffer is not None else ()) if chunk not in made]
     return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
 
 
-def _facts(t: Tensor, context: Context, address: int, watched: Watched) -> TensorFacts:
-    s = watched.sched
-    built = watched.run.newest[watched.graph][0]
-    gallocr = s.gallocr
-    planned = {k.index for k in hash_keys(gallocr.planned_nodes, gallocr.planned_leafs)}
-    b = s.assigned[t.index] if t.index < len(s.assigned) else -1
-    copies = s.made_copies[t.index] if t.index < len(s.made_copies) else None
-    users = [n for n in s.nodes if any(x is t for x in n.src)]
+def _facts(t: Tensor, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
+    state = watched.at
+    s = state.sched
+    b, cause, copies = state.assignment(t)
+    # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
+    key = next((key for key in watched.planned.keys if key.address == address), None)
     return TensorFacts(
         t,
         address,
         context.name,
         s.names[b] if b >= 0 else None,
-        s.assigned_causes[t.index] or "" if b >= 0 else "",
-        built.use_count(t),
-        tuple(n.label for n in users),
-        tuple(copy.name for made in copies or [] for copy in made or ()),
-        hash_node(gallocr, t.index) if t.index in planned else None,
+        cause if b >= 0 else "",
+        state.built().graph.use_count(t),
+        tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
+        tuple(copy.name for copy in copies),
+        hash_node(watched.gallocr, key.node) if key is not None else None,
     )

@@ -1,58 +1,224 @@
-"""One reserve or alloc of a graph with somebody looking at the allocator."""
+"""The engine's state at one moment: after one step on a fresh scheduler, after a step of the scenario's own, or where
+ggml refused to go on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ggmltool.cli.errors import GGML_FAILED, CliError
-from ggmltool.cli.output import log_lines
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.options import Moment
+from ggmltool.cli.output import log_lines, note
 from ggmltool.cli.scenario import Opened
-from ggmltool.ggml.alloc_record import AllocMoment, AllocRecorder
-from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.scenario.errors import nearest
+from ggmltool.ggml.plan import Plan
+from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.text import count, shortened
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Listener
+    from ggmltool.ggml.graph import CGraph
+    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.tensor import Tensor
+
+GRAPH_STEPS = ("reserve", "alloc", "compute")
+
+
+class Built(NamedTuple):
+    """A build of a graph: its name, the cgraph, and the tensors of the contexts and of the nodes."""
+
+    name: str
+    graph: CGraph
+    table: list[Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A run after one step of one graph, with what the allocator did."""
+    """A run after one step of one graph.
 
+    `name` is what headings call the scenario; `plan` is the plan then. Where ggml refused the step, `plan.error` says
+    why, and the plan has the splits if it came that far. `number` is the step's in the scenario, None for a step on a
+    fresh scheduler; `stands` the build that the scheduler's state is of, None where it never came to one. `is_split`
+    says that the graph of this step was split.
+    """
+
+    name: str
     run: Run
-    sched: Scheduler
-    graph: str
-    step: str
-    record: AllocRecorder
+    step: Step
+    plan: Plan
+    number: int | None
+    stands: Built | None
+    is_split: bool
+
+    @property
+    def graph(self) -> str:
+        """The name of the graph that the state is of."""
+        return self.stands.name if self.stands is not None else self.step.graph or ""
+
+    @property
+    def kind(self) -> str:
+        """reserve, alloc or compute; where ggml refused, whatever step it was."""
+        return self.step.kind
 
     @property
     def heading(self) -> str:
-        """`alloc main`."""
-        return f"{self.step} {self.graph}"
+        """`alloc main`, and whether ggml refused it."""
+        refused = ", which ggml refuses" if self.plan.error is not None else ""
+        return f"{self.step}{refused}"
 
-    def moment(self) -> AllocMoment:
-        """The moment that was asked for. Raises CliError where the allocator turned to no tensor of that name."""
-        if self.record.moment is None:
-            at = self.record.at or ""
-            gallocr = self.sched.gallocr
-            names = [t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)]
-            near = nearest(at, names)
-            if at in names:
-                hint = "; it has memory of its own, which the allocator does not plan"
-            else:
-                hint = f"; did you mean {near}?" if near else ""
-            raise CliError(f"the allocator never came to {at!r} in {self.heading}{hint}")
-        return self.record.moment
+    @property
+    def title(self) -> str:
+        """What headings call the scenario, with the step's number where one was named."""
+        return self.name if self.number is None else f"{self.name}, step {self.number}"
+
+    @property
+    def sched(self) -> Scheduler:
+        """The scheduler. Raises CliError with ggml's words where it was never made."""
+        if self.run.sched is None:
+            raise self.refusal()
+        return self.run.sched
+
+    def built(self) -> Built:
+        """The build that the state is of. Raises CliError with ggml's words where there is none."""
+        if self.stands is None:
+            raise self.refusal()
+        return self.stands
+
+    def assignment(self, t: Tensor) -> tuple[int, str, list[Tensor]]:
+        """The scheduler's entry for a tensor: its backend's number (-1 for none), the cause, the copies of it."""
+        s = self.sched
+        if self.plan.error is None:
+            ids, causes, copies = s.assigned, s.assigned_causes, s.made_copies
+        else:
+            ids, causes, copies = s.ids, s.causes, s.copies
+        if t.index >= len(ids):
+            return -1, "", []
+        made = [copy for of in copies[t.index] or [] for copy in of or ()]
+        return ids[t.index], causes[t.index] or "", made
+
+    def refusal(self, lead: str = "") -> CliError:
+        """ggml's error as one that ends the command, for views that have nothing to show without a plan."""
+        return CliError(lead + ggml_error(dict(self.plan.error or ())), GGML_FAILED)
+
+    def stamped(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A view's JSON object with the step's number, where one was named, and ggml's error, if it refused."""
+        more: dict[str, Any] = {}
+        if self.number is not None:
+            more["after"] = self.number
+        if self.plan.error is not None:
+            more |= {"ok": False, "error": dict(self.plan.error)}
+        return document | more
+
+    def status(self, say: bool = True) -> int:
+        """The exit status; ggml's words go to standard error if it refused (and the view did not `say` them)."""
+        if self.plan.error is None:
+            return FINE
+        if say:
+            note(ggml_error(dict(self.plan.error)))
+        return GGML_FAILED
 
 
-def watch(opened: Opened, graph: str | None, step: str, at: str | None = None) -> Watched:
-    """Reserve or allocate a graph on a fresh scheduler. Raises CliError where ggml would have failed."""
-    name = opened.scenario.graph_name(graph)
-    record = AllocRecorder(at)
-    run = opened.scenario.start(record)
-    sched = run.start()
-    record.gallocr = sched.gallocr
-    plan = run.reserve(name) if step == "reserve" else run.alloc(name)
-    log_lines(plan.log)
-    if plan.error is not None:
-        raise CliError(ggml_error(dict(plan.error)), GGML_FAILED)
-    return Watched(run, sched, name, step, record)
+class Watch:
+    """Does the steps up to a moment, on one scheduler.
+
+    `listener` hears every event; `started` is called with the scheduler as soon as there is one; `stepped` after every
+    step, with the run as it is then.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        moment: Moment,
+        listener: Listener | None = None,
+        started: Callable[[Scheduler], None] | None = None,
+        debug: bool = False,
+    ) -> None:
+        self.opened = opened
+        self.run = opened.scenario.start(listener, debug)
+        self.started = started
+        self.number = moment.after
+        self.steps = _steps(opened, moment)
+        self.stands: Built | None = None
+
+    def watched(self) -> Watched:
+        """The state at the moment, or where ggml refused to go on."""
+        *_, last = self.each()
+        return last
+
+    def each(self) -> Iterator[Watched]:
+        """The state after every step up to the moment, or up to the one that ggml refused."""
+        for number, step in enumerate(self.steps, 1):
+            watched = self._do(step, None if self.number is None else number)
+            yield watched
+            if watched.plan.error is not None:
+                return
+
+    def _do(self, step: Step, number: int | None) -> Watched:
+        from ggmltool.ggml.errors import GgmlError
+
+        run = self.run
+        if run.sched is None:
+            with suppress(GgmlError):  # the step meets it again
+                sched = run.start()
+                if self.started is not None:
+                    self.started(sched)
+        nodes = run.sched.nodes if run.sched is not None else None
+        done = run.step(step)
+        is_split = run.sched is not None and run.sched.nodes is not nodes
+        plan = done if isinstance(done, Plan) else None
+        self._keep_build(step, refused=plan is not None and not plan.ok)
+        plan = self._plan(step, plan, is_split)
+        log_lines(plan.log)
+        return Watched(self.opened.title, run, step, plan, number, self.stands, is_split)
+
+    def _keep_build(self, step: Step, refused: bool) -> None:
+        """The newest build is what the state is of, unless the scheduler was never given it."""
+        sched, name = self.run.sched, step.graph
+        if sched is None or name is None or name not in self.run.newest:
+            return
+        graph, table = self.run.newest[name]
+        came_to_it = any(seen is graph for seen in sched.seen_graphs) or (step.kind == "reserve" and not refused)
+        if came_to_it:
+            self.stands = Built(name, graph, table)
+
+    def _plan(self, step: Step, done: Plan | None, is_split: bool) -> Plan:
+        """The plan after a step, also where ggml refused the step after it had split the graph."""
+        from ggmltool.ggml.sched.snapshot import plan_of
+
+        run, stands = self.run, self.stands
+        if done is not None and (done.ok or not is_split):
+            return done
+        if run.sched is None or stands is None:
+            return done or Plan(step.graph, step.kind, True, ())
+        error = done.error if done is not None else None
+        return plan_of(run.sched, stands.graph, stands.name, step.kind, run.log, error)
+
+
+def watch(opened: Opened, moment: Moment, listener: Listener | None = None) -> Watched:
+    """The state at a moment. Raises CliError for a step that is not there, ScenarioError for such a graph."""
+    return Watch(opened, moment, listener).watched()
+
+
+def graph_at(opened: Opened, moment: Moment) -> str:
+    """The name of the graph that is looked at, for views of the graph as the scenario has it."""
+    return _steps(opened, moment)[-1].graph or ""
+
+
+def _steps(opened: Opened, moment: Moment) -> list[Step]:
+    """The steps to do. Raises CliError for a number that no step has, or one of a step without a graph."""
+    if moment.after is None:
+        name = opened.scenario.graph_name(moment.graph)
+        return [Step("reserve" if moment.step == "reserve" else "alloc", name)]
+    steps = opened.model.steps
+    number = moment.after
+    with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in GRAPH_STEPS]
+    there = f"the steps with a graph are {shortened(with_graph, 8)}" if with_graph else "no step has a graph"
+    if number > len(steps):
+        raise CliError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
+    if steps[number - 1].kind not in GRAPH_STEPS:
+        raise CliError(f"step {number} ({steps[number - 1]}) is of no graph; {there}")
+    return steps[:number]

@@ -29,7 +29,7 @@ class Gallocr:
 
     `node_allocs` and `leaf_allocs` are the plan that was reserved last: of each node its own place and those of its
     sources, of the nodes `planned_nodes` and the leafs `planned_leafs`. `hash_size` is the number of slots ggml's hash
-    set has by now.
+    set has by now; `refused` the tensor at which the planner of the last plan would not go on.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Gallocr:
         "node_allocs",
         "planned_leafs",
         "planned_nodes",
+        "refused",
     )
 
     def __init__(self, bufts: list[BufferType], addresses: AddressSpace, events: Listener | None = None) -> None:
@@ -61,6 +62,7 @@ class Gallocr:
         self.leaf_allocs: list[TensorAlloc] = []
         self.planned_nodes: list[Tensor] = []
         self.planned_leafs: list[Tensor] = []
+        self.refused: Tensor | None = None
 
     def reserve_n(
         self,
@@ -84,6 +86,7 @@ class Gallocr:
             self.hash_size = hash_size(min_hash_size)
         self.planned_nodes = nodes
         self.planned_leafs = leafs
+        self.refused = None
         for tallocr in self.buf_tallocs:
             tallocr.reset()
         self._alloc_graph_impl(nodes, leafs, node_ids, leaf_ids, n_tensors)
@@ -223,6 +226,7 @@ class Gallocr:
     def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
         """ggml_gallocr_allocate_node: in the memory of a source where that is allowed, else the best fit."""
         if buffer_id < 0:
+            self.refused = node
             raise GgmlAssert(
                 "ggml_gallocr_allocate_node",
                 "buffer_id >= 0",
@@ -266,12 +270,13 @@ class Gallocr:
                     events(NotReused(node.label, parent.label, _why_in_use(hn.n_children[k], hn.n_views[k])))
         buft = self.bufts[buffer_id]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
+        hn.buffer_id[i] = buffer_id
         try:
             chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
         except GgmlError as error:
+            self.refused = node
             error.explanation += f", when {node.label} was to be placed in {buft.name}"
             raise
-        hn.buffer_id[i] = buffer_id
         hn.chunk[i] = chunk
         hn.offset[i] = offset
         if events:
@@ -319,6 +324,7 @@ class Gallocr:
         try:
             self.buf_tallocs[b].free_bytes(addr, size)
         except GgmlError as error:
+            self.refused = node
             error.explanation += f", when {node.label} was given back to {buft.name}; fewer tensors that live long help"
             raise
         hn.allocated[i] = 0

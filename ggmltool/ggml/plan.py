@@ -14,6 +14,9 @@ from ggmltool.ggml.tensor import Dims
 
 _row = msgspec.structs.asdict
 
+PlanError = tuple[tuple[str, str | None], ...]
+"""The fields of `GgmlError.as_dict`, in pairs."""
+
 
 class SplitPlan(msgspec.Struct, frozen=True, gc=False):
     """A run of nodes `[i_start, i_end)` for one backend; `inputs` are the ids of the tensors copied before it."""
@@ -90,7 +93,7 @@ class Plan:
     copies: tuple[CopyPlan, ...] = ()
     buffer_sizes: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
-    error: tuple[tuple[str, str | None], ...] | None = None
+    error: PlanError | None = None
     ggml: str = "0.20.2"
 
     def as_dict(self) -> dict[str, Any]:

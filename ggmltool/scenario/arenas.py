@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.tensor import Tensor
@@ -17,15 +17,13 @@ BUFFERS_STEP = 0x100
 """The struct of buffer `i` lies at BUFFERS + i * BUFFERS_STEP."""
 
 
-def arenas(run: Run, graph: str) -> list[Context]:
-    """The contexts of the scenario, in order, with the tensors of the newest build of `graph`; then the context of
-    the graph (its nodes and the cgraph) and the one the scheduler keeps its copies and dependencies in.
+def arenas(run: Run, graph: str, table: Sequence[Tensor]) -> list[Context]:
+    """The contexts of the scenario, in order, with their tensors of one build of `graph`; then the context of the
+    graph (its nodes and the cgraph) and the one the scheduler keeps its copies and dependencies in.
 
-    A context is as large as what is in it. Builds the graph where that was not done yet.
+    `table` are the tensors of the build: those of the contexts, then the nodes. A context is as large as what is in
+    it. A graph that is built again lies where it lay before.
     """
-    if graph not in run.newest:
-        run.build(graph)
-    table = run.newest[graph][1]
     out: list[Context] = []
     at = 0
     for spec in run.model.contexts:

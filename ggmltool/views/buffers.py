@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.errors import ggml_error
 from ggmltool.views.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.views.palette import colors
 from ggmltool.views.splits import plan_step
@@ -74,8 +73,6 @@ def buffers_view(
     for buffer in buffers:
         if buffer.peak is not None and buffer.peak.tensors:
             parts += list(_contents(buffer, buffer.peak, memory, plan, tensors, inks, style, limit))
-    if plan.error is not None:
-        parts += ["\n", ggml_error(dict(plan.error)), "\n"]
     return "".join(parts)
 
 

@@ -79,8 +79,6 @@ def chunks_view(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]
         for row in rows
     ]
     parts.append(render_table(_CHUNKS, table, style))
-    if plan.error is not None:
-        parts += ["\n", ggml_error(dict(plan.error)), "\n"]
     return "".join(parts)
 
 
@@ -100,7 +98,7 @@ def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
     inks = {name: color.term for name, color in colors(name for name, _ in parallel.backends).items()}
     with_, without = dict(parallel.buffer_sizes), dict(single.buffer_sizes)
     rows: list[Row] = [
-        [Cell(name, inks[name]), size(n), size(without[name]), _difference(n - without[name])]
+        [Cell(name, inks[name]), size(n), size(without.get(name, 0)), _difference(n - without.get(name, 0))]
         for name, n in with_.items()
     ]
     total, least = sum(with_.values()), sum(without.values())

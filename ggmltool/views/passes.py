@@ -8,7 +8,6 @@ from typing import Any
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.passes import PASSES, Assignment, PassRecord
-from ggmltool.views.errors import ggml_error
 from ggmltool.views.palette import colors
 from ggmltool.views.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -50,8 +49,6 @@ def pass_view(plan: Plan, records: Sequence[PassRecord], number: int, title: str
         if number == LAST:
             parts += ["\n", _split_table(record, inks, style)]
         parts += ["\n", _node_table(record, inks, style)]
-    if plan.error is not None:
-        parts += ["\n", ggml_error(dict(plan.error)), "\n"]
     return "".join(parts)
 
 

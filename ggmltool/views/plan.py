@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.errors import ggml_error
 from ggmltool.views.palette import colors
 from ggmltool.views.splits import plan_step, splits_table
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -36,8 +35,6 @@ def plan_view(plan: Plan, tensors: Tensors, title: str, style: Style, more: str 
         if len(plan.splits) > MAX_SPLITS and more:
             parts.append(render_lines([f"  all of them: {more}"], style))
         parts += ["\n", render_lines(_copies(plan, tensors), style)]
-    if plan.error is not None:
-        parts += ["\n", ggml_error(dict(plan.error)), "\n"]
     return "".join(parts)
 
 

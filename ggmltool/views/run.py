@@ -14,12 +14,16 @@ from ggmltool.views.text import count, size
 
 
 class StepReport(NamedTuple):
-    """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run."""
+    """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
+
+    `number` counts all steps of the scenario from 1, those that were left out too.
+    """
 
     step: str
     did: str = ""
     plan: Plan | None = None
     error: tuple[tuple[str, str | None], ...] | None = None
+    number: int = 1
 
     @property
     def failure(self) -> tuple[tuple[str, str | None], ...] | None:
@@ -38,7 +42,7 @@ def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Te
         *[Column(name, right=True, drop=1) for name in backends],
         Column("", cut=True),
     ]
-    rows = [_row(i, step, backends, tensors) for i, step in enumerate(steps, 1)]
+    rows = [_row(step, backends, tensors) for step in steps]
     text = heading(title, [count(len(steps), "step")], style) + "\n" + render_table(columns, rows, style)
     errors = [error for step in steps if (error := step.failure)]
     if errors:
@@ -46,16 +50,16 @@ def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Te
     return text
 
 
-def _row(number: int, step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
+def _row(step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
     said = Cell("ggml refuses", "bold red") if step.failure else Cell(step.did)
     plan = step.plan
     if plan is None or not plan.ok:
-        return [str(number), step.step, "", "", "", *[""] * len(backends), said]
+        return [str(step.number), step.step, "", "", "", *[""] * len(backends), said]
     copies = sum(len(split.inputs) for split in plan.splits)
     copied = sum(input_bytes(split, tensors) for split in plan.splits)
     sizes = dict(plan.buffer_sizes)
     return [
-        str(number),
+        str(step.number),
         step.step,
         str(len(plan.splits)),
         str(copies),

@@ -295,7 +295,7 @@ def test_what_a_session_printed_comes_out_of_a_command(call: Call, name: str) ->
     result = call(*session.command.split(), SAMPLES / f"{session.sample}.yaml", columns=100)
     assert result.status == session.status
     check_golden(GOLDEN / f"{name}.txt", result.out)
-    out, at = squeezed(result.out), 0
+    out, at = squeezed(result.out + result.err), 0
     for text in session.shows:
         found = out.find(squeezed(text), at)
         assert found >= 0, f"{text!r} is missing, or stands before {session.shows[0]!r}"

@@ -136,7 +136,7 @@ def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: str
     theirs = lib.run_forked(lambda: print_objects_of(lib, loaded.model, graph, size))
     assert not isinstance(theirs, Abort), theirs
     texts, places = theirs
-    *ours, scheduler = map(print_objects, arenas(run, graph))
+    *ours, scheduler = map(print_objects, arenas(run, graph, run.newest[graph][1]))
     assert scheduler.count("\n") == 2
     assert [without_addresses(t) for t in ours] == [without_addresses(t.decode()) for t in texts]
     assert [at for _, at, _ in graph_layout(size)[1:]] == places

@@ -41,8 +41,8 @@ VIEWS: dict[str, Callable[[Style], str]] = {
     "buffers": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style),
     "buffers_cut": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style, 1),
     "steps": lambda style: steps_view(
-        [StepReport("reserve main", plan=TWO_DEVICES), StepReport("compute main", "3 splits computed"),
-         StepReport("alloc main", plan=REFUSED)], ("CUDA0", "CPU"), TENSORS, "a run", style,
+        [StepReport("reserve main", plan=TWO_DEVICES), StepReport("compute main", "3 splits computed", number=2),
+         StepReport("alloc main", plan=REFUSED, number=3)], ("CUDA0", "CPU"), TENSORS, "a run", style,
     ),
     "matrix": lambda style: matrix_view("y", "f32", SMALL, style),
     "matrix_cut": lambda style: matrix_view("big", "f32", LARGE, style),

@@ -46,7 +46,7 @@ class PassRecord(NamedTuple):
 
 
 class PassRecorder:
-    """Listens to a scheduler's events (`heard`) and to its passes (`after`), for one split of a graph."""
+    """Listens to a scheduler's events (`heard`) and to its passes (`after`); `records` are those of the last split."""
 
     def __init__(self, graph: Callable[[], CGraph]) -> None:
         self.graph = graph
@@ -63,6 +63,7 @@ class PassRecorder:
         events, self._events = self._events, []
         assigned = tuple(e for e in events if isinstance(e, Assigned))
         if number == 1:
+            self.records = []
             user = tuple(e for e in assigned if e.rule == 0)
             assigned = assigned[len(user) :]
             self.records.append(PassRecord(0, self._user_choices(user), user, (), ()))

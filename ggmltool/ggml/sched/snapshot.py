@@ -8,7 +8,7 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
+from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 
@@ -25,14 +25,19 @@ def _memory(t: Tensor) -> Memory:
     return buffer.buft.name, USAGE_NAMES[buffer.usage], buffer.chunk, t.data - buffer.base
 
 
-def plan_of(s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str] = ()) -> Plan:
-    """The plan after `step` ("reserve" or "alloc") of the graph called `name`."""
+def plan_of(
+    s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str] = (), error: PlanError | None = None
+) -> Plan:
+    """The plan after `step` ("reserve" or "alloc") of the graph called `name`.
+
+    With `error`, what stood when ggml refused to go on after it had split the graph.
+    """
     ids, names = s.assigned, s.names
     splits = s.splits[: s.n_splits]
     return Plan(
         graph=name,
         step=step,
-        ok=True,
+        ok=error is None,
         backends=_backends(s),
         splits=tuple(
             SplitPlan(i, names[sp.backend_id], sp.i_start, sp.i_end, tuple(t.label for t in sp.inputs))
@@ -46,6 +51,7 @@ def plan_of(s: Scheduler, graph: CGraph, name: str, step: str, log: Sequence[str
         copies=_copies(s),
         buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
         log=tuple(log),
+        error=error,
     )
 
 
@@ -81,6 +87,8 @@ def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
             buffer = t.buffer
             if t.view_src is not None:
                 size = None
+            elif buffer is None and index >= len(hn_ids):
+                size = None  # the allocator never came to this graph
             else:
                 buft = buffer.buft if buffer is not None else bufts[hn_ids[index]]
                 size = t.nbytes if buft.plain else buft.get_alloc_size(t)

@@ -1,0 +1,125 @@
+"""The state views after a step of the scenario's own steps, and where ggml refused to go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.cli.test_inspect import WALK
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+OUTGROWN = SAMPLES / "outgrown.yaml"
+STEPS = json.dumps({**WALK, "steps": ["alloc one", "reset", "alloc two", {"get": ["mul2"]}, "compute two"]}).encode()
+REFUSED_VIEWS = (
+    "hash", "hash --sched", "allocs --trace", "context", "plan", "splits -f table", "splits --by op", "buffers",
+    "graph --sched", "tensor u", "dot --style ggmltool",
+)  # fmt: skip
+VIEWS = ("hash", "allocs", "context", "plan", "splits", "buffers", "graph --sched", "tensor w")
+
+UNPLACED = json.dumps(
+    {
+        "ggmltool": 1,
+        "backends": ["CUDA0", "CPU"],
+        "contexts": {
+            "c": {"tensors": {"x": {"type": "f32", "ne": [8, 8], "flags": ["input"]}, "u": "f32[8, 8]"}},
+        },
+        "graphs": {
+            "fine": {"nodes": {"a": "sqr(x)"}},
+            "main": {"nodes": {"y": "sqr(x)", "v": "reshape(u, ne=[64])", "w": "sqr(v)"}},
+        },
+        "steps": ["reserve fine", "alloc fine", "reset", "reserve main", "alloc main"],
+    }
+).encode()
+"""u is used by a view only, so that it has no backend and the allocator will not place it."""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_after_a_step_looks_as_accepted(call: Call, view: str, number: int) -> None:
+    result = call(*view.split(), "--after", number, OUTGROWN, columns=100)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"after_{number}_{view.split()[0]}.txt", result.out)
+
+
+def hash_nodes(call: Call, number: int) -> dict[str, tuple[object, ...]]:
+    document = json.loads(call("hash", "--json", "--after", number, "-", stdin=STEPS).out)
+    assert document["after"] == number
+    return {n["tensor"]: (n["n_children"], n["n_views"], n["offset"], n["allocated"]) for n in document["nodes"]}
+
+
+def test_two_graphs_on_one_scheduler_leave_the_tables_of_a_gdb_session(call: Call) -> None:
+    """After the second graph, which has an input and a node more, the first one's tensors are gone from the table."""
+    assert hash_nodes(call, 1) == {"a": (0, 0, 0, False), "b": (0, 0, 32, False), "mul": (0, 0, 0, True)}
+    second = hash_nodes(call, 3)
+    assert set(second) == {"a2", "b2", "c", "mul1", "mul2"}
+    assert [name for name, node in second.items() if node[3]] == ["mul2"]
+    assert hash_nodes(call, 5) == second
+    allocs = json.loads(call("allocs", "--json", "--after", 3, "-", stdin=STEPS).out)
+    assert [node["tensor"] for node in allocs["node_allocs"]] == ["mul1", "mul2"]
+    assert len(allocs["leaf_allocs"]) == 3
+
+
+def test_a_plan_that_still_serves_is_named(call: Call) -> None:
+    result = call("hash", "--after", 2, SAMPLES / "transformer.yaml")
+    assert ", step 2 · alloc main, by the plan of step 1, reserve main · " in result.out
+    ours = json.loads(call("hash", "--json", "--after", 2, SAMPLES / "transformer.yaml").out)
+    fresh = json.loads(call("hash", "--json", SAMPLES / "transformer.yaml").out)
+    assert ours["nodes"] == fresh["nodes"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_of_the_first_step_is_that_of_a_fresh_scheduler(call: Call, view: str) -> None:
+    name = "wq" if view == "tensor w" else ""
+    words = [*view.split()[:1], *([name] if name else view.split()[1:]), SAMPLES / "transformer.yaml"]
+    fresh = call(*words, "--step", "reserve").out
+    after = call(*words, "--after", "1").out
+    assert after.replace(", step 1", "") == fresh
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--after", "9"), "there is no step 9, the scenario has 5 steps; the steps with a graph are 1 (alloc one), "),
+        (("--after", "2"), "step 2 (reset) is of no graph; the steps with a graph are 1 (alloc one), 3 (alloc two), "),
+        (("--after", "4"), "step 4 (get mul2) is of no graph; "),
+        (("--after", "1", "--graph", "two"), "leave --graph out"),
+        (("--after", "1", "--step", "alloc"), "leave --step out"),
+        (("--after", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_a_step_that_cannot_be_looked_at_is_refused(call: Call, args: tuple[str, ...], said: str) -> None:
+    result = call("hash", *args, "-", stdin=STEPS)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+@pytest.mark.parametrize("view", REFUSED_VIEWS)
+@pytest.mark.parametrize("args", [("--graph", "main"), ("--after", "4"), ("--after", "5")])
+def test_what_stood_when_ggml_refused_is_shown_and_then_its_words(call: Call, view: str, args: tuple[str, ...]) -> None:
+    result = call(*view.split(), *args, "-", stdin=UNPLACED)
+    assert result.status == 1
+    assert result.out
+    assert result.err.startswith(
+        "GGML_ASSERT(buffer_id >= 0) failed\n  in ggml_gallocr_allocate_node\n  u has no backend"
+    )
+    if "dot" not in view and "--sched" not in view.split("graph")[-1]:
+        document = json.loads(call(*view.replace("-f table", "").split(), *args, "--json", "-", stdin=UNPLACED).out)
+        assert document["ok"] is False
+        assert document["error"]["condition"] == "buffer_id >= 0"
+
+
+def test_the_hash_table_ends_with_the_tensor_before_the_one_that_is_refused(call: Call) -> None:
+    (only,) = json.loads(call("hash", "--json", "-g", "main", "-", stdin=UNPLACED).out)["nodes"]
+    assert (only["tensor"], only["allocated"]) == ("x", True)
+
+
+def test_where_ggml_makes_no_scheduler_there_is_nothing_to_show(call: Call) -> None:
+    for view in VIEWS:
+        words = view.replace("tensor w", "tensor x").split()
+        result = call(*words, "-", stdin=UNPLACED.replace(b'["CUDA0", "CPU"]', b'["CUDA0"]'))
+        assert result.status == 1
+        assert result.err.count("which is no CPU; list the CPU last") == 1

@@ -1,0 +1,214 @@
+"""The allocator's tables after each step of a run, and where ggml aborts, beside the real library's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import Moment
+from ggmltool.cli.scenario import Opened
+from ggmltool.cli.watched import GRAPH_STEPS
+from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
+from ggmltool.ggml.alloc_record import hash_node
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.oracle import fork, structs
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.run import Runner, ScenarioRun, World
+from ggmltool.oracle.state import read_tensor
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.samples import samples
+from ggmltool.scenario.scenario import Scenario
+from tests.conformance.fuzz import scenario
+from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc
+
+Place = tuple[int, int, int, int]
+NOWHERE: Place = (-1, -1, -1, 0)
+
+
+class Tables(NamedTuple):
+    """Hash nodes by the tensor's name (two copies may share one), node_allocs and leaf_allocs."""
+
+    hash_nodes: list[tuple[str, tuple[int, ...]]]
+    node_allocs: list[tuple[Place, list[Place]]]
+    leaf_allocs: list[Place]
+
+
+class RealTables:
+    """Reads the tables of a scheduler's allocator. Names are those of when the hash set was filled."""
+
+    def __init__(self, run: ScenarioRun) -> None:
+        self.run = run
+        self.keys: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+
+    def read(self) -> Tables:
+        real = structs.Gallocr.from_address(structs.Sched.from_address(self.run.sched).galloc)
+        used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
+        keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
+        values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
+        taken = {i: keys[i] for i in range(real.hash_set.size) if used[i // 32] >> i % 32 & 1}
+        if taken != self.keys:
+            self.keys = taken
+            self.names = {i: self.run.builder.ids.get(key) or read_tensor(key).name for i, key in taken.items()}
+        nodes = [(self.names[i], _values(values[i])) for i in taken]
+        node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
+        leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
+        return Tables(
+            sorted(nodes),
+            [(_place(a.dst), [_place(s) for s in a.src]) for a in (node_allocs[i] for i in range(real.n_nodes))],
+            [_place(leaf_allocs[i].leaf) for i in range(real.n_leafs)],
+        )
+
+
+def _values(v: HashNode) -> tuple[int, ...]:
+    return v.n_children, v.n_views, v.buffer_id, v.addr.chunk, v.addr.offset, int(v.allocated)
+
+
+def _place(a: Any) -> Place:
+    return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max)
+
+
+def real_tables(lib: Lib, model: Model) -> list[Tables]:
+    """The tables after each step that has a graph, the last ones where ggml aborted, if it did."""
+    read_fd, write_fd = os.pipe()
+    pid = fork.fork_child()
+    if pid == 0:
+        _child(lib, model, write_fd)
+    os.close(write_fd)
+    out: list[Tables] = []
+    try:
+        while True:
+            out.append(fork.read_message(read_fd))
+    except EOFError:
+        pass
+    finally:
+        os.close(read_fd)
+        _, status = os.waitpid(pid, 0)
+    assert status == 0, fork.describe_status(status)
+    return out
+
+
+def _child(lib: Lib, model: Model, fd: int) -> None:
+    fork.quiet_child()
+
+    def on_abort(_message: bytes) -> None:
+        if run.sched:
+            fork.write_message(fd, tables.read())
+        os._exit(0)
+
+    def on_callback_failure(failure: sys.UnraisableHookArgs) -> None:
+        if isinstance(failure.exc_value, GgmlError):
+            on_abort(b"")
+        os._exit(1)
+
+    sys.unraisablehook = on_callback_failure
+    try:
+        runner = Runner(lib, 0, values=False)
+        run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
+        tables = RealTables(run)
+        callback = fork.ABORT_CALLBACK(on_abort)
+        lib.ggml_set_abort_callback(callback)
+        run.start()
+        for step in model.steps:
+            going_on = run.step(step, lambda _kind, _value: None)
+            if step.kind in GRAPH_STEPS:
+                fork.write_message(fd, tables.read())
+            if not going_on:
+                break
+        os._exit(0)
+    finally:
+        os._exit(2)
+
+
+def our_tables(watched: WatchedAllocator) -> Tables:
+    gallocr = watched.gallocr
+    nodes = [(k.label, tuple(map(int, hash_node(gallocr, k.node)))) for k in watched.planned.keys]
+    padding = [NOWHERE] * 10
+    return Tables(
+        sorted(nodes),
+        [(_ours(dst), [*map(_ours, srcs), *padding][:10]) for dst, srcs in gallocr.node_allocs],
+        [_ours(a) for a in gallocr.leaf_allocs],
+    )
+
+
+def _ours(a: TensorAlloc) -> Place:
+    return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.chunk, a.offset, a.size_max)
+
+
+def check_steps(model: Model) -> bool:
+    """Compare after every step that has a graph; whether ggml refused one of them."""
+    theirs = real_tables(load(), model)
+    opened = Opened(Scenario(model), "")
+    seen = 0
+    for number, step in enumerate(model.steps, 1):
+        if step.kind not in GRAPH_STEPS:
+            continue
+        try:
+            watched = watch_allocator(opened, Moment(None, "alloc", number))
+        except CliError:  # the allocator was never given a graph
+            return True
+        ours, real = our_tables(watched), theirs[seen]
+        assert ours.hash_nodes == real.hash_nodes, step
+        assert ours.node_allocs == real.node_allocs, step
+        assert ours.leaf_allocs == real.leaf_allocs, step
+        seen += 1
+        if watched.at.plan.error is not None:
+            assert seen == len(theirs)
+            return True
+    assert seen == len(theirs)
+    return False
+
+
+@pytest.mark.parametrize("sample", [p.name for p in samples()])
+def test_the_tables_after_each_step_of_a_sample_are_the_real_ones(sample: str) -> None:
+    check_steps(ggmltool.load(next(p for p in samples() if p.name == sample)).model)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int) -> None:
+    try:
+        model = ggmltool.load(scenario(seed)).model
+    except (ggmltool.GgmlError, ggmltool.ScenarioError):
+        pytest.skip("the scenario is one that ggml refuses")
+    steps = Scenario(model).steps([s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")])
+    check_steps(replace(model, steps=[*steps, *steps]))
+
+
+LEAFS = {"x": {"type": "f32", "ne": [8, 8], "flags": ["input"]}, "u": "f32[8, 8]", "z": "f32[8, 8]"}
+PIECES = {
+    **{f"a{i}": "sqrt(x)" for i in range(600)},
+    **{f"even{i}": f"sum_rows(a{i})" for i in range(0, 600, 2)},
+    **{f"odd{i}": f"sum_rows(a{i})" for i in range(1, 600, 2)},
+}
+"""Every second one is given back while those between them live on."""
+FINE = {"a": "sqr(x)", "b": "sqr(a)"}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        {"y": "sqr(x)", "v": "reshape(u, ne=[64])", "w": "sqr(v)", "s": "scale(z, s=2)"},
+        {"s": "scale(z, s=2)", "y": "add(x, s)", "v": "reshape(u, ne=[64])", "w": "sqr(v)"},
+        PIECES,
+    ],
+    ids=["no backend for the second leaf", "no backend for the last leaf", "too many free blocks"],
+)
+def test_the_tables_where_ggml_aborts_are_the_real_ones(nodes: dict[str, str]) -> None:
+    scenario = {
+        "ggmltool": 1,
+        "backends": ["CUDA0", "CPU"],
+        "contexts": {"c": {"tensors": LEAFS}},
+        "graphs": {"fine": {"nodes": FINE}, "main": {"nodes": nodes}},
+        "steps": ["reserve fine", "alloc fine", "reset", "reserve main"],
+    }
+    assert check_steps(ggmltool.load(scenario).model)
