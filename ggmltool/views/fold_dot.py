@@ -17,7 +17,10 @@ _LARGE = 400
 """Drawn nodes beyond which the layout is simpler: Graphviz takes minutes for twice as many."""
 
 _NO_BACKEND = Color("#808080", "#eeeeee", "")
-_LOOP = ' [style=dotted, penwidth=1.4, constraint=false, color="#222222"]'
+_TOLD = 'style=dotted, penwidth=1.4, color="#222222"'
+_BETWEEN = "weight=40, minlen=2"
+"""Edges between sections leave room for the small boxes above the first node, else sections stand side by side."""
+
 _FOLD = 'style="rounded,filled"; fillcolor="#f5f5f5"; color="#888888"; fontcolor="#222222"; penwidth=2.5; fontsize=15;'
 _VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
 
@@ -64,6 +67,7 @@ class _FoldDrawing:
         self.boxes: dict[int, list[str]] = {}
         self.made: dict[str, int] = {}
         self.drawn = len(self.section)
+        self.told = self._told()
         self._place_boxes()
 
     def _place_boxes(self) -> None:
@@ -90,9 +94,28 @@ class _FoldDrawing:
             if start.startswith("l"):
                 place(start, self.section[end])
 
+    def _told(self) -> dict[tuple[str, str], str]:
+        """Edges told in words beside their reader, since their line would cross the picture.
+
+        Those from one repetition to the next, and all but the first of a node into another section.
+        """
+        told = {}
+        entered: set[tuple[str, int]] = set()
+        for start, end in self.folded.edges:
+            if not start.startswith("n"):
+                continue
+            ids, section = self.folded.members[start], self.section[end]
+            if int(start[1:]) >= int(end[1:]):
+                told[start, end] = f"before: {masked([self._name(id) for id in ids]) or self._name(ids[0])}"
+            elif (start, section) in entered:
+                told[start, end] = f"{'first: ' if len(self.folded.members[end]) > 1 else ''}{self._name(ids[-1])}"
+            elif self.section[start] != section:
+                entered.add((start, section))
+        return told
+
     def plain_sections(self) -> list[int]:
         """The sections outside of folds."""
-        return [section for section in self.boxes if section % 2 == 0]
+        return [section for section in sorted(set(self.section.values())) if section % 2 == 0]
 
     def summary(self) -> str:
         """What the whole graph holds, on one line."""
@@ -114,7 +137,7 @@ class _FoldDrawing:
         ]
         signs = [("□", "weights, inputs, views", True)]
         signs.append(("- - -", "copied between devices", bool(self.made)))
-        signs.append(("· · ·", "to the next repetition", any(isinstance(item, Fold) for item in self.folded.items)))
+        signs.append(("· · ·", "from afar: a node before, the repetition before", bool(self.told)))
         rows += [f'<tr><td>{sign}</td><td align="left">{text}</td></tr>' for sign, text, there in signs if there]
         table = f'<table border="0" cellborder="0" cellspacing="2" cellpadding="1">{"".join(rows)}</table>'
         yield f'legend [shape=box, style="rounded", color="#bbbbbb", fontsize=9, label=<{table}>];'
@@ -187,7 +210,10 @@ class _FoldDrawing:
         return f'n{index} [label="{label}", {look}, color="{color.ink}", tooltip="{tooltip}"];'
 
     def small_boxes(self, section: int) -> Iterator[str]:
-        """Leafs and copies that a section reads."""
+        """Leafs and copies that a section reads, and nodes whose edges are told in words."""
+        for (start, end), words in self.told.items():
+            if self.section[end] == section:
+                yield f'{start}_{end} [label="{_label(words)}", shape=plaintext, style="", fontsize=9];'
         for key in self.boxes.get(section, ()):
             ids = self.folded.members[key]
             if key.startswith("l"):
@@ -226,8 +252,10 @@ class _FoldDrawing:
             section = self.section[end]
             total = len(self.folded.members[end])
             if start.startswith("n"):
-                loop = int(start[1:]) >= int(end[1:])
-                yield f"{start} -> {end}{_LOOP if loop else ''};"
+                if (start, end) in self.told:
+                    yield f"{start}_{end} -> {end} [{_TOLD}];"
+                else:
+                    yield f"{start} -> {end} [{'weight=4' if self.section[start] == section else _BETWEEN}];"
             elif start.startswith("c") and len(self.readers[start]) == 1:
                 yield self._copy_edge(start, end, section)
             else:
