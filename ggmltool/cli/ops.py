@@ -58,6 +58,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         output.write(json_text(ops_json(infos, VERSION)) if json else ops_view(infos, VERSION, output.style))
         return 0
     info = _info(_find(name))
+    info = info._replace(result=_result(info))
     if example:
         if not info.example:
             raise CliError(f"there is no example of {info.name}: ggml itself refuses to build it.")
@@ -111,6 +112,21 @@ def _info(facts: OpFacts) -> OpInfo:
         op_example(op) or "",
         NOTES.get(op, ""),
     )
+
+
+def _result(info: OpInfo) -> str:
+    """Type and extents of the node of an op's example, as `f32[64, 8, 4]`; "" without a node of that op."""
+    from ggmltool import load
+    from ggmltool.scenario.op_examples import RESULT
+    from ggmltool.scenario.yaml_text import compose_yaml
+    from ggmltool.views.text import dims
+
+    document = compose_yaml(info.example) if info.example else None
+    if not isinstance(document, dict):
+        return ""
+    nodes = load(document).plan().nodes
+    found = next((n for n in nodes if n.id == RESULT and n.op in (info.name, info.function_of)), None)
+    return f"{found.type}{dims(found.ne)}" if found is not None else ""
 
 
 def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:

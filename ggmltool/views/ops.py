@@ -53,6 +53,7 @@ class OpInfo(NamedTuple):
 
     `sources` is (fewest, most) or None where that is not known, `result_of` the source whose memory the result always
     has, `long_form` how a node without a constructor is written, `example` a scenario; `note` what else is to be said.
+    `result` is type and extents of the example's node ("" where nobody has planned it).
     """
 
     number: int
@@ -70,6 +71,7 @@ class OpInfo(NamedTuple):
     result_of: str
     example: str
     note: str
+    result: str = ""
 
 
 def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
@@ -159,9 +161,11 @@ def op_view(info: OpInfo, style: Style) -> str:
     if info.example:
         from rich.text import Text
 
-        out += render_lines(
-            ["", Text("a scenario with it", "bold"), *(f"  {t}" for t in info.example.splitlines())], style
-        )
+        example: list[object] = ["", Text("a scenario with it", "bold")]
+        example += [f"  {line}" for line in info.example.splitlines()]
+        if info.result:
+            example.append(Text(f"  the result is {info.result}", "dim"))
+        out += render_lines(example, style)
     return out
 
 
@@ -244,9 +248,12 @@ def _params(form: FormInfo, shown: set[str], style: Style) -> list[str]:
 
 
 def op_json(info: OpInfo) -> dict[str, Any]:
-    """One op as data."""
+    """One op as data; `result` only where the example has been planned."""
+    plain = info._asdict()
+    if not info.result:
+        del plain["result"]
     return {
-        **info._asdict(),
+        **plain,
         "sources": None if info.sources is None else {"min": info.sources[0], "max": info.sources[1]},
         "forms": [
             {**form._asdict(), "spelled": form.spelled(), "params": [p._asdict() for p in form.params]}

@@ -76,6 +76,21 @@ def test_an_example_is_planned_and_shows_what_it_is_an_example_of(call: Call, na
     assert call("plan", "graph.yaml").status == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("rope", "f32[64, 8, 4]"),
+        ("get_rows", "f32[64, 4]"),
+        ("argsort", "i32[8, 4]"),
+        ("swiglu", "f32[4, 4]"),
+        ("none", ""),
+    ],
+)
+def test_one_op_says_what_its_example_gives(call: Call, name: str, result: str) -> None:
+    assert json.loads(call("ops", "--json", name).out).get("result", "") == result
+    assert (f"the result is {result}" in call("ops", name).out) == bool(result)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_lies_in_a_sources_memory_is_said_to(tmp_path: Path, name: str) -> None:
     file = tmp_path / "graph.yaml"
