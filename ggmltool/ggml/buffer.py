@@ -177,7 +177,8 @@ def view_init(tensor: Tensor) -> None:
         raise GgmlAssert(
             "ggml_backend_view_init",
             "tensor->view_src->buffer != NULL",
-            f"{name} is a view of {root.name or root.id}, which has no memory",
+            f"{name} is a view of {root.name or root.id}, which has no memory; allocate that first: give its context a "
+            "buft, and list it before the context of the view",
         )
     if not root.data:
         raise GgmlAssert(

@@ -93,9 +93,7 @@ class Context:
         """Place a tensor that is complete but for its memory; gives it its index."""
         offset = self.new_object("tensor", TENSOR_SIZE, tensor)
         if offset is None:
-            raise GgmlAssert(
-                "ggml_new_tensor_impl", "obj_new", "the context's memory pool is too small for one more tensor"
-            )
+            raise self._full(TENSOR_SIZE, tensor)
         tensor.index = self.indices.take()
         self.tensors.append(tensor)
         return tensor
@@ -132,9 +130,7 @@ class Context:
         obj_size = TENSOR_SIZE if self.no_alloc or view_src is not None else TENSOR_SIZE + data_size
         offset = self.new_object("tensor", obj_size, tensor)
         if offset is None:
-            raise GgmlAssert(
-                "ggml_new_tensor_impl", "obj_new", "the context's memory pool is too small for one more tensor"
-            )
+            raise self._full(obj_size, tensor)
         if view_src is not None:
             if view_src.data:
                 tensor.data = view_src.data + view_offs
@@ -142,6 +138,16 @@ class Context:
             tensor.data = self.base + offset + TENSOR_SIZE
         self.tensors.append(tensor)
         return tensor
+
+    def _full(self, size: int, tensor: Tensor) -> GgmlAssert:
+        left = (self.mem_size or 0) - self.used_mem
+        return GgmlAssert(
+            "ggml_new_tensor_impl",
+            "obj_new",
+            f"the context's memory pool of {self.mem_size} bytes is too small for one more tensor: "
+            f"{tensor.label or 'it'} needs {OBJECT_SIZE + pad(size, MEM_ALIGN)}, {left} are left; give ggml_init a "
+            "larger mem_size",
+        )
 
     def dup_tensor(self, src: Tensor) -> Tensor:
         """ggml_dup_tensor: a new contiguous tensor of the same type and extents."""

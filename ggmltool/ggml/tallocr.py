@@ -27,7 +27,9 @@ class Tallocr:
                 "ggml_tallocr_alloc",
                 "not enough space in the buffer",
                 None,
-                f"{tensor.name or tensor.id} needs {size} bytes, {self.buffer.size - self.offset} are left",
+                f"{tensor.label} needs {size} bytes, {self.buffer.size - self.offset} are left; make the buffer "
+                f"{self.offset + size - self.buffer.size} bytes larger, or allocate the whole context at once "
+                "(ggml_backend_alloc_ctx_tensors), which measures first",
             )
         offset = self.offset
         self.offset += size

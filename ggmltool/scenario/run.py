@@ -58,6 +58,7 @@ class Run:
         self.persistent: list[Tensor | None] = []
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
         self.sched: Scheduler | None = None
+        self._stand_ins: dict[int, Tensor] = {}
         self._errors: dict[int, GgmlError] = {}
         self._pool: list[int] = []
         self._pool_used = 0
@@ -123,9 +124,17 @@ class Run:
     def _link(self, tensors: list[CompiledTensor], made: list[Tensor], table: Sequence[Tensor | None]) -> None:
         for ct, t in zip(tensors, made, strict=True):
             if ct.view_src != NONE:
-                t.view_src = table[ct.view_src]
+                t.view_src = table[ct.view_src] or self._unallocated(ct.view_src)
             if ct.src:
-                t.src = [None if s == NONE else table[s] for s in ct.src]
+                t.src = [None if s == NONE else table[s] or self._unallocated(s) for s in ct.src]
+
+    def _unallocated(self, at: int) -> Tensor:
+        """What an allocated context sees of a tensor that every build of a graph makes anew: one without memory."""
+        t = self._stand_ins.get(at)
+        if t is None:
+            ct = [ct for tensors in self.compiled.contexts for ct in tensors][at]
+            t = self._stand_ins[at] = ct.proto.clone(self.indices.take())
+        return t
 
     def build(self, name: str) -> CGraph:
         """Build a graph anew: new tensors for its nodes and for the contexts without a buffer type."""

@@ -44,7 +44,8 @@ def ggml_error(error: Mapping[str, str | None], where: str = "") -> str:
 
     `error` as in the plan; `where` is file, line and column of the node, "" where no node of a file is the matter.
     """
-    lines = [printable(error.get("message") or "ggml failed")]
+    # Some of ggml's messages end their line themselves.
+    lines = [printable((error.get("message") or "ggml failed").rstrip("\n"))]
     function = error.get("function")
     explanation = error.get("explanation")
     if function:

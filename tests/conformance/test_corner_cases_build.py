@@ -165,6 +165,20 @@ def test_49_a_view_without_an_op_does_not_bring_its_root_into_the_graph() -> Non
     assert j.place("v") == ("CUDA0", 0, 32)
 
 
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ({"z": "f32[4]"}, "GGML_ASSERT(tensor->view_src->buffer != NULL) failed"),
+        ({}, "GGML_ASSERT(src_backend_id != -1) failed"),
+    ],
+)
+def test_a_view_in_a_context_of_what_each_graph_makes_anew_has_no_memory(before: dict[str, Any], message: str) -> None:
+    source = loose({"r": {"type": "f32", "ne": [64], "flags": ["input"]}}, {"y": "sqr(v)"})
+    view = {"v": {"type": "f32", "ne": [64], "view_src": "r"}}
+    source["contexts"]["w"] = {"buft": "CPU", "tensors": {**before, **view}}
+    assert judged(source).error()["message"] == message
+
+
 def test_50_a_permuted_quantized_tensor_counts_its_bytes_by_the_first_stride() -> None:
     case = call("sqr", permuted("q4_0", (64, 3, 2), (1, 0, 2, 3)))
     source = Engine(case).sources[0]

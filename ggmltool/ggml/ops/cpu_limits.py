@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggmltool.ggml.dtypes import F32, TYPES
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, NotComputable
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import cpu_limits_matrix
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
-from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows
+from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows, op_desc
 
 Check = Callable[[Tensor], None]
 
@@ -75,19 +75,32 @@ _TYPES: dict[int, tuple[str, frozenset[str]]] = {
 
 def check(dst: Tensor) -> None:
     """Raise GgmlAssert or GgmlAbort, in ggml's words, where the CPU backend would not compute `dst`."""
+    try:
+        _check(dst)
+    except NotComputable:
+        raise
+    except GgmlError as error:
+        error.explanation += (
+            f"\nthe CPU is to compute {dst.label} ({op_desc(dst)}): before it, `cont` gives a source a plain layout, "
+            "`cast` another type; or leave the op to a device that takes it as it is"
+        )
+        raise
+
+
+def _check(dst: Tensor) -> None:
     a = dst.src[0] if dst.src else None
     if a is None:
         return
     types = _TYPES.get(dst.op)
     if types is not None and a.type.name not in types[1]:
-        raise _fatal(types[0], a)
+        raise _fatal(types[0], a, f", only for {', '.join(sorted(types[1]))}")
     further = _CHECKS.get(dst.op) or cpu_limits_matrix.CHECKS.get(dst.op)
     if further is not None:
         further(dst)
 
 
-def _fatal(function: str, a: Tensor) -> GgmlAbort:
-    return GgmlAbort(function, "fatal error", explanation=f"the CPU has no such kernel for {show(a)}")
+def _fatal(function: str, a: Tensor, but: str = "") -> GgmlAbort:
+    return GgmlAbort(function, "fatal error", explanation=f"the CPU has no such kernel for {show(a)}{but}")
 
 
 def _refuse(function: str, condition: str, t: Tensor) -> GgmlAssert:

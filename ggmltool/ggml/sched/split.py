@@ -312,7 +312,7 @@ def split(s: Scheduler, graph: CGraph) -> None:
                 raise GgmlAssert(
                     "ggml_backend_sched_split_graph",
                     "src_backend_id != -1",
-                    f"{t.name or t.id}, a source of {n.name}, has no backend",
+                    f"{t.label}, a source of {n.label}, has no backend; {_how_to_get_one(t)}",
                 )
             if n_copies > 1 and t.flags & FLAG_INPUT:
                 _copy_graph_input(s, t, t_id)
@@ -320,6 +320,13 @@ def split(s: Scheduler, graph: CGraph) -> None:
                 src[j] = _copy_for_split(s, cur_split, i_split, t, n)
     cur_split.i_end = len(graph.nodes)
     s.n_splits = i_split + 1
+
+
+def _how_to_get_one(t: Tensor) -> str:
+    root = t.view_src
+    if root is not None:
+        return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
+    return "give its context a buft, flag it input, or name its backend"
 
 
 def _split_at(s: Scheduler, i_split: int) -> Split:
