@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "verify": "Run the scenario on the real ggml too and show what differs.",
     "ops": "List the ops of ggml, or show one in full.",
     "types": "List the types of ggml, or show its tables of values.",
+    "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",
 }

@@ -30,6 +30,8 @@ def dump(model: Model) -> dict[str, Any]:
     out: dict[str, Any] = {"ggmltool": FORMAT}
     if model.name:
         out["name"] = model.name
+    if model.meta:
+        out["meta"] = dict(model.meta)
     out["backends"] = [_backend(b) for b in model.backends]
     if model.buffer_types:
         out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}

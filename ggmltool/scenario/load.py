@@ -21,6 +21,7 @@ from ggmltool.scenario.backends import (
 from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.long_form import build_long
+from ggmltool.scenario.meta import read_meta
 from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step, TensorSpec, Usage
 from ggmltool.scenario.nodes import build_short
 from ggmltool.scenario.scope import Scope
@@ -43,7 +44,7 @@ from ggmltool.scenario.values import (
 
 T = TypeVar("T")
 
-TOP_KEYS = ("ggmltool", "name", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
+TOP_KEYS = ("ggmltool", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
 CONTEXT_KEYS = ("buft", "usage", "tensors")
 GRAPH_KEYS = ("nodes", "expand")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
@@ -112,6 +113,7 @@ class _Loader:
         check_keys(self.top, TOP_KEYS, "a scenario")
         self._part("ggmltool", _check_version)
         name = self._part("name", _title)
+        meta = self._part("meta", read_meta)
         backends = self._part("backends", read_backends)
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
@@ -124,7 +126,7 @@ class _Loader:
         steps = self._part("steps", lambda v: self._steps(v, by_name))
         document = self.document
         return Model(
-            name, backends, buffer_types, contexts, by_name, steps, scheduler, document.folder, document.source
+            name, backends, buffer_types, contexts, by_name, steps, scheduler, meta, document.folder, document.source
         )
 
     def _part(self, key: str, read: Callable[[object], T]) -> T:

@@ -146,7 +146,11 @@ class Step:
 
 @dataclass(slots=True)
 class Model:
-    """The whole scenario. `folder` is where its files (npy, gguf) lie, `source` what messages call it."""
+    """The whole scenario.
+
+    `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
+    call it.
+    """
 
     name: str
     backends: list[BackendSpec]
@@ -155,6 +159,7 @@ class Model:
     graphs: dict[str, GraphSpec]
     steps: list[Step]
     scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
+    meta: dict[str, str | int | float | bool] = field(default_factory=dict)
     folder: Path | None = field(default=None, compare=False)
     source: str = field(default="<dict>", compare=False)
 

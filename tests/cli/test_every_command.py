@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -18,12 +19,17 @@ import pytest
 
 from ggmltool.cli.main import COMMANDS, cli
 from tests.cli.conftest import SAMPLES, Call
+from tests.sources.models import cached
 
-VALUES = {("tensor", "name"): "kq"}
+VALUES: dict[tuple[str, str], Callable[[], str]] = {
+    ("tensor", "name"): lambda: "kq",
+    ("capture", "model"): lambda: str(cached("llama")),
+}
 """What a required argument gets that is no scenario."""
-GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "man": None}
-"""Texts that are ggml's, Graphviz's or roff's: the options with which the text is ours, None where it never is."""
-WITHOUT_JSON = {"dot", "man"}
+GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "capture": None, "man": None}
+"""Texts that are ggml's, Graphviz's or roff's, or a scenario: the options with which they are ours, None for never."""
+WITHOUT_JSON = {"dot", "capture", "man"}
+NEEDS = {"verify": "libggml", "capture": "xllamacpp"}
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
@@ -39,10 +45,15 @@ def line(name: str, scenario: object = TRANSFORMER) -> list[str]:
     words = [name]
     for param in command_of(name).params:
         if isinstance(param, click.Argument):
-            value = str(scenario) if param.name == "scenario" else VALUES.get((name, param.name or ""))
+            value = str(scenario) if param.name == "scenario" else _value(name, param.name or "")
             assert value is not None or not param.required, f"VALUES has nothing for {param.name} of {name}"
             words += [value] if value is not None else []
     return words
+
+
+def _value(name: str, param: str) -> str | None:
+    make = VALUES.get((name, param))
+    return make() if make is not None else None
 
 
 def takes_a_scenario(name: str) -> bool:
@@ -54,8 +65,9 @@ def options(name: str) -> list[click.Option]:
 
 
 def usable(name: str) -> object:
-    missing = name == "verify" and importlib.util.find_spec("libggml") is None
-    return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs the real library"))
+    package = NEEDS.get(name)
+    missing = package is not None and importlib.util.find_spec(package) is None
+    return pytest.param(name, marks=pytest.mark.skipif(missing, reason=f"needs the package {package}"))
 
 
 EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])

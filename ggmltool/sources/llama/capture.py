@@ -1,0 +1,105 @@
+"""Capturing a model's graph: checks what can be told without llama.cpp, then asks the child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.lib import shared_object, version
+from ggmltool.sources.llama.options import CaptureOptions
+
+_MAGIC = b"GGUF"
+_WHAT = re.compile(r"what\(\): +(.*)")
+
+_NO_GPU = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "HIP_VISIBLE_DEVICES": "-1",
+    "GGML_VK_VISIBLE_DEVICES": "",
+    "GGML_NO_BACKTRACE": "1",
+}
+"""What the child's environment says: it sees no GPU, and an abort prints no backtrace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A captured graph as a scenario, and what the library logged on the way."""
+
+    scenario: dict[str, Any]
+    log: list[str]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The scenario's `meta`: the model, the context's settings, the batch."""
+        meta: dict[str, Any] = self.scenario["meta"]
+        return meta
+
+
+def capture(path: Path, options: CaptureOptions) -> Captured:
+    """Capture the graph of a GGUF file, for all parts of a split one its first.
+
+    Raises CaptureError: no library or a release that is not known, no GGUF, a model that the library refuses.
+    """
+    version()
+    shared_object()
+    check_gguf(path)
+    reply = _ask({"path": str(path), "options": asdict(options)})
+    if "abort" in reply:
+        raise CaptureError(f"{path}: llama.cpp aborted: {reply['abort'].strip()}")
+    if "error" in reply:
+        raise CaptureError(f"{path}: {reply['error']}")
+    return Captured(reply["scenario"], reply["log"])
+
+
+def check_gguf(path: Path) -> None:
+    """Raise CaptureError for what is no GGUF file at all."""
+    if path.is_dir():
+        raise CaptureError(f"{path} is a folder; name a GGUF file in it")
+    try:
+        with path.open("rb") as file:
+            head = file.read(24)
+    except FileNotFoundError:
+        raise CaptureError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from None
+    if head[:4] != _MAGIC:
+        kind = "is empty" if not head else "is no GGUF file: it does not begin with GGUF"
+        raise CaptureError(f"{path} {kind}")
+    if len(head) < 24:
+        raise CaptureError(f"{path} is cut off: its header has {len(head)} of 24 bytes")
+
+
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    """The child's answer. Raises CaptureError where it crashed."""
+    environment = os.environ | _NO_GPU | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", "ggmltool.sources.llama.child"],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
+    try:
+        reply: dict[str, Any] = json.loads(child.stdout)
+    except ValueError:
+        raise CaptureError(f"{request['path']}: {_crash(child)}") from None
+    return reply
+
+
+def _crash(child: subprocess.CompletedProcess[bytes]) -> str:
+    """What is known of a child that ended without an answer."""
+    said = child.stderr.decode("utf-8", "replace").strip()
+    what = _WHAT.search(said)
+    last = said.splitlines()[-1] if said else ""
+    if child.returncode >= 0:
+        return f"llama.cpp ended with exit status {child.returncode}: {last}"
+    name = signal.Signals(-child.returncode).name
+    reason = what[1] if what is not None else last
+    return f"llama.cpp crashed with {name}" + (f": {reason}" if reason else "")

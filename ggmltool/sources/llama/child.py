@@ -1,0 +1,215 @@
+"""The process that loads llama.cpp: it captures one graph and writes what came of it as JSON.
+
+It is a process of its own, so that an abort in the library ends it and not the command, and so that the library's
+prints go nowhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any, NoReturn
+
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.op import Op
+from ggmltool.oracle.structs import Tensor
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.graph import scenario_of
+from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
+from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
+from ggmltool.sources.llama.structs import ContextParams
+
+LEVEL_DEBUG, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONT = 1, 3, 4, 5
+_LOAD_MODE_NONE = 0
+
+MAX_CTX = 1 << 24
+"""Tokens of a context, at most: llama.cpp keeps some bytes for each of them."""
+
+
+class Log:
+    """What the library logs, as whole lines with their level. Errors come as exceptions of CaptureError's."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str]] = []
+        self._open = False
+        self.callback = LOG_CALLBACK(self._add)
+
+    def _add(self, level: int, text: bytes, _: int | None) -> None:
+        said = text.decode("utf-8", "replace")
+        if level == LEVEL_CONT or self._open:
+            last = self.lines.pop() if self.lines else (level, "")
+            level, said = last[0], last[1] + said
+        self._open = not said.endswith("\n")
+        self.lines.append((level, said.removesuffix("\n")))
+
+    def errors(self) -> list[str]:
+        """The error lines without the function that says them."""
+        return [said.partition(": ")[2] or said for level, said in self.lines if level == LEVEL_ERROR]
+
+    def error(self, what: str) -> CaptureError:
+        """`what` failed, with the first reason that the library gave."""
+        reasons = [text.removeprefix("error loading model: ") for text in self.errors()]
+        return CaptureError(f"{what}: {reasons[0]}" if reasons else what)
+
+
+class Session:
+    """A model and a context of llama.cpp, loaded as the options say. Raises CaptureError where that fails."""
+
+    def __init__(self, path: str, options: CaptureOptions) -> None:
+        self.options = options
+        self.log = Log()
+        self.lib = lib = Lib()
+        lib.llama_log_set(self.log.callback, None)
+        lib.llama_backend_init()
+        self.model = self._model(path)
+        self.ctx = self._context()
+
+    def _model(self, path: str) -> int:
+        """The model's metadata, all of it on the CPU: its weights get no memory and are not read."""
+        params = self.lib.llama_model_default_params()
+        none = (ctypes.c_void_p * 1)(None)
+        params.devices = ctypes.addressof(none)
+        params.n_gpu_layers = 0
+        params.load_mode = _LOAD_MODE_NONE
+        params.use_extra_bufts = False
+        params.no_alloc = True
+        model = self.lib.llama_model_load_from_file(os.fsencode(path), params)
+        if not model:
+            raise self.log.error("llama.cpp cannot load the model")
+        return int(model)
+
+    def _context(self) -> int:
+        options = self.options
+        n_ctx = options.n_ctx or self.lib.llama_model_n_ctx_train(self.model)
+        if n_ctx > MAX_CTX:
+            raise CaptureError(f"a context of {n_ctx} tokens is too large; name a --ctx-size of at most {MAX_CTX}")
+        params: ContextParams = self.lib.llama_context_default_params()
+        params.n_ctx = options.n_ctx
+        params.n_batch = options.n_batch
+        params.n_ubatch = options.n_ubatch
+        params.n_seq_max = options.n_parallel
+        params.flash_attn_type = FLASH_ATTN[options.flash_attn]
+        params.type_k = TYPES[options.type_k].id
+        params.type_v = TYPES[options.type_v].id
+        params.swa_full = options.swa_full
+        params.kv_unified = options.kv_unified
+        params.offload_kqv = options.offload_kqv
+        params.embeddings = options.embeddings
+        ctx = self.lib.llama_init_from_model(self.model, params)
+        if not ctx:
+            raise self.log.error("llama.cpp cannot make a context for the model")
+        return int(ctx)
+
+    def batch(self) -> tuple[int, int, int]:
+        """Tokens, sequences and outputs of the graph. Raises CaptureError for a batch that no context can have."""
+        options, lib = self.options, self.lib
+        n_ubatch, n_seq_max = lib.llama_n_ubatch(self.ctx), lib.llama_n_seq_max(self.ctx)
+        n_seqs = n_seq_max if options.n_seqs is None else options.n_seqs
+        if n_seqs > n_seq_max:
+            raise CaptureError(f"--n-seqs {n_seqs} needs --parallel {n_seqs}; the context has {n_seq_max}")
+        n_tokens = options.n_tokens
+        if n_tokens is None:
+            n_tokens = min(lib.llama_n_ctx(self.ctx), n_ubatch) if options.phase == "prompt" else n_seqs
+        if n_tokens > n_ubatch:
+            raise CaptureError(f"--n-tokens {n_tokens} needs --ubatch-size {n_tokens}; the context has {n_ubatch}")
+        # llama.cpp reserves for as many tokens in every sequence.
+        n_tokens = -(-n_tokens // n_seqs) * n_seqs
+        n_outputs = n_tokens if options.n_outputs is None else options.n_outputs
+        if n_outputs > n_tokens:
+            raise CaptureError(f"--outputs {n_outputs} is more than the {n_tokens} tokens of the graph")
+        return n_tokens, n_seqs, n_outputs
+
+    def graph(self) -> int:
+        """The graph for the batch. Raises CaptureError where it cannot be reserved."""
+        graph = self.lib.graph_reserve(self.ctx, *self.batch())
+        if not graph:
+            raise self.log.error("llama.cpp cannot reserve the graph")
+        return graph
+
+    def facts(self, graph: int) -> dict[str, Any]:
+        """What the graph was made from and with: the scenario's `meta`."""
+        lib, model, ctx, options = self.lib, self.model, self.ctx, self.options
+        n_tokens, n_seqs, n_outputs = self.batch()
+        nodes, _ = lib.graph_tensors(graph)
+        fused = any(lib.ggml_op_name(Tensor.from_address(t).op) == Op.FLASH_ATTN_EXT.name.encode() for t in nodes)
+        return {
+            "source": "llama.cpp",
+            "library": f"xllamacpp {lib.version}, ggml {lib.ggml}",
+            "model": printable(lib.model_value(model, "general.name")),
+            "architecture": printable(lib.model_value(model, "general.architecture")),
+            "n_layer": lib.llama_model_n_layer(model),
+            "n_params": lib.llama_model_n_params(model),
+            "model_size": lib.llama_model_size(model),
+            "n_ctx_train": lib.llama_model_n_ctx_train(model),
+            "n_swa": lib.llama_model_n_swa(model),
+            "phase": options.phase,
+            "n_tokens": n_tokens,
+            "n_seqs": n_seqs,
+            "n_outputs": n_outputs,
+            "n_ctx": lib.llama_n_ctx(ctx),
+            "n_ctx_seq": lib.llama_n_ctx_seq(ctx),
+            "n_batch": lib.llama_n_batch(ctx),
+            "n_ubatch": lib.llama_n_ubatch(ctx),
+            "n_seq_max": lib.llama_n_seq_max(ctx),
+            "flash_attn": fused,
+            "type_k": options.type_k,
+            "type_v": options.type_v,
+            "swa_full": options.swa_full,
+            "kv_unified": options.kv_unified,
+            "offload_kqv": options.offload_kqv,
+        }
+
+
+def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
+    """The scenario of a model's graph, and what the library logged. Raises CaptureError."""
+    session = Session(path, options)
+    graph = session.graph()
+    facts = session.facts(graph)
+    file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
+    model = facts["model"] or file
+    size = f"prompt of {facts['n_tokens']} tokens"
+    if options.phase == "token":
+        size = "one token" if facts["n_seqs"] == 1 else f"one token of {facts['n_seqs']} sequences"
+    scenario = {
+        "ggmltool": 1,
+        "name": f"{model}, {size}, captured from llama.cpp",
+        "meta": {"file": file, **facts},
+        **scenario_of(session.lib, graph),
+    }
+    return {"scenario": scenario, "log": [said for level, said in session.log.lines if level != LEVEL_DEBUG]}
+
+
+def printable(text: str) -> str:
+    """Text that a file brings along, without what a scenario's names cannot have."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:200]
+
+
+def main() -> NoReturn:
+    """Read {"path", "options"} from standard input; write the result or {"error"} to standard output."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+
+    def reply(value: dict[str, Any]) -> None:
+        data = memoryview(json.dumps(value, separators=(",", ":")).encode())
+        while data:
+            data = data[os.write(out, data) :]
+
+    def on_abort(message: bytes) -> None:
+        reply({"abort": message.decode("utf-8", "replace")})
+        os._exit(0)
+
+    callback = ABORT_CALLBACK(on_abort)
+    asked = json.load(sys.stdin)
+    try:
+        Lib().ggml_set_abort_callback(callback)
+        reply(capture(asked["path"], CaptureOptions(**asked["options"])))
+    except CaptureError as error:
+        reply({"error": str(error)})
+    # The library's threads and static destructors are no longer needed.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

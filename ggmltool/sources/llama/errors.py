@@ -1,0 +1,11 @@
+"""What can go wrong when a graph is captured, as messages for the user."""
+
+from __future__ import annotations
+
+
+class CaptureError(Exception):
+    """The graph could not be captured; the message says why, in llama.cpp's words where it gave some."""
+
+
+class LlamaUnavailable(CaptureError):  # noqa: N818 - it says what is the matter
+    """The library is not installed, or is a release that is not known; the message says how to get one that is."""

@@ -1,0 +1,49 @@
+"""What a graph is captured with: llama.cpp's settings of a context, and the batch the graph is built for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ggmltool.sources.llama.errors import CaptureError
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""The types llama.cpp allows for the KV cache."""
+
+FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
+"""llama_flash_attn_type."""
+
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """The settings, under llama.cpp's names and with its command line's defaults.
+
+    `n_ctx` 0 is what the model was trained with. `n_seqs` and `n_outputs` None: as llama.cpp reserves memory, that is
+    all sequences, and an output for every token. `n_tokens` None: a whole ubatch for the phase prompt, one for each
+    sequence for the phase token.
+    """
+
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_parallel: int = 1
+    flash_attn: Literal["auto", "off", "on"] = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+    phase: Literal["prompt", "token"] = "prompt"
+    n_tokens: int | None = None
+    n_seqs: int | None = None
+    n_outputs: int | None = None
+    swa_full: bool = False
+    kv_unified: bool = False
+    offload_kqv: bool = True
+    embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise CaptureError for numbers that llama.cpp cannot hold."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value > _MOST:
+                raise CaptureError(f"{field.name} {value} is more than llama.cpp can hold ({_MOST})")

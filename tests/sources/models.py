@@ -1,0 +1,408 @@
+"""Small models of many architectures as GGUF files: right names, shapes and metadata, every weight zero.
+
+`write("llama", folder)` is a file of a few hundred KiB that llama.cpp loads. Like the graphs that captures of such
+models gave, they have 256 columns, 304 tokens and 3 to 6 layers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.dtypes import TYPES
+
+Shape = tuple[str, tuple[int, ...]]
+"""Type name and ne of a tensor."""
+Tensors = dict[str, Shape]
+
+E, FF, HEAD, KV, VOCAB, EXPERTS = 256, 512, 64, 128, 304, 8
+"""Columns, columns of the feed-forward part, of a head, of all KV heads; tokens; experts."""
+
+
+class Description(NamedTuple):
+    """A model with all its weights; its `values` stand below the architecture's name, unless the tokenizer's."""
+
+    architecture: str
+    values: dict[str, Any]
+    tensors: Tensors
+
+
+def _vector(n: int = E) -> Shape:
+    return "f32", (n,)
+
+
+def _attention(matrix: str = "q4_K", value: str = "q6_K", output: str = "") -> Tensors:
+    return {
+        "attn_norm.weight": _vector(),
+        "attn_q.weight": (matrix, (E, E)),
+        "attn_k.weight": (matrix, (E, KV)),
+        "attn_v.weight": (value, (E, KV)),
+        "attn_output.weight": (output or matrix, (E, E)),
+    }
+
+
+def _ffn(matrix: str = "q4_K", down: str = "q6_K", n: int = FF) -> Tensors:
+    return {
+        "ffn_norm.weight": _vector(),
+        "ffn_gate.weight": (matrix, (E, n)),
+        "ffn_up.weight": (matrix, (E, n)),
+        "ffn_down.weight": (down, (n, E)),
+    }
+
+
+def _experts(matrix: str, n: int = FF, down: str = "") -> Tensors:
+    return {
+        "ffn_gate_inp.weight": ("f32", (E, EXPERTS)),
+        "ffn_gate_exps.weight": (matrix, (E, n, EXPERTS)),
+        "ffn_up_exps.weight": (matrix, (E, n, EXPERTS)),
+        "ffn_down_exps.weight": (down or matrix, (n, E, EXPERTS)),
+    }
+
+
+def _shared(matrix: str, n: int = E, down: str = "") -> Tensors:
+    return {
+        "ffn_gate_shexp.weight": (matrix, (E, n)),
+        "ffn_up_shexp.weight": (matrix, (E, n)),
+        "ffn_down_shexp.weight": (down or matrix, (n, E)),
+    }
+
+
+def _mamba(matrix: str) -> Tensors:
+    return {
+        "attn_norm.weight": _vector(),
+        "ssm_in.weight": (matrix, (E, 1288)),
+        "ssm_conv1d.weight": ("f32", (4, 768)),
+        "ssm_conv1d.bias": _vector(768),
+        "ssm_dt.bias": _vector(8),
+        "ssm_a": ("f32", (1, 8)),
+        "ssm_d": ("f32", (1, 8)),
+        "ssm_norm.weight": ("f32", (256, 2)),
+        "ssm_out.weight": (matrix, (512, E)),
+    }
+
+
+def _model(layers: list[Tensors], embd: str = "q6_K", output: str | None = "q6_K", prefix: str = "") -> Tensors:
+    """The weights of all layers, of the embeddings, and of the output unless it shares the embeddings' (None)."""
+    tensors: Tensors = {"token_embd.weight": (embd, (E, VOCAB))}
+    for i, layer in enumerate(layers):
+        tensors |= {f"{prefix}blk.{i}.{name}": shape for name, shape in layer.items()}
+    tensors[f"{prefix}output_norm.weight"] = _vector()
+    if output is not None:
+        tensors["output.weight"] = (output, (E, VOCAB))
+    return tensors
+
+
+def _values(n_layer: int, **more: Any) -> dict[str, Any]:
+    """What every architecture asks for, with `more`, whose keys have `__` for a dot."""
+    values: dict[str, Any] = {
+        "vocab_size": VOCAB,
+        "context_length": 8192,
+        "embedding_length": E,
+        "block_count": n_layer,
+        "feed_forward_length": FF,
+        "attention.head_count": 4,
+        "attention.head_count_kv": 2,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.freq_base": 10000.0,
+    }
+    return values | {key.replace("__", "."): value for key, value in more.items()}
+
+
+def _llama() -> Description:
+    return Description("llama", _values(6, rope__dimension_count=HEAD), _model([_attention() | _ffn()] * 6))
+
+
+def _llama_moe() -> Description:
+    layer = _attention("q4_0", "q4_0") | {"ffn_norm.weight": _vector()} | _experts("q4_0")
+    return Description("llama", _values(4, expert_count=EXPERTS, expert_used_count=2), _model([layer] * 4, "q4_0"))
+
+
+def _qwen3() -> Description:
+    norms = {"attn_q_norm.weight": _vector(HEAD), "attn_k_norm.weight": _vector(HEAD)}
+    more: dict[str, Any] = {"attention__key_length": HEAD, "attention__value_length": HEAD}
+    return Description("qwen3", _values(5, **more), _model([_attention() | norms | _ffn()] * 5))
+
+
+def _phi3() -> Description:
+    layer = {
+        "attn_norm.weight": _vector(),
+        "attn_qkv.weight": ("q4_K", (E, E + 2 * KV)),
+        "attn_output.weight": ("q4_K", (E, E)),
+        "ffn_norm.weight": _vector(),
+        "ffn_up.weight": ("q4_K", (E, 2 * FF)),
+        "ffn_down.weight": ("q6_K", (FF, E)),
+    }
+    values = _values(4, rope__dimension_count=HEAD, rope__scaling__original_context_length=4096)
+    return Description("phi3", values, _model([layer] * 4))
+
+
+def _gemma2() -> Description:
+    norms = {"post_attention_norm.weight": _vector(), "post_ffw_norm.weight": _vector()}
+    layer = _attention("q8_0", "q8_0") | norms | _ffn("q8_0", "q8_0")
+    more: dict[str, Any] = {
+        "attention__key_length": HEAD,
+        "attention__value_length": HEAD,
+        "attention__sliding_window": 256,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+    }
+    return Description("gemma2", _values(4, **more), _model([layer] * 4, "q8_0", None))
+
+
+def _gemma3() -> Description:
+    description = _gemma2()
+    norms = {"attn_q_norm.weight": _vector(HEAD), "attn_k_norm.weight": _vector(HEAD)}
+    names = [f"blk.{i}.{name}" for i in range(4) for name in norms]
+    tensors = description.tensors | {name: _vector(HEAD) for name in names}
+    values = {key: value for key, value in description.values.items() if "softcapping" not in key}
+    return Description("gemma3", values, tensors)
+
+
+def _bert() -> Description:
+    biased = {"attn_q": (E, E), "attn_k": (E, E), "attn_v": (E, E), "attn_output": (E, E)}
+    layer: Tensors = {}
+    for name, ne in {**biased, "ffn_up": (E, FF), "ffn_down": (FF, E)}.items():
+        layer |= {f"{name}.weight": ("f16", ne), f"{name}.bias": _vector(ne[1])}
+    for name in ("attn_output_norm", "layer_output_norm"):
+        layer |= {f"{name}.weight": _vector(), f"{name}.bias": _vector()}
+    tensors = _model([layer] * 4, "f16", None)
+    del tensors["output_norm.weight"]
+    tensors |= {
+        "position_embd.weight": ("f16", (E, 512)),
+        "token_types.weight": ("f32", (E, 2)),
+        "token_embd_norm.weight": _vector(),
+        "token_embd_norm.bias": _vector(),
+    }
+    more: dict[str, Any] = {
+        "attention__head_count_kv": 4,
+        "attention__layer_norm_epsilon": 1e-12,
+        "attention__causal": False,
+        "pooling_type": 1,
+        "tokenizer__ggml__token_type_count": 2,
+    }
+    return Description("bert", _values(4, context_length=512, **more), tensors)
+
+
+def _t5() -> Description:
+    def attention(name: str) -> Tensors:
+        return {f"{name}_{part}.weight": ("q8_0", (E, E)) for part in "qkvo"}
+
+    encoder = _ffn("q8_0", "q8_0") | attention("attn") | {"attn_norm.weight": _vector()}
+    encoder["attn_rel_b.weight"] = ("f32", (4, 32))
+    decoder = encoder | attention("cross_attn") | {"cross_attn_norm.weight": _vector()}
+    tensors = _model([encoder] * 3, "q8_0", "q8_0", "enc.") | _model([decoder] * 3, "q8_0", "q8_0", "dec.")
+    more: dict[str, Any] = {
+        "attention__head_count_kv": 4,
+        "attention__relative_buckets_count": 32,
+        "attention__key_length": HEAD,
+        "attention__value_length": HEAD,
+        "decoder_start_token_id": 0,
+    }
+    return Description("t5", _values(3, **more), tensors)
+
+
+def _mamba2() -> Description:
+    more: dict[str, Any] = {
+        "attention__head_count": 0,
+        "attention__head_count_kv": 0,
+        "ssm__conv_kernel": 4,
+        "ssm__inner_size": 512,
+        "ssm__state_size": 64,
+        "ssm__time_step_rank": 8,
+        "ssm__group_count": 2,
+    }
+    return Description("mamba2", _values(4, **more), _model([_mamba("q4_K")] * 4))
+
+
+def _granitehybrid() -> Description:
+    ffn = {"ffn_norm.weight": _vector()} | _experts("q8_0") | _shared("q8_0")
+    layers = [(_attention("q8_0", "q8_0") if i == 3 else _mamba("q8_0")) | ffn for i in range(5)]
+    values = (
+        _mamba2().values
+        | _values(5)
+        | {
+            "attention.head_count_kv": [0, 0, 0, 2, 0],
+            "expert_count": EXPERTS,
+            "expert_used_count": 2,
+            "expert_shared_feed_forward_length": E,
+            "logit_scale": 8.0,
+            "embedding_scale": 12.0,
+            "residual_scale": 0.2,
+            "attention.scale": 0.015625,
+            "rope.dimension_count": HEAD,
+        }
+    )
+    return Description("granitehybrid", values, _model(layers, "q8_0", "q8_0"))
+
+
+def _rwkv7() -> Description:
+    def both(name: str) -> Tensors:
+        return {f"{name}.weight": _vector(), f"{name}.bias": _vector()}
+
+    def low_rank(letter: str, rank: int) -> Tensors:
+        return {
+            f"time_mix_{letter}1.weight": ("f32", (E, rank)),
+            f"time_mix_{letter}2.weight": ("f32", (rank, E)),
+        }
+
+    layer = both("attn_norm") | both("attn_norm_2") | both("time_mix_ln")
+    for letter, rank in {"w": 32, "a": 32, "v": 32, "g": 64}.items():
+        layer |= low_rank(letter, rank)
+    layer |= {f"time_mix_{name}.weight": ("f16", (E, E)) for name in ("receptance", "key", "value", "output")}
+    layer |= {f"time_mix_{name}.weight": _vector() for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
+    layer["time_mix_lerp_fused.weight"] = ("f32", (E, 1, 1, 6))
+    layer["channel_mix_lerp_k.weight"] = ("f32", (E, 1, 1))
+    layer["channel_mix_key.weight"] = ("f16", (E, FF))
+    layer["channel_mix_value.weight"] = ("f16", (FF, E))
+    tensors = _model([layer] * 4, "f16", "f16") | both("token_embd_norm") | both("output_norm")
+    more: dict[str, Any] = {
+        "attention__head_count": 0,
+        "attention__head_count_kv": 0,
+        "attention__layer_norm_epsilon": 1e-5,
+        "wkv__head_size": HEAD,
+        "attention__decay_lora_rank": 32,
+        "attention__iclr_lora_rank": 32,
+        "attention__value_residual_mix_lora_rank": 32,
+        "attention__gate_lora_rank": 64,
+        "token_shift_count": 2,
+    }
+    return Description("rwkv7", _values(4, **more), tensors)
+
+
+def _deepseek2() -> Description:
+    attention: Tensors = {
+        "attn_norm.weight": _vector(),
+        "attn_q_a.weight": ("q4_K", (E, 128)),
+        "attn_q_a_norm.weight": _vector(128),
+        "attn_q_b.weight": ("q8_0", (128, 384)),
+        "attn_kv_a_mqa.weight": ("q4_K", (E, 160)),
+        "attn_kv_a_norm.weight": _vector(128),
+        "attn_k_b.weight": ("q8_0", (64, 128, 4)),
+        "attn_v_b.weight": ("q8_0", (128, 64, 4)),
+        "attn_output.weight": ("q4_K", (E, E)),
+    }
+    experts = {"ffn_norm.weight": _vector(), "exp_probs_b.bias": _vector(EXPERTS)}
+    experts |= _experts("q4_K", E, "q6_K") | _shared("q4_K", E, "q6_K")
+    layers = [attention | _ffn(), *[attention | experts] * 3]
+    more: dict[str, Any] = {
+        "attention__head_count_kv": 1,
+        "attention__q_lora_rank": 128,
+        "attention__kv_lora_rank": 128,
+        "attention__key_length": 160,
+        "attention__value_length": 128,
+        "attention__key_length_mla": 96,
+        "attention__value_length_mla": 64,
+        "rope__dimension_count": 32,
+        "leading_dense_block_count": 1,
+        "expert_count": EXPERTS,
+        "expert_used_count": 2,
+        "expert_shared_count": 1,
+        "expert_feed_forward_length": E,
+        "expert_weights_scale": 2.5,
+        "expert_weights_norm": True,
+        "expert_gating_func": 2,
+    }
+    return Description("deepseek2", _values(4, **more), _model(layers))
+
+
+def _gpt_oss() -> Description:
+    layer = _attention("q8_0", "q8_0") | _experts("mxfp4", E)
+    layer |= {
+        "attn_q.bias": _vector(E),
+        "attn_k.bias": _vector(KV),
+        "attn_v.bias": _vector(KV),
+        "attn_output.bias": _vector(),
+        "attn_sinks.weight": _vector(4),
+        "post_attention_norm.weight": _vector(),
+        "ffn_gate_inp.bias": _vector(EXPERTS),
+        "ffn_gate_exps.bias": ("f32", (E, EXPERTS)),
+        "ffn_up_exps.bias": ("f32", (E, EXPERTS)),
+        "ffn_down_exps.bias": ("f32", (E, EXPERTS)),
+    }
+    more: dict[str, Any] = {
+        "attention__key_length": HEAD,
+        "attention__value_length": HEAD,
+        "attention__sliding_window": 128,
+        "expert_count": EXPERTS,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": E,
+    }
+    return Description("gpt-oss", _values(4, **more), _model([layer] * 4, "q8_0", "q8_0"))
+
+
+MODELS: Mapping[str, Callable[[], Description]] = {
+    "bert": _bert,
+    "deepseek2": _deepseek2,
+    "gemma2": _gemma2,
+    "gemma3": _gemma3,
+    "gpt-oss": _gpt_oss,
+    "granitehybrid": _granitehybrid,
+    "llama": _llama,
+    "llama-moe": _llama_moe,
+    "mamba2": _mamba2,
+    "phi3": _phi3,
+    "qwen3": _qwen3,
+    "rwkv7": _rwkv7,
+    "t5": _t5,
+}
+"""Every model by name."""
+
+
+@cache
+def cached(name: str) -> Path:
+    """The file of the model of that name, written once per process and gone with it."""
+    folder = Path(tempfile.mkdtemp(prefix="ggmltool-models-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return write(name, folder)
+
+
+def write(name: str, folder: Path) -> Path:
+    """Write the model of that name; the file's path. One that is there already is taken as it is."""
+    path = folder / f"{name}.gguf"
+    if not path.exists():
+        write_gguf(path, MODELS[name]())
+    return path
+
+
+def write_gguf(path: Path, model: Description, name: str = "") -> None:
+    """Write a model whose weights are all zero, without taking memory for them."""
+    from gguf import GGMLQuantizationType, GGUFWriter
+
+    writer = GGUFWriter(path, model.architecture)
+    writer.add_name(name or path.stem)
+    writer.add_tokenizer_model("no_vocab")
+    for key, value in model.values.items():
+        _add(writer, key if key.startswith("tokenizer.") else f"{model.architecture}.{key}", value)
+    size = 0
+    for tensor, (type_name, ne) in model.tensors.items():
+        type_ = TYPES[type_name]
+        nbytes = type_.type_size
+        for i, n in enumerate(ne):
+            nbytes = nbytes * (n // type_.block_size if i == 0 else n)
+        kind = GGMLQuantizationType(type_.id)
+        writer.add_tensor_info(tensor, ne[::-1], None, nbytes, kind)
+        size += GGUFWriter.ggml_pad(nbytes, writer.data_alignment)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    with path.open("r+b") as file:
+        head = file.seek(0, 2)
+        file.truncate(GGUFWriter.ggml_pad(head, writer.data_alignment) + size)
+
+
+def _add(writer: Any, key: str, value: Any) -> None:
+    match value:
+        case bool():
+            writer.add_bool(key, value)
+        case int():
+            writer.add_uint32(key, value)
+        case float():
+            writer.add_float32(key, value)
+        case _:
+            writer.add_array(key, value)
