@@ -35,9 +35,9 @@ COMMANDS: dict[str, str] = {
 """Every command and its one line of help, so that `--help` imports none of them."""
 
 EPILOG = """\
-A scenario is a YAML or JSON file, also .gz; `-` reads standard input. Without one, graph.yaml in the current folder is
-taken, else a sample that ships with ggmltool. Every option can be set in the environment: GGMLTOOL_COLOR, or
-GGMLTOOL_PLAN_GRAPH for `plan --graph`.
+A scenario is a YAML or JSON file, also .gz, or the name of a sample: `ggmltool plan moe`; `-` reads standard input.
+Without one, graph.yaml in the current folder is taken, else the sample matmul. Every option can be set in the
+environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
 
 Exit status: 0 fine, 1 ggml would have failed (or `verify` found a difference), 2 wrong use or a bad file.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -18,8 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def scenario_argument(command: F) -> F:
-    """SCENARIO: a file, `-` for standard input; None where none is named."""
-    return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=_complete_files)(command)
+    """SCENARIO: a file, `-` for standard input, a sample's name; None where none is named."""
+    return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=_complete_scenarios)(command)
 
 
 def graph_option(command: F) -> F:
@@ -138,10 +139,17 @@ def _output(ctx: click.Context, _: click.Parameter, value: Path | None) -> Outpu
     return output
 
 
-def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
+def _complete_scenarios(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
+    """Samples and files. Bash completes files itself only where nothing else is offered, so they are listed too."""
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem(incomplete, type="file")]
+    from ggmltool.scenario.samples import sample_name, samples
+
+    names = [name for name in map(sample_name, samples()) if name.startswith(incomplete)]
+    if not names:
+        return [CompletionItem(incomplete, type="file")]
+    here = sorted(f"{path}/" if path.is_dir() else str(path) for path in Path().glob(f"{escape(incomplete)}*"))
+    return [CompletionItem(name) for name in dict.fromkeys([*here, *names])]
 
 
 def _complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -167,14 +175,14 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def _model_on_the_line(ctx: click.Context) -> Model | None:
-    from ggmltool.cli.scenario import default_scenario
+    from ggmltool.cli.scenario import default_scenario, scenario_path
     from ggmltool.scenario.load import load_model
 
     # While an option waits for its value, click has not yet given the arguments their names.
     named = ctx.params.get("scenario")
     for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
         try:
-            return None if argument == "-" else load_model(argument)
+            return None if argument == "-" else load_model(scenario_path(argument))
         except Exception:  # a completion has nobody to complain to; this was no scenario
             continue
     return None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmltool.cli.output import note
-from ggmltool.scenario.samples import DEFAULT, samples_folder
+from ggmltool.scenario.samples import DEFAULT, find_sample, sample_name, samples, samples_folder
 from ggmltool.views.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model, TensorSpec
     from ggmltool.scenario.scenario import Scenario
+
+MINE = "graph.yaml"
+"""The file that is taken where nobody names one."""
+ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +43,55 @@ class Opened:
 
 
 def open_scenario(argument: str | None) -> Opened:
-    """Load the scenario that the command line names: a file, `-`, or by default graph.yaml here, else a sample."""
+    """Load the scenario that the command line names: a file, `-` or a sample; by default graph.yaml, else a sample.
+
+    Raises ScenarioError for a mistake in it, and for a name that is neither a file's nor a sample's.
+    """
     from ggmltool import load
 
-    if argument is None:
-        argument = default_scenario()
-        note(f"No scenario named, taking {argument}")
-    return Opened(load(argument), argument)
+    if argument is not None:
+        return Opened(load(scenario_path(argument)), argument)
+    path = default_scenario()
+    if path == MINE:
+        note(f"No scenario named, taking {MINE}")
+        return Opened(load(path), path)
+    name = sample_name(Path(path))
+    note(f"No scenario named, taking the sample {name}")
+    return Opened(load(path), name)
 
 
 def default_scenario() -> str:
     """graph.yaml in the current folder, else the sample."""
-    if Path("graph.yaml").is_file():
-        return "graph.yaml"
-    return str(samples_folder() / DEFAULT)
+    return MINE if Path(MINE).is_file() else str(samples_folder() / DEFAULT)
+
+
+def scenario_path(argument: str) -> str:
+    """What to load for a name on the command line: what lies there, else the sample of that name.
+
+    Raises ScenarioError where neither is there and a sample or a file beside it has a name much like it.
+    """
+    if argument == "-" or os.path.lexists(argument):
+        return argument
+    sample = find_sample(argument)
+    if sample is not None:
+        return str(sample)
+    from ggmltool.scenario.errors import ScenarioError, did_you_mean
+
+    hint = did_you_mean(argument, [*map(sample_name, samples()), *files_beside(argument)])
+    if hint:
+        raise ScenarioError("there is no such file, and no such sample", argument, expected=hint)
+    return argument
+
+
+def files_beside(argument: str) -> list[str]:
+    """The scenario files in the folder that `argument` names a file of, as they are named from here."""
+    folder = os.path.dirname(argument)  # noqa: PTH120 - the names go on as they began
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [e.name for e in islice(entries, _LOOKED_AT) if e.name.endswith(ENDINGS) and e.is_file()]
+    except (OSError, ValueError):
+        return []
+    return sorted(os.path.join(folder, name) for name in names)  # noqa: PTH118
 
 
 def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:

@@ -20,6 +20,11 @@ def samples() -> list[Path]:
     return sorted(p for p in samples_folder().glob("*.*") if p.name.removesuffix(".gz").endswith((".yaml", ".json")))
 
 
+def find_sample(name: str) -> Path | None:
+    """The sample of this name (without endings), None where there is none."""
+    return next((path for path in samples() if sample_name(path) == name), None)
+
+
 def sample_name(path: Path) -> str:
     """What a sample is called: its file's name without the endings.
 

@@ -156,8 +156,7 @@ def test_traceback_is_there_for_who_wants_it(call: Call) -> None:
 def test_without_a_scenario_graph_yaml_here_is_taken_then_the_sample(call: Call) -> None:
     result = call("plan")
     assert result.status == 0
-    assert "No scenario named, taking" in result.err
-    assert "matmul.yaml" in result.err
+    assert result.err == "No scenario named, taking the sample matmul\n"
     Path("graph.yaml").write_bytes((SAMPLES / "moe.yaml").read_bytes())
     result = call("plan")
     assert result.err == "No scenario named, taking graph.yaml\n"

@@ -61,3 +61,34 @@ def test_a_mistyped_name_gets_the_nearest_one(call: Call) -> None:
 
 def test_json_with_a_name_is_refused(call: Call) -> None:
     assert call("sample", "--json", "views").status == 2
+
+
+def test_a_sample_is_a_scenario_by_its_name(call: Call) -> None:
+    for name in ("moe", "gemma-3-270m-ngl9"):
+        path = next(p for p in samples() if sample_name(p) == name)
+        assert call("splits", "--format", "table", name) == call("splits", "--format", "table", path)
+    assert call("tensor", "kq", "transformer").status == 0
+
+
+def test_a_file_comes_before_the_sample_of_its_name(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "moe").write_bytes((SAMPLES / "matmul.yaml").read_bytes())
+    assert call("plan", "moe") == call("plan", SAMPLES / "matmul.yaml")
+    (tmp_path / "views").mkdir()
+    assert "this is a directory" in call("plan", "views").err
+
+
+def test_a_mistyped_scenario_is_answered_with_the_nearest_sample_or_file(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "attention.yaml").write_text("ggmltool: 1\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "layers.json.gz").write_bytes(b"")
+    for wrong, right in {
+        "moee": "moe",
+        "transfomer.yaml": "transformer",
+        "atention.yaml": "attention.yaml",
+        "more/layer.json.gz": "more/layers.json.gz",
+    }.items():
+        result = call("plan", wrong)
+        assert (result.status, result.out) == (2, "")
+        assert result.err == f'{wrong}: there is no such file, and no such sample; did you mean "{right}"?\n'
+    assert call("plan", "xyzzy").err == "xyzzy: there is no such file\n"
+    assert call("plan", "no/such/folder.yaml").err == "no/such/folder.yaml: there is no such file\n"

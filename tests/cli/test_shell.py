@@ -44,6 +44,8 @@ def bash(tmp_path: Path) -> dict[str, str]:
         (["plan", "--format", ""], ["text", "json"]),
         (["context", str(TRANSFORMER), "--only", ""], ["gpu", "cpu", "inputs"]),
         (["run", str(TRANSFORMER), "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
+        (["plan", "gemma"], ["gemma-3-270m-ngl9", "gemma-3-270m"]),
+        (["run", "transformer", "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
     ],
 )
 def test_bash_completes(bash: dict[str, str], words: list[str], completed: list[str]) -> None:
