@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ggmltool.views.text import printable
 
+_LAST_NUMBER = re.compile(r"(?<=[^\s,])[-#~]\d+$")
 _GAP = 2
 _MIN_NAME = 8
 _DROP_FIRST = 5
@@ -77,19 +79,23 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
 def _cut_text(text: str, width: int, numbers: bool) -> str:
     """The beginning of a text that is too wide, with an ellipsis; with `numbers`, only whole parts between commas.
 
+    A name keeps the number at its end: the layer, or which of the copies it is.
+
     >>> _cut_text("x 0:128+32, y", 10, False), _cut_text("x 0:128+32, y", 10, True)
     ('x 0:128+3…', 'x…')
-    >>> _cut_text("0–128, 256–512", 12, True)
-    '0–128, …'
+    >>> _cut_text("0–128, 256–512", 12, True), _cut_text("attn_norm-12", 10, False)
+    ('0–128, …', 'attn_n…-12')
     """
-    from rich.cells import set_cell_size
+    from rich.cells import cell_len, set_cell_size
 
-    kept = set_cell_size(text, max(width - 1, 0))
+    last = _LAST_NUMBER.search(text)
+    end = last[0] if last and not numbers and cell_len(last[0]) <= width // 2 else ""
+    kept = set_cell_size(text, max(width - 1 - cell_len(end), 0))
     if numbers:
         whole, comma, part = kept.rpartition(", ")
         kept = whole + comma if comma else part.rstrip("0123456789:+–")
         return kept.rstrip() + (" …" if comma else "…")
-    return kept.rstrip() + "…"
+    return f"{kept.rstrip()}…{end}"
 
 
 def _with_gaps(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

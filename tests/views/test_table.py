@@ -25,3 +25,20 @@ def test_a_list_ends_behind_a_comma_where_there_is_no_room_for_it() -> None:
     tables = [render_table(columns, [["tensor", ROWS[0][2]]], Style(width)) for width in range(18, 60)]
     shown = dict.fromkeys(table.splitlines()[1].split("  ")[-1] for table in tables)
     assert list(shown) == ["0–128, …", "0–128, 256–512, …", "0–128, 256–512, 1024–…"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("ffn_moe_gate_biased-12", "ffn_moe_…-12"),
+        ("CUDA0#attn_inp_kq_mask#3", "CUDA0#att…#3"),
+        ("attn_inp_kq_mask~1", "attn_inp_…~1"),
+        ("blk.0.ffn_down.weight", "blk.0.ffn_d…"),
+        ("a word - 12", "a word - 12"),
+        ("n-1234567890", "n-1234567890"),
+        ("names-1234567890", "names-12345…"),
+    ],
+)
+def test_a_name_keeps_the_number_at_its_end(name: str, shown: str) -> None:
+    table = render_table((Column("tensor", cut=True),), [[name]], Style(14))
+    assert table.splitlines()[1] == f"  {shown}"
