@@ -8,9 +8,9 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.options import graph_option, json_option, output_option, scenario_argument, step_option
+from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.scenario import Opened, open_scenario
 
 if TYPE_CHECKING:
     from ggmltool.scenario.check import Checkup
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @scenario_argument
-@graph_option
-@step_option
+@moment_options
 @click.option("--all", is_flag=True, help="Check every graph, each on a fresh scheduler; the closest of each gauge.")
 @json_option
 @output_option
-def check(scenario: str | None, graph: str | None, step: str, all: bool, json: bool, output: Output) -> int:
+def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: Output) -> int:
     """Show every limit of ggml with its gauge: used, limit, where, and what ggml does beyond it.
 
     The exit status is 1 where a limit is breached, or ggml would not go on for another reason. Not a breach: an array
@@ -33,25 +32,25 @@ def check(scenario: str | None, graph: str | None, step: str, all: bool, json: b
     Example:
       ggmltool check model.yaml
       ggmltool check --all --step reserve model.yaml
+      ggmltool check --after 3 model.yaml
     """
-    if all and graph is not None:
-        raise click.UsageError("--all is for every graph, --graph for one; choose one.")
+    if all and (moment.graph is not None or moment.after is not None):
+        other = "--graph" if moment.after is None else "--after"
+        raise click.UsageError(f"--all is for every graph, {other} for one; choose one.")
     from ggmltool.ggml.gauges import highest
-    from ggmltool.scenario.check import check_graph
     from ggmltool.views.check import breached
 
     opened = open_scenario(scenario)
-    names = list(opened.model.graphs) if all and opened.model.graphs else [opened.scenario.graph_name(graph)]
-    found = [check_graph(opened.scenario, name, step) for name in names]
-    for one in found:
-        log_lines(one.plan.log)
+    found, title, what = _after_a_step(opened, moment) if moment.after is not None else _fresh(opened, moment, all)
     several = highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
     ok = not breached(several) and not any(breached(one.gauges) or not one.plan.ok for one in found)
     if json:
         from ggmltool.views.check import check_json
         from ggmltool.views.json_text import json_text
 
-        document = {"ggmltool": 1, "kind": "check", "ggml": found[0].plan.ggml, "step": step, "ok": ok}
+        after = {} if moment.after is None else {"after": moment.after}
+        step = found[0].plan.step
+        document = {"ggmltool": 1, "kind": "check", "ggml": found[0].plan.ggml, "step": step, "ok": ok, **after}
         graphs = [
             {"graph": one.graph, "ok": one.plan.ok, "gauges": check_json(one.gauges), **_error(one)} for one in found
         ]
@@ -60,8 +59,7 @@ def check(scenario: str | None, graph: str | None, step: str, all: bool, json: b
         from ggmltool.views.check import breach_text, check_view
         from ggmltool.views.errors import ggml_error
 
-        what = f"{step} {names[0]}" if len(names) == 1 else f"{step}, {len(names)} graphs"
-        text = check_view(several, opened.title, f"{what} · ggml {found[0].plan.ggml}", output.style)
+        text = check_view(several, title, f"{what} · ggml {found[0].plan.ggml}", output.style)
         for one in found:
             if one.plan.error is not None:
                 about = f"{one.graph}: " if len(found) > 1 else ""
@@ -69,6 +67,33 @@ def check(scenario: str | None, graph: str | None, step: str, all: bool, json: b
                 text += "\n" + "".join(f"{line}\n" for line in lines if line)
         output.write(text)
     return FINE if ok else GGML_FAILED
+
+
+def _fresh(opened: Opened, moment: Moment, all: bool) -> tuple[list[Checkup], str, str]:
+    """One graph, or every graph, each on a fresh scheduler; and what the heading says."""
+    from ggmltool.scenario.check import check_graph
+
+    graphs = opened.model.graphs
+    names = list(graphs) if all and graphs else [opened.scenario.graph_name(moment.graph)]
+    found = [check_graph(opened.scenario, name, moment.step) for name in names]
+    for one in found:
+        log_lines(one.plan.log)
+    return (
+        found,
+        opened.title,
+        f"{moment.step} {names[0]}" if len(names) == 1 else f"{moment.step}, {len(names)} graphs",
+    )
+
+
+def _after_a_step(opened: Opened, moment: Moment) -> tuple[list[Checkup], str, str]:
+    """The scenario's own steps on one scheduler, up to the one that is named."""
+    from ggmltool.cli.watched import Watch
+    from ggmltool.ggml.gauges import LimitWatch
+    from ggmltool.scenario.check import read_gauges
+
+    limits = LimitWatch()
+    watched = Watch(opened, moment, limits, limits.attach).watched()
+    return [read_gauges(watched.run, limits, watched.graph, watched.plan)], watched.title, watched.heading
 
 
 def _error(one: Checkup) -> dict[str, object]:

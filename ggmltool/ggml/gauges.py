@@ -10,7 +10,7 @@ from ggmltool.ggml.alloc_record import hash_keys
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import Breach
-from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed
+from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.limits import LIMITS
@@ -48,7 +48,8 @@ class Gauge(NamedTuple):
 
 
 class LimitWatch:
-    """A listener that keeps what is gone when a plan is done: the scheduler's slots and the most free blocks."""
+    """A listener that keeps what is gone when a plan is done: the scheduler's slots, and the most free blocks that the
+    allocator's last plan had."""
 
     def __init__(self) -> None:
         self.gallocr: Gallocr | None = None
@@ -66,10 +67,12 @@ class LimitWatch:
 
     def _after_pass(self, number: int, sched: Scheduler) -> None:
         if number == LAST_PASS:
-            self.slots = max(self.slots, len(sched.hash_keys()))
+            self.slots = len(sched.hash_keys())
 
     def __call__(self, event: Event) -> None:
         match event:
+            case Entered("ggml_backend_sched_reserve" | "ggml_backend_sched_alloc_graph"):
+                self.slots = 0
             case AllocationStarted(at=-1):
                 self.free_blocks, self.free_blocks_at = 0, ""
             case Freed(tensor, buft, chunk) | Allocated(tensor, buft, chunk) if self.gallocr is not None:

@@ -9,6 +9,7 @@ from ggmltool.ggml.gauges import Checked, Gauge, LimitWatch, gauges
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.scenario.model import Model
+from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
 
 
@@ -32,14 +33,19 @@ def check_graph(scenario: Scenario, graph: str, step: str = "alloc") -> Checkup:
         # No scheduler can be made: the plan of a new run says so, and how far that came.
         run = scenario.start()
     plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    breach = None if plan.ok else run.failure(plan).breach
+    return read_gauges(run, watch, graph, plan)
+
+
+def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:
+    """The gauges of a run as it stands after `plan`, the plan of its last step; `watch` listened to the run."""
+    breach = None if plan.ok else run.failure(run.plans[-1]).breach
     built = run.newest[graph][0] if graph in run.newest else None
-    names = _names(scenario.model, graph)
+    names = _names(run.model, graph)
     found = gauges(Checked(watch, run.backends, run.sched, built, run.buffers, names, breach, plan.ok))
     return Checkup(graph, plan, found, breach)
 
 
 def _names(model: Model, graph: str) -> list[str]:
     """The names of the tensors as they stand in the file; of those given apart from the id, what ggml keeps."""
-    tensors = (*model.tensors(), *model.graphs[graph].nodes)
+    tensors = (*model.tensors(), *(model.graphs[graph].nodes if graph in model.graphs else ()))
     return [t.id if t.name == cut_name(t.id) else t.name for t in tensors]

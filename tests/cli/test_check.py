@@ -155,6 +155,27 @@ def test_all_graphs_at_once_show_the_one_that_is_closest(call: Call) -> None:
     assert "--all is for every graph" in wrong.err
 
 
+def test_after_a_step_the_room_that_an_earlier_graph_made_is_still_there(call: Call) -> None:
+    scenario = split_inputs(32, at_once=5)
+    scenario["graphs"]["small"] = {"nodes": {"s": {"op": "sqr", "src": ["x0"], "backend": "G0"}}}
+    scenario["steps"] = ["reserve main", "reserve small"]
+    small = gauge(call("check", "--graph", "small", "--json", "-", stdin=text(scenario)), "split_inputs")
+    assert (small["used"], small["where"]) == (1, "split #0 on G0")
+    result = call("check", "--after", "2", "--json", "-", stdin=text(scenario))
+    small = gauge(result, "split_inputs")
+    assert (result.status, small["used"]) == (0, 1)
+    assert small["where"] == "split #0 on G0, room for 60 by now"
+    assert json.loads(result.out)["after"] == 2
+    assert "step 2 · reserve small" in call("check", "--after", "2", "-", stdin=text(scenario)).out
+    assert call("check", "--after", "2", "--all", "-", stdin=text(scenario)).status == 2
+
+
+def test_after_a_step_that_ggml_refuses_the_limit_is_shown(call: Call) -> None:
+    scenario = AT["free_blocks"][1] | {"steps": ["reserve main", "alloc main"]}
+    result = call("check", "--after", "2", "--json", "-", stdin=text(scenario))
+    assert (result.status, gauge(result, "free_blocks")["status"]) == (1, "breached")
+
+
 def test_a_refusal_that_is_no_limit_is_shown_too(call: Call) -> None:
     result = call("check", SAMPLES / "preallocated.yaml", columns=100)
     assert result.status == 1
