@@ -30,6 +30,14 @@ def man(ctx: click.Context, output: Output) -> int:
     return 0
 
 
+def manual_page() -> str:
+    """What the command prints, for whoever builds a package."""
+    from ggmltool.cli.main import cli
+
+    with cli.make_context(PROG_NAME, [], resilient_parsing=True) as root:
+        return man_page(_manual(root))
+
+
 def _manual(root: click.Context) -> Manual:
     group = root.command
     if not isinstance(group, click.Group):
