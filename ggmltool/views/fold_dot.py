@@ -106,9 +106,9 @@ class _FoldDrawing:
                 continue
             ids, section = self.folded.members[start], self.section[end]
             if int(start[1:]) >= int(end[1:]):
-                told[start, end] = f"before: {masked([self._name(id) for id in ids]) or self._name(ids[0])}"
+                told[start, end] = f"before: {self._one_name(ids)}"
             elif (start, section) in entered:
-                told[start, end] = f"{'first: ' if len(self.folded.members[end]) > 1 else ''}{self._name(ids[-1])}"
+                told[start, end] = f"{'first: ' if len(self.folded.members[end]) > 1 else ''}{self._one_name(ids[-1:])}"
             elif self.section[start] != section:
                 entered.add((start, section))
         return told
@@ -204,8 +204,7 @@ class _FoldDrawing:
         if node.op in _VIEWS and info.view_src is not None:
             label, look = _label(f"{info.op} {dims(node.ne)}"), 'fillcolor="#ffffff", fontsize=8, height=0.15'
         else:
-            given = all(name != f"node_{self.place[id]}" for name, id in zip(names, ids, strict=True))
-            label = _label(masked(names) if given else "", f"{info.op} {node.type} {dims(node.ne)}")
+            label = _label(masked(names) if self._named(ids) else "", f"{info.op} {node.type} {dims(node.ne)}")
             look = f'fillcolor="{color.fill}"'
         return f'n{index} [label="{label}", {look}, color="{color.ink}", tooltip="{tooltip}"];'
 
@@ -237,6 +236,18 @@ class _FoldDrawing:
         if id in self.place:
             return self.plan.nodes[self.place[id]].name
         return self.tensors[id].name or f"leaf_{self.leaf[id].index}"
+
+    def _named(self, ids: Sequence[str]) -> bool:
+        """Whether these nodes have names of their own, other than `node_<index>`."""
+        return all(self._name(id) != f"node_{self.place[id]}" for id in ids)
+
+    def _one_name(self, ids: Sequence[str]) -> str:
+        """What to call nodes that are drawn as one: by their names, else by the op of the last."""
+        if not self._named(ids):
+            return (
+                f"{self.tensors[ids[-1]].op}, node {self.place[ids[-1]]}" if len(ids) == 1 else self.tensors[ids[0]].op
+            )
+        return masked([self._name(id) for id in ids]) or self._name(ids[0])
 
     def _bytes(self, ids: Sequence[str]) -> str:
         each = [self.tensors[id].nbytes for id in ids]
