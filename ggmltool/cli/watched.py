@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
@@ -186,16 +186,19 @@ class Watch:
             self.stands = Built(name, graph, table)
 
     def _plan(self, step: Step, done: Plan | None, is_split: bool) -> Plan:
-        """The plan after a step, also where ggml refused the step after it had split the graph."""
+        """The plan after a step; where ggml refused it, what stands: the splits of this graph, or of the one before."""
         from ggmltool.ggml.sched.snapshot import plan_of
 
         run, stands = self.run, self.stands
-        if done is not None and (done.ok or not is_split):
+        if done is not None and (done.ok or run.sched is None):
             return done
         if run.sched is None or stands is None:
             return done or Plan(step.graph, step.kind, True, ())
-        error = done.error if done is not None else None
-        return plan_of(run.sched, stands.graph, stands.name, step.kind, run.log, error)
+        newest = run.newest.get(step.graph or "")
+        if done is not None and not is_split and newest is not None and newest[0] is stands.graph:
+            sizes = ((name, run.sched.get_buffer_size(b)) for b, name in enumerate(run.sched.names))
+            return replace(done, buffer_sizes=tuple(sizes))  # the graph was being split
+        return plan_of(run.sched, stands.graph, stands.name, step.kind, run.log, done.error if done else None)
 
 
 def watch(opened: Opened, moment: Moment, listener: Listener | None = None) -> Watched:

@@ -123,3 +123,37 @@ def test_where_ggml_makes_no_scheduler_there_is_nothing_to_show(call: Call) -> N
         result = call(*words, "-", stdin=UNPLACED.replace(b'["CUDA0", "CPU"]', b'["CUDA0"]'))
         assert result.status == 1
         assert result.err.count("which is no CPU; list the CPU last") == 1
+
+
+def test_a_step_that_is_refused_at_once_leaves_the_state_of_the_one_before(call: Call) -> None:
+    """alloc without a reset: the first graph stays allocated, its buffers too."""
+    twice = STEPS.replace(b'"reset", "alloc two"', b'"alloc two"')
+    for view in ("buffers", "plan", "allocs", "hash", "context", "splits -f table"):
+        before, after = (call(*view.split(), "--after", n, "-", stdin=twice) for n in (1, 2))
+        assert (before.status, after.status) == (0, 1)
+        assert after.out.splitlines()[2:] == before.out.splitlines()[2:]
+        assert after.err.startswith("GGML_ASSERT(!sched->is_alloc) failed\n")
+
+
+def test_a_step_that_is_refused_while_its_graph_is_split_has_no_splits_yet(call: Call) -> None:
+    scenario = {
+        "ggmltool": 1,
+        "backends": [{"name": "CUDA0", "supports": {"except": ["set_rows"]}}, "CPU"],
+        "contexts": {
+            "cache": {"buft": "CUDA0", "tensors": {"kv": "f32[8, 16]"}},
+            "c": {"tensors": {"x": "f32[8, 2]", "at": "i64[2]"}},
+        },
+        "graphs": {
+            "long": {"nodes": {f"n{i}": f"sqr({f'n{i - 1}' if i else 'x'})" for i in range(9)}},
+            "stored": {"nodes": {"y": "set_rows(kv, x, at)"}},
+        },
+        "steps": ["reserve long", "alloc stored"],
+    }
+    text = json.dumps(scenario).encode()
+    plan = json.loads(call("plan", "--json", "--after", 2, "-", stdin=text).out)
+    assert (plan["ok"], plan["splits"], plan["nodes"]) == (False, [], [])
+    assert sum(plan["buffer_sizes"].values()) > 0
+    for view in ("buffers", "plan", "allocs", "hash", "hash --sched", "context", "splits", "tensor y"):
+        result = call(*view.split(), "--after", 2, "-", stdin=text)
+        assert result.status == 1
+        assert result.err.startswith("pre-allocated tensor (y) in a buffer (CUDA0) that cannot run the operation")
