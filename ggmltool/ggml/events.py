@@ -24,13 +24,28 @@ class Left(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label."""
+    """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label.
+
+    `by` is the tensor that settled it: the one with memory, the weight, the neighbour, the view's source, the user of
+    a source; "" where it was none.
+    """
 
     tensor: str
     backend: str
     rule: int
     cause: str
     reason: str
+    by: str = ""
+
+
+class PassedOver(NamedTuple):
+    """A rule was asked for a tensor and did not settle it, for `reason`; `backend` the one it was asked of, if any."""
+
+    tensor: str
+    rule: int
+    cause: str
+    reason: str
+    backend: str = ""
 
 
 class Refused(NamedTuple):
@@ -206,6 +221,7 @@ Event = (
     Entered
     | Left
     | Assigned
+    | PassedOver
     | Refused
     | SplitStarted
     | InputAdded

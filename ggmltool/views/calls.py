@@ -21,6 +21,7 @@ from ggmltool.ggml.events import (
     Left,
     Logged,
     NotReused,
+    PassedOver,
     ReallocNeeded,
     Refused,
     Reused,
@@ -55,13 +56,15 @@ class TracedStep(NamedTuple):
 def calls_of(events: Iterable[Event], families: Mapping[str, str], decisions: bool = False) -> list[Call]:
     """The calls in order. `families` says what kind of memory a buffer type is: what it is written by follows.
 
-    With `decisions` every event is there, those of the scheduler's passes and of the allocator too.
+    With `decisions` every decision is there, those of the scheduler's passes and of the allocator too.
     """
     out: list[Call] = []
     depth = 0
     for event in events:
         if isinstance(event, Left):
             depth = max(depth - 1, 0)
+            continue
+        if isinstance(event, PassedOver):  # what was not decided
             continue
         if isinstance(event, Entered):
             out.append(Call(depth, f"{event.function}({event.detail})"))

@@ -1,4 +1,4 @@
-"""The five passes of ggml_backend_sched_split_graph, one function each.
+"""The five passes of ggml_backend_sched_split_graph in order, and the last of them: where the graph is cut.
 
 A pass reads and writes the scheduler's state lists: `ids` (the backend of every tensor, -1 none) and `causes` (ggml's
 label of the rule that set it). View ops are invisible to passes 2, 3 and 5.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
-from ggmltool.ggml.events import Assigned, GraphInputCopied, InputAdded, Refused, SplitStarted
+from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.events import GraphInputCopied, InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
+from ggmltool.ggml.sched.assign import (
+    assign_from_buffers,
+    assign_sources,
+    buffer_supported,
+    choose_or_upgrade,
+    expand,
+)
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.arena import Split
     from ggmltool.ggml.sched.scheduler import Scheduler
-
-NULL_KEY = -1
-
-_IGNORES_WEIGHTS = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
 
 
 def run_passes(s: Scheduler, graph: CGraph) -> None:
@@ -44,228 +46,6 @@ def run_passes(s: Scheduler, graph: CGraph) -> None:
     split(s, graph)
     if after:
         after(5, s)
-
-
-def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
-    """ggml_backend_sched_backend_from_buffer: the first backend that can use the tensor's memory and run `op`."""
-    buffer = tensor.view_src.buffer if tensor.view_src is not None else tensor.buffer
-    if buffer is None:
-        return -1
-    buft = buffer.buft
-    for b, usable in enumerate(s.usable_bufts):
-        if buft in usable and s.backends[b].device.supports_op(op):
-            return b
-    return -1
-
-
-def assign_from_buffers(s: Scheduler, graph: CGraph) -> None:
-    """Pass 1: tensors that have memory, inputs, and ops with weights, in this order; the user's choices stay."""
-    ids = s.ids
-    for tensors in (graph.leafs, graph.nodes):
-        for t in tensors:
-            if ids[t.index] == -1:
-                ids[t.index] = _backend_id_from_cur(s, t)
-
-
-def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
-    """ggml_backend_sched_backend_id_from_cur."""
-    root = t.view_src
-    buffer = root.buffer if root is not None else t.buffer
-    if buffer is not None:
-        b = backend_from_buffer(s, t, t)
-        if b == -1:
-            raise _cannot_run(s, t, buffer.buft)
-        s.causes[t.index] = "1.dst"
-        if s.events:
-            s.events(Assigned(t.id, s.names[b], 1, "1.dst", f"its memory is in {buffer.buft.name}"))
-        return b
-    if t.flags & FLAG_INPUT:
-        b = len(s.backends) - 1
-        s.causes[t.index] = "1.inp"
-        if s.events:
-            s.events(Assigned(t.id, s.names[b], 1, "1.inp", "an input goes to the last backend"))
-        return b
-    if t.op in _IGNORES_WEIGHTS:
-        return -1
-    for i, src in enumerate(t.src):
-        if src is not None and src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
-            return _backend_by_weight(s, t, i, src)
-    return -1
-
-
-def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
-    """The backend of the first weight decides, unless a device with higher priority asks for the op."""
-    b = backend_from_buffer(s, src, t)
-    buft = src.buffer.buft if src.buffer is not None else None
-    if s.op_offload and b == len(s.backends) - 1 and buft is not None and buft.host:
-        for higher in range(b):
-            device = s.backends[higher].device
-            if device.supports_op(t) and device.offload_op(t):
-                s.causes[t.index] = "1.off"
-                if s.events:
-                    reason = f"{s.names[higher]} asks for it although its weight {src.id} is in {buft.name}"
-                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", reason))
-                return higher
-    s.causes[t.index] = f"1.wgt{i}"
-    if s.events and b != -1:
-        reason = f"its weight {src.id} is in {buft.name if buft else 'memory'}"
-        s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", reason))
-    return b
-
-
-def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
-    answers = []
-    for b, usable in enumerate(s.usable_bufts):
-        if buft not in usable:
-            answers.append(f"{s.names[b]} cannot use {buft.name}")
-        else:
-            answers.append(f"{s.names[b]} cannot run {op_desc(t)}")
-    return GgmlAbort(
-        "ggml_backend_sched_backend_id_from_cur",
-        f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
-        None,
-        f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
-        f"{', '.join(answers)}; keep it in memory of a backend that can run the op, or copy it into a node there first",
-    )
-
-
-def expand(s: Scheduler, real: list[Tensor]) -> None:
-    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, down and up, then all."""
-    last = len(s.backends) - 1
-    _sweep(s, real, last, "down from a higher-priority backend")
-    _sweep(s, real[::-1], last, "up from a higher-priority backend")
-    _sweep(s, real, -2, "down")
-    _sweep(s, real[::-1], -2, "up")
-
-
-def _sweep(s: Scheduler, nodes: list[Tensor], skipped: int, direction: str) -> None:
-    """One sweep. The backend `skipped` (the last one, for the GPU sweeps) does not spread and ends a spread.
-
-    A node that the spreading backend cannot run is left alone, and the spread goes on behind it.
-    """
-    ids = s.ids
-    events = s.events
-    cur = -1
-    for n in nodes:
-        b = ids[n.index]
-        if b != -1:
-            cur = b if b != skipped else -1
-        elif cur != -1:
-            if s.backends[cur].device.supports_op(n):
-                ids[n.index] = cur
-                s.causes[n.index] = "2.sup"
-                if events:
-                    events(Assigned(n.id, s.names[cur], 2, "2.sup", f"a neighbour's backend, expanding {direction}"))
-            elif events:
-                events(Refused(n.id, s.names[cur], 2))
-
-
-def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
-    """ggml_backend_sched_buffer_supported: whether a backend can read the tensor where it is, or will be."""
-    root = t.view_src
-    buffer = root.buffer if root is not None else t.buffer
-    if buffer is not None:
-        return buffer.buft in s.usable_bufts[backend_id]
-    b = s.ids[t.index]
-    if b == -1 and root is not None:
-        s.touch(root.index)
-        b = s.ids[root.index]
-    return b != -1 and s.bufts[b] in s.usable_bufts[backend_id]
-
-
-def choose_or_upgrade(s: Scheduler, real: list[Tensor]) -> None:
-    """Pass 3: what is unassigned goes where most sources can be read; the rest may rise to an equal buffer type."""
-    ids = s.ids
-    bufts = s.bufts
-    upgrades = [[b for b in range(k) if bufts[b] is bufts[k]] for k in range(len(bufts))]
-    for n in real:
-        b = ids[n.index]
-        if b == -1:
-            _choose_best(s, n)
-        elif upgrades[b]:
-            for higher in upgrades[b]:
-                if s.backends[higher].device.supports_op(n) and all(
-                    buffer_supported(s, src, higher) for src in n.src if src is not None
-                ):
-                    ids[n.index] = higher
-                    s.causes[n.index] = "3.upg"
-                    if s.events:
-                        reason = f"{s.names[higher]} shares the buffer type of {s.names[b]} and has priority"
-                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", reason))
-                    break
-
-
-def _choose_best(s: Scheduler, n: Tensor) -> None:
-    best = -1
-    ids = s.ids
-    for b, backend in enumerate(s.backends):
-        if not backend.device.supports_op(n):
-            if s.events:
-                s.events(Refused(n.id, backend.name, 3))
-            continue
-        count = 0
-        for src in n.src:
-            if src is None:
-                continue
-            if ids[src.index] == -1:
-                # ggml looks the view source up even where it is NULL, which then takes a slot of the hash set.
-                root = src.view_src
-                s.touch(root.index if root is not None else NULL_KEY)
-                if root is None or ids[root.index] == -1:
-                    continue
-            if buffer_supported(s, src, b):
-                count += 1
-        if count > best:
-            best = count
-            ids[n.index] = b
-            s.causes[n.index] = "3.best"
-    if s.events and best >= 0:
-        b = ids[n.index]
-        reason = f"it can read {best} of the node's sources, no backend of higher priority more"
-        s.events(Assigned(n.id, s.names[b], 3, "3.best", reason))
-
-
-def assign_sources(s: Scheduler, graph: CGraph) -> None:
-    """Pass 4: views take their root's backend, sources without one their user's; a node left over the first able."""
-    ids = s.ids
-    causes = s.causes
-    for n in graph.nodes:
-        i = n.index
-        if ids[i] == -1 and n.view_src is not None:
-            s.touch(n.view_src.index)
-            ids[i] = ids[n.view_src.index]
-            causes[i] = "4.vsrc"
-            _announce(s, n, "4.vsrc", "a view is where its source is")
-        for src in n.src:
-            if src is None or ids[src.index] != -1:
-                continue
-            if src.view_src is not None:
-                s.touch(src.view_src.index)
-                ids[src.index] = ids[src.view_src.index]
-                causes[src.index] = "4.vsrc"
-                _announce(s, src, "4.vsrc", "a view is where its source is")
-            else:
-                ids[src.index] = ids[i]
-                causes[src.index] = "4.cur"
-                _announce(s, src, "4.cur", f"its first user {n.label} is there")
-        if ids[i] == -1:
-            for b, backend in enumerate(s.backends):
-                if backend.device.supports_op(n):
-                    ids[i] = b
-                    causes[i] = "2.sup"
-                    _announce(s, n, "2.sup", "the first backend that can run it")
-                    break
-            else:
-                raise GgmlAssert(
-                    "ggml_backend_sched_split_graph",
-                    "*cur_backend_id != -1",
-                    f"no backend can run {n.name or n.id} ({op_desc(n)}); leave the op in what one of them supports",
-                )
-
-
-def _announce(s: Scheduler, t: Tensor, cause: str, reason: str) -> None:
-    if s.events and s.ids[t.index] != -1:
-        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, reason))
 
 
 def split(s: Scheduler, graph: CGraph) -> None:

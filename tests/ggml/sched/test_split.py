@@ -6,7 +6,7 @@ import pytest
 
 from ggmltool.ggml.device import NO, Backend, Device, op_table
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
-from ggmltool.ggml.events import Assigned, InputAdded, Refused, SplitStarted
+from ggmltool.ggml.events import Assigned, InputAdded, PassedOver, Refused, SplitStarted
 from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
@@ -253,3 +253,20 @@ def test_copies_of_strided_tensors_have_their_strides() -> None:
     copy = s.src[0]
     assert copy is not None
     assert (copy.ne, copy.nb, copy.nbytes) == (v.ne, v.nb, 7 * 32 + 4)
+
+
+def test_rules_that_do_not_settle_a_tensor_say_why_and_what_settles_it_is_named() -> None:
+    b = Bench()
+    w, v, x = b.weight("w", 64, 64, on=0), b.weight("v", 64, 64, on=1), b.input("x", 64, 4)
+    h = b.node("h", Op.MUL_MAT, w, x, ne=(64, 4))
+    b.split(b.node("y", Op.MUL_MAT, v, b.node("s", Op.SQR, h, ne=(64, 4)), ne=(64, 4)))
+    told = [(e.tensor, e.rule, e.cause, e.backend, e.reason) for e in b.of(PassedOver)]
+    assert [t for t in told if t[0] == "s"] == [
+        ("s", 1, "1.dst", "", "it has no memory yet"),
+        ("s", 1, "1.inp", "", "it is not flagged input"),
+        ("s", 1, "1.wgt", "", "no source lies in a buffer of weights"),
+    ]
+    assert ("y", 1, "1.off", "GPU0", "it never asks for ops whose weights lie elsewhere") in told
+    assert ("y", 1, "1.wgt0", "GPU0", "it cannot use CPU") in told
+    by = {e.tensor: e.by for e in b.of(Assigned)}
+    assert by == {"w": "w", "v": "v", "x": "x", "h": "w", "s": "h", "y": "v"}

@@ -1,0 +1,302 @@
+"""Passes 1 to 4 of ggml_backend_sched_split_graph, one function each: a backend for every tensor.
+
+A pass reads and writes the scheduler's state lists: `ids` (the backend of every tensor, -1 none) and `causes` (ggml's
+label of the rule that set it). View ops are invisible to passes 2 and 3. Where somebody listens, a rule that is asked
+and does not settle a tensor says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.events import Assigned, PassedOver, Refused
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.device import Device
+    from ggmltool.ggml.sched.scheduler import Scheduler
+
+NULL_KEY = -1
+
+_IGNORES_WEIGHTS = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
+
+
+def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
+    """ggml_backend_sched_backend_from_buffer: the first backend that can use the tensor's memory and run `op`."""
+    buffer = tensor.view_src.buffer if tensor.view_src is not None else tensor.buffer
+    if buffer is None:
+        return -1
+    buft = buffer.buft
+    for b, usable in enumerate(s.usable_bufts):
+        if buft in usable and s.backends[b].device.supports_op(op):
+            return b
+    return -1
+
+
+def assign_from_buffers(s: Scheduler, graph: CGraph) -> None:
+    """Pass 1: tensors that have memory, inputs, and ops with weights, in this order; the user's choices stay."""
+    ids = s.ids
+    for tensors in (graph.leafs, graph.nodes):
+        for t in tensors:
+            if ids[t.index] == -1:
+                ids[t.index] = _backend_id_from_cur(s, t)
+
+
+def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
+    """ggml_backend_sched_backend_id_from_cur."""
+    root = t.view_src
+    buffer = root.buffer if root is not None else t.buffer
+    if buffer is not None:
+        b = backend_from_buffer(s, t, t)
+        if b == -1:
+            raise _cannot_run(s, t, buffer.buft)
+        s.causes[t.index] = "1.dst"
+        if s.events:
+            _pass_higher(s, t, "1.dst", buffer.buft, b)
+            reason = f"its memory is in {buffer.buft.name}"
+            s.events(Assigned(t.id, s.names[b], 1, "1.dst", reason, (root or t).label))
+        return b
+    if s.events:
+        s.events(PassedOver(t.id, 1, "1.dst", "it has no memory yet"))
+    if t.flags & FLAG_INPUT:
+        b = len(s.backends) - 1
+        s.causes[t.index] = "1.inp"
+        if s.events:
+            s.events(Assigned(t.id, s.names[b], 1, "1.inp", "an input goes to the last backend", t.id))
+        return b
+    if s.events:
+        s.events(PassedOver(t.id, 1, "1.inp", "it is not flagged input"))
+    if t.op in _IGNORES_WEIGHTS:
+        if s.events:
+            s.events(PassedOver(t.id, 1, "1.wgt", f"the weights of {op_desc(t)} do not count"))
+        return -1
+    for i, src in enumerate(t.src):
+        if src is not None and src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
+            return _backend_by_weight(s, t, i, src)
+    if s.events and t.op:
+        s.events(PassedOver(t.id, 1, "1.wgt", "no source lies in a buffer of weights"))
+    return -1
+
+
+def _pass_higher(s: Scheduler, t: Tensor, cause: str, buft: BufferType, b: int) -> None:
+    """Announce why the backends before `b` (all of them, for -1) do not get what memory of type `buft` decides."""
+    for name, usable in zip(s.names[: b if b >= 0 else None], s.usable_bufts, strict=False):
+        reason = f"it does not run {op_desc(t)} there" if buft in usable else f"it cannot use {buft.name}"
+        if s.events:
+            s.events(PassedOver(t.id, 1, cause, reason, name))
+
+
+def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
+    """The backend of the first weight decides, unless a device with higher priority asks for the op."""
+    b = backend_from_buffer(s, src, t)
+    buft = src.buffer.buft if src.buffer is not None else None
+    if b == len(s.backends) - 1 and buft is not None and buft.host:
+        for higher in range(b if s.op_offload else 0):
+            device = s.backends[higher].device
+            if device.supports_op(t) and device.offload_op(t):
+                s.causes[t.index] = "1.off"
+                if s.events:
+                    reason = f"{s.names[higher]} asks for it although its weight {src.id} is in {buft.name}"
+                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", reason, src.id))
+                return higher
+            if s.events:
+                s.events(PassedOver(t.id, 1, "1.off", _why_no_offload(device, t), s.names[higher]))
+        if s.events and not s.op_offload:
+            s.events(PassedOver(t.id, 1, "1.off", "op offload is switched off"))
+    s.causes[t.index] = f"1.wgt{i}"
+    if s.events and buft is not None:
+        _pass_higher(s, t, f"1.wgt{i}", buft, b)
+        if b != -1:
+            reason = f"its weight {src.id} is in {buft.name}"
+            s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", reason, src.id))
+    return b
+
+
+def _why_no_offload(device: Device, t: Tensor) -> str:
+    if not device.supports_op(t):
+        return f"it does not run {op_desc(t)}"
+    if device.offload_min_batch is None:
+        return "it never asks for ops whose weights lie elsewhere"
+    return f"the batch is {device.batch_size(t)}, and it asks from {device.offload_min_batch} on"
+
+
+def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
+    answers = []
+    for b, usable in enumerate(s.usable_bufts):
+        if buft not in usable:
+            answers.append(f"{s.names[b]} cannot use {buft.name}")
+        else:
+            answers.append(f"{s.names[b]} cannot run {op_desc(t)}")
+    return GgmlAbort(
+        "ggml_backend_sched_backend_id_from_cur",
+        f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
+        None,
+        f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
+        f"{', '.join(answers)}; keep it in memory of a backend that can run the op, or copy it into a node there first",
+    )
+
+
+def expand(s: Scheduler, real: list[Tensor]) -> None:
+    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, down and up, then all."""
+    last = len(s.backends) - 1
+    _sweep(s, real, last, "down from a higher-priority backend")
+    _sweep(s, real[::-1], last, "up from a higher-priority backend")
+    _sweep(s, real, -2, "down")
+    _sweep(s, real[::-1], -2, "up")
+
+
+def _sweep(s: Scheduler, nodes: list[Tensor], skipped: int, direction: str) -> None:
+    """One sweep. The backend `skipped` (the last one, for the GPU sweeps) does not spread and ends a spread.
+
+    A node that the spreading backend cannot run is left alone, and the spread goes on behind it.
+    """
+    ids = s.ids
+    events = s.events
+    cur = -1
+    origin: Tensor | None = None
+    for n in nodes:
+        b = ids[n.index]
+        if b != -1:
+            cur = b if b != skipped else -1
+            origin = n
+        elif cur != -1:
+            if s.backends[cur].device.supports_op(n):
+                ids[n.index] = cur
+                s.causes[n.index] = "2.sup"
+                if events:
+                    by = origin.label if origin is not None else ""
+                    reason = f"a neighbour's backend, expanding {direction}"
+                    events(Assigned(n.id, s.names[cur], 2, "2.sup", reason, by))
+            elif events:
+                events(Refused(n.id, s.names[cur], 2))
+        elif events:
+            events(PassedOver(n.id, 2, "2.sup", _why_no_spread(s, origin, direction)))
+
+
+def _why_no_spread(s: Scheduler, origin: Tensor | None, direction: str) -> str:
+    where = "above" if direction.startswith("down") else "below"
+    if origin is None:
+        return f"no node {where} it has a backend yet"
+    return f"{origin.label} {where} it is on {s.names[s.ids[origin.index]]}, which spreads last"
+
+
+def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
+    """ggml_backend_sched_buffer_supported: whether a backend can read the tensor where it is, or will be."""
+    root = t.view_src
+    buffer = root.buffer if root is not None else t.buffer
+    if buffer is not None:
+        return buffer.buft in s.usable_bufts[backend_id]
+    b = s.ids[t.index]
+    if b == -1 and root is not None:
+        s.touch(root.index)
+        b = s.ids[root.index]
+    return b != -1 and s.bufts[b] in s.usable_bufts[backend_id]
+
+
+def choose_or_upgrade(s: Scheduler, real: list[Tensor]) -> None:
+    """Pass 3: what is unassigned goes where most sources can be read; the rest may rise to an equal buffer type."""
+    ids = s.ids
+    bufts = s.bufts
+    upgrades = [[b for b in range(k) if bufts[b] is bufts[k]] for k in range(len(bufts))]
+    for n in real:
+        b = ids[n.index]
+        if b == -1:
+            _choose_best(s, n)
+        elif upgrades[b]:
+            for higher in upgrades[b]:
+                if s.backends[higher].device.supports_op(n) and all(
+                    buffer_supported(s, src, higher) for src in n.src if src is not None
+                ):
+                    ids[n.index] = higher
+                    s.causes[n.index] = "3.upg"
+                    if s.events:
+                        reason = f"{s.names[higher]} shares the buffer type of {s.names[b]} and has priority"
+                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", reason))
+                    break
+                if s.events:
+                    runs = s.backends[higher].device.supports_op(n)
+                    reason = "it cannot read all sources" if runs else f"it does not run {op_desc(n)}"
+                    s.events(PassedOver(n.id, 3, "3.upg", reason, s.names[higher]))
+
+
+def _choose_best(s: Scheduler, n: Tensor) -> None:
+    best = -1
+    ids = s.ids
+    readable: dict[int, int] | None = {} if s.events else None
+    for b, backend in enumerate(s.backends):
+        if not backend.device.supports_op(n):
+            if s.events:
+                s.events(Refused(n.id, backend.name, 3))
+            continue
+        count = 0
+        for src in n.src:
+            if src is None:
+                continue
+            if ids[src.index] == -1:
+                # ggml looks the view source up even where it is NULL, which then takes a slot of the hash set.
+                root = src.view_src
+                s.touch(root.index if root is not None else NULL_KEY)
+                if root is None or ids[root.index] == -1:
+                    continue
+            if buffer_supported(s, src, b):
+                count += 1
+        if readable is not None:
+            readable[b] = count
+        if count > best:
+            best = count
+            ids[n.index] = b
+            s.causes[n.index] = "3.best"
+    if s.events and readable and best >= 0:
+        b = ids[n.index]
+        for other, count in readable.items():
+            if other != b:
+                s.events(PassedOver(n.id, 3, "3.best", f"it can read {count} of the node's sources", s.names[other]))
+        reason = f"it can read {best} of the node's sources, no backend of higher priority more"
+        s.events(Assigned(n.id, s.names[b], 3, "3.best", reason))
+
+
+def assign_sources(s: Scheduler, graph: CGraph) -> None:
+    """Pass 4: views take their root's backend, sources without one their user's; a node left over the first able."""
+    ids = s.ids
+    causes = s.causes
+    for n in graph.nodes:
+        i = n.index
+        if ids[i] == -1 and n.view_src is not None:
+            s.touch(n.view_src.index)
+            ids[i] = ids[n.view_src.index]
+            causes[i] = "4.vsrc"
+            _announce(s, n, "4.vsrc", "a view is where its source is", n.view_src)
+        for src in n.src:
+            if src is None or ids[src.index] != -1:
+                continue
+            if src.view_src is not None:
+                s.touch(src.view_src.index)
+                ids[src.index] = ids[src.view_src.index]
+                causes[src.index] = "4.vsrc"
+                _announce(s, src, "4.vsrc", "a view is where its source is", src.view_src)
+            else:
+                ids[src.index] = ids[i]
+                causes[src.index] = "4.cur"
+                _announce(s, src, "4.cur", f"its first user {n.label} is there", n)
+        if ids[i] == -1:
+            for b, backend in enumerate(s.backends):
+                if backend.device.supports_op(n):
+                    ids[i] = b
+                    causes[i] = "2.sup"
+                    _announce(s, n, "2.sup", "the first backend that can run it")
+                    break
+            else:
+                raise GgmlAssert(
+                    "ggml_backend_sched_split_graph",
+                    "*cur_backend_id != -1",
+                    f"no backend can run {n.name or n.id} ({op_desc(n)}); leave the op in what one of them supports",
+                )
+
+
+def _announce(s: Scheduler, t: Tensor, cause: str, reason: str, by: Tensor | None = None) -> None:
+    if s.events and s.ids[t.index] != -1:
+        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, reason, by.label if by is not None else ""))
