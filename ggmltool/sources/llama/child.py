@@ -19,7 +19,7 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import scenario_of
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
 from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
-from ggmltool.sources.llama.structs import ContextParams
+from ggmltool.sources.llama.structs import ContextParams, ModelParams
 
 LEVEL_DEBUG, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONT = 1, 3, 4, 5
 _LOAD_MODE_NONE = 0
@@ -55,32 +55,43 @@ class Log:
 
 
 class Session:
-    """A model and a context of llama.cpp, loaded as the options say. Raises CaptureError where that fails."""
+    """A model and a context of llama.cpp, made as the options say; `load` makes them. Raises CaptureError.
 
-    def __init__(self, path: str, options: CaptureOptions) -> None:
+    The params are made by methods of their own for who wants other devices than the CPU.
+    """
+
+    def __init__(self, options: CaptureOptions) -> None:
         self.options = options
         self.log = Log()
         self.lib = lib = Lib()
         lib.llama_log_set(self.log.callback, None)
         lib.llama_backend_init()
-        self.model = self._model(path)
-        self.ctx = self._context()
+        self.no_devices = (ctypes.c_void_p * 1)(None)
+        self.model = 0
+        self.ctx = 0
 
-    def _model(self, path: str) -> int:
-        """The model's metadata, all of it on the CPU: its weights get no memory and are not read."""
-        params = self.lib.llama_model_default_params()
-        none = (ctypes.c_void_p * 1)(None)
-        params.devices = ctypes.addressof(none)
+    def load(self, path: str) -> None:
+        """Load the model and make its context."""
+        lib = self.lib
+        self.model = int(lib.llama_model_load_from_file(os.fsencode(path), self.model_params()) or 0)
+        if not self.model:
+            raise self.log.error("llama.cpp cannot load the model")
+        self.ctx = int(lib.llama_init_from_model(self.model, self.context_params()) or 0)
+        if not self.ctx:
+            raise self.log.error("llama.cpp cannot make a context for the model")
+
+    def model_params(self) -> ModelParams:
+        """Metadata only, all of it on the CPU: the weights get no memory and are not read."""
+        params: ModelParams = self.lib.llama_model_default_params()
+        params.devices = ctypes.addressof(self.no_devices)
         params.n_gpu_layers = 0
         params.load_mode = _LOAD_MODE_NONE
         params.use_extra_bufts = False
         params.no_alloc = True
-        model = self.lib.llama_model_load_from_file(os.fsencode(path), params)
-        if not model:
-            raise self.log.error("llama.cpp cannot load the model")
-        return int(model)
+        return params
 
-    def _context(self) -> int:
+    def context_params(self) -> ContextParams:
+        """The options as llama.cpp takes them."""
         options = self.options
         n_ctx = options.n_ctx or self.lib.llama_model_n_ctx_train(self.model)
         if n_ctx > MAX_CTX:
@@ -97,10 +108,7 @@ class Session:
         params.kv_unified = options.kv_unified
         params.offload_kqv = options.offload_kqv
         params.embeddings = options.embeddings
-        ctx = self.lib.llama_init_from_model(self.model, params)
-        if not ctx:
-            raise self.log.error("llama.cpp cannot make a context for the model")
-        return int(ctx)
+        return params
 
     def batch(self) -> tuple[int, int, int]:
         """Tokens, sequences and outputs of the graph. Raises CaptureError for a batch that no context can have."""
@@ -164,7 +172,8 @@ class Session:
 
 def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
     """The scenario of a model's graph, and what the library logged. Raises CaptureError."""
-    session = Session(path, options)
+    session = Session(options)
+    session.load(path)
     graph = session.graph()
     facts = session.facts(graph)
     file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here

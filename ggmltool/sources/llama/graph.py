@@ -15,7 +15,6 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.lib import Lib
 from ggmltool.sources.llama.structs import OBJECT_TYPE_TENSOR, Object
 
-_CONTEXTS = ("weights", "inputs", "kv")
 _USAGE_WEIGHTS = 1
 _OPS = {op.name: op for op in Op}
 _SUB_OPS = {Op.UNARY: ("ggml_unary_op_name", UnaryOp), Op.GLU: ("ggml_glu_op_name", GluOp)}
@@ -27,10 +26,10 @@ def scenario_of(lib: Lib, graph: int) -> dict[str, Any]:
     Its contexts are `weights` (also those that this graph does not use), `kv` (KV cache and recurrent state) and
     `inputs`, which the scheduler allocates. Raises CaptureError for an op or a type that this ggml does not have.
     """
-    return _Writer(lib, graph).scenario()
+    return {"backends": [{"name": "CPU"}], **GraphWriter(lib, graph).written()}
 
 
-class _Writer:
+class GraphWriter:
     """Gives every tensor an id, and writes it in long form. `ids` has what is named so far, by address."""
 
     def __init__(self, lib: Lib, graph: int) -> None:
@@ -39,44 +38,54 @@ class _Writer:
         self.ids: dict[int, str] = {}
         self.taken: set[str] = set()
         self.names: dict[str, int] = {}
+        self.contexts: dict[str, dict[str, Any]] = {}
 
-    def scenario(self) -> dict[str, Any]:
+    def context_name(self, kind: str, buft: str) -> str:
+        """What to call the context of the weights or the caches in a buffer type."""
+        return kind
+
+    def backend(self, node: int) -> str | None:
+        """The user assignment of a node."""
+        return None
+
+    def written(self) -> dict[str, Any]:
+        """The parts `scheduler`, `contexts` and `graphs` of the scenario."""
         nodes, leafs = self.lib.graph_tensors(self.graph)
-        contexts: dict[str, dict[str, Any]] = {name: {} for name in _CONTEXTS}
         for leaf in leafs:
-            self._leaf(leaf, contexts)
-        used = list(self.ids)
-        for address in self._neighbours(used):
-            self._leaf(address, contexts)
-        written = {self._name(node): self._written(node) for node in nodes}
-        head = {"weights": {"buft": "CPU", "usage": "weights"}, "inputs": {}, "kv": {"buft": "CPU", "usage": "any"}}
+            self._leaf(leaf)
+        for address in self._neighbours(list(self.ids)):
+            self._leaf(address)
+        graph: dict[str, Any] = {"nodes": {self._name(node): self._node(node) for node in nodes}}
+        graph["expand"] = [self.ids[address] for address in (*leafs, *nodes)]
         return {
-            "backends": [{"name": "CPU"}],
             "scheduler": {"graph_size": CGraph.from_address(self.graph).size},
-            "contexts": {name: {**head[name], "tensors": tensors} for name, tensors in contexts.items() if tensors},
-            "graphs": {
-                "main": {"nodes": written, "expand": [*(self.ids[a] for a in leafs), *(self.ids[a] for a in nodes)]}
-            },
+            "contexts": self.contexts,
+            "graphs": {"main": graph},
         }
 
-    def _leaf(self, address: int, contexts: dict[str, dict[str, Any]]) -> None:
+    def _leaf(self, address: int) -> None:
         """Write a tensor without op into the context of its memory, after what it views."""
         if address in self.ids:
             return
         tensor = Tensor.from_address(address)
         if tensor.view_src:
-            self._leaf(tensor.view_src, contexts)
+            self._leaf(tensor.view_src)
         id = self._name(address)
-        contexts[self._context(tensor)][id] = self._written(address)
+        self._context(tensor)[id] = self._tensor(address)
 
-    def _context(self, tensor: Tensor) -> str:
-        """Whose memory a leaf has: that of its buffer; the scheduler gives inputs theirs."""
+    def _context(self, tensor: Tensor) -> dict[str, Any]:
+        """The tensors of the context of a leaf's memory: that of its buffer; the scheduler gives inputs theirs."""
         while not tensor.buffer and tensor.view_src:
             tensor = Tensor.from_address(tensor.view_src)
-        if not tensor.buffer:
-            return "inputs"
-        weights = self.lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
-        return "weights" if weights else "kv"
+        name, head = "inputs", {}
+        if tensor.buffer:
+            lib = self.lib
+            weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
+            buft = lib.ggml_backend_buft_name(lib.ggml_backend_buffer_get_type(tensor.buffer)).decode()
+            name = self.context_name("weights" if weights else "kv", buft)
+            head = {"buft": buft, "usage": "weights" if weights else "any"}
+        tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
+        return tensors
 
     def _neighbours(self, leafs: list[int]) -> Iterator[int]:
         """The weights and caches that this graph does not use, in the order in which they were made."""
@@ -107,7 +116,12 @@ class _Writer:
     def _text(self, address: int) -> str:
         return str(Tensor.from_address(address).name.decode("utf-8", "surrogateescape"))
 
-    def _written(self, address: int) -> dict[str, Any]:
+    def _node(self, address: int) -> dict[str, Any]:
+        out = self._tensor(address)
+        backend = self.backend(address)
+        return out if backend is None else {**out, "backend": backend}
+
+    def _tensor(self, address: int) -> dict[str, Any]:
         """A named tensor in long form."""
         tensor = Tensor.from_address(address)
         out: dict[str, Any] = {"type": self._type(tensor.type), "ne": list(tensor.ne), "nb": list(tensor.nb)}

@@ -1,0 +1,457 @@
+"""Real llama.cpp with GPUs that do not exist: where it puts a model, and what its scheduler makes of the graph.
+
+    placed = place(cached("llama"), [FakeGpu("CUDA0"), FakeGpu("CUDA1")], Settings(n_gpu_layers=3))
+    placed.scenario       # the graph as llama.cpp hands it to ggml_backend_sched_reserve: contexts `w_CUDA0`, `w_CPU`,
+                          # `kv_CUDA0` … by buffer type, its own assignments as `backend:`, the devices as `backends:`
+    placed.splits         # [("CUDA0", 0, 12, ("inp_embd", …)), …]: what the real scheduler did with it
+    placed.buffer_sizes   # {"CUDA0": 7379200, …}: bytes of the compute buffers it reserved
+    placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as llama.cpp logs them when it makes the context
+    placed.weights        # {"blk.0.attn_q.weight": "CPU", …}: the buffer type of every weight
+    placed.log            # every line that it logged; with debug=2 also the scheduler's own print of the graph
+
+A fake GPU is made of callbacks. It runs every op but those of `without`, has memory that nobody touches, and is one of
+`profile: custom` in the scenario. Nothing is computed, and of the model only the metadata is loaded.
+
+The library runs in a child process; `Refused` carries what went wrong there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.ggml.op import Op
+from ggmltool.oracle import structs
+from ggmltool.oracle.structs import Tensor
+from ggmltool.sources.llama.child import Session
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.graph import GraphWriter
+from ggmltool.sources.llama.lib import ABORT_CALLBACK, shared_object
+from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.structs import ContextParams, ModelParams
+from tests.sources.hook import replace
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB_LINE = re.compile(r"(\S+ (?:compute|model|KV|RS|output) buffer size) = +([0-9.]+) MiB")
+SPLIT_MODES = {"none": 0, "layer": 1}
+DEVICE_TYPES = {"gpu": 1, "igpu": 2}
+
+_P, _Z, _B, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int
+
+
+class Refused(Exception):  # noqa: N818 - it says what llama.cpp did
+    """llama.cpp refused or aborted; the message has its words."""
+
+
+@dataclass(frozen=True)
+class FakeGpu:
+    """A device. `memory` is all it has and all that is free; `events` makes it fit for pipeline parallelism."""
+
+    name: str = "CUDA0"
+    memory: int = 24 << 30
+    alignment: int = 128
+    row_padding: int = 512
+    offload_min_batch: int | None = 32
+    events: bool = False
+    type: str = "gpu"
+    without: tuple[str, ...] = ()
+
+    def spec(self) -> dict[str, Any]:
+        """The device in a scenario."""
+        spec: dict[str, Any] = {"name": self.name, "alignment": self.alignment, "row_padding": self.row_padding}
+        if self.offload_min_batch is not None:
+            spec["offload_min_batch"] = self.offload_min_batch
+        if self.events:
+            spec["events"] = True
+        if self.type != "gpu":
+            spec["type"] = self.type
+        if self.without:
+            spec["supports"] = {"except": [op.lower() for op in self.without]}
+        return spec | {"profile": "custom"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """llama.cpp's settings of placement, under the names of its parameters.
+
+    `overrides` are pairs of a regular expression and a device's name (or `CPU`), as in -ot; `n_gpu_layers` -1 is all.
+    `options` are those of a capture; its `offload_kqv` is -nkvo.
+    """
+
+    n_gpu_layers: int = -1
+    split_mode: str = "layer"
+    main_gpu: int = 0
+    tensor_split: tuple[float, ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
+    op_offload: bool = True
+    use_extra_bufts: bool = False
+    options: CaptureOptions = field(default_factory=lambda: CaptureOptions(n_ctx=2048, n_batch=512))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What llama.cpp and its scheduler did; see the top of this file."""
+
+    scenario: dict[str, Any]
+    splits: list[tuple[str, int, int, tuple[str, ...]]]
+    buffer_sizes: dict[str, int]
+    n_copies: int
+    weights: dict[str, str]
+    log: list[str]
+
+    @property
+    def logged(self) -> dict[str, float]:
+        """Sizes in MiB as logged, the last of each kind."""
+        return {found[1]: float(found[2]) for line in self.log if (found := MIB_LINE.search(line))}
+
+
+def place(path: Path, devices: Sequence[FakeGpu], settings: Settings | None = None, debug: int = 0) -> Placed:
+    """Let llama.cpp place a model on fake devices and reserve its graph.
+
+    `debug` is the GGML_SCHED_DEBUG of its scheduler. Raises Refused.
+    """
+    request = {"path": str(path), "devices": [asdict(d) for d in devices], "settings": asdict(settings or Settings())}
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", "tests.sources.fake_gpus"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GGML_SCHED_DEBUG": str(debug), "GGML_NO_BACKTRACE": "1"},
+        check=False,
+    )
+    try:
+        reply = json.loads(child.stdout)
+    except ValueError:
+        raise Refused(f"exit status {child.returncode}: {child.stderr.strip()[-2000:]}") from None
+    if "error" in reply:
+        raise Refused(reply["error"])
+    splits = [(backend, start, end, tuple(inputs)) for backend, start, end, inputs in reply.pop("splits")]
+    return Placed(splits=splits, **reply)
+
+
+class Device:
+    """A fake GPU as ggml's structs: registry, device, backend and buffer type, with callbacks of its own."""
+
+    def __init__(self, session: FakeSession, gpu: FakeGpu) -> None:
+        self.session = session
+        self.gpu = gpu
+        self.keep: list[Any] = []
+        self.name = ctypes.create_string_buffer(gpu.name.encode())
+        self.guid = ctypes.create_string_buffer(b"fake gpu" + gpu.name.encode()[:7].ljust(7) + b"!", 16)
+        self.without = {int(Op[op.upper()]) for op in gpu.without}
+        self.events: list[structs.Event] = []
+        self.device = structs.Device()
+        self.backend = structs.Backend()
+        self.buft = structs.BufferType()
+        self.reg = (ctypes.c_void_p * 6)(2)
+        self.reg[1] = self.callback(_P, lambda _: ctypes.addressof(self.name), _P)
+        self.reg[2] = self.callback(_Z, lambda _: 1, _P)
+        self.reg[3] = self.callback(_P, lambda *_: ctypes.addressof(self.device), _P, _Z)
+        self.reg[4] = self.callback(_P, lambda *_: None, _P, _P)
+        self._fill_buft()
+        self._fill_device()
+        self._fill_backend()
+
+    def callback(self, result: Any, function: Callable[..., Any], *arguments: Any) -> int:
+        """The address of a C function."""
+        made = ctypes.CFUNCTYPE(result, *arguments)(function)
+        self.keep.append(made)
+        return int(ctypes.cast(made, _P).value or 0)
+
+    def _fill_buft(self) -> None:
+        c = self.callback
+        self.buft.device = ctypes.addressof(self.device)
+        self.buft.iface = structs.BufferTypeI(
+            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
+            alloc_buffer=c(_P, self._alloc, _P, _Z),
+            get_alignment=c(_Z, lambda _: self.gpu.alignment, _P),
+            get_alloc_size=c(_Z, self._alloc_size, _P, _P),
+        )
+        self.buffer = structs.BufferI(
+            free_buffer=c(None, lambda _: None, _P),
+            get_base=c(_P, lambda buffer: structs.Buffer.from_address(buffer).context, _P),
+            clear=c(None, lambda *_: None, _P, ctypes.c_uint8),
+        )
+
+    def _alloc(self, buft: int, size: int) -> int:
+        return int(self.session.ggml("ggml_backend_buffer_init")(buft, self.buffer, self.session.address(size), size))
+
+    def _alloc_size(self, _: int, address: int) -> int:
+        size = int(self.session.ggml("ggml_nbytes")(address))
+        tensor = Tensor.from_address(address)
+        type_ = TYPES_BY_ID[tensor.type]
+        rest = tensor.ne[0] % self.gpu.row_padding if self.gpu.row_padding else 0
+        if rest and type_.quantized:
+            size += type_.type_size * (self.gpu.row_padding - rest) // type_.block_size
+        return size
+
+    def _fill_device(self) -> None:
+        c, events = self.callback, self.gpu.events
+        self.device.reg = ctypes.addressof(self.reg)
+        self.device.iface = structs.DeviceI(
+            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
+            get_description=c(_P, lambda _: ctypes.addressof(self.name), _P),
+            get_memory=c(None, self._memory, _P, ctypes.POINTER(_Z), ctypes.POINTER(_Z)),
+            get_type=c(_I, lambda _: DEVICE_TYPES[self.gpu.type], _P),
+            get_props=c(None, self._props, _P, ctypes.POINTER(structs.DeviceProps)),
+            init_backend=c(_P, lambda *_: ctypes.addressof(self.backend), _P, _P),
+            get_buffer_type=c(_P, lambda _: ctypes.addressof(self.buft), _P),
+            supports_op=c(_B, lambda _, op: Tensor.from_address(op).op not in self.without, _P, _P),
+            supports_buft=c(_B, lambda _, buft: buft == ctypes.addressof(self.buft), _P, _P),
+            offload_op=c(_B, self._offloads, _P, _P),
+            event_new=c(_P, self._event_new, _P) if events else None,
+            event_free=c(None, lambda *_: None, _P, _P) if events else None,
+            event_synchronize=c(None, lambda *_: None, _P, _P) if events else None,
+        )
+
+    def _memory(self, _: int, free: Any, total: Any) -> None:
+        free[0] = total[0] = self.gpu.memory
+
+    def _props(self, _: int, props: Any) -> None:
+        props[0] = structs.DeviceProps(
+            name=self.gpu.name.encode(),
+            description=self.gpu.name.encode(),
+            memory_free=self.gpu.memory,
+            memory_total=self.gpu.memory,
+            type=DEVICE_TYPES[self.gpu.type],
+            async_=self.gpu.events,
+            events=self.gpu.events,
+        )
+
+    def _offloads(self, _: int, address: int) -> bool:
+        """As a CUDA device: from a batch size on."""
+        if self.gpu.offload_min_batch is None:
+            return False
+        op = Tensor.from_address(address)
+        ne = op.ne
+        if op.op == Op.GET_ROWS:
+            batch = 0
+        elif op.op == Op.MUL_MAT:
+            batch = ne[1]
+        elif op.op in (Op.MUL_MAT_ID, Op.ROPE, Op.ROPE_BACK):
+            batch = ne[2]
+        else:
+            batch = ne[1] * ne[2] * ne[3]
+        return bool(batch >= self.gpu.offload_min_batch)
+
+    def _event_new(self, device: int) -> int:
+        self.events.append(structs.Event(device, None))
+        return ctypes.addressof(self.events[-1])
+
+    def _fill_backend(self) -> None:
+        c, events = self.callback, self.gpu.events
+        self.backend.guid = ctypes.addressof(self.guid)
+        self.backend.device = ctypes.addressof(self.device)
+        self.backend.iface = structs.BackendI(
+            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
+            free=c(None, lambda _: None, _P),
+            synchronize=c(None, lambda _: None, _P),
+            graph_compute=c(_I, lambda *_: -1, _P, _P),
+            event_record=c(None, lambda *_: None, _P, _P) if events else None,
+            event_wait=c(None, lambda *_: None, _P, _P) if events else None,
+        )
+
+
+class BuftOverride(ctypes.Structure):
+    """llama_model_tensor_buft_override."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buft", _P))
+
+
+class FakeSession(Session):
+    """A session of a capture with fake devices. `scheds` has the scheduler and the graph it reserved last."""
+
+    def __init__(self, gpus: Sequence[FakeGpu], settings: Settings) -> None:
+        super().__init__(settings.options)
+        self.settings = settings
+        self.next_address = 1 << 44
+        self.devices = [Device(self, gpu) for gpu in gpus]
+        for device in self.devices:
+            self.ggml("ggml_backend_device_register")(ctypes.addressof(device.device))
+        self.sched = 0
+        self.scenario: dict[str, Any] = {}
+        self.failure: Exception | None = None
+        self.hook = ctypes.CFUNCTYPE(_B, _P, _P)(self._reserve)
+        address = replace(shared_object(), "ggml_backend_sched_reserve", self.hook)
+        self.original = ctypes.CFUNCTYPE(_B, _P, _P)(address)
+
+    def ggml(self, name: str) -> Any:
+        """A function of the library that only fakes need."""
+        function = getattr(self.lib.library, name)
+        result, arguments = FUNCTIONS[name]
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    def address(self, size: int) -> int:
+        """An address that nobody touches."""
+        base = self.next_address
+        self.next_address += -(-size // 4096) * 4096 + 4096
+        return base
+
+    def model_params(self) -> ModelParams:
+        params = super().model_params()
+        settings = self.settings
+        self.pointers = (ctypes.c_void_p * (len(self.devices) + 1))(*(ctypes.addressof(d.device) for d in self.devices))
+        params.devices = ctypes.addressof(self.pointers)
+        params.n_gpu_layers = settings.n_gpu_layers
+        params.split_mode = SPLIT_MODES[settings.split_mode]
+        params.main_gpu = settings.main_gpu
+        params.use_extra_bufts = settings.use_extra_bufts
+        # As many as llama_max_devices() may be read.
+        self.tensor_split = (ctypes.c_float * 16)(*settings.tensor_split)
+        params.tensor_split = ctypes.addressof(self.tensor_split) if settings.tensor_split else None
+        made = [BuftOverride(pattern.encode(), self._buft(device)) for pattern, device in settings.overrides]
+        self.overrides = (BuftOverride * (len(made) + 1))(*made)
+        params.tensor_buft_overrides = ctypes.addressof(self.overrides) if made else None
+        return params
+
+    def context_params(self) -> ContextParams:
+        params = super().context_params()
+        params.op_offload = self.settings.op_offload
+        return params
+
+    def _buft(self, name: str) -> int:
+        for device in self.devices:
+            if device.gpu.name == name:
+                return ctypes.addressof(device.buft)
+        if name != "CPU":
+            raise CaptureError(f"no device {name}")
+        return int(self.ggml("ggml_backend_cpu_buffer_type")())
+
+    def _reserve(self, sched: int, graph: int) -> bool:
+        """In the place of ggml_backend_sched_reserve: the graph before it is split."""
+        self.sched = sched
+        try:
+            self.scenario = PlacedWriter(self, sched, graph).scenario()
+        except Exception as failure:
+            self.failure = failure
+        return bool(self.original(sched, graph))
+
+    def backend_name(self, backend: int) -> str:
+        return str(self.ggml("ggml_backend_name")(backend).decode())
+
+    def result(self) -> dict[str, Any]:
+        """What to tell of the last graph."""
+        sched = structs.Sched.from_address(self.sched)
+        backends = sched.backends[: sched.n_backends]
+        if sched.n_splits != self.ggml("ggml_backend_sched_get_n_splits")(self.sched):
+            raise CaptureError("the scheduler's struct is another one")
+        splits = [sched.splits[i] for i in range(sched.n_splits)]
+        sizes = {self.backend_name(b): self.ggml("ggml_backend_sched_get_buffer_size")(self.sched, b) for b in backends}
+        weights = {
+            tensor.get("name", id): context["buft"]
+            for context in self.scenario["contexts"].values()
+            if context.get("usage") == "weights"
+            for id, tensor in context["tensors"].items()
+        }
+        return {
+            "scenario": self.scenario,
+            "splits": [
+                (
+                    self.backend_name(backends[split.backend_id]),
+                    split.i_start,
+                    split.i_end,
+                    [Tensor.from_address(split.inputs[i]).name.decode() for i in range(split.n_inputs)],
+                )
+                for split in splits
+            ],
+            "buffer_sizes": sizes,
+            "n_copies": sched.n_copies,
+            "weights": weights,
+            "log": [said for _, said in self.log.lines],
+        }
+
+
+class PlacedWriter(GraphWriter):
+    """A graph with its devices: a context per kind and buffer type, and llama.cpp's assignments."""
+
+    def __init__(self, session: FakeSession, sched: int, graph: int) -> None:
+        super().__init__(session.lib, graph)
+        self.session = session
+        self.sched = sched
+
+    def context_name(self, kind: str, buft: str) -> str:
+        return f"{'w' if kind == 'weights' else kind}_{buft}"
+
+    def backend(self, node: int) -> str | None:
+        backend = self.session.ggml("ggml_backend_sched_get_tensor_backend")(self.sched, node)
+        return self.session.backend_name(backend) if backend else None
+
+    def scenario(self) -> dict[str, Any]:
+        parts = self.written()
+        sched = structs.Sched.from_address(self.sched)
+        if sched.n_copies > 1:
+            parts["scheduler"]["parallel"] = True
+        if not sched.op_offload:
+            parts["scheduler"]["op_offload"] = False
+        gpus = {device.gpu.name: device.gpu.spec() for device in self.session.devices}
+        names = [self.session.backend_name(b) for b in sched.backends[: sched.n_backends]]
+        return {"ggmltool": 1, "backends": [gpus.get(name, {"name": name}) for name in names], **parts}
+
+
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "ggml_backend_device_register": (None, (_P,)),
+    "ggml_backend_buffer_init": (_P, (_P, structs.BufferI, _P, _Z)),
+    "ggml_backend_cpu_buffer_type": (_P, ()),
+    "ggml_backend_name": (ctypes.c_char_p, (_P,)),
+    "ggml_backend_sched_get_buffer_size": (_Z, (_P, _P)),
+    "ggml_backend_sched_get_n_splits": (_I, (_P,)),
+    "ggml_backend_sched_get_tensor_backend": (_P, (_P, _P)),
+    "ggml_nbytes": (_Z, (_P,)),
+}
+
+
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    settings = request["settings"]
+    settings["options"] = CaptureOptions(**settings["options"])
+    gpus = [FakeGpu(**{**gpu, "without": tuple(gpu["without"])}) for gpu in request["devices"]]
+    session = FakeSession(gpus, Settings(**settings))
+    session.load(request["path"])
+    session.graph()
+    if session.failure is not None:
+        raise session.failure
+    return session.result()
+
+
+def _main() -> None:
+    """The child: one request on standard input, one reply on standard output."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+
+    def reply(value: dict[str, Any]) -> None:
+        with os.fdopen(out, "w") as file:
+            json.dump(value, file)
+
+    def on_abort(message: bytes) -> None:
+        reply({"error": message.decode()})
+        os._exit(0)
+
+    def on_callback_failure(failure: sys.UnraisableHookArgs) -> None:
+        # The library would go on with a made-up answer.
+        text = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+        reply({"error": "".join(text)})
+        os._exit(1)
+
+    sys.unraisablehook = on_callback_failure
+    callback = ABORT_CALLBACK(on_abort)
+    ctypes.CDLL(str(shared_object())).ggml_set_abort_callback(callback)
+    try:
+        result = _run(json.load(sys.stdin))
+    except CaptureError as error:
+        result = {"error": str(error)}
+    reply(result)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,85 @@
+"""Placed by real llama.cpp on GPUs that do not exist, a graph is planned here as its own scheduler planned it."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+
+import ggmltool
+from ggmltool.sources.llama.options import CaptureOptions
+from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
+from tests.sources.models import MODELS, cached
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
+)
+
+PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
+TOKEN = replace(PROMPT, phase="token")
+ONE, TWO = [FakeGpu("CUDA0")], [FakeGpu("CUDA0"), FakeGpu("CUDA1")]
+PIPELINE = [replace(gpu, events=True) for gpu in TWO]
+
+CASES = {
+    "no layer": (ONE, Settings(0, options=PROMPT)),
+    "two layers": (ONE, Settings(2, options=PROMPT)),
+    "all layers, one token": (ONE, Settings(-1, options=TOKEN)),
+    "three layers on two": (TWO, Settings(3, options=PROMPT)),
+    "all layers on two, one token": (TWO, Settings(-1, options=TOKEN)),
+    "all layers on two, pipelined": (PIPELINE, Settings(-1, options=PROMPT)),
+}
+
+
+def check(placed: Placed) -> None:
+    """The engine's plan of what llama.cpp reserved is the real scheduler's: splits, inputs, sizes."""
+    scenario = ggmltool.load(placed.scenario)
+    plan = scenario.plan(step="reserve")
+    name = {tensor.id: tensor.name for tensor in (*plan.nodes, *scenario.model.tensors())}
+    ours = [(s.backend, s.i_start, s.i_end, tuple(name[id] for id in s.inputs)) for s in plan.splits]
+    assert ours == placed.splits
+    assert dict(plan.buffer_sizes) == placed.buffer_sizes
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_placed_model_is_planned_as_llama_cpp_does(name: str, case: str) -> None:
+    devices, settings = CASES[case]
+    placed = place(cached(name), devices, settings)
+    check(placed)
+    assert placed.n_copies == (4 if devices is PIPELINE else 1)
+
+
+OTHER_CASES = {
+    "tensor split": (TWO, Settings(-1, tensor_split=(3, 1))),
+    "one of two": (TWO, Settings(-1, split_mode="none", main_gpu=1)),
+    "overrides": (ONE, Settings(-1, overrides=((r"blk\.[0-3]\.ffn_.*", "CPU"), (r"blk\.5\.", "CUDA0")))),
+    "overrides on two": (TWO, Settings(2, overrides=((r"attn_k", "CUDA1"),))),
+    "no op offload": (ONE, Settings(2, op_offload=False)),
+    "KV cache on the CPU": (ONE, Settings(-1, options=replace(PROMPT, offload_kqv=False))),
+    "no flash attention": (ONE, Settings(2, options=replace(PROMPT, flash_attn="off"))),
+    "four sequences": (ONE, Settings(2, options=replace(PROMPT, n_parallel=4, kv_unified=True))),
+    "ops missing": ([replace(ONE[0], without=("SET_ROWS", "ROPE"))], Settings(0, options=PROMPT)),
+    "alignment": ([replace(ONE[0], alignment=256, row_padding=0, offload_min_batch=None)], Settings(4, options=PROMPT)),
+    "little memory": ([replace(ONE[0], memory=1 << 20), TWO[1]], Settings(-1)),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_CASES)
+def test_settings_and_devices_change_the_plan_here_as_there(case: str) -> None:
+    check(place(cached("llama"), *OTHER_CASES[case]))
+
+
+def test_where_the_weights_are_is_told() -> None:
+    placed = place(cached("llama"), TWO, Settings(3))
+    assert placed.weights["token_embd.weight"] == "CPU"
+    assert placed.weights["blk.0.attn_q.weight"] == "CPU"
+    assert placed.weights["blk.4.attn_q.weight"] == "CUDA0"
+    assert placed.weights["output.weight"] == "CUDA1"
+    assert set(placed.weights) == set(MODELS["llama"]().tensors)
+    assert placed.logged["CPU compute buffer size"] > 0
+
+
+def test_what_goes_wrong_there_is_said() -> None:
+    with pytest.raises(Refused, match="quantized V cache requires flash_attn"):
+        place(cached("llama"), ONE, Settings(options=replace(PROMPT, flash_attn="off", type_v="q8_0")))
