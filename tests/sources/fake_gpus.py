@@ -5,7 +5,8 @@
                           # `kv_CUDA0` … by buffer type, its own assignments as `backend:`, the devices as `backends:`
     placed.splits         # [("CUDA0", 0, 12, ("inp_embd", …)), …]: what the real scheduler did with it
     placed.buffer_sizes   # {"CUDA0": 7379200, …}: bytes of the compute buffers it reserved
-    placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as llama.cpp logs them when it makes the context
+    placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as logged while the context was made; without
+                          # weights llama.cpp forgets its own assignments there, so what is real is buffer_sizes
     placed.weights        # {"blk.0.attn_q.weight": "CPU", …}: the buffer type of every weight
     placed.log            # every line that it logged; with debug=2 also the scheduler's own print of the graph
 
@@ -24,13 +25,11 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ggmltool.ggml.dtypes import TYPES_BY_ID
-from ggmltool.ggml.op import Op
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor
 from ggmltool.sources.llama.child import Session
@@ -39,45 +38,18 @@ from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, shared_object
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.structs import ContextParams, ModelParams
+from tests.sources.fake_device import Device, FakeGpu
 from tests.sources.hook import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB_LINE = re.compile(r"(\S+ (?:compute|model|KV|RS|output) buffer size) = +([0-9.]+) MiB")
 SPLIT_MODES = {"none": 0, "layer": 1}
-DEVICE_TYPES = {"gpu": 1, "igpu": 2}
 
 _P, _Z, _B, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int
 
 
 class Refused(Exception):  # noqa: N818 - it says what llama.cpp did
     """llama.cpp refused or aborted; the message has its words."""
-
-
-@dataclass(frozen=True)
-class FakeGpu:
-    """A device. `memory` is all it has and all that is free; `events` makes it fit for pipeline parallelism."""
-
-    name: str = "CUDA0"
-    memory: int = 24 << 30
-    alignment: int = 128
-    row_padding: int = 512
-    offload_min_batch: int | None = 32
-    events: bool = False
-    type: str = "gpu"
-    without: tuple[str, ...] = ()
-
-    def spec(self) -> dict[str, Any]:
-        """The device in a scenario."""
-        spec: dict[str, Any] = {"name": self.name, "alignment": self.alignment, "row_padding": self.row_padding}
-        if self.offload_min_batch is not None:
-            spec["offload_min_batch"] = self.offload_min_batch
-        if self.events:
-            spec["events"] = True
-        if self.type != "gpu":
-            spec["type"] = self.type
-        if self.without:
-            spec["supports"] = {"except": [op.lower() for op in self.without]}
-        return spec | {"profile": "custom"}
 
 
 @dataclass(frozen=True)
@@ -137,129 +109,6 @@ def place(path: Path, devices: Sequence[FakeGpu], settings: Settings | None = No
         raise Refused(reply["error"])
     splits = [(backend, start, end, tuple(inputs)) for backend, start, end, inputs in reply.pop("splits")]
     return Placed(splits=splits, **reply)
-
-
-class Device:
-    """A fake GPU as ggml's structs: registry, device, backend and buffer type, with callbacks of its own."""
-
-    def __init__(self, session: FakeSession, gpu: FakeGpu) -> None:
-        self.session = session
-        self.gpu = gpu
-        self.keep: list[Any] = []
-        self.name = ctypes.create_string_buffer(gpu.name.encode())
-        self.guid = ctypes.create_string_buffer(b"fake gpu" + gpu.name.encode()[:7].ljust(7) + b"!", 16)
-        self.without = {int(Op[op.upper()]) for op in gpu.without}
-        self.events: list[structs.Event] = []
-        self.device = structs.Device()
-        self.backend = structs.Backend()
-        self.buft = structs.BufferType()
-        self.reg = (ctypes.c_void_p * 6)(2)
-        self.reg[1] = self.callback(_P, lambda _: ctypes.addressof(self.name), _P)
-        self.reg[2] = self.callback(_Z, lambda _: 1, _P)
-        self.reg[3] = self.callback(_P, lambda *_: ctypes.addressof(self.device), _P, _Z)
-        self.reg[4] = self.callback(_P, lambda *_: None, _P, _P)
-        self._fill_buft()
-        self._fill_device()
-        self._fill_backend()
-
-    def callback(self, result: Any, function: Callable[..., Any], *arguments: Any) -> int:
-        """The address of a C function."""
-        made = ctypes.CFUNCTYPE(result, *arguments)(function)
-        self.keep.append(made)
-        return int(ctypes.cast(made, _P).value or 0)
-
-    def _fill_buft(self) -> None:
-        c = self.callback
-        self.buft.device = ctypes.addressof(self.device)
-        self.buft.iface = structs.BufferTypeI(
-            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
-            alloc_buffer=c(_P, self._alloc, _P, _Z),
-            get_alignment=c(_Z, lambda _: self.gpu.alignment, _P),
-            get_alloc_size=c(_Z, self._alloc_size, _P, _P),
-        )
-        self.buffer = structs.BufferI(
-            free_buffer=c(None, lambda _: None, _P),
-            get_base=c(_P, lambda buffer: structs.Buffer.from_address(buffer).context, _P),
-            clear=c(None, lambda *_: None, _P, ctypes.c_uint8),
-        )
-
-    def _alloc(self, buft: int, size: int) -> int:
-        return int(self.session.ggml("ggml_backend_buffer_init")(buft, self.buffer, self.session.address(size), size))
-
-    def _alloc_size(self, _: int, address: int) -> int:
-        size = int(self.session.ggml("ggml_nbytes")(address))
-        tensor = Tensor.from_address(address)
-        type_ = TYPES_BY_ID[tensor.type]
-        rest = tensor.ne[0] % self.gpu.row_padding if self.gpu.row_padding else 0
-        if rest and type_.quantized:
-            size += type_.type_size * (self.gpu.row_padding - rest) // type_.block_size
-        return size
-
-    def _fill_device(self) -> None:
-        c, events = self.callback, self.gpu.events
-        self.device.reg = ctypes.addressof(self.reg)
-        self.device.iface = structs.DeviceI(
-            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
-            get_description=c(_P, lambda _: ctypes.addressof(self.name), _P),
-            get_memory=c(None, self._memory, _P, ctypes.POINTER(_Z), ctypes.POINTER(_Z)),
-            get_type=c(_I, lambda _: DEVICE_TYPES[self.gpu.type], _P),
-            get_props=c(None, self._props, _P, ctypes.POINTER(structs.DeviceProps)),
-            init_backend=c(_P, lambda *_: ctypes.addressof(self.backend), _P, _P),
-            get_buffer_type=c(_P, lambda _: ctypes.addressof(self.buft), _P),
-            supports_op=c(_B, lambda _, op: Tensor.from_address(op).op not in self.without, _P, _P),
-            supports_buft=c(_B, lambda _, buft: buft == ctypes.addressof(self.buft), _P, _P),
-            offload_op=c(_B, self._offloads, _P, _P),
-            event_new=c(_P, self._event_new, _P) if events else None,
-            event_free=c(None, lambda *_: None, _P, _P) if events else None,
-            event_synchronize=c(None, lambda *_: None, _P, _P) if events else None,
-        )
-
-    def _memory(self, _: int, free: Any, total: Any) -> None:
-        free[0] = total[0] = self.gpu.memory
-
-    def _props(self, _: int, props: Any) -> None:
-        props[0] = structs.DeviceProps(
-            name=self.gpu.name.encode(),
-            description=self.gpu.name.encode(),
-            memory_free=self.gpu.memory,
-            memory_total=self.gpu.memory,
-            type=DEVICE_TYPES[self.gpu.type],
-            async_=self.gpu.events,
-            events=self.gpu.events,
-        )
-
-    def _offloads(self, _: int, address: int) -> bool:
-        """As a CUDA device: from a batch size on."""
-        if self.gpu.offload_min_batch is None:
-            return False
-        op = Tensor.from_address(address)
-        ne = op.ne
-        if op.op == Op.GET_ROWS:
-            batch = 0
-        elif op.op == Op.MUL_MAT:
-            batch = ne[1]
-        elif op.op in (Op.MUL_MAT_ID, Op.ROPE, Op.ROPE_BACK):
-            batch = ne[2]
-        else:
-            batch = ne[1] * ne[2] * ne[3]
-        return bool(batch >= self.gpu.offload_min_batch)
-
-    def _event_new(self, device: int) -> int:
-        self.events.append(structs.Event(device, None))
-        return ctypes.addressof(self.events[-1])
-
-    def _fill_backend(self) -> None:
-        c, events = self.callback, self.gpu.events
-        self.backend.guid = ctypes.addressof(self.guid)
-        self.backend.device = ctypes.addressof(self.device)
-        self.backend.iface = structs.BackendI(
-            get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
-            free=c(None, lambda _: None, _P),
-            synchronize=c(None, lambda _: None, _P),
-            graph_compute=c(_I, lambda *_: -1, _P, _P),
-            event_record=c(None, lambda *_: None, _P, _P) if events else None,
-            event_wait=c(None, lambda *_: None, _P, _P) if events else None,
-        )
 
 
 class BuftOverride(ctypes.Structure):
@@ -396,7 +245,10 @@ class PlacedWriter(GraphWriter):
             parts["scheduler"]["op_offload"] = False
         gpus = {device.gpu.name: device.gpu.spec() for device in self.session.devices}
         names = [self.session.backend_name(b) for b in sched.backends[: sched.n_backends]]
-        return {"ggmltool": 1, "backends": [gpus.get(name, {"name": name}) for name in names], **parts}
+        head: dict[str, Any] = {"ggmltool": 1, "backends": [gpus.get(name, {"name": name}) for name in names]}
+        if any(context.get("buft") == "CPU_REPACK" for context in parts["contexts"].values()):
+            head["buffer_types"] = {"CPU_REPACK": {"device": "CPU", "alignment": 32, "ops": ["mul_mat", "mul_mat_id"]}}
+        return head | parts
 
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {

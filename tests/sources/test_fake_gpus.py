@@ -61,6 +61,7 @@ OTHER_CASES = {
     "four sequences": (ONE, Settings(2, options=replace(PROMPT, n_parallel=4, kv_unified=True))),
     "ops missing": ([replace(ONE[0], without=("SET_ROWS", "ROPE"))], Settings(0, options=PROMPT)),
     "alignment": ([replace(ONE[0], alignment=256, row_padding=0, offload_min_batch=None)], Settings(4, options=PROMPT)),
+    "repacked weights": (ONE, Settings(2, use_extra_bufts=True)),
     "little memory": ([replace(ONE[0], memory=1 << 20), TWO[1]], Settings(-1)),
 }
 
