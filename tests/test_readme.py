@@ -19,6 +19,8 @@ QUESTIONS = dict(re.findall(r"^\| (.+?) \| `ggmltool ([^`]+)` \|$", README, re.M
 ANSWERS = {
     "splits --by op,backend moe": "MUL_MAT_ID      –    2",
     "supports missing-op": "1 ARGSORT: it has no ARGSORT",
+    "explain order missing-op": "GPU0       1   128 B  a GPU0 that runs ARGSORT",
+    "explain split 1 missing-op": "behind scores on GPU0: order runs on CPU",
     "trace --decisions missing-op": "order not on GPU0 in pass 2: it cannot run the op",
     "splits --pass 5 missing-op": "#1  CPU              1  order runs on CPU    scores",
     "splits --bytes offload": "without op offload: 0 tensors, 0 B",
@@ -30,7 +32,7 @@ ANSWERS = {
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",
     "run buffer-not-set": "c has no memory",
-    "plan preallocated": "GPU0 cannot run SET_ROWS, CPU cannot use GPU0",
+    "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
     "allocs --trace inplace": "in place of x1",
     "allocs --free-blocks q transformer": "free block",
     "tensor --format gdb kq transformer": "op = GGML_OP_MUL_MAT",

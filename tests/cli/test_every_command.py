@@ -23,6 +23,7 @@ from tests.sources.models import cached
 
 VALUES: dict[tuple[str, str], Callable[[], str]] = {
     ("tensor", "name"): lambda: "kq",
+    ("explain", "words"): lambda: "kq",
     ("capture", "model"): lambda: str(cached("llama")),
 }
 """What a required argument gets that is no scenario."""

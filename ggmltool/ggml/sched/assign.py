@@ -84,9 +84,9 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
 
 def _pass_higher(s: Scheduler, t: Tensor, cause: str, buft: BufferType, b: int) -> None:
     """Announce why the backends before `b` (all of them, for -1) do not get what memory of type `buft` decides."""
-    for name, usable in zip(s.names[: b if b >= 0 else None], s.usable_bufts, strict=False):
-        reason = f"it does not run {op_desc(t)} there" if buft in usable else f"it cannot use {buft.name}"
-        if s.events:
+    if s.events:
+        for name, usable in zip(s.names[: b if b >= 0 else None], s.usable_bufts, strict=False):
+            reason = f"it does not run {op_desc(t)} there" if buft in usable else f"it cannot use {buft.name}"
             s.events(PassedOver(t.id, 1, cause, reason, name))
 
 
@@ -125,6 +125,7 @@ def _why_no_offload(device: Device, t: Tensor) -> str:
 
 
 def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
+    _pass_higher(s, t, "1.dst", buft, -1)
     answers = []
     for b, usable in enumerate(s.usable_bufts):
         if buft not in usable:

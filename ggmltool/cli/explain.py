@@ -1,0 +1,95 @@
+"""`ggmltool explain`: why a node runs where it does, why a split begins, and what ggml's messages mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import Moment, complete_tensors, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.output import Output
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.watched import Watched
+
+FORMS = {"node": "node NODE", "split": "split N"}
+"""What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    words = ctx.params.get("words") or ()
+    forms = [form for form in FORMS if form.startswith(incomplete)] if not words else []
+    return [*forms, *complete_tensors(ctx, param, incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="WHAT...", shell_complete=_complete)
+@scenario_argument
+@moment_options
+@json_option
+@output_option
+def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: bool, output: Output) -> int:
+    """Explain a decision of the scheduler's: which rules were asked, what settled it, and what would change it.
+
+    \b
+    WHAT is one of these:
+      NODE     why it runs on its backend: every rule that was asked, what each
+               backend answers, and changes that would move it
+      split N  why a new split begins there, what it copies and for whom, and
+               changes with which there are fewer splits
+    A node that is called like such a word is `node NODE`. Changes are tried:
+    each that is shown was planned.
+
+    \b
+    Example:
+      ggmltool explain kq graph.yaml
+      ggmltool explain split 1 graph.yaml
+    """
+    given = [*words, *([scenario] if scenario is not None else [])]
+    if not given:
+        raise click.UsageError(f"Say what to explain: NODE, {', '.join(list(FORMS.values())[1:])}.")
+    form = given.pop(0) if given[0] in FORMS else "node"
+    if form == "split":
+        return _split(given, moment, json, output)
+    return _node(given, moment, json, output)
+
+
+def _named(given: list[str], form: str) -> tuple[str, str | None]:
+    """What is explained, and the scenario where one is named. Raises UsageError for too few words, or too many."""
+    if not given or len(given) > 2:
+        raise click.UsageError(f"It is `explain {FORMS[form]} [SCENARIO]`.")
+    return given[0], given[1] if len(given) > 1 else None
+
+
+def _node(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+    from ggmltool.cli.why_node import explain_node
+    from ggmltool.views.explain_node import explain_node_json, explain_node_view
+
+    name, scenario = _named(given, "node")
+    state, facts = explain_node(open_scenario(scenario), moment, name)
+    if json:
+        return _write_json(state, explain_node_json(facts, state.plan), output)
+    output.write(explain_node_view(facts, state.plan, state.title, state.heading, output.style))
+    return state.status()
+
+
+def _split(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+    from ggmltool.cli.why_split import explain_split
+    from ggmltool.views.explain_split import explain_split_json, explain_split_view
+
+    number, scenario = _named(given, "split")
+    if not number.lstrip("#").isdecimal() or len(number) > 9:
+        raise CliError(f"a split has a number, not {number!r}; `explain node {number}` explains a node of that name")
+    state, facts = explain_split(open_scenario(scenario), moment, int(number.lstrip("#")))
+    if json:
+        return _write_json(state, explain_split_json(facts, state.plan), output)
+    output.write(explain_split_view(facts, state.plan, state.title, state.heading, output.style))
+    return state.status()
+
+
+def _write_json(state: Watched, document: dict[str, Any], output: Output) -> int:
+    from ggmltool.views.json_text import json_text
+
+    output.write(json_text(state.stamped(document)))
+    return state.status(say=False)

@@ -1,0 +1,111 @@
+"""Why a split begins where it does, what it copies and for whom, and what would save it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import Moment
+from ggmltool.cli.scenario import Opened, tensor_infos
+from ggmltool.cli.watched import Watched, watch
+from ggmltool.cli.why_node import changes, deciders, outcomes
+from ggmltool.ggml.events import Assigned, Entered, Event, InputAdded, SplitStarted
+from ggmltool.scenario.changes import Change, outcome
+from ggmltool.views.copied import copied_inputs
+from ggmltool.views.explain_node import Outcome
+from ggmltool.views.explain_split import InputFacts, SplitFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ggmltool.ggml.plan import Plan, SplitPlan
+
+
+@dataclass(slots=True)
+class HeardSplits:
+    """A listener: where splits began and what they copy, and who settled whom, when a graph was split last."""
+
+    started: list[SplitStarted] = field(default_factory=list)
+    inputs: list[InputAdded] = field(default_factory=list)
+    settled: dict[str, Assigned] = field(default_factory=dict)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Entered("ggml_backend_sched_split_graph"):
+                self.started, self.inputs = [], []
+            case SplitStarted():
+                self.started.append(event)
+            case InputAdded():
+                self.inputs.append(event)
+            case Assigned():
+                self.settled[event.tensor] = event
+            case _:
+                pass
+
+
+def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, SplitFacts]:
+    """Why split `number` began. Raises CliError where the plan has no such split."""
+    heard = HeardSplits()
+    state = watch(opened, moment, heard)
+    plan = state.plan
+    if not plan.splits:
+        raise state.refusal()
+    if number >= len(plan.splits):
+        there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
+        raise CliError(f"there is no split {number} in {state.heading}, which has {there}")
+    split = plan.splits[number]
+    start = next(e for e in heard.started if e.split == number)
+    before = plan.splits[number - 1] if number else None
+    facts = SplitFacts(
+        number=number,
+        of=len(plan.splits),
+        backend=split.backend,
+        nodes=(split.i_start, split.i_end),
+        first=start.node,
+        reason=start.reason,
+        before=None if before is None else before.backend,
+        last_before=plan.nodes[split.i_start - 1].id if before is not None else "",
+        why_first=heard.settled.get(start.node),
+        inputs=tuple(_inputs(opened, plan, state, heard, number)),
+        read_again=tuple(_read_again(plan, split)),
+        now=Outcome(*outcome("now", plan, opened.model, start.node)),
+        merges=_merges(opened, state, heard, number),
+    )
+    return state, facts
+
+
+def _inputs(opened: Opened, plan: Plan, state: Watched, heard: HeardSplits, number: int) -> Iterator[InputFacts]:
+    made = {e.tensor: e for e in heard.inputs if e.split == number}
+    for i in copied_inputs(plan, tensor_infos(opened.model, state.graph)):
+        if i.split == number:
+            copies = made[i.tensor].copies
+            users = tuple((n.id, n.split) for n in plan.nodes if any(s in copies for s in n.src))
+            yield InputFacts(i.tensor, i.what, i.src, i.nbytes, i.shape, made[i.tensor].node, users)
+
+
+def _read_again(plan: Plan, split: SplitPlan) -> Iterator[tuple[str, str]]:
+    """Copies that earlier splits made and nodes of this one read."""
+    copies = {c.name: c.of for c in plan.copies if c.of not in split.inputs}
+    seen: set[str] = set()
+    for node in plan.nodes[split.i_start : split.i_end]:
+        for s in node.src:
+            if s is not None and s in copies and s not in seen:
+                seen.add(s)
+                yield copies[s], node.id
+
+
+def _merges(opened: Opened, state: Watched, heard: HeardSplits, number: int) -> tuple[Outcome, ...]:
+    """Changes that were planned, and with which the graph has fewer splits."""
+    plan = state.plan
+    if number == 0 or not plan.ok:
+        return ()
+    first = [e.node for e in heard.started if e.split in (number, number - 1)]
+
+    def all_changes() -> Iterator[Change]:
+        for node in reversed(first):
+            for change in changes(opened, state.graph, node, deciders(heard.settled, node)):
+                name_it = change.text.startswith("name its backend")
+                yield change._replace(text=f"{change.text} for {node}") if name_it else change
+
+    return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))

@@ -1,0 +1,187 @@
+"""Small changes to a scenario, and what a plan makes of each: what would move a node to another backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
+from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
+from ggmltool.scenario.scenario import Scenario
+
+MOST = 24
+"""Changes that are tried at most."""
+_NODES_PLANNED = 40_000
+"""Nodes that are planned at most, over all changes: a graph of many gets fewer of them."""
+
+
+class Change(NamedTuple):
+    """A changed scenario, and in words what was changed."""
+
+    text: str
+    model: Model
+
+
+class Tried(NamedTuple):
+    """What came of a change: the node's backend (None where ggml refused), splits, and bytes copied before them."""
+
+    text: str
+    backend: str | None
+    splits: int
+    copied: int
+
+
+def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Tried]:
+    """Plan changed scenarios, a bounded number of them; those whose plan is as wanted, each text once."""
+    out: dict[str, Tried] = {}
+    planned = 0
+    for change in islice(changes, MOST):
+        plan = Scenario(change.model).plan(graph)
+        if plan.ok and wanted(plan) and change.text not in out:
+            out[change.text] = outcome(change.text, plan, change.model, node)
+        planned += len(change.model.graphs[graph].nodes)
+        if planned > _NODES_PLANNED:
+            break
+    return list(out.values())
+
+
+def outcome(text: str, plan: Plan, model: Model, node: str) -> Tried:
+    """A plan in numbers."""
+    specs = [*model.tensors(), *model.graphs[plan.graph or ""].nodes]
+    nbytes = {t.id: nbytes_of(t.type, t.ne, t.nb) for t in specs}
+    copied = sum(nbytes.get(i, 0) for split in plan.splits for i in split.inputs)
+    return Tried(text, backend_of(plan, node), len(plan.splits), copied)
+
+
+def backend_of(plan: Plan, tensor: str) -> str | None:
+    """The backend of a node or a leaf."""
+    rows = {leaf.id: leaf.backend for leaf in plan.leafs} | {n.id: n.backend for n in plan.nodes}
+    return rows.get(tensor)
+
+
+class Asker(NamedTuple):
+    """A backend that runs the op but does not ask for it: the batch it is shown, and the least that it asks for."""
+
+    backend: str
+    batch: int
+    least: int
+
+
+def to_another_backend(
+    model: Model, graph: str, node: str, deciders: Iterable[str], able: Iterable[str], askers: Iterable[Asker]
+) -> Iterator[Change]:
+    """Changes that may give a tensor another backend, the most natural first.
+
+    `deciders` are the tensors that settled its backend, directly or through neighbours, `able` the backends that run
+    its op. What these changes come to is ggml's to decide.
+    """
+    specs = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
+    spec = specs[node]
+    near = [s for s in (*spec.src, *deciders, spec.view_src, node) if s is not None]
+    roots = [specs[i].view_src or i for i in dict.fromkeys(near) if i in specs]
+    owned = list(dict.fromkeys(i for i in roots if _context_of(model, i) is not None))
+    for backend in model.backends:
+        for i in owned:
+            yield from _put(model, i, backend)
+    for i in owned:
+        yield from _mark(model, i)
+    for asker in askers:
+        yield _larger_batch(model, asker)
+    if any(b.type != "cpu" for b in model.backends[:-1]):
+        yield _op_offload(model)
+    if spec.op:
+        for i in dict.fromkeys(s for s in spec.src if s is not None):
+            yield from _contiguous(model, graph, spec, specs[i])
+        for backend in model.backends:
+            yield from _given_the_op(model, backend, spec)
+    for name in able:
+        yield Change(f"name its backend: `backend: {name}`", _assigned(model, graph, node, name))
+
+
+def _context_of(model: Model, id: str) -> ContextSpec | None:
+    return next((c for c in model.contexts if any(t.id == id for t in c.tensors)), None)
+
+
+def _put(model: Model, id: str, backend: BackendSpec) -> Iterator[Change]:
+    """A context's tensor, with its views, in the backend's own buffer type."""
+    from ggmltool.scenario.backends import default_buft
+
+    buft = default_buft(backend)
+    own = _context_of(model, id)
+    if own is None or own.buft == buft:
+        return
+    taken = {t.id for t in own.tensors if id in (t.id, t.view_src)}
+    usage = own.usage if own.buft is not None else "any"
+    there = ContextSpec(f"{own.name}, {id}", buft, usage, [t for t in own.tensors if t.id in taken])
+    rest = replace(own, tensors=[t for t in own.tensors if t.id not in taken])
+    contexts = [c for context in model.contexts for c in ((there, rest) if context is own else (context,))]
+    yield Change(f"put {id} into {buft}", replace(model, contexts=contexts))
+
+
+def _mark(model: Model, id: str) -> Iterator[Change]:
+    """The other usage for the context of a tensor: only weights decide where an op runs."""
+    own = _context_of(model, id)
+    if own is None or own.buft is None:
+        return
+    other: Usage = "any" if own.usage == "weights" else "weights"
+    contexts = [replace(c, usage=other) if c is own else c for c in model.contexts]
+    yield Change(f"`usage: {other}` for the context {own.name}", replace(model, contexts=contexts))
+
+
+def _larger_batch(model: Model, asker: Asker) -> Change:
+    """A larger batch, which for the scheduler is a backend that is content with this one."""
+    backends = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
+    text = f"a batch of {asker.least} or more: {asker.backend} asks for it then"
+    return Change(text, replace(model, backends=backends))
+
+
+def _op_offload(model: Model) -> Change:
+    on = model.scheduler.op_offload
+    switched = replace(model, scheduler=replace(model.scheduler, op_offload=not on))
+    return Change(f"switch op offload {'off' if on else 'on'}", switched)
+
+
+def _contiguous(model: Model, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
+    """A copy of a source without gaps, made before the node."""
+    from ggmltool.ggml.op import Op
+
+    nb = contiguous_nb(source.type, source.ne)
+    if nb == source.nb:
+        return
+    made = f"{source.id} (cont)"
+    cont = TensorSpec(made, made, source.type, source.ne, nb, int(Op.CONT), src=(source.id,))
+    reading = replace(spec, src=tuple(made if s == source.id else s for s in spec.src))
+    nodes = [n for node in model.graphs[graph].nodes for n in ((cont, reading) if node is spec else (node,))]
+    yield Change(f"make {source.id} contiguous before (cont)", _with_nodes(model, graph, nodes))
+
+
+def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Iterator[Change]:
+    """A backend whose `supports` has the op too."""
+    from ggmltool.ggml.op import KEY_NAMES, op_key
+
+    supports = backend.supports
+    if supports is None:
+        return
+    key = op_key(spec.op, spec.op_params)
+    keys = supports.keys - {key} if supports.exclude else supports.keys | {key}
+    able = replace(backend, supports=replace(supports, keys=keys))
+    backends = [able if b is backend else b for b in model.backends]
+    yield Change(f"a {backend.name} that runs {KEY_NAMES[key].upper()}", replace(model, backends=backends))
+
+
+def _assigned(model: Model, graph: str, node: str, backend: str) -> Model:
+    """The user's choice: ggml_backend_sched_set_tensor_backend."""
+    contexts = [
+        replace(c, tensors=[replace(t, backend=backend) if t.id == node else t for t in c.tensors])
+        for c in model.contexts
+    ]
+    nodes = [replace(n, backend=backend) if n.id == node else n for n in model.graphs[graph].nodes]
+    return _with_nodes(replace(model, contexts=contexts), graph, nodes)
+
+
+def _with_nodes(model: Model, graph: str, nodes: list[TensorSpec]) -> Model:
+    changed: dict[str, GraphSpec] = {**model.graphs, graph: replace(model.graphs[graph], nodes=nodes)}
+    return replace(model, graphs=changed)

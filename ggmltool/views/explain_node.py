@@ -1,0 +1,239 @@
+"""Why a tensor is on its backend: every rule that was asked, every backend's answer, what would move it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.events import Assigned
+from ggmltool.ggml.plan import Plan
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import printable, size
+
+_RULES = (Column("pass", right=True), Column("rule"), Column("backend"), Column("", drop=2), Column("why", cut=True))
+_SOURCES = (
+    Column("slot", right=True, drop=2),
+    Column("source", cut=True),
+    Column("shape", drop=1),
+    Column("memory"),
+    Column("backend"),
+    Column(""),
+)
+_ANSWERS = (
+    Column("backend"),
+    Column("runs it"),
+    Column("asks for it (offload)", drop=1),
+    Column("has to copy", cut=True),
+)
+MOVES = (Column("to"), Column("splits", right=True), Column("copied", right=True), Column("change", cut=True))
+_WIDTH = 110
+
+
+class Outcome(NamedTuple):
+    """What a plan comes to for a tensor: its backend (None: ggml refuses), the splits, and the bytes they copy."""
+
+    text: str
+    backend: str | None
+    splits: int
+    copied: int
+
+
+class RuleAsked(NamedTuple):
+    """A rule of the scheduler that was asked for the tensor, of one backend or of none; whether it settled it."""
+
+    number: int
+    cause: str
+    backend: str
+    settled: bool
+    why: str
+    by: str = ""
+
+
+class SourceFacts(NamedTuple):
+    """A source: the buffer type it lies in ("" before the graph is allocated), its backend, whether it is copied."""
+
+    slot: int
+    id: str
+    shape: str
+    buffer: str
+    weights: bool
+    backend: str | None
+    copied: bool
+
+
+class BackendAnswer(NamedTuple):
+    """What a backend says before anything is scheduled: supports_op, supports_buft for the tensor's own memory, the
+    sources it cannot read where they lie, and the batch that offload_op looks at with the least it asks for.
+    """
+
+    backend: str
+    op: str | None
+    memory: str | None
+    copies: tuple[tuple[str, str], ...]
+    batch: int
+    least: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A tensor and what was asked about it; `chain` are the decisions on the tensors that settled it, nearest first.
+
+    `moves` are changes that were planned and that move it, `now` is the plan without one.
+    """
+
+    id: str
+    op: str
+    shape: str
+    place: str
+    split: int | None
+    asked: tuple[RuleAsked, ...]
+    chain: tuple[Assigned, ...]
+    sources: tuple[SourceFacts, ...]
+    answers: tuple[BackendAnswer, ...]
+    now: Outcome
+    moves: tuple[Outcome, ...]
+
+    @property
+    def verdict(self) -> RuleAsked | None:
+        """The rule that settled it last."""
+        return next((a for a in reversed(self.asked) if a.settled), None)
+
+
+def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style: Style) -> str:
+    """The verdict in a sentence, then tables."""
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    parts = [heading(f"{title}: {facts.id}", [when], style), "\n", render_lines(_verdict(facts, style.width), style)]
+    asked: list[Row] = [
+        [
+            str(a.number),
+            a.cause,
+            Cell(a.backend or "–", inks.get(a.backend, "dim")),
+            Cell("yes", "bold") if a.settled else Cell("no", "dim"),
+            _why(a.why, a.by, facts.id) + (f" (asked {n} times)" if n > 1 else ""),
+        ]
+        for a, n in Counter(facts.asked).items()
+    ]
+    parts += section("Rules, in the order they were asked", _RULES, asked, style)
+    parts += section("Sources", _SOURCES, [_source(s, inks) for s in facts.sources], style)
+    parts += section("What each backend answers", _ANSWERS, [_answer(a, inks) for a in facts.answers], style)
+    reasons = [(a.backend, why) for a in facts.answers for why in (a.op, a.memory) if why is not None]
+    if reasons:
+        lines = [line for backend, why in reasons for line in wrapped(f"{backend}: {why}", style.width)]
+        parts.append(render_lines(["", *lines], style))
+    rows = [move_row(m, inks) for m in (facts.now, *facts.moves)]
+    if facts.moves:
+        parts += section("What would move it (each planned)", MOVES, rows, style)
+    return "".join(parts)
+
+
+def section(name: str, columns: Sequence[Column], rows: Sequence[Row], style: Style) -> list[str]:
+    """A table under its name, nothing where it has no rows."""
+    return [render_lines(["", name], style), render_table(columns, rows, style)] if rows else []
+
+
+def _verdict(facts: NodeFacts, width: int) -> list[str]:
+    what = ", ".join(filter(None, (f"{facts.op} {facts.shape}".strip(), facts.place)))
+    if facts.split is not None:
+        what += f", split #{facts.split}"
+    verdict = facts.verdict
+    if verdict is None:
+        return wrapped(f"{facts.id} has no backend. {what}.", width)
+    why = _why(verdict.why, verdict.by, facts.id)
+    lines = wrapped(f"{facts.id} is on {verdict.backend} ({verdict.cause}): {why}.", width)
+    for step in facts.chain:
+        lines += wrapped(because(step), width)
+    return [*lines, *wrapped(what, width)]
+
+
+def because(step: Assigned) -> str:
+    """A decision as a sentence."""
+    return f"{step.tensor} is on {step.backend} ({step.cause}): {_why(step.reason, step.by, step.tensor)}."
+
+
+def _why(reason: str, by: str, tensor: str) -> str:
+    """The reason, with the tensor that settled it where that is another and not named yet."""
+    return f"from {by}, {reason}" if by and by != tensor and by not in reason.split() else reason
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A paragraph in lines of the terminal's width."""
+    room = max(min(width, _WIDTH), 20)
+    return textwrap.wrap(printable(text), room, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _source(s: SourceFacts, inks: dict[str, str]) -> Row:
+    memory = "" if not s.buffer else f"{s.buffer}, weights" if s.weights else s.buffer
+    backend = Cell(s.backend or "–", inks.get(s.backend or "", "dim"))
+    return [
+        str(s.slot),
+        s.id,
+        s.shape,
+        memory or Cell("–", "dim"),
+        backend,
+        Cell("copied", "yellow") if s.copied else "",
+    ]
+
+
+def _answer(a: BackendAnswer, inks: dict[str, str]) -> Row:
+    runs = a.op is None and a.memory is None
+    asks = "" if a.least is None else "yes" if a.batch >= a.least else "no"
+    asks += f", batch {a.batch} of {a.least}" if asks else ""
+    return [
+        Cell(a.backend, inks.get(a.backend, "")),
+        "yes" if runs else Cell("no", "bold red"),
+        asks or Cell("never", "dim"),
+        ", ".join(name for name, _ in a.copies),
+    ]
+
+
+def move_row(m: Outcome, inks: dict[str, str]) -> Row:
+    """A row of `MOVES`."""
+    if m.backend is None and not m.splits:
+        return [Cell("–", "dim"), "", "", m.text]
+    return [Cell(m.backend or "–", inks.get(m.backend or "", "")), str(m.splits), size(m.copied), m.text]
+
+
+def explain_node_json(facts: NodeFacts, plan: Plan) -> dict[str, Any]:
+    """The same, exact."""
+    verdict = facts.verdict
+    return {
+        "ggmltool": 1,
+        "kind": "explain_node",
+        "ggml": plan.ggml,
+        "graph": plan.graph,
+        "step": plan.step,
+        "ok": plan.ok,
+        "tensor": facts.id,
+        "op": facts.op or None,
+        "shape": facts.shape,
+        "place": facts.place,
+        "split": facts.split,
+        "backend": verdict.backend if verdict is not None else None,
+        "cause": verdict.cause if verdict is not None else None,
+        "decided_by": verdict.by or None if verdict is not None else None,
+        "rules": [
+            {"pass": a.number, "cause": a.cause, "backend": a.backend or None, "settled": a.settled, "why": a.why}
+            for a in facts.asked
+        ],
+        "chain": [step._asdict() for step in facts.chain],
+        "sources": [s._asdict() for s in facts.sources],
+        "answers": [
+            {
+                "backend": a.backend,
+                "supports_op": a.op is None,
+                "why_not_op": a.op,
+                "supports_buft": a.memory is None,
+                "why_not_buft": a.memory,
+                "copies": [{"id": name, "why": why} for name, why in a.copies],
+                "batch": a.batch,
+                "offload_min_batch": a.least,
+            }
+            for a in facts.answers
+        ],
+        "now": facts.now._asdict(),
+        "moves": [m._asdict() for m in facts.moves],
+    }

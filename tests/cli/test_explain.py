@@ -1,0 +1,189 @@
+"""`explain`: why a node is where it is, why a split begins, and that what is said would move it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ggmltool
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+CASES: dict[str, tuple[str, ...]] = {
+    "node_by_weight": ("gate", "transformer"),
+    "node_by_neighbour": ("norm", "transformer"),
+    "node_without_the_op": ("order", "missing-op"),
+    "node_offloaded": ("y_many", "offload"),
+    "node_input": ("x", "transformer"),
+    "split": ("split", "1", "transformer"),
+    "split_first": ("split", "0", "transformer"),
+    "split_op": ("split", "1", "missing-op"),
+    "split_weight": ("split", "2", "gemma-3-270m-ngl9"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("case", CASES)
+def test_output_is_as_accepted(call: Call, case: str, columns: int) -> None:
+    result = call("explain", *CASES[case], columns=columns)
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"explain_{case}_{columns}.txt", result.out)
+
+
+def explained(call: Call, *args: str, stdin: bytes = b"", status: int = 0) -> dict[str, Any]:
+    result = call("explain", *args, "--json", stdin=stdin)
+    assert result.status == status, result.err
+    document: dict[str, Any] = json.loads(result.out)
+    return document
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "offload", "priority", "priority-any", "pipeline"])
+def test_the_verdict_on_every_tensor_is_the_plans(call: Call, sample: str) -> None:
+    plan = ggmltool.load(SAMPLES / f"{sample}.yaml").plan().as_dict()
+    for node in plan["nodes"]:
+        document = explained(call, "node", node["id"], sample)
+        assert (document["backend"], document["cause"], document["split"]) == (
+            node["backend"],
+            node["cause"],
+            node["split"],
+        )
+        assert document["rules"][-1]["settled"]
+    for leaf in plan["leafs"]:
+        assert explained(call, leaf["id"], sample)["backend"] == leaf["backend"]
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "offload", "missing-op", "preallocated"])
+def test_what_is_said_to_move_a_node_moves_it_and_says_so_of_no_change(call: Call, sample: str) -> None:
+    scenario = ggmltool.load(SAMPLES / f"{sample}.yaml")
+    for node in next(iter(scenario.model.graphs.values())).nodes:
+        document = explained(call, node.id, sample, status=int(sample == "preallocated"))
+        for move in document["moves"]:
+            assert move["backend"] not in (None, document["backend"])
+            assert move["splits"] >= 1
+
+
+def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
+    document = explained(call, "y_one", "offload")
+    assert document["backend"] == "CPU"
+    told = {move["text"]: move["backend"] for move in document["moves"]}
+    assert told["put w into CUDA0"] == "CUDA0"
+    assert told["a batch of 32 or more: CUDA0 asks for it then"] == "CUDA0"
+    text = (SAMPLES / "offload.yaml").read_text()
+    moved = ggmltool.load(_yaml(text.replace("buft: CPU", "buft: CUDA0"))).plan("token")
+    assert [n.backend for n in moved.nodes] == ["CUDA0"]
+    larger = ggmltool.load(_yaml(text)).plan("prompt")
+    assert [n.backend for n in larger.nodes] == ["CUDA0"]
+
+
+def _yaml(text: str) -> dict[str, Any]:
+    import yaml
+
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+def test_a_node_of_another_graph_is_found_without_naming_the_graph(call: Call) -> None:
+    assert explained(call, "y_one", "offload")["graph"] == "token"
+    assert explained(call, "y_one", "offload", "--graph", "token")["graph"] == "token"
+    assert "has no tensor 'y_one'" in call("explain", "y_one", "offload", "--graph", "prompt").err
+
+
+def test_rules_that_were_not_asked_are_not_told(call: Call) -> None:
+    rules = explained(call, "gate", "transformer")["rules"]
+    assert [(r["pass"], r["cause"], r["backend"], r["settled"]) for r in rules] == [
+        (1, "1.dst", None, False),
+        (1, "1.inp", None, False),
+        (1, "1.off", "CUDA0", False),
+        (1, "1.wgt0", "CUDA0", False),
+        (1, "1.wgt0", "CPU", True),
+    ]
+
+
+def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_node(call: Call) -> None:
+    text = (
+        b"ggmltool: 1\nbackends: [CUDA0, CPU]\n"
+        b"contexts: {w: {buft: CUDA0, usage: weights, tensors: {a: 'f32[8, 8]'}}, i: {tensors: {x: 'f32[8, 8]'}}}\n"
+        b"graphs: {main: {nodes: {y: 'mul_mat(a, x)', t: 'view(y, ne=[4, 8], nb=[32])', s: silu(t)}}}\n"
+    )
+    document = explained(call, "s", "-", stdin=text)
+    assert document["backend"] == "CPU"
+    assert document["answers"][0]["why_not_op"] == "source 0 is not contiguous"
+    assert {"text": "make t contiguous before (cont)", "backend": "CUDA0"}.items() <= document["moves"][0].items()
+
+
+def test_the_split_says_for_whom_it_copies(call: Call) -> None:
+    document = explained(call, "split", "0", "transformer")
+    assert {i["id"]: [u["node"] for u in i["users"]] for i in document["inputs"]}["x"] == ["norm", "ffn_inp"]
+    assert document["inputs"][0]["made_for"] == "norm"
+    assert document["merges"] == []
+
+
+def test_a_split_that_is_full_says_so(call: Call) -> None:
+    n = 30
+    inputs = ", ".join(f"x{i}: {{type: f32, ne: [4], flags: [input]}}" for i in range(n + 1))
+    adds = ", ".join(f"s{i}: 'add({'x0' if i == 1 else f's{i - 1}'}, x{i})'" for i in range(1, n + 1))
+    text = (
+        "ggmltool: 1\nbackends: [{name: GPU0}, CPU]\n"
+        f"contexts: {{i: {{tensors: {{{inputs}}}}}, w: {{buft: GPU0, usage: weights, tensors: {{w: 'f32[4]'}}}}}}\n"
+        f"graphs: {{main: {{nodes: {{{adds}, y: 'mul(s{n}, w)'}}}}}}\n"
+    )
+    document = explained(call, "split", "1", "-", stdin=text.encode())
+    assert document["reason"] == "x30 must be copied, and the split has 30 inputs, all it has room for"
+    assert document["merges"][0]["text"] == "put x30 into GPU0"
+    assert (document["now"]["splits"], document["merges"][0]["splits"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("gat", "transformer"), "did you mean gate?"),
+        (("CPU#norm2#0", "transformer"), "is the copy of norm2 for CPU"),
+        (("split", "3", "transformer"), "splits #0 to #2"),
+        (("split", "one", "transformer"), "a split has a number"),
+        (("split", "9" * 30, "transformer"), "a split has a number"),
+        (("split",), "split N [SCENARIO]"),
+        (("node",), "node NODE [SCENARIO]"),
+        ((), "Say what to explain"),
+        (("gate", "transformer", "moe"), "node NODE [SCENARIO]"),
+    ],
+)
+def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:
+    result = call("explain", *args)
+    assert result.status == 2
+    assert hint in result.err
+    assert result.out == ""
+
+
+def test_what_ggml_refuses_is_explained_all_the_same(call: Call) -> None:
+    result = call("explain", "stored", "preallocated", columns=100)
+    assert result.status == 1
+    assert "GPU0: it has no SET_ROWS" in result.out
+    assert "cannot run the operation" in result.err
+    document = explained(call, "stored", "preallocated", status=1)
+    assert [a["supports_op"] for a in document["answers"]] == [False, True]
+    assert [a["supports_buft"] for a in document["answers"]] == [True, False]
+    assert document["moves"][0]["text"] == "put cache_k into CPU"
+
+
+def test_one_backend_has_nothing_to_move_to(call: Call) -> None:
+    document = explained(call, "result", "matmul")
+    assert document["moves"] == []
+
+
+def test_names_are_no_markup(call: Call) -> None:
+    text = (
+        b'ggmltool: 1\nname: "[red]title"\nbackends: ["[blue]G", CPU]\n'
+        b'contexts: {c: {buft: CPU, usage: weights, tensors: {"[bold]x": "f32[4]"}}}\n'
+        b'graphs: {main: {nodes: {":smile: [/bold]": {op: sqr, src: ["[bold]x"]}}}}\n'
+    )
+    for args in ((":smile: [/bold]",), ("split", "0")):
+        result = call("explain", *args, "-", stdin=text, columns=100)
+        assert result.status == 0
+        assert "[red]title" in result.out
+        assert ":smile:" in result.out
