@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,6 @@ from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture import Captured
-
-_PART = re.compile(r"-00001-of-\d{5}$")
 
 _NUMBER = click.IntRange(1)
 _CACHE_TYPE = click.Choice(CACHE_TYPES)
@@ -59,6 +56,10 @@ _CACHE_TYPE = click.Choice(CACHE_TYPES)
     "--outputs", type=click.IntRange(0), metavar="N",
     help="Tokens that logits are asked of (default: all, for which llama.cpp reserves memory).",
 )  # fmt: skip
+@click.option(
+    "--weights/--no-weights", default=False, show_default=True,
+    help="Say where the weights' values are, so that `run` can compute.",
+)  # fmt: skip
 @output_option
 @click.pass_context
 def capture(
@@ -79,6 +80,7 @@ def capture(
     n_tokens: int | None,
     n_seqs: int | None,
     outputs: int | None,
+    weights: bool,
     output: Output,
 ) -> int:
     """Write the graph that llama.cpp builds for a model as a scenario, everything on the CPU.
@@ -95,13 +97,15 @@ def capture(
     """
     unnamed = output.to_terminal and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT
     if unnamed:
-        output = Output(Path(_PART.sub("", model.stem) + ".json.gz"), output.force)
+        output = Output(_default_file(model), output.force)
         output.check()
     captured = _capture(
         model, ctx_size, batch_size, ubatch_size, parallel, flash_attn, cache_type_k, cache_type_v, phase,
         n_tokens, n_seqs, outputs, swa_full, kv_unified, not no_kv_offload, embeddings,
     )  # fmt: skip
     log_lines(captured.log)
+    if weights:
+        _add_weights(captured, model, output)
     output.write(_file(captured.scenario, output.path))
     if unnamed:
         note(_sentence(captured))
@@ -115,6 +119,23 @@ def _capture(model: Path, *options: Any) -> Captured:
 
     try:
         return capture_model(model, CaptureOptions(*options))
+    except CaptureError as error:
+        raise CliError(str(error)) from None
+
+
+def _default_file(model: Path) -> Path:
+    from ggmltool.sources.llama.capture import model_name
+
+    return Path(f"{model_name(model)}.json.gz")
+
+
+def _add_weights(captured: Captured, model: Path, output: Output) -> None:
+    """Refer to the model's file from where the scenario goes. Raises CliError."""
+    from ggmltool.sources.llama.capture import add_weights
+    from ggmltool.sources.llama.errors import CaptureError
+
+    try:
+        add_weights(captured.scenario, model, output.path.parent if output.path is not None else Path.cwd())
     except CaptureError as error:
         raise CliError(str(error)) from None
 

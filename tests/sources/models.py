@@ -12,24 +12,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from ggmltool.ggml.dtypes import TYPES
-
-Shape = tuple[str, tuple[int, ...]]
-"""Type name and ne of a tensor."""
-Tensors = dict[str, Shape]
+from tests.sources.gguf_file import Description, Shape, Tensors, write_gguf
 
 E, FF, HEAD, KV, VOCAB, EXPERTS = 256, 512, 64, 128, 304, 8
 """Columns, columns of the feed-forward part, of a head, of all KV heads; tokens; experts."""
-
-
-class Description(NamedTuple):
-    """A model with all its weights; its `values` stand below the architecture's name, unless the tokenizer's."""
-
-    architecture: str
-    values: dict[str, Any]
-    tensors: Tensors
 
 
 def _vector(n: int = E) -> Shape:
@@ -367,42 +355,3 @@ def write(name: str, folder: Path) -> Path:
     if not path.exists():
         write_gguf(path, MODELS[name]())
     return path
-
-
-def write_gguf(path: Path, model: Description, name: str = "") -> None:
-    """Write a model whose weights are all zero, without taking memory for them."""
-    from gguf import GGMLQuantizationType, GGUFWriter
-
-    writer = GGUFWriter(path, model.architecture)
-    writer.add_name(name or path.stem)
-    writer.add_tokenizer_model("no_vocab")
-    for key, value in model.values.items():
-        _add(writer, key if key.startswith("tokenizer.") else f"{model.architecture}.{key}", value)
-    size = 0
-    for tensor, (type_name, ne) in model.tensors.items():
-        type_ = TYPES[type_name]
-        nbytes = type_.type_size
-        for i, n in enumerate(ne):
-            nbytes = nbytes * (n // type_.block_size if i == 0 else n)
-        kind = GGMLQuantizationType(type_.id)
-        writer.add_tensor_info(tensor, ne[::-1], None, nbytes, kind)
-        size += GGUFWriter.ggml_pad(nbytes, writer.data_alignment)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    writer.close()
-    with path.open("r+b") as file:
-        head = file.seek(0, 2)
-        file.truncate(GGUFWriter.ggml_pad(head, writer.data_alignment) + size)
-
-
-def _add(writer: Any, key: str, value: Any) -> None:
-    match value:
-        case bool():
-            writer.add_bool(key, value)
-        case int():
-            writer.add_uint32(key, value)
-        case float():
-            writer.add_float32(key, value)
-        case _:
-            writer.add_array(key, value)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ggmltool
-from ggmltool.ggml.dtypes import TYPES
-from tests.cli.conftest import Call, call
+from ggmltool.sources.llama.capture import capture as capture_model
+from ggmltool.sources.llama.options import CaptureOptions
+from tests.cli.conftest import SAMPLES, Call, call
+from tests.sources.gguf_file import Description, write_gguf, write_parts
 from tests.sources.models import MODELS, cached
 
 __all__ = ["call"]
@@ -22,9 +29,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 CONTEXT = ("-c", "512", "-b", "512")
+PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
+TOKEN = replace(PROMPT, phase="token")
+LOGGED = re.compile(r"CPU compute buffer size = +([0-9.]+) MiB")
 
 
-def scenario(call: Call, name: str, *options: object) -> dict[str, Any]:
+def captured(call: Call, name: str, *options: object) -> dict[str, Any]:
     """What the command prints for a model of ours."""
     result = call("capture", cached(name), *CONTEXT, *options)
     assert (result.status, result.err) == (0, "")
@@ -32,37 +42,190 @@ def scenario(call: Call, name: str, *options: object) -> dict[str, Any]:
     return document
 
 
+def nodes(scenario: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = scenario["graphs"]["main"]["nodes"]
+    return found
+
+
+def tensors(scenario: dict[str, Any], context: str) -> dict[str, Any]:
+    found: dict[str, Any] = scenario["contexts"][context]["tensors"]
+    return found
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("phase", ["prompt", "token"])
 def test_a_model_of_each_architecture_is_captured_and_planned(call: Call, name: str, phase: str) -> None:
-    captured = scenario(call, name, "--phase", phase)
+    scenario = captured(call, name, "--phase", phase)
     model = MODELS[name]()
-    weights = captured["contexts"]["weights"]["tensors"]
-    assert {id: (t["type"], tuple(t["ne"])) for id, t in weights.items()} == {
+    assert {id: (t["type"], tuple(t["ne"])) for id, t in tensors(scenario, "weights").items()} == {
         id: (type_, ne + (1,) * (4 - len(ne))) for id, (type_, ne) in model.tensors.items()
     }
-    assert all(TYPES[t["type"]] for t in weights.values())
-    meta = captured["meta"]
+    meta = scenario["meta"]
     assert meta["architecture"] == model.architecture
     assert meta["n_layer"] == model.values["block_count"]
     assert meta["n_tokens"] == (512 if phase == "prompt" else 1)
     for step in ("reserve", "alloc"):
-        plan = ggmltool.load(captured).plan(step=step)
+        plan = ggmltool.load(scenario).plan(step=step)
         assert plan.ok
         assert len(plan.splits) == 1
-        assert [node.id for node in plan.nodes] == list(captured["graphs"]["main"]["nodes"])
-        assert [t.id for t in (*plan.leafs, *plan.nodes)] == captured["graphs"]["main"]["expand"]
+        assert [node.id for node in plan.nodes] == list(nodes(scenario))
+        assert [t.id for t in (*plan.leafs, *plan.nodes)] == scenario["graphs"]["main"]["expand"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_compute_buffer_is_as_large_as_llama_cpp_logs(name: str) -> None:
+    prompt, token = (capture_model(cached(name), options) for options in (PROMPT, TOKEN))
+    (logged,) = [float(found[1]) for line in prompt.log if (found := LOGGED.search(line))]
+    sizes = [dict(ggmltool.load(c.scenario).plan(step="reserve").buffer_sizes)["CPU"] for c in (prompt, token)]
+    # llama.cpp reserves for a prompt, then for a token, and logs with two decimals.
+    assert f"{max(sizes) / 2**20:.2f}" == f"{logged:.2f}"
+    assert f"graph nodes  = {len(nodes(token.scenario))}" in "\n".join(token.log)
+
+
+def test_a_tensor_is_told_as_it_lies_in_memory(call: Call) -> None:
+    scenario = captured(call, "llama", "--swa-full")
+    assert scenario["name"] == "llama, prompt of 512 tokens, captured from llama.cpp"
+    assert scenario["backends"] == [{"name": "CPU"}]
+    assert scenario["scheduler"] == {"graph_size": 1024}
+    assert {name: {k: v for k, v in c.items() if k != "tensors"} for name, c in scenario["contexts"].items()} == {
+        "weights": {"buft": "CPU", "usage": "weights"},
+        "inputs": {},
+        "kv": {"buft": "CPU", "usage": "any"},
+    }
+    assert tensors(scenario, "inputs")["inp_tokens"] == {
+        "type": "i32", "ne": [512, 1, 1, 1], "nb": [4, 2048, 2048, 2048], "flags": ["input"]
+    }  # fmt: skip
+    assert nodes(scenario)["Qcur-0~2"] == {
+        "type": "f32", "ne": [64, 4, 512, 1], "nb": [4, 256, 1024, 524288], "op": "rope",
+        "src": ["Qcur-0~1", "leaf_5"],
+        "op_params": [0, 64, 0, 0, 8192, 1176256512, 1065353216, 0, 1065353216, 1107296256, 1065353216, 0, 0, 0, 0, 0],
+        "name": "Qcur-0",
+    }  # fmt: skip
+    assert nodes(scenario)["cache_k_l0 (view)"]["view_src"] == "cache_k_l0"
+    assert nodes(scenario)["result_output"]["flags"] == ["output"]
+
+
+def test_the_context_is_made_as_the_options_say(call: Call) -> None:
+    def kv(*options: object) -> tuple[str, list[int]]:
+        cache = tensors(captured(call, "gemma2", *options), "kv")["cache_k_l0"]
+        return cache["type"], cache["ne"]
+
+    assert kv("-c", 2048, "-ub", 256) == ("f16", [128, 512, 1, 1])
+    assert kv("-c", 2048, "--swa-full") == ("f16", [128, 2048, 1, 1])
+    assert kv("-c", 2048, "--swa-full", "-np", 4) == ("f16", [128, 512, 4, 1])
+    assert kv("-c", 2048, "--swa-full", "-np", 4, "-kvu") == ("f16", [128, 2048, 1, 1])
+    assert kv("--cache-type-k", "q8_0", "-ctv", "q4_0")[0] == "q8_0"
+    assert kv("-ctk", "bf16")[0] == "bf16"
+
+
+def test_the_batch_is_as_the_options_say(call: Call) -> None:
+    def logits(*options: object) -> list[int]:
+        ne: list[int] = nodes(captured(call, "llama", *options))["result_output"]["ne"]
+        return ne[:2]
+
+    assert logits() == [304, 512]
+    assert logits("--outputs", 1) == [304, 1]
+    assert logits("--phase", "token") == [304, 1]
+    assert logits("--phase", "token", "-np", 4) == [304, 4]
+    assert logits("--phase", "token", "-np", 4, "--n-seqs", 2, "-kvu") == [304, 2]
+    assert logits("--n-tokens", 100) == [304, 100]
+    assert logits("--n-tokens", 99, "-np", 4) == [304, 100]
+    assert logits("-ub", 128) == [304, 128]
+
+
+def test_flash_attention_is_one_node_or_several(call: Call) -> None:
+    def ops(*options: object) -> set[str]:
+        scenario = captured(call, "llama", *options)
+        found = {node["op"] for node in nodes(scenario).values()}
+        assert scenario["meta"]["flash_attn"] == ("flash_attn_ext" in found)
+        return found
+
+    assert "flash_attn_ext" in ops() & ops("-fa", "on") & ops("--flash-attn", "auto")
+    assert "soft_max" in ops("-fa", "off") - ops("-fa", "on")
+
+
+def test_embeddings_are_pooled_where_they_are_asked_for(call: Call) -> None:
+    assert "result_embd_pooled" in nodes(captured(call, "bert", "--embeddings"))
 
 
 def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> None:
     result = call("capture", cached("llama"), *CONTEXT, tty=True)
     assert (result.status, result.out) == (0, "")
-    first, second = result.err.splitlines()
-    assert first == "Wrote llama.json.gz"
-    assert second == (
-        "llama, 6 layers · 192 nodes, 76 leafs · 512 tokens in a context of 512 · weights 2.27 MiB · kv 1.5 MiB"
-    )
+    assert result.err.splitlines() == [
+        "Wrote llama.json.gz",
+        "llama, 6 layers · 192 nodes, 76 leafs · 512 tokens in a context of 512 · weights 2.27 MiB · kv 1.5 MiB",
+    ]
     written = gzip.decompress(Path("llama.json.gz").read_bytes()).decode()
     assert written == call("capture", cached("llama"), *CONTEXT).out
     assert call("plan", "llama.json.gz").status == 0
     assert "--force" in call("capture", cached("llama"), *CONTEXT, tty=True).err
+    assert call("capture", cached("llama"), *CONTEXT, "-o", "-", tty=True).out == written
+
+
+def test_what_the_library_logs_is_for_who_wants_it(call: Call) -> None:
+    said = call("-v", "capture", cached("llama"), *CONTEXT).err
+    assert "ggml: llama_context: n_ctx                 = 512" in said
+    assert "create_tensor" not in said
+
+
+def test_a_model_in_parts_is_captured_from_the_first(call: Call, tmp_path: Path) -> None:
+    first = write_parts(tmp_path, "parted", MODELS["llama"](), 3)
+    whole = captured(call, "llama")
+    result = call("capture", first, *CONTEXT, tty=True)
+    assert result.err.startswith("Wrote parted.json.gz\n")
+    parted = json.loads(gzip.decompress(Path("parted.json.gz").read_bytes()))
+    assert parted["graphs"] == whole["graphs"]
+    assert parted["contexts"] == whole["contexts"]
+    second = call("capture", tmp_path / "parted-00002-of-00003.gguf", *CONTEXT)
+    assert (second.status, second.out) == (2, "")
+    assert "illegal split file idx" in second.err
+    (tmp_path / "parted-00003-of-00003.gguf").unlink()
+    assert "parted-00003-of-00003.gguf" in call("capture", first, *CONTEXT, "-o", "x.json").err
+
+
+def test_the_values_of_the_weights_can_be_referred_to(call: Call, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "small.gguf", MODELS["llama"]())
+    words = ("capture", "small.gguf", "-c", 256, "--n-tokens", 2, "--weights")
+    assert call(*words, "-o", "small.json").status == 0
+    weights = tensors(json.loads(Path("small.json").read_text()), "weights")
+    assert weights["output.weight"]["data"] == {"gguf": "small.gguf", "tensor": "output.weight"}
+    outputs = json.loads(call("run", "small.json", "--json").out)["outputs"]
+    assert outputs["result_output"] == [[[[0.0] * 304] * 2]]
+    Path("elsewhere").mkdir()
+    result = call(*words, "-o", "elsewhere/small.json")
+    assert result.status == 2
+    assert "does not lie at or below it" in result.err
+    first = write_parts(tmp_path, "parted", MODELS["llama"](), 2)
+    assert "a model in one file" in call("capture", first, "--weights", "-c", 256).err
+
+
+def test_a_model_of_hundreds_of_gigabytes_needs_little_memory(tmp_path: Path) -> None:
+    n, ff, kv = 16384, 53248, 1024
+    layer = {
+        "attn_norm": (n,), "attn_q": (n, n), "attn_k": (n, kv), "attn_v": (n, kv), "attn_output": (n, n),
+        "ffn_norm": (n,), "ffn_gate": (n, ff), "ffn_up": (n, ff), "ffn_down": (ff, n),
+    }  # fmt: skip
+    shapes = {f"blk.{i}.{name}.weight": ne for i in range(126) for name, ne in layer.items()}
+    shapes |= {"token_embd.weight": (n, 128256), "output.weight": (n, 128256), "output_norm.weight": (n,)}
+    values = MODELS["llama"]().values | {
+        "vocab_size": 128256, "embedding_length": n, "block_count": 126, "feed_forward_length": ff,
+        "attention.head_count": 128, "attention.head_count_kv": 8, "rope.dimension_count": 128,
+    }  # fmt: skip
+    path = tmp_path / "large.gguf"
+    model = Description("llama", values, {k: ("f32" if len(ne) == 1 else "f16", ne) for k, ne in shapes.items()})
+    try:
+        write_gguf(path, model)
+    except OSError as error:
+        pytest.skip(f"no file of that size can be here: {error}")
+    assert path.stat().st_size > 700e9
+    code = (
+        "import resource, subprocess, sys\n"
+        f"command = [sys.executable, '-m', 'ggmltool', 'capture', {str(path)!r}, '-c', '8192']\n"
+        "done = subprocess.run(command, stdout=subprocess.DEVNULL)\n"
+        "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    status, kib = map(int, result.stdout.split())
+    assert status == 0, result.stderr
+    assert kib < 500_000

@@ -17,6 +17,8 @@ from ggmltool.sources.llama.lib import shared_object, version
 from ggmltool.sources.llama.options import CaptureOptions
 
 _MAGIC = b"GGUF"
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+_FOLDERS = re.compile(r"^\S*/(?=[^/\s]+:\d+: )")
 _WHAT = re.compile(r"what\(\): +(.*)")
 
 _NO_GPU = {
@@ -52,10 +54,30 @@ def capture(path: Path, options: CaptureOptions) -> Captured:
     check_gguf(path)
     reply = _ask({"path": str(path), "options": asdict(options)})
     if "abort" in reply:
-        raise CaptureError(f"{path}: llama.cpp aborted: {reply['abort'].strip()}")
+        raise CaptureError(f"{path}: llama.cpp aborted: {_FOLDERS.sub('', reply['abort'].strip())}")
     if "error" in reply:
         raise CaptureError(f"{path}: {reply['error']}")
     return Captured(reply["scenario"], reply["log"])
+
+
+def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:
+    """Say in a scenario that stands in `folder` that the weights' values are those in the GGUF file.
+
+    Raises CaptureError where the file does not lie at or below the folder, or has only a part of the weights.
+    """
+    file, base = path.resolve(), folder.resolve()
+    if not file.is_relative_to(base):
+        raise CaptureError(f"--weights: a scenario in {base} cannot name {path}, which does not lie at or below it")
+    if _PART.search(path.stem):
+        raise CaptureError(f"--weights needs a model in one file; {path} is a part of one")
+    name = file.relative_to(base).as_posix()
+    for id, tensor in scenario["contexts"]["weights"]["tensors"].items():
+        tensor["data"] = {"gguf": name, "tensor": tensor.get("name", id)}
+
+
+def model_name(path: Path) -> str:
+    """What a model's file is called, without what says that it is the first part."""
+    return _PART.sub("", path.stem)
 
 
 def check_gguf(path: Path) -> None:

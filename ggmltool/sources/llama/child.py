@@ -94,7 +94,8 @@ class Session:
         """The options as llama.cpp takes them."""
         options = self.options
         n_ctx = options.n_ctx or self.lib.llama_model_n_ctx_train(self.model)
-        if n_ctx > MAX_CTX:
+        if not 0 <= n_ctx <= MAX_CTX:
+            n_ctx %= 1 << 32
             raise CaptureError(f"a context of {n_ctx} tokens is too large; name a --ctx-size of at most {MAX_CTX}")
         params: ContextParams = self.lib.llama_context_default_params()
         params.n_ctx = options.n_ctx
@@ -110,6 +111,12 @@ class Session:
         params.embeddings = options.embeddings
         return params
 
+    def streams(self) -> int:
+        """The parts that attention takes a batch in: one for each sequence that has a KV cache of its own."""
+        lib = self.lib
+        attends = lib.llama_get_memory(self.ctx) and not lib.llama_model_is_recurrent(self.model)
+        return int(lib.llama_n_seq_max(self.ctx)) if attends and not self.options.kv_unified else 1
+
     def batch(self) -> tuple[int, int, int]:
         """Tokens, sequences and outputs of the graph. Raises CaptureError for a batch that no context can have."""
         options, lib = self.options, self.lib
@@ -124,6 +131,12 @@ class Session:
             raise CaptureError(f"--n-tokens {n_tokens} needs --ubatch-size {n_tokens}; the context has {n_ubatch}")
         # llama.cpp reserves for as many tokens in every sequence.
         n_tokens = -(-n_tokens // n_seqs) * n_seqs
+        n_streams = self.streams()
+        if n_tokens % n_streams:
+            raise CaptureError(
+                f"{n_tokens} tokens are no multiple of {n_streams}, the sequences with a KV cache of their own; "
+                "change --n-tokens, or share the cache with --kv-unified"
+            )
         n_outputs = n_tokens if options.n_outputs is None else options.n_outputs
         if n_outputs > n_tokens:
             raise CaptureError(f"--outputs {n_outputs} is more than the {n_tokens} tokens of the graph")

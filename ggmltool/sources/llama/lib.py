@@ -68,6 +68,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_model_n_layer": (ctypes.c_int32, (_P,)),
     "llama_model_n_swa": (ctypes.c_int32, (_P,)),
     "llama_model_n_ctx_train": (ctypes.c_int32, (_P,)),
+    "llama_model_is_recurrent": (_B, (_P,)),
+    "llama_get_memory": (_P, (_P,)),
     "llama_n_ctx": (_U, (_P,)),
     "llama_n_ctx_seq": (_U, (_P,)),
     "llama_n_batch": (_U, (_P,)),

@@ -1,0 +1,190 @@
+"""What cannot be captured is told in one message, with llama.cpp's words where it has some."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Call, call
+from tests.sources.gguf_file import Description, Shape, write_gguf
+from tests.sources.models import MODELS, cached
+
+__all__ = ["call"]
+
+needs_library = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
+)
+
+
+def refused(call: Call, *words: object) -> str:
+    """What the command says instead of a result: one line."""
+    result = call("capture", *words)
+    assert (result.status, result.out) == (2, "")
+    assert "Traceback" not in result.err
+    assert result.err.startswith("Error: ")
+    assert result.err.count("\n") == 1
+    assert "\x1b" not in result.err
+    return result.err.removeprefix("Error: ").rstrip("\n")
+
+
+def changed(name: str, values: dict[str, Any] | None = None, tensors: dict[str, Shape | None] | None = None) -> Path:
+    """A model with other metadata (`architecture` too) and other tensors, None for none, in the current folder."""
+    model = MODELS[name]()
+    metadata = model.values | (values or {})
+    architecture = metadata.pop("architecture", model.architecture)
+    shapes = {key: shape for key, shape in (model.tensors | (tensors or {})).items() if shape is not None}
+    write_gguf(Path("model.gguf"), Description(architecture, metadata, shapes))
+    return Path("model.gguf")
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "model.gguf: there is no such file"),
+        (b"", "model.gguf is empty"),
+        (b"PK\3\4 and more", "model.gguf is no GGUF file: it does not begin with GGUF"),
+        (b"GGUF\3\0\0\0", "model.gguf is cut off: its header has 8 of 24 bytes"),
+        (b"GGUF" + b"\xff" * 20, "model.gguf: llama.cpp cannot load the model: "),
+    ],
+)
+def test_what_is_no_model(call: Call, content: bytes | None, said: str) -> None:
+    if content is not None:
+        Path("model.gguf").write_bytes(content)
+    assert refused(call, "model.gguf").startswith(said)
+
+
+@needs_library
+def test_a_folder_is_no_model(call: Call) -> None:
+    assert refused(call, ".") == ". is a folder; name a GGUF file in it"
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        (100, "failed to read key-value pairs"),
+        (1200, "failed to read tensor info"),
+        (-1, "data is not within the file bounds, model is corrupted or incomplete"),
+    ],
+)
+def test_a_truncated_model(call: Call, keep: int, said: str) -> None:
+    Path("model.gguf").write_bytes(cached("llama").read_bytes()[:keep])
+    message = refused(call, "model.gguf")
+    assert message.startswith("model.gguf: llama.cpp cannot load the model: ")
+    assert said in message
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("values", "tensors", "said"),
+    [
+        ({"architecture": "fnord"}, {}, "llama.cpp cannot load the model: unknown model architecture: 'fnord'"),
+        ({"architecture": "fno\x1b[2Jrd"}, {}, "unknown model architecture: 'fno\\x1b[2Jrd'"),
+        ({"architecture": "clip"}, {}, "CLIP cannot be used as main model, use it with --mmproj instead"),
+        ({}, {"blk.2.ffn_up.weight": None}, "tensor 'blk.2.ffn_up.weight' not found"),
+        ({}, {"blk.2.ffn_up.weight": ("f32", (256, 100))}, "tensor 'blk.2.ffn_up.weight' has wrong shape"),
+        ({"attention.head_count": 3}, {}, "invalid n_rot: 64, expected 85"),
+        ({"context_length": 0}, {}, "n_ctx and model->hparams.n_ctx_train cannot both be zero"),
+        ({"context_length": 2**32 - 1}, {}, "a context of 4294967295 tokens is too large; name a --ctx-size"),
+        ({"block_count": 100_000}, {}, "llama.cpp aborted: llama-model.cpp:"),
+    ],
+)
+def test_a_model_that_llama_cpp_refuses(
+    call: Call, values: dict[str, Any], tensors: dict[str, Shape | None], said: str
+) -> None:
+    assert said in refused(call, changed("llama", values, tensors))
+
+
+@needs_library
+def test_an_abort_while_the_graph_is_built_comes_in_its_words(call: Call) -> None:
+    message = refused(call, changed("rwkv7", {"wkv.head_size": 100}), "-c", 256)
+    assert "llama.cpp aborted: ggml.c:" in message
+    assert "GGML_ASSERT(ggml_nelements(a) == ne0*ne1*ne2) failed" in message
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--outputs", 600), "--outputs 600 is more than the 512 tokens of the graph"),
+        (("--n-tokens", 600), "--n-tokens 600 needs --ubatch-size 600; the context has 512"),
+        (("--n-seqs", 3), "--n-seqs 3 needs --parallel 3; the context has 1"),
+        (("--n-tokens", 2, "--n-seqs", 2, "-np", 4), "2 tokens are no multiple of 4"),
+        (("-np", 300), "n_seq_max must be <= 256"),
+        (("-c", 2**24 + 1), "a context of 16777217 tokens is too large; name a --ctx-size of at most 16777216"),
+        (("-c", 2**40), "n_ctx 1099511627776 is more than llama.cpp can hold"),
+        (("-ctv", "q8_0", "-fa", "off"), "quantized V cache requires flash_attn to be enabled"),
+    ],
+)
+def test_settings_that_no_context_can_have(call: Call, options: tuple[object, ...], said: str) -> None:
+    assert said in refused(call, cached("llama"), "-c", 1024, *options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("-c", -1), "-1 is not in the range x>=0"),
+        (("-ub", 0), "0 is not in the range x>=1"),
+        (("-c", "many"), "'many' is not a valid integer"),
+        (("-ctk", "f17"), "'f17' is not one of"),
+        (("-fa", "yes"), "'yes' is not one of"),
+        (("--phase", "prmpt"), "Did you mean 'prompt'?"),
+    ],
+)
+def test_options_are_checked_first(call: Call, option: tuple[object, ...], said: str) -> None:
+    result = call("capture", "nowhere.gguf", *option)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+def test_the_library_can_be_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    message = refused(call, "model.gguf")
+    assert message.startswith("llama.cpp is missing: the package xllamacpp is not installed.")
+    assert "pip install 'xllamacpp>=" in message
+
+
+@pytest.mark.parametrize("version", ["0.2.14", "2026.8.10229", "2026.10.11549", "2027.1", "nonsense"])
+def test_the_library_can_be_another_release(call: Call, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    message = refused(call, "model.gguf")
+    assert message.startswith(f"xllamacpp {version} is installed; ggmltool knows the structs of xllamacpp>=")
+
+
+@needs_library
+def test_a_package_without_its_library_is_as_good_as_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert refused(call, "model.gguf").startswith("The package xllamacpp has no shared object here.")
+
+
+@needs_library
+def test_structs_of_another_release_are_noticed_whatever_the_version_says() -> None:
+    from ggmltool.sources.llama.errors import LlamaUnavailable
+    from ggmltool.sources.llama.lib import Lib
+    from ggmltool.sources.llama.structs import CONTEXT_DEFAULTS
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CONTEXT_DEFAULTS, "n_ubatch", 7)
+        with pytest.raises(LlamaUnavailable, match=r"other structs than ggmltool knows \(n_ubatch\)"):
+            Lib()
+    assert Lib().ggml
+
+
+@needs_library
+def test_a_crash_of_the_library_is_a_message(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    def crashed(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
+        said = b"terminate called after throwing an instance of 'std::runtime_error'\n  what():  no luck\n"
+        return subprocess.CompletedProcess([], -6, b"", said)
+
+    monkeypatch.setattr("subprocess.run", crashed)
+    assert refused(call, cached("llama")).endswith("llama.gguf: llama.cpp crashed with SIGABRT: no luck")
