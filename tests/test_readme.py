@@ -18,6 +18,8 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 QUESTIONS = dict(re.findall(r"^\| (.+?) \| `ggmltool ([^`]+)` \|$", README, re.MULTILINE))
 ANSWERS = {
     "splits --by op,backend moe": "MUL_MAT_ID      –    2",
+    "splits moe \\| ggmltool splits --by op,backend -": "MUL_MAT_ID      –    2",
+    "splits moe \\| ggmltool import -": "which ops run where",
     "supports missing-op": "1 ARGSORT: it has no ARGSORT",
     "explain order missing-op": "GPU0       1   128 B  a GPU0 that runs ARGSORT",
     "explain split 1 missing-op": "behind scores on GPU0: order runs on CPU",
@@ -50,10 +52,10 @@ ANSWERS = {
 WIDTH = "110"
 
 
-def run(*args: str, folder: Path = ROOT, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(*args: str, folder: Path = ROOT, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": WIDTH}
     return subprocess.run(
-        [sys.executable, *args], capture_output=True, text=True, cwd=folder, env=environment, check=check
+        [sys.executable, *args], capture_output=True, text=True, cwd=folder, env=environment, check=check, input=stdin
     )
 
 
@@ -66,7 +68,9 @@ def test_a_command_prints_what_the_readme_shows(command: str, shown: str) -> Non
 def test_a_question_of_the_readme_is_answered_by_its_command(command: str, tmp_path: Path) -> None:
     if command.startswith("verify"):
         pytest.importorskip("libggml")
-    result = run("-m", "ggmltool", *shlex.split(command), folder=tmp_path, check=False)
+    *before, last = command.split(" \\| ggmltool ")
+    piped = "".join(run("-m", "ggmltool", *shlex.split(c), folder=tmp_path).stdout for c in before)
+    result = run("-m", "ggmltool", *shlex.split(last), folder=tmp_path, check=False, stdin=piped)
     assert ANSWERS[command] in result.stdout + result.stderr
     assert result.returncode == ("preallocated" in command or "buffer-not-set" in command)
 

@@ -6,6 +6,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, CliError
+from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import (
     Moment,
     complete_tensors,
@@ -15,7 +16,7 @@ from ggmltool.cli.options import (
     scenario_argument,
 )
 from ggmltool.cli.output import Output, note
-from ggmltool.cli.scenario import built_graph, open_scenario, tensor_infos
+from ggmltool.cli.scenario import built_graph, tensor_infos
 from ggmltool.cli.watched import Watched, graph_at, watch
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.dot import LARGE, ggml_dot, simpler_layout, split_dot
@@ -84,10 +85,16 @@ def dot(
     with their bytes. With --fold also a whole model fits: layers that follow each other with the same ops, shapes and
     backends are one box "× 10"; the types of their weights and the parameters of their ops may differ.
 
+    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, which is drawn with --style ggmltool; --graph is then a
+    graph's number or a part of its title.
+
     \b
     Example:
       ggmltool dot --style ggmltool --fold -o model.svg model.json.gz
     """
+    opened = open_either(scenario, moment.graph)
+    if isinstance(opened, OpenedLog):
+        style = _style_of_log(style)
     if split is not None and style == "ggml":
         raise click.UsageError("--split is for --style ggmltool; ggml's drawing knows of no splits.")
     if split is not None and around is not None:
@@ -99,8 +106,14 @@ def dot(
     format = format or _format_of(output)
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
-    opened = open_scenario(scenario)
-    if style == "ggml":
+    if isinstance(opened, OpenedLog):
+        from ggmltool.cli.log_plan import log_plan
+
+        plan, tensors = log_plan(opened.graph())
+        part = _part(plan, tensors, around, radius, split)
+        text = split_dot(plan, tensors, opened.title, part)
+        status, drawn = FINE, len(plan.nodes if part is None else part)
+    elif style == "ggml":
         name = graph_at(opened, moment)
         tensors = tensor_infos(opened.model, name)
         nodes, leafs = built_graph(opened.scenario, name, tensors)
@@ -120,6 +133,17 @@ def dot(
         _tell_of_size(drawn)
     output.write(text if format == "dot" else _draw(text, format))
     return status
+
+
+def _style_of_log(style: str) -> str:
+    """The style in which a log is drawn, whatever the default is. Raises CliError for options that need shapes."""
+    from ggmltool.cli.log_views import refuse_moment, refuse_options
+
+    refuse_moment()
+    refuse_options(fold="has no shapes to tell equal layers by")
+    if style == "ggml":
+        refuse_options(style="has no shapes and types; leave --style ggml out")
+    return "ggmltool"
 
 
 def _tell_of_size(drawn: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -30,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "ops": "List the ops of ggml, or show one in full.",
     "types": "List the types of ggml, or show its tables of values.",
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
+    "import": "Show what a log of GGML_SCHED_DEBUG tells.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",
 }
@@ -45,7 +47,7 @@ Exit status: 0 fine, 1 ggml would have failed (or `verify` found a difference), 
 
 
 class LazyGroup(Group):
-    """Imports `ggmltool.cli.<name>` for the command `name` when it is needed."""
+    """Imports `ggmltool.cli.<name>` (`import_` for `import`) for the command `name` when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -53,7 +55,8 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"ggmltool.cli.{cmd_name}"), cmd_name)
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(import_module(f"ggmltool.cli.{module}"), module)
         if not isinstance(command, Command):
             raise TypeError(f"ggmltool.cli.{cmd_name}.{cmd_name} is no command")
         command.short_help = COMMANDS[cmd_name]

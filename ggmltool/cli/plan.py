@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import open_scenario, tensor_infos
+from ggmltool.cli.scenario import tensor_infos
 from ggmltool.cli.watched import watch
 
 
@@ -21,12 +22,20 @@ def plan(scenario: str | None, moment: Moment, json: bool, output: Output) -> in
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
 
+    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, as far as it can tell; --graph is then a graph's number
+    or a part of its title.
+
     \b
     Example:
       ggmltool plan --step reserve model.yaml
       ggmltool plan --after 2 model.yaml
     """
-    opened = open_scenario(scenario)
+    opened = open_either(scenario, moment.graph)
+    if isinstance(opened, OpenedLog):
+        from ggmltool.cli.log_views import refuse_moment, show_plan
+
+        refuse_moment()
+        return show_plan(opened, json, output)
     watched = watch(opened, moment)
     result = watched.plan
     if json:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import Moment, format_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output, note
-from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch, Watched, watch
 from ggmltool.views.text import printable
 
@@ -87,6 +88,9 @@ def splits(
 ) -> int:
     """Show which backend every node gets and why, and what is copied.
 
+    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, as far as it can tell; --graph is then a graph's number
+    or a part of its title.
+
     \b
     The causes, by the scheduler's passes:
       1.dst  its own memory lies there      1.wgt<i>  its source i is a weight there
@@ -100,6 +104,7 @@ def splits(
       ggmltool splits --format table model.yaml
       ggmltool splits --by op,backend model.yaml
       ggmltool splits --after 3 model.yaml
+      ggmltool splits --by op,backend --graph "n_tokens = 512" llama.log
     """
     views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
     if len(views) > 1:
@@ -108,7 +113,13 @@ def splits(
         raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {views[0]}.")
     if format not in (None, "text") and (debug is not None or causes is not None):
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
-    opened = open_scenario(scenario)
+    opened = open_either(scenario, moment.graph)
+    if isinstance(opened, OpenedLog):
+        from ggmltool.cli.log_views import refuse_moment, refuse_options, show_splits
+
+        refuse_moment()
+        refuse_options(number="shows the end of the passes only")
+        return show_splits(opened, debug or 2, causes is not False, by, bytes, format, output)
     if number is not None:
         return _pass(opened, moment, number, format == "json", output)
     if format in (None, "text") and not (by or bytes):

@@ -28,7 +28,7 @@ from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import is_tensor
 from ggmltool.scenario.steps import StepReader, default_steps
 from ggmltool.scenario.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
-from ggmltool.scenario.text import Document, read_document
+from ggmltool.scenario.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
     MAX_ID,
     as_id,
@@ -52,18 +52,20 @@ MAX_TENSORS = 1_000_000
 """Tensors and nodes of a scenario, at most."""
 
 
-def load_model(source: str | Path | dict[str, Any], folder: Path | None = None) -> Model:
+def load_model(
+    source: str | Path | dict[str, Any], folder: Path | None = None, stream: Readable | None = None
+) -> Model:
     """Load a scenario (SPEC.md section 1).
 
     `source` is a path (`.yaml`, `.yml`, `.json`, each also `.gz`), `-` for standard input, or the scenario itself as a
     dict. `folder` is where the files it names lie: by default its own folder, for a dict and standard input the
-    current one.
+    current one. `stream` is the content of the path or of standard input where that has been opened already.
 
     Raises ScenarioError for a mistake in the scenario, and GgmlError (with `where` set) where one of ggml's
     constructors would refuse a node.
     """
     with _without_gc():
-        document = read_document(source)
+        document = read_document(source, stream)
         if folder is not None:
             document.folder = folder
         return load_document(document)

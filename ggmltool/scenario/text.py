@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal, Protocol
 
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
@@ -141,16 +141,26 @@ def _raw_length(text: str, i: int, quote: str) -> int:
     return 1
 
 
-def read_document(source: str | Path | dict[str, object]) -> Document:
+class Readable(Protocol):
+    """All that a stream must be able to do here."""
+
+    def read(self, n: int, /) -> bytes:
+        """Up to `n` bytes, fewer only at the end."""
+
+
+def read_document(source: str | Path | dict[str, object], stream: Readable | None = None) -> Document:
     """Read a scenario from a path, from standard input (`-`) or from a dict, which is taken as it is.
 
-    Raises ScenarioError for whatever cannot be read.
+    `stream` is the content of the path or of standard input where somebody has opened it already. Raises ScenarioError
+    for whatever cannot be read.
     """
     if isinstance(source, dict):
         return Document("<dict>", None, "dict", "", source)
     name = str(source)
     shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
-    text = _decode(_read_stream(sys.stdin.buffer, shown) if name == "-" else _read_file(Path(source), shown), shown)
+    if stream is None and name == "-":
+        stream = sys.stdin.buffer
+    text = _decode(_read_file(Path(source), shown) if stream is None else _read_stream(stream, shown), shown)
     folder = Path.cwd() if name == "-" else Path(source).parent
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".yaml", ".yml")):
@@ -200,7 +210,7 @@ def _read_file(path: Path, shown: str) -> bytes:
         raise ScenarioError("this is no file name", shown) from None
 
 
-def _read_stream(stream: BinaryIO, shown: str) -> bytes:
+def _read_stream(stream: Readable, shown: str) -> bytes:
     raw = stream.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise _too_large(shown)

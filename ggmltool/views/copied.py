@@ -9,8 +9,8 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.views.palette import colors
 from ggmltool.views.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
-from ggmltool.views.tensors import Tensors
-from ggmltool.views.text import count, dims, printable, size
+from ggmltool.views.tensors import TensorInfo, Tensors
+from ggmltool.views.text import count, printable, size, size_between
 
 _COLUMNS = (
     Column("split", right=True),
@@ -24,7 +24,10 @@ _COLUMNS = (
 
 
 class CopiedInput(NamedTuple):
-    """A tensor that a split copies. `what` is weight, input or node; `nbytes` is ggml_nbytes."""
+    """A tensor that a split copies. `what` is weight, input, node or, where only its name is known, view.
+
+    `nbytes` is ggml_nbytes; in a log it can be `slack` bytes more.
+    """
 
     split: int
     tensor: str
@@ -33,6 +36,7 @@ class CopiedInput(NamedTuple):
     dst: str
     nbytes: int
     shape: str
+    slack: int = 0
 
 
 class OtherPlan(NamedTuple):
@@ -51,22 +55,29 @@ def copied_inputs(plan: Plan, tensors: Tensors) -> list[CopiedInput]:
     for split in plan.splits:
         for i in split.inputs:
             info = tensors.get(i)
-            what = ("weight" if usage[i] == "weights" else "input") if i in usage else "node"
-            shape = f"{info.type}{dims(info.ne)}" if info is not None else ""
-            nbytes = info.nbytes if info is not None else 0
-            out.append(CopiedInput(split.id, i, what, home.get(i) or "?", split.backend, nbytes, shape))
+            what = _what(usage[i], info) if i in usage else "node"
+            shape, nbytes, slack = (info.shape, info.nbytes, info.slack) if info is not None else ("", 0, 0)
+            out.append(CopiedInput(split.id, i, what, home.get(i) or "?", split.backend, nbytes, shape, slack))
     return out
+
+
+def _what(usage: str | None, info: TensorInfo | None) -> str:
+    """What a tensor is that is no node of the plan; a log does not have the nodes that are views."""
+    if usage == "weights":
+        return "weight"
+    return "view" if info is not None and not info.type and info.view_src is not None else "input"
 
 
 def copied_view(plan: Plan, tensors: Tensors, title: str, style: Style, other: OtherPlan | None = None) -> str:
     """A line per input with a sum per split; then sums per pair of backends and over all."""
     inputs = copied_inputs(plan, tensors)
-    total = sum(i.nbytes for i in inputs)
-    facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {size(total)}"]
+    facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
     parts = [heading(title, facts, style)]
     if inputs:
-        parts += ["\n", render_table(_COLUMNS, list(_rows(plan, inputs)), style)]
-    parts += ["\n", render_lines(list(_sums(inputs)), style)]
+        shapes = any(i.shape for i in inputs)
+        rows = [row if shapes else row[:-1] for row in _rows(plan, inputs)]
+        parts += ["\n", render_table(_COLUMNS if shapes else _COLUMNS[:-1], rows, style)]
+    parts += ["\n", render_lines(copied_sums(inputs), style)]
     if other is not None:
         how = "with" if other.op_offload else "without"
         parts.append(render_lines([f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"], style))
@@ -78,12 +89,11 @@ def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
     for split in plan.splits:
         of = [i for i in inputs if i.split == split.id] if split.inputs else []
         if len(of) > 1:
-            whole = size(sum(i.nbytes for i in of))
-            yield [f"#{split.id}", Cell(whole, "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
+            yield [f"#{split.id}", Cell(_size(of), "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
         for i in of:
             yield [
                 f"#{split.id}" if len(of) == 1 else "",
-                size(i.nbytes),
+                _size([i]),
                 Cell(i.tensor),
                 Cell(i.what, "dim"),
                 Cell(i.src, inks.get(i.src, "")),
@@ -92,23 +102,34 @@ def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
             ]
 
 
-def _sums(inputs: list[CopiedInput]) -> Iterator[str]:
+def copied_sums(inputs: list[CopiedInput]) -> list[str]:
+    """A line per pair of backends, and one for all."""
     if not inputs:
-        yield "nothing is copied between backends"
-        return
+        return ["nothing is copied between backends"]
+    lines = []
     for src, dst in dict.fromkeys((i.src, i.dst) for i in inputs):
         of = [i for i in inputs if (i.src, i.dst) == (src, dst)]
-        yield f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}"
-    yield f"in all: {_sum(inputs)}{_weights(inputs)}"
+        lines.append(f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}")
+    return [*lines, f"in all: {_sum(inputs)}{_weights(inputs)}"]
 
 
 def _sum(inputs: list[CopiedInput]) -> str:
-    return f"{count(len(inputs), 'tensor')}, {size(sum(i.nbytes for i in inputs))}"
+    return f"{count(len(inputs), 'tensor')}, {_size(inputs)}"
 
 
 def _weights(inputs: list[CopiedInput]) -> str:
-    nbytes = sum(i.nbytes for i in inputs if i.what == "weight")
-    return f", weights {size(nbytes)} of it" if nbytes else ""
+    weights = [i for i in inputs if i.what == "weight" and i.nbytes + i.slack]
+    return f", weights {_size(weights)} of it" if weights else ""
+
+
+def _size(inputs: list[CopiedInput]) -> str:
+    return size_between(sum(i.nbytes for i in inputs), sum(i.nbytes + i.slack for i in inputs))
+
+
+def _bytes(inputs: list[CopiedInput]) -> dict[str, int]:
+    """`nbytes`, and `nbytes_max` where it is not exact."""
+    nbytes, slack = sum(i.nbytes for i in inputs), sum(i.slack for i in inputs)
+    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
 
 
 def copied_json(plan: Plan, tensors: Tensors, other: OtherPlan | None = None) -> dict[str, Any]:
@@ -122,14 +143,12 @@ def copied_json(plan: Plan, tensors: Tensors, other: OtherPlan | None = None) ->
         "graph": plan.graph,
         "step": plan.step,
         "ok": plan.ok,
-        "nbytes": sum(i.nbytes for i in inputs),
+        **_bytes(inputs),
         "inputs": [
-            {"split": i.split, "id": i.tensor, "what": i.what, "from": i.src, "to": i.dst, "nbytes": i.nbytes}
-            for i in inputs
+            {"split": i.split, "id": i.tensor, "what": i.what, "from": i.src, "to": i.dst} | _bytes([i]) for i in inputs
         ],
         "pairs": [
-            {"from": src, "to": dst, "nbytes": sum(i.nbytes for i in inputs if (i.src, i.dst) == (src, dst))}
-            for src, dst in pairs
+            {"from": src, "to": dst} | _bytes([i for i in inputs if (i.src, i.dst) == (src, dst)]) for src, dst in pairs
         ],
     }
     if other is not None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.views.palette import Color, colors
-from ggmltool.views.tensors import TensorInfo, Tensors
-from ggmltool.views.text import dims, printable, size
+from ggmltool.views.tensors import TensorInfo, Tensors, bytes_of
+from ggmltool.views.text import dims, printable
 
 LARGE = 200
 """Nodes beyond which a picture is laid out more simply: with all its care Graphviz takes minutes for a real model."""
@@ -154,13 +154,17 @@ class _SplitDrawing:
     def copy_edges(self) -> Iterator[str]:
         for (of, backend), name in self.copies.items():
             ink = self.colors[backend].ink
-            label = f'label=" {size(self.tensors[of].nbytes)}"' if of in self.tensors else ""
+            label = f'label=" {bytes_of([self.tensors[of]])}"' if of in self.tensors else ""
             if of in self.names:
                 style = f'style=dashed, penwidth=1.6, color="{ink}", fontcolor="{ink}"'
                 yield f"{self.names[of]} -> {name} [{style}, {label}];"
 
     def edges(self) -> Iterator[str]:
         """From each node's sources as written, or from their copies where the scheduler put one in their place."""
+        for leaf in self.plan.leafs:
+            viewed = self.tensors[leaf.id].view_src
+            if leaf.id in self.names and viewed in self.names:
+                yield f"{self.names[viewed]} -> {self.names[leaf.id]} [style=dotted];"
         for node in self.plan.nodes:
             if node.id not in self.names:
                 continue
@@ -179,7 +183,7 @@ def _label(*lines: str) -> str:
 
 def _leaf_attributes(leaf: LeafPlan, info: TensorInfo, color: Color) -> str:
     where = f"{leaf.buffer}, {leaf.usage}" if leaf.buffer and leaf.usage not in (None, "any") else leaf.buffer or ""
-    label = _label(_leaf_name(leaf, info), f"{info.type} {dims(info.ne)}", where)
+    label = _label(_leaf_name(leaf, info), f"{info.type} {dims(info.ne)}" if info.type else bytes_of([info]), where)
     return f'label="{label}", shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
 
 
@@ -192,7 +196,7 @@ def _copy_attributes(of: str, color: Color) -> str:
 
 def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -> str:
     color = inks.get(node.backend or "", _NO_BACKEND)
-    label = _label(node.name, info.op, f"{node.type} {dims(node.ne)}")
+    label = _label(node.name, info.op, f"{node.type} {dims(node.ne)}" if node.type else bytes_of([info]))
     tooltip = f"node {node.index}: {node.backend or 'no backend'}{f', {node.cause}' if node.cause else ''}"
     small = info.view_src is not None and node.op in ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
     fill = "#ffffff" if small else color.fill

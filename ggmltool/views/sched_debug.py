@@ -8,18 +8,23 @@ from ggmltool.ggml.sched.debug import DebugNode, DebugSplit, SchedDebug
 
 
 def sched_debug(
-    splits: SchedDebug, level: int = 2, causes: bool = True, name: Callable[[str], str] | None = None
+    splits: SchedDebug,
+    level: int = 2,
+    causes: bool = True,
+    name: Callable[[str], str] | None = None,
+    counts: bool = True,
 ) -> str:
     """ggml_backend_sched_print_assignments: GGML_SCHED_DEBUG=`level`, 1 the headers of the splits, 2 also their nodes.
 
     Release builds of ggml leave the causes out: `causes=False` gives their text byte for byte, once encoded as UTF-8
-    with surrogateescape (names are cut by bytes, also within a character). `name` makes names safe for a terminal.
+    with surrogateescape (names are cut by bytes, also within a character). `name` makes names safe for a terminal;
+    without `counts`, use and compute are left out, as ggml did until 2025.
     """
     lines = []
     for split in splits:
         lines.append(_header(split, name))
         if level > 1:
-            lines.extend(_node(node, causes, name) for node in split.nodes)
+            lines.extend(_node(node, causes, name, counts) for node in split.nodes)
     return "".join(lines)
 
 
@@ -36,13 +41,13 @@ def _header(split: DebugSplit, safe: Callable[[str], str] | None) -> str:
     return head + "".join(f"[{name} ({_cut(fmt_size(nbytes), 5)})] " for name, nbytes in names) + "\n"
 
 
-def _node(node: DebugNode, causes: bool, safe: Callable[[str], str] | None) -> str:
+def _node(node: DebugNode, causes: bool, safe: Callable[[str], str] | None, counts: bool) -> str:
     name = safe(node.name) if safe else node.name
     parts = [
         (
             f"node #{node.index:3d} ({_cut(node.op_desc, 10)}): {_cut(name, 20)} ({_cut(fmt_size(node.nbytes), 5)}) "
-            f"[{_cut(_backend(node.backend), 5)} {_cut(node.cause if causes else '', 8)}] "
-            f"use={node.use_count},c={int(node.compute)}:"
+            f"[{_cut(_backend(node.backend), 5)} {_cut(node.cause if causes else '', 8)}]"
+            f"{f' use={node.use_count},c={int(node.compute)}' if counts else ''}:"
         )
     ]
     for source in node.sources:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
-from ggmltool.views.tensors import Tensors
-from ggmltool.views.text import count, printable, shortened, size
+from ggmltool.views.tensors import Tensors, bytes_json, bytes_of
+from ggmltool.views.text import count, printable, shortened
 
 _COLUMNS = (
     Column("split", right=True),
@@ -35,9 +36,9 @@ def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None =
 
 def splits_report(plan: Plan, tensors: Tensors, title: str, style: Style) -> str:
     """All splits, with a heading."""
-    copied = sum(input_bytes(split, tensors) for split in plan.splits)
+    copied = bytes_of(tensors[i] for split in plan.splits for i in split.inputs if i in tensors)
     copies = sum(len(split.inputs) for split in plan.splits)
-    facts = [plan_step(plan), count(len(plan.splits), "split"), f"{count(copies, 'input')} copied, {size(copied)}"]
+    facts = [plan_step(plan), count(len(plan.splits), "split"), f"{count(copies, 'input')} copied, {copied}"]
     return heading(title, facts, style) + render_lines([""], style) + splits_table(plan, tensors, style)
 
 
@@ -53,16 +54,16 @@ def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
     return [
         f"#{split.id}",
         Cell(split.backend, ink),
-        _range(split.i_start, split.i_end),
-        str(len(nodes)),
-        size(input_bytes(split, tensors)) if split.inputs else "",
+        _range(nodes),
+        str(len(nodes)) if plan.nodes else "",
+        bytes_of(tensors[i] for i in split.inputs if i in tensors) if split.inputs else "",
         shortened(names, 3),
         ops_of(nodes, tensors, 3),
     ]
 
 
-def _range(start: int, end: int) -> str:
-    return "" if start >= end else str(start) if end - start == 1 else f"{start}–{end - 1}"
+def _range(nodes: Sequence[NodePlan]) -> str:
+    return "" if not nodes else str(nodes[0].index) if len(nodes) == 1 else f"{nodes[0].index}–{nodes[-1].index}"
 
 
 def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
@@ -91,7 +92,9 @@ def splits_json(plan: Plan, tensors: Tensors) -> dict[str, Any]:
                 "backend": split.backend,
                 "i_start": split.i_start,
                 "i_end": split.i_end,
-                "inputs": [{"id": i, "nbytes": tensors[i].nbytes if i in tensors else None} for i in split.inputs],
+                "inputs": [
+                    {"id": i} | (bytes_json([tensors[i]]) if i in tensors else {"nbytes": None}) for i in split.inputs
+                ],
                 "nodes": [
                     {"index": n.index, "id": n.id, "op": n.op, "backend": n.backend, "cause": n.cause}
                     for n in plan.nodes[split.i_start : split.i_end]

@@ -27,15 +27,15 @@ Tally = Counter[tuple[str, ...]]
 
 def tally(plan: Plan, tensors: Tensors, keys: Sequence[str]) -> Tally:
     """How many nodes there are of each combination of the keys' values."""
-    return Counter(tuple(_value(node, tensors, key) for key in keys) for node in plan.nodes)
+    return Counter(tuple(_value(node, plan, tensors, key) for key in keys) for node in plan.nodes)
 
 
-def _value(node: NodePlan, tensors: Tensors, key: str) -> str:
+def _value(node: NodePlan, plan: Plan, tensors: Tensors, key: str) -> str:
     match key:
         case "op":
             return tensors[node.id].op if node.id in tensors else node.op
         case "split":
-            return f"#{node.split}"
+            return f"#{plan.splits[node.split].id}" if plan.splits else f"#{node.split}"
         case "backend":
             return node.backend or NOTHING
         case "cause":

@@ -42,6 +42,21 @@ def size(nbytes: int) -> str:
     return f"{number} {unit}"
 
 
+def size_between(low: int, high: int) -> str:
+    """A number of bytes that is known to lie between two, both included.
+
+    >>> size_between(96, 96), size_between(1024, 2047), size_between(0, 1023), size_between(512 << 10, (2 << 20) - 1)
+    ('96 B', '1–2 KiB', '0–1 KiB', '512 KiB–2 MiB')
+    """
+    if low == high:
+        return size(low)
+    least, most = size(low), size(high + 1)
+    if least == most:
+        return least
+    number, unit = least.split(" ")
+    return f"{number}–{most}" if low == 0 or most.endswith(f" {unit}") else f"{least}–{most}"
+
+
 def count(n: int, noun: str) -> str:
     """`n` of something, in the plural where it is due.
 

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from keyword import iskeyword
 from pathlib import Path
 
 import click
@@ -21,10 +22,12 @@ from ggmltool.cli.main import COMMANDS, cli
 from tests.cli.conftest import SAMPLES, Call
 from tests.sources.models import cached
 
+LOGS = Path(__file__).parents[1] / "sources" / "logs"
 VALUES: dict[tuple[str, str], Callable[[], str]] = {
     ("tensor", "name"): lambda: "kq",
     ("explain", "words"): lambda: "kq",
     ("capture", "model"): lambda: str(cached("llama")),
+    ("import", "log"): lambda: str(LOGS / "2025-03.log"),
 }
 """What a required argument gets that is no scenario."""
 GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "capture": None, "man": None}
@@ -223,7 +226,8 @@ def test_an_import_of_a_command_is_cheap() -> None:
     """`ggmltool --help` imports none of them: here that a command's own file needs neither numpy nor rich."""
     import subprocess
 
-    code = "import sys\n" + "".join(f"import ggmltool.cli.{name}\n" for name in COMMANDS)
+    modules = [f"{name}_" if iskeyword(name) else name for name in COMMANDS]
+    code = "import sys\n" + "".join(f"import ggmltool.cli.{module}\n" for module in modules)
     code += "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
     environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)

@@ -1,0 +1,102 @@
+"""`ggmltool import`: what a log of GGML_SCHED_DEBUG tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.output import Output, note
+
+if TYPE_CHECKING:
+    from ggmltool.cli.logs import OpenedLog
+    from ggmltool.sources.sched_log.records import LogGraph, LogSummary
+
+MAX_NODES = 200_000
+"""Nodes that one JSON document of a log may have."""
+
+
+def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+@click.command("import", cls=Command)
+@click.argument("log", metavar="LOG", shell_complete=_complete_files)
+@click.option(
+    "-g",
+    "--graph",
+    metavar="N|TITLE",
+    help="Show one graph: its number, or text that its title holds (then the first such graph).",
+)
+@click.option(
+    "--nodes/--no-nodes",
+    default=True,
+    show_default=True,
+    help="With --json: all graphs with splits and nodes, or only what is counted.",
+)
+@json_option
+@output_option
+def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output) -> int:
+    """Show what a log of GGML_SCHED_DEBUG=2 tells: its graphs, how often buffers were reallocated and why, memory.
+
+    LOG is a file, also .gz, or `-`. Text of any ggml since 2024 is read, also with time stamps and levels before or
+    within its lines. A log has no shapes, no types and no view nodes, names and ops are cut, and sizes are whole K or
+    M: they are shown as the two numbers of bytes they lie between. So no scenario can be made from a log, but `splits`,
+    `plan` and `dot --style ggmltool` take one in place of a scenario, with --graph N or TITLE.
+
+    \b
+    Make one:
+      GGML_SCHED_DEBUG=2 llama-cli -m model.gguf -v -p hello 2> llama.log
+
+    \b
+    Example:
+      ggmltool import llama.log
+      ggmltool import --graph "n_tokens = 512" llama.log
+      ggmltool splits --by op,backend --graph 3 llama.log
+    """
+    from ggmltool.cli.logs import OpenedLog
+    from ggmltool.sources.sched_log.reader import HOW_TO_LOG
+
+    opened = OpenedLog(log, choice=graph)
+    if graph is not None:
+        from ggmltool.cli.log_views import show_plan
+
+        return show_plan(opened, json, output)
+    summary, graphs = _whole(opened) if json and nodes else (opened.summary(), None)
+    if not summary.graphs:
+        note(f"There is no graph in this log; {HOW_TO_LOG}")
+    if json:
+        from ggmltool.views.json_text import json_text
+        from ggmltool.views.sched_log_json import log_json
+
+        output.write(json_text(log_json(summary, opened.shown, graphs)))
+    else:
+        from ggmltool.views.sched_log import log_view
+
+        output.write(log_view(summary, opened.title, output.style))
+    return 0
+
+
+def _whole(opened: OpenedLog) -> tuple[LogSummary, list[dict[str, Any]]]:
+    """The summary, and all graphs as JSON. Raises CliError where they are too many for one document."""
+    from ggmltool.views.sched_log_json import whole_graph_json
+
+    graphs: list[dict[str, Any]] = []
+    left = MAX_NODES
+
+    def take(graph: LogGraph) -> None:
+        nonlocal left
+        left -= len(graph.nodes) + len(graph.splits)
+        if left < 0:
+            raise CliError(
+                f"this log has more than {MAX_NODES} nodes, too many for one JSON: --no-nodes has the graphs without "
+                "them, --graph N one graph"
+            )
+        graphs.append(whole_graph_json(graph))
+
+    return opened.all(take), graphs

@@ -1,0 +1,123 @@
+"""The views of `splits`, `plan` and `dot` on a graph of a log, and what to say where a log cannot tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.log_plan import log_plan
+from ggmltool.cli.logs import OpenedLog
+from ggmltool.cli.output import Output, note
+from ggmltool.views.text import printable
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.debug import SchedDebug
+    from ggmltool.sources.sched_log.records import LogGraph
+
+
+def refuse(what: str, why: str) -> CliError:
+    """The one message for what a log cannot tell."""
+    return CliError(f"{what} needs a scenario: a log {why}")
+
+
+def refuse_options(**reasons: str) -> None:
+    """Refuse those of these options that stand on the command line. Raises CliError."""
+    ctx = click.get_current_context()
+    for name, why in reasons.items():
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            option = next(p.opts[-1] for p in ctx.command.params if p.name == name)
+            raise refuse(option, why)
+
+
+def refuse_moment() -> None:
+    """Refuse --step and --after. Raises CliError."""
+    refuse_options(step="shows what was printed, whatever it was for", after="has no steps")
+
+
+def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
+    """`plan LOG` and `import --graph N LOG`."""
+    graph = log.graph()
+    if json:
+        from ggmltool.views.json_text import json_text
+        from ggmltool.views.sched_log_json import graph_json
+
+        output.write(json_text(graph_json(graph, log.shown)))
+        return 0
+    from ggmltool.views.sched_log_graph import log_graph_view
+
+    plan, tensors = log_plan(graph)
+    more = f"ggmltool splits --format table --graph {graph.number} {log.argument}"
+    output.write(log_graph_view(graph, plan, tensors, log.title, output.style, more))
+    return 0
+
+
+def show_splits(
+    log: OpenedLog, debug: int, causes: bool, by: tuple[str, ...], bytes: bool, format: str | None, output: Output
+) -> int:
+    """`splits LOG`: ggml's text without what stood before or within its lines, a table, counts or copies."""
+    if "type" in by:
+        raise refuse("--by type", "has no types")
+    graph = log.graph()
+    if by and graph.level == 1:
+        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+    if "cause" in by and not any(node.cause for node in graph.nodes):
+        raise CliError("this log has no causes; ggml prints them only where it is built with them")
+    if format in (None, "text") and not by and not bytes:
+        from ggmltool.views.sched_debug import sched_debug
+
+        name = printable if output.to_terminal else None
+        counts = all(node.use_count is not None for node in graph.nodes)
+        output.write(sched_debug(as_debug(graph), debug, causes, name, counts))
+        return 0
+    output.write(_counted(log, graph, by, bytes, format == "json", output))
+    return 0
+
+
+def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, json: bool, output: Output) -> str:
+    from ggmltool.views import copied, splits, tally
+    from ggmltool.views.json_text import json_text
+    from ggmltool.views.sched_log_graph import log_graph_notes
+
+    plan, tensors = log_plan(graph)
+    title, style = log.title, output.style
+    for text in log_graph_notes(graph):
+        note(text)
+    if by:
+        return (
+            json_text(tally.tally_json(plan, tensors, by))
+            if json
+            else tally.tally_view(plan, tensors, by, title, style)
+        )
+    if bytes:
+        return json_text(copied.copied_json(plan, tensors)) if json else copied.copied_view(plan, tensors, title, style)
+    return json_text(splits.splits_json(plan, tensors)) if json else splits.splits_report(plan, tensors, title, style)
+
+
+def as_debug(graph: LogGraph) -> SchedDebug:
+    """The graph as the records that ggml's text is made from."""
+    from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit
+
+    return tuple(
+        DebugSplit(
+            split.id,
+            split.backend,
+            tuple((tensor.name, tensor.nbytes.low) for tensor in split.inputs),
+            tuple(
+                DebugNode(
+                    node.index,
+                    node.op,
+                    node.name,
+                    node.nbytes.low,
+                    node.backend,
+                    node.cause,
+                    node.use_count or 0,
+                    bool(node.compute),
+                    tuple(DebugSource(s.name, s.nbytes.low, s.backend, s.cause) for s in node.src),
+                )
+                for node in split.nodes
+            ),
+        )
+        for split in graph.splits
+    )

@@ -1,0 +1,137 @@
+"""The lines of ggml's debug print, in all dialects: headers of splits, nodes, and what of them can be read.
+
+All columns have fixed widths in bytes, so bytes are matched. Programs that log in pieces put a prefix before each
+piece, also within a line: between the parts anything may stand. Where somebody collapsed the spaces, a looser
+pattern reads what is left.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ggmltool.sources.sched_log.records import Bounds, LogInput, LogTensorRef
+
+HEADER_MARK = b"## SPLIT #"
+NODE_MARK = b"node #"
+
+MAX_NAME = 200
+"""Bytes of a name that are kept, at most."""
+
+_ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Za-z0-9]")
+_HEADER = re.compile(rb"## SPLIT #(\d{1,9}): (.{1,200}?) # (\d{1,9}) inputs(:)?", re.DOTALL)
+_INPUT = re.compile(rb"\[([^\n]{0,200}?) \( *(\d{1,5})([KM]?)\)\]")
+_NODE = re.compile(
+    rb"node # *(\d{1,9}) \((.{10})\): (.{20}) \( *(\d{1,5})([KM]?)\) \[(.{5}) (.{8})\](?: use=(-?\d{1,9}),c=([01]))?:",
+    re.DOTALL,
+)
+_SOURCE = re.compile(rb" (.{20}) \( *(\d{1,5})([KM]?)\) \[(.{5}) (.{8})\]", re.DOTALL)
+_LOOSE_NODE = re.compile(
+    rb"node # *(\d{1,9}) \( *([^()\s]{1,10})\): *(\S.{0,40}?|) \( *(\d{1,5})([KM]?)\) "
+    rb"\[ *(\S{1,5}?)(?: +(\S{1,8}))? *\](?: use=(-?\d{1,9}),c=([01]))?:"
+)
+_LOOSE_SOURCE = re.compile(rb" *(\S.{0,40}?|) \( *(\d{1,5})([KM]?)\) \[ *(\S{1,5}?)(?: +(\S{1,8}))? *\]")
+_PIECE = re.compile(rb"^(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE] +(?=\S)")
+"""llama.cpp's time stamp and level, as they stand before a piece of a line."""
+
+_PASS = re.compile(rb"PASS \d ASSIGNMENTS")
+
+node_match = _NODE.match
+"""A node line whose columns are as ggml writes them, from its mark on."""
+
+loose_node_match = _LOOSE_NODE.match
+
+
+class Header(NamedTuple):
+    """The header of a split."""
+
+    id: int
+    backend: str
+    n_inputs: int
+    inputs: tuple[LogInput, ...]
+    is_2024: bool
+
+
+def text(raw: bytes) -> str:
+    """A name in a column as text; bytes that are no UTF-8 (names are cut by bytes) come out as surrogates."""
+    return raw[:MAX_NAME].strip().decode("utf-8", "surrogateescape")
+
+
+def without_ansi(line: bytes) -> bytes:
+    """The line without colours."""
+    return _ANSI.sub(b"", line) if b"\x1b" in line else line
+
+
+def bounds(number: bytes, unit: bytes) -> Bounds:
+    """The bytes that `512K`, `2M` or `20480` can be: the column is five wide, from 9.8 GiB on the M is cut off.
+
+    A tensor of 97.7 GiB or more loses digits too and is taken for a tenth of what it is.
+
+    >>> bounds(b"512", b"K")
+    Bounds(low=524288, high=525311)
+    """
+    n = int(number)
+    if unit == b"K":
+        return Bounds(n << 10, ((n + 1) << 10) - 1)
+    return Bounds(n << 20, ((n + 1) << 20) - 1)
+
+
+def read_header(line: bytes, at: int) -> Header | None:
+    """The header of a split whose mark stands at `at`; None where it is none, or cut."""
+    clean = without_ansi(line[at:])
+    match = _HEADER.match(clean)
+    if match is None:
+        return None
+    inputs = tuple(
+        LogInput(name.decode("utf-8", "surrogateescape"), bounds(number, unit))
+        for name, number, unit in _INPUT.findall(clean, match.end())
+    )
+    n_inputs = int(match[3])
+    return Header(int(match[1]), text(match[2]), n_inputs, inputs, n_inputs == 0 and match[4] is not None)
+
+
+class NodeLine(NamedTuple):
+    """A node line as it stands there: backends cut to five bytes, `counts` (use, compute) where it has them."""
+
+    index: int  # type: ignore[assignment]
+    op: str
+    name: str
+    nbytes: Bounds
+    backend: str
+    cause: str
+    counts: tuple[int, bool] | None
+    sources: tuple[LogTensorRef, ...]
+
+
+def read_node(line: bytes, at: int) -> NodeLine | None:
+    """The node line whose mark stands at `at`; None where it is none, or cut before its sources."""
+    clean = without_ansi(line[at:])
+    match = _NODE.match(clean)
+    if match is not None:
+        sources = [_source(*found) for found in _SOURCE.findall(clean, match.end())]
+    else:
+        match = _LOOSE_NODE.match(clean)
+        if match is None:
+            return None
+        sources = [_source(_PIECE.sub(b"", name), *rest) for name, *rest in _LOOSE_SOURCE.findall(clean, match.end())]
+    index, op, name, number, unit, backend, cause, use_count, compute = match.groups()
+    counts = (int(use_count), compute == b"1") if use_count is not None else None
+    return NodeLine(
+        int(index),
+        text(op),
+        text(name),
+        bounds(number, unit),
+        text(backend),
+        text(cause or b""),
+        counts,
+        tuple(sources),
+    )
+
+
+def _source(name: bytes, number: bytes, unit: bytes, backend: bytes, cause: bytes) -> LogTensorRef:
+    return LogTensorRef(text(name), bounds(number, unit), text(backend), text(cause))
+
+
+def is_pass_title(line: bytes) -> bool:
+    """`PASS 1 ASSIGNMENTS`: what follows is the state after one pass, without splits."""
+    return _PASS.search(line) is not None

@@ -1,0 +1,157 @@
+"""The other lines of a log that matter here: titles of graphs, reallocations, what ggml says, sizes of buffers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ggmltool.sources.sched_log.lines import text, without_ansi
+from ggmltool.sources.sched_log.records import Breakdown, BufferSize, Message, Realloc
+
+MAX_KINDS = 1000
+"""Different messages, buffer types and devices that are kept, at most."""
+
+MAX_SIZES = 8
+"""Different sizes of one buffer that are kept."""
+
+_LONGEST = 300
+_JSON_END = b'\\n"'
+"""How the text of a line ends where docker keeps it as JSON."""
+
+_TITLE = re.compile(rb"graph_reserve: reserving a graph for ubatch with ((?:\w+ *= *\d+(?:, *)?)+)")
+_REALLOC = re.compile(rb"reallocating (\S+) buffer from size (\d+\.\d+) MiB to (\d+\.\d+) MiB")
+_MESSAGE = re.compile(rb"(?:ggml_(?:gallocr|backend_sched|backend_tensor_copy|vbuffer|dyn_tallocr)\w*: |!!!!+ ).*\S")
+_BUFFER = re.compile(rb"(\S+) +(\w+) buffer size = *(\d+\.\d+) MiB")
+_NUMBER = rb"\s*(-?\d+)\s*"
+_BREAKDOWN = re.compile(
+    rb"- ([^|\n]{1,100}?) *\|(?:" + _NUMBER + b"=" + _NUMBER + rb"\+ \()?" + _NUMBER + b"=" + _NUMBER + rb"\+" + _NUMBER
+    + rb"\+" + _NUMBER + rb"\)?(?:\s*\+" + _NUMBER + rb")?\s*\|"
+)  # fmt: skip
+
+
+def title_of(line: bytes) -> str | None:
+    """`n_tokens = 512, n_seqs = 1, n_outputs = 512` from llama.cpp's line before a graph that it reserves."""
+    found = _TITLE.search(without_ansi(line))
+    return None if found is None else " ".join(text(found[1]).split())
+
+
+@dataclass(slots=True)
+class _Seen:
+    count: int
+    first_line: int
+    last_line: int
+    first_graph: int
+    last_graph: int
+
+
+@dataclass(slots=True)
+class _Grown:
+    count: int
+    first: float
+    last: float
+    largest: float
+    first_line: int
+    last_line: int
+
+
+@dataclass(slots=True)
+class _Sizes:
+    count: int = 0
+    sizes: dict[float, None] = field(default_factory=dict)
+    last: float = 0.0
+
+
+class OtherLines:
+    """Groups and counts lines as they come; everything it keeps is bounded."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, _Seen] = {}
+        self.left_out = 0
+        self.grown: dict[str, _Grown] = {}
+        self.sizes: dict[tuple[str, str], _Sizes] = {}
+        self.table: dict[str, Breakdown] = {}
+        self.tables = 0
+
+    def add(self, line: bytes, number: int, graph: int) -> bool:
+        """Take line `number`, after the header of graph `graph` (0: before any). False where it says nothing here."""
+        if b"buffer" in line and (self._buffer(line) or self._realloc(line, number)):
+            return True
+        if b"ggml_" in line or b"!!!!" in line:
+            return self._message(line, number, graph)
+        return b" | " in line and self._breakdown(line)
+
+    def _buffer(self, line: bytes) -> bool:
+        found = _BUFFER.search(line)
+        if found is None:
+            return False
+        key = (text(found[2]), text(found[1]))
+        if key in self.sizes or len(self.sizes) < MAX_KINDS:
+            entry = self.sizes.setdefault(key, _Sizes())
+            entry.count += 1
+            entry.last = float(found[3])
+            if len(entry.sizes) < MAX_SIZES:
+                entry.sizes[entry.last] = None
+        return True
+
+    def _realloc(self, line: bytes, number: int) -> bool:
+        found = _REALLOC.search(line)
+        if found is None:
+            return False
+        buft, before, after = text(found[1]), float(found[2]), float(found[3])
+        entry = self.grown.get(buft)
+        if entry is not None:
+            entry.count += 1
+            entry.last = after
+            entry.largest = max(entry.largest, after)
+            entry.last_line = number
+        elif len(self.grown) < MAX_KINDS:
+            self.grown[buft] = _Grown(1, before, after, max(before, after), number, number)
+        return True
+
+    def _message(self, line: bytes, number: int, graph: int) -> bool:
+        found = _MESSAGE.search(without_ansi(line))
+        if found is None:
+            return False
+        message = found[0].partition(_JSON_END)[0][:_LONGEST].decode("utf-8", "surrogateescape")
+        entry = self.seen.get(message)
+        if entry is not None:
+            entry.count += 1
+            entry.last_line, entry.last_graph = number, graph
+        elif len(self.seen) < MAX_KINDS:
+            self.seen[message] = _Seen(1, number, number, graph, graph)
+        else:
+            self.left_out += 1
+        return True
+
+    def _breakdown(self, line: bytes) -> bool:
+        if b"memory breakdown [MiB]" in line:
+            self.table.clear()
+            self.tables += 1
+            return True
+        if not self.tables:
+            return False
+        found = _BREAKDOWN.search(without_ansi(line))
+        if found is None or len(self.table) >= MAX_KINDS:
+            return False
+        device = text(found[1])
+        total, free, own, model, context, compute, rest = (None if n is None else int(n) for n in found.groups()[1:])
+        self.table[device] = Breakdown(device, total, free, own or 0, model or 0, context or 0, compute or 0, rest)
+        return True
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(
+            Message(line, e.count, e.first_line, e.last_line, e.first_graph, e.last_graph)
+            for line, e in self.seen.items()
+        )
+
+    @property
+    def reallocs(self) -> tuple[Realloc, ...]:
+        return tuple(
+            Realloc(buft, e.count, e.first, e.last, e.largest, e.first_line, e.last_line)
+            for buft, e in self.grown.items()
+        )
+
+    @property
+    def buffers(self) -> tuple[BufferSize, ...]:
+        return tuple(BufferSize(kind, buft, e.count, tuple(e.sizes), e.last) for (kind, buft), e in self.sizes.items())

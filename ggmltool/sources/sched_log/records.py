@@ -1,0 +1,183 @@
+"""What a log tells, as values. Names are cut to 20 bytes, ops to 10, and sizes are bounds: ggml prints whole K or M.
+
+View nodes have no line in a log, so the indexes of a graph's nodes have gaps.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+
+class Dialect(StrEnum):
+    """How ggml wrote it: 2024 with a title and headers that always end in `inputs: `, since 2026 with `use=`."""
+
+    Y2024 = "2024-01"
+    Y2025 = "2025-03"
+    Y2026 = "2026"
+
+
+class Bounds(NamedTuple):
+    """A number of bytes that is at least `low` and at most `high`."""
+
+    low: int
+    high: int
+
+
+class LogTensorRef(msgspec.Struct, frozen=True, gc=False):
+    """A source of a node. `backend` is None where ggml prints NULL; `cause` is "" in release builds."""
+
+    name: str
+    nbytes: Bounds
+    backend: str | None
+    cause: str
+
+
+class LogInput(msgspec.Struct, frozen=True, gc=False):
+    """A tensor that a split copies, with its whole name."""
+
+    name: str
+    nbytes: Bounds
+
+
+class LogNode(msgspec.Struct, frozen=True, gc=False):
+    """A node that is no view. `use_count` and `compute` are None in dialects that do not print them."""
+
+    index: int
+    op: str
+    name: str
+    nbytes: Bounds
+    backend: str | None
+    cause: str
+    use_count: int | None
+    compute: bool | None
+    src: tuple[LogTensorRef, ...]
+    line: int
+
+
+class LogSplit(msgspec.Struct, frozen=True, gc=False):
+    """A split. `n_inputs` is the number in its header, `line` where the header (or else the first node) stands."""
+
+    id: int
+    backend: str
+    n_inputs: int
+    inputs: tuple[LogInput, ...]
+    nodes: tuple[LogNode, ...]
+    line: int
+
+
+class LogGraph(msgspec.Struct, frozen=True, gc=False):
+    """A graph as one print of the scheduler shows it, the `number`th of the log, counted from 1.
+
+    `title` is what llama.cpp said of it just before ("" where nothing), `dialect` is None where nothing shows it.
+    `has_headers` is false where the log has node lines only: then splits are runs of nodes on one backend. `is_whole`
+    is false where the log begins or ends within the graph. Without any node line (GGML_SCHED_DEBUG=1) `level` is 1.
+    """
+
+    number: int
+    title: str
+    dialect: Dialect | None
+    level: int
+    splits: tuple[LogSplit, ...]
+    line: int
+    last_line: int
+    has_headers: bool
+    is_whole: bool
+
+    @property
+    def nodes(self) -> list[LogNode]:
+        """The nodes of all splits."""
+        return [node for split in self.splits for node in split.nodes]
+
+
+class GraphSummary(msgspec.Struct, frozen=True, gc=False):
+    """A graph without its nodes. `nodes_on` counts the nodes per backend; `fingerprint` is the same for graphs whose
+    headers and nodes read the same."""
+
+    number: int
+    title: str
+    dialect: Dialect | None
+    level: int
+    n_nodes: int
+    n_splits: int
+    n_inputs: int
+    copied: Bounds
+    nodes_on: tuple[tuple[str, int], ...]
+    line: int
+    last_line: int
+    fingerprint: int
+    has_headers: bool
+    is_whole: bool
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A line of ggml's about allocating or assigning, and how often it is there."""
+
+    text: str
+    count: int
+    first_line: int
+    last_line: int
+    first_graph: int
+    last_graph: int
+
+
+class Realloc(msgspec.Struct, frozen=True, gc=False):
+    """How a compute buffer grew: `count` times, from `first` to `last` MiB, at most to `largest`."""
+
+    buft: str
+    count: int
+    first: float
+    last: float
+    largest: float
+    first_line: int
+    last_line: int
+
+
+class BufferSize(msgspec.Struct, frozen=True, gc=False):
+    """What llama.cpp says of its buffers of one kind (`model`, `KV`, `compute` …) in one buffer type: MiB, in order."""
+
+    kind: str
+    buft: str
+    count: int
+    sizes: tuple[float, ...]
+    last: float
+
+
+class Breakdown(msgspec.Struct, frozen=True, gc=False):
+    """A row of llama.cpp's memory breakdown, in MiB, as the last such table has it; None where it says nothing."""
+
+    device: str
+    total: int | None
+    free: int | None
+    self: int
+    model: int
+    context: int
+    compute: int
+    unaccounted: int | None
+
+
+class LogSummary(msgspec.Struct, frozen=True, gc=False):
+    """A whole log without the nodes of its graphs.
+
+    `backends` in the order in which they are listed in tables; `graphs_left_out` counts graphs beyond the bound on
+    `graphs`. `tally` counts the nodes of all graphs by op and backend. `passes` are prints after single passes, which
+    are not read. `breakdowns` is the number of memory breakdown tables, `long_lines` that of cut lines, `other_lines`
+    that of the lines that mean nothing here.
+    """
+
+    graphs: tuple[GraphSummary, ...]
+    graphs_left_out: int
+    backends: tuple[str, ...]
+    tally: tuple[tuple[str, str, int], ...]
+    reallocs: tuple[Realloc, ...]
+    messages: tuple[Message, ...]
+    messages_left_out: int
+    buffers: tuple[BufferSize, ...]
+    breakdown: tuple[Breakdown, ...]
+    breakdowns: int
+    passes: int
+    n_lines: int
+    other_lines: int
+    long_lines: int

@@ -1,0 +1,217 @@
+"""The lines of a log: from a file, a `.gz` or standard input, as a stream; and whether a file is a log at all."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.text import MAX_BYTES, Readable
+from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
+
+CHUNK = 1 << 20
+"""Bytes that are read at once."""
+
+LONGEST = 1 << 16
+"""Bytes of a line that are looked at; what is beyond is left out."""
+
+_HEAD = 1 << 16
+_SCENARIO = re.compile(rb"^[\s{,]*[\"']?ggmltool[\"']?\s*:", re.MULTILINE)
+_PACKED = {
+    b"\xfd7zXZ\x00": ("an xz file", "xz -dc FILE | ggmltool import -"),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", "zstd -dc FILE | ggmltool import -"),
+    b"BZh": ("a bzip2 file", "bzip2 -dc FILE | ggmltool import -"),
+    b"PK\x03\x04": ("a zip archive", "unzip -p FILE | ggmltool import -"),
+    b"\xff\xfe": ("UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ggmltool import -"),
+    b"\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ggmltool import -"),
+}
+
+
+class Replayed:
+    """A stream some of whose bytes were read already."""
+
+    def __init__(self, head: bytes, rest: Readable) -> None:
+        self.head = head
+        self.rest = rest
+
+    def read(self, n: int = -1, /) -> bytes:
+        """The bytes that were read first, then the rest; all of them for -1."""
+        if n < 0:
+            head, self.head = self.head, b""
+            return head + self.rest.read(-1)
+        if self.head:
+            head, self.head = self.head[:n], self.head[n:]
+            return head if len(head) == n else head + self.rest.read(n - len(head))
+        return self.rest.read(n)
+
+
+class Recorded:
+    """A stream that remembers what was read from it."""
+
+    def __init__(self, stream: Readable) -> None:
+        self.stream = stream
+        self.parts: list[bytes] = []
+
+    def read(self, n: int, /) -> bytes:
+        """Up to `n` bytes."""
+        data = self.stream.read(n)
+        self.parts.append(data)
+        return data
+
+    def again(self) -> Replayed:
+        """The stream from its beginning."""
+        return Replayed(b"".join(self.parts), self.stream)
+
+
+class Lines:
+    """The lines of a stream without their ends, each at most LONGEST bytes, in blocks.
+
+    `head` is how the stream begins, `long` counts the lines that were cut, `ended` is false where the last line has no
+    end.
+    """
+
+    def __init__(self, stream: Readable, source: str) -> None:
+        self.stream = stream
+        self.source = source
+        self.head = b""
+        self.long = 0
+        self.ended = True
+
+    def blocks(self) -> Iterator[list[bytes]]:
+        """All lines in order. Raises ScenarioError where the stream cannot be read."""
+        rest = b""
+        skipping = False
+        while chunk := _read(self.stream, CHUNK, self.source):
+            self.head = self.head or chunk[:_HEAD]
+            lines = chunk.split(b"\n")
+            lines[0] = rest + lines[0]
+            rest = lines.pop()
+            if skipping and lines:
+                del lines[0]
+                skipping = False
+            elif skipping:
+                rest = b""
+            if len(rest) > LONGEST:
+                lines.append(rest[:LONGEST])
+                self.long += 1
+                rest = b""
+                skipping = True
+            for i, line in enumerate(lines):
+                if len(line) > LONGEST:
+                    lines[i] = line[:LONGEST]
+                    self.long += 1
+            yield lines
+        if rest:
+            self.ended = False
+            yield [rest]
+
+
+def _read(stream: Readable, n: int, source: str) -> bytes:
+    try:
+        return stream.read(n)
+    except EOFError:
+        raise ScenarioError("this gzip file is cut off", source) from None
+    except (gzip.BadGzipFile, zlib.error) as e:
+        raise ScenarioError(f"this gzip file is damaged ({e})", source) from None
+    except OSError as e:
+        raise ScenarioError(f"cannot be read: {e.strerror or e}", source) from None
+
+
+@contextmanager
+def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator[Lines]:
+    """The lines of a file, unpacked where it is a `.gz`, or of standard input for `-`; of `stream`, if it is given.
+
+    `source` is what messages call it. Raises ScenarioError.
+    """
+    if stream is None and name == "-":
+        stream = sys.stdin.buffer
+    if stream is not None:
+        yield Lines(_unpacked(stream, source), source)
+        return
+    with _file(name, source) as file:
+        yield Lines(_unpacked(file, source), source)
+
+
+@contextmanager
+def _file(name: str, source: str) -> Iterator[BinaryIO]:
+    try:
+        path = Path(name)
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise ScenarioError("this is a directory", source, expected="name a file")
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise ScenarioError("there is no such file", source) from None
+    except OSError as e:
+        raise ScenarioError(f"cannot be read: {e.strerror or e}", source) from None
+    except ValueError:
+        raise ScenarioError("this is no file name", source) from None
+    with file:
+        yield file
+
+
+def _unpacked(stream: Readable, source: str) -> Readable:
+    head = _read(stream, 8, source)
+    for magic, (what, remedy) in _PACKED.items():
+        if head.startswith(magic):
+            raise ScenarioError(f"this is {what}", source, expected=f"unpack it: {remedy}")
+    whole = Replayed(head, stream)
+    if head[:2] != b"\x1f\x8b":
+        return whole
+    return gzip.GzipFile(fileobj=whole, mode="rb")  # type: ignore[call-overload, no-any-return]
+
+
+def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
+    """Whether a file, or standard input for `-`, is a log; and its content where it cannot be read a second time.
+
+    What then stays open is closed with `closing`.
+    """
+    if name == "-":
+        recorded = Recorded(sys.stdin.buffer)
+        return is_log(recorded), recorded.again()
+    try:
+        path = Path(name)
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return False, None
+        file = path.open("rb")
+    except (OSError, ValueError):
+        return False, None
+    if stat.S_ISREG(mode):
+        with file:
+            return is_log(file), None
+    recorded = Recorded(closing.enter_context(file))
+    return is_log(recorded), recorded.again()
+
+
+def is_scenario(head: bytes) -> bool:
+    """Whether a file that begins so is a scenario: its key `ggmltool` stands at the beginning of a line or object."""
+    return _SCENARIO.search(head) is not None
+
+
+def is_log(stream: Readable) -> bool:
+    """Whether a stream, packed or not, has a line of the scheduler's debug print and is no scenario.
+
+    Reads on until it finds such a line, or until there is more than a scenario can have.
+    """
+    try:
+        head = stream.read(_HEAD)
+        if head[:2] == b"\x1f\x8b":
+            stream = gzip.GzipFile(fileobj=Replayed(head, stream), mode="rb")  # type: ignore[call-overload]
+            head = stream.read(_HEAD)
+        length = 0
+        while head and length <= MAX_BYTES and not (length == 0 and is_scenario(head)):
+            if HEADER_MARK in head or NODE_MARK in head:
+                return True
+            chunk = stream.read(CHUNK)
+            length += len(chunk)
+            head = head[-len(HEADER_MARK) :] + chunk if chunk else b""
+    except (EOFError, OSError, zlib.error):
+        return False
+    return False

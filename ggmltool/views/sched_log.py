@@ -1,0 +1,206 @@
+"""A log of the scheduler's debug prints in one look: its graphs, what grew, what was said, how large buffers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogSummary
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, printable, shortened, size_between
+
+MAX_ROWS = 40
+"""Rows of a table before the middle ones are left out."""
+
+_DIALECTS = {
+    Dialect.Y2024: "written as by ggml of 2024",
+    Dialect.Y2025: "written as by ggml of 2025",
+    Dialect.Y2026: "written as by ggml of 2026",
+}
+_MESSAGES = (
+    Column("times", right=True),
+    Column("line", right=True, drop=1),
+    Column("graph", right=True, drop=2),
+    Column("message", cut=True),
+)
+_GROWN = (
+    Column("buffer type", cut=True),
+    Column("times", right=True),
+    Column("from", right=True),
+    Column("to", right=True),
+    Column("largest", right=True, drop=1),
+    Column("line", right=True, drop=2),
+)
+_BUFFERS = (Column("buffer"), Column("buffer type", cut=True), Column("lines", right=True), Column("sizes", cut=True))
+_BREAKDOWN = (
+    Column("device", cut=True),
+    Column("total", right=True),
+    Column("free", right=True, drop=2),
+    Column("self", right=True),
+    Column("model", right=True),
+    Column("context", right=True),
+    Column("compute", right=True),
+    Column("unaccounted", right=True, drop=1),
+)
+
+
+class AlikeGraphs(NamedTuple):
+    """Graphs that read the same: the first of them, and the numbers of all."""
+
+    first: GraphSummary
+    numbers: list[int]
+
+
+def alike(graphs: Iterable[GraphSummary]) -> list[AlikeGraphs]:
+    """The graphs grouped by title and content, in the order of their first."""
+    groups: dict[tuple[object, ...], AlikeGraphs] = {}
+    for graph in graphs:
+        key = (graph.title, graph.fingerprint, graph.n_nodes, graph.n_splits, graph.n_inputs, graph.is_whole)
+        group = groups.setdefault(key, AlikeGraphs(graph, []))
+        group.numbers.append(graph.number)
+    return list(groups.values())
+
+
+def ranges(numbers: Sequence[int], limit: int = 4) -> str:
+    """Rising numbers with runs drawn together.
+
+    >>> ranges([1, 2, 4, 5, 6, 9])
+    '1–2, 4–6, 9'
+    """
+    runs: list[tuple[int, int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return shortened([str(a) if a == b else f"{a}–{b}" for a, b in runs], limit)
+
+
+def log_view(log: LogSummary, title: str, style: Style) -> str:
+    """The summary for people."""
+    groups = alike(log.graphs)
+    n_graphs = len(log.graphs) + log.graphs_left_out
+    facts = [count(log.n_lines, "line"), count(n_graphs, "graph")]
+    if 1 < len(groups) < n_graphs:
+        facts[-1] += f", {len(groups)} different"
+    dialects = [_DIALECTS[d] for d in dict.fromkeys(graph.dialect for graph in log.graphs) if d is not None]
+    parts = [heading(title, [*facts, *dialects], style)]
+    if groups:
+        parts += ["\n", _graphs(log, groups, style)]
+    notes = list(_notes(log))
+    if notes:
+        parts += ["\n", render_lines(notes, style)]
+    for name, table in (
+        ("compute buffers that were reallocated", _grown(log, style)),
+        ("what ggml says", _said(log, style)),
+        ("buffers, as llama.cpp says", _buffers(log, style)),
+        (_breakdown_title(log), _breakdown(log, style)),
+    ):
+        if table:
+            parts += ["\n", render_lines([name], style), table]
+    return "".join(parts)
+
+
+def _graphs(log: LogSummary, groups: list[AlikeGraphs], style: Style) -> str:
+    inks = colors(log.backends)
+    columns = (
+        Column("graph"),
+        Column("line", right=True, drop=6),
+        Column("title", cut=True),
+        *(Column(printable(name), right=True) for name in log.backends),
+        Column("splits", right=True),
+        Column("inputs", right=True, drop=5),
+        Column("copied", right=True, drop=2),
+    )
+    has_titles = any(graph.title for graph, _ in groups)
+    if not has_titles:
+        columns = tuple(column for column in columns if column.header != "title")
+    rows: list[Row] = []
+    for graph, numbers in groups:
+        on = dict(graph.nodes_on)
+        rows.append(
+            [
+                ranges(numbers),
+                str(graph.line),
+                *([graph.title] if has_titles else []),
+                *(
+                    Cell(str(on[name]), inks[name].term)
+                    if on.get(name)
+                    else Cell("–" if graph.level > 1 else "", "dim")
+                    for name in log.backends
+                ),
+                str(graph.n_splits) if graph.has_headers else "",
+                str(graph.n_inputs) if graph.has_headers else "",
+                size_between(*graph.copied) if graph.n_inputs else "",
+            ]
+        )
+    return render_table(columns, _some(rows, len(columns)), style)
+
+
+def _some(rows: list[Row], n_columns: int) -> list[Row]:
+    """The rows, without the middle ones of very many."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    first = MAX_ROWS - MAX_ROWS // 3
+    skipped = len(rows) - MAX_ROWS
+    gap: Row = [Cell("⋮", "dim"), Cell(str(skipped), "dim"), Cell("more", "dim"), *[""] * (n_columns - 3)]
+    return [*rows[:first], gap, *rows[first + skipped :]]
+
+
+def _notes(log: LogSummary) -> Iterable[str]:
+    if log.graphs:
+        yield "below each backend: its nodes, but for views, which have no line in a log"
+        which = " --graph N" if len(log.graphs) > 1 else ""
+        yield f"which ops run where: ggmltool splits --by op,backend{which} LOG"
+    if log.graphs_left_out:
+        yield f"{count(log.graphs_left_out, 'further graph')} counted, but not listed"
+    cut = [graph.number for graph in log.graphs if not graph.is_whole]
+    if cut:
+        yield f"the log does not have all of graph {ranges(cut)}"
+    if any(not graph.has_headers for graph in log.graphs):
+        yield "headers of splits are missing in graphs without a number of splits"
+    if any(graph.level == 1 for graph in log.graphs):
+        yield "graphs without nodes were printed with GGML_SCHED_DEBUG=1; 2 prints nodes too"
+    if log.passes:
+        yield f"{count(log.passes, 'print')} of the state after single passes skipped"
+    if log.long_lines:
+        yield f"{count(log.long_lines, 'line')} cut at 64 KiB"
+
+
+def _grown(log: LogSummary, style: Style) -> str:
+    rows = [
+        [r.buft, str(r.count), _mib(r.first), _mib(r.last), _mib(r.largest), str(r.first_line)] for r in log.reallocs
+    ]
+    return render_table(_GROWN, rows, style) if rows else ""
+
+
+def _said(log: LogSummary, style: Style) -> str:
+    messages = sorted(log.messages, key=lambda m: -m.count)
+    rows: list[Row] = [[str(m.count), str(m.first_line), str(m.first_graph or ""), m.text] for m in messages]
+    if log.messages_left_out:
+        rows.append([str(log.messages_left_out), "", "", Cell("others", "dim")])
+    return render_table(_MESSAGES, _some(rows, len(_MESSAGES)), style) if rows else ""
+
+
+def _buffers(log: LogSummary, style: Style) -> str:
+    rows = [[b.kind, b.buft, str(b.count), shortened([_mib(s) for s in b.sizes], 7)] for b in log.buffers]
+    return render_table(_BUFFERS, rows, style) if rows else ""
+
+
+def _breakdown_title(log: LogSummary) -> str:
+    return "memory breakdown in MiB, as llama.cpp says" + (
+        f" (the last of {log.breakdowns})" if log.breakdowns > 1 else ""
+    )
+
+
+def _breakdown(log: LogSummary, style: Style) -> str:
+    rows = []
+    for b in log.breakdown:
+        numbers = (b.total, b.free, b.self, b.model, b.context, b.compute, b.unaccounted)
+        rows.append([b.device, *("" if n is None else str(n) for n in numbers)])
+    return render_table(_BREAKDOWN, rows, style) if rows else ""
+
+
+def _mib(value: float) -> str:
+    return f"{value:.2f} MiB"

@@ -1,0 +1,225 @@
+"""`ggmltool import`, and `splits`, `plan` and `dot` on a log: what is shown, and what a log cannot tell."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import ggmltool
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+LOGS = Path(__file__).parents[1] / "sources" / "logs"
+REAL = Path(__file__).parents[3] / "shared" / "logs"
+CONTEXT_INIT = REAL / "gemma-3-270m-ngl9-context-init.log.gz"
+PREFIXES, OLD, REALLOCS = (LOGS / f"{name}.log" for name in ("prefixes", "2024-01", "2025-03"))
+
+PACKED = gzip.compress(b"## SPLIT #0: CPU # 0 inputs\n" * 100, mtime=0)
+
+real = pytest.mark.skipif(not REAL.exists(), reason="needs the real logs")
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("log", [PREFIXES, OLD, REALLOCS], ids=lambda path: path.stem)
+def test_the_summary_is_as_accepted(call: Call, log: Path, columns: int) -> None:
+    result = call("import", log, columns=columns)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"import_{log.stem}_{columns}.txt", result.out)
+
+
+@real
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("summary", ["import"]),
+        ("graph", ["import", "--graph", "n_tokens = 512"]),
+        ("plan", ["plan", "--graph", "3"]),
+        ("splits", ["splits", "--format", "table", "--graph", "3"]),
+        ("by_op_backend", ["splits", "--by", "op,backend", "--graph", "3"]),
+        ("bytes", ["splits", "--bytes", "--graph", "3"]),
+    ],
+)
+def test_a_real_context_initialisation_is_as_accepted(call: Call, name: str, args: list[str], columns: int) -> None:
+    Path("log.gz").write_bytes(CONTEXT_INIT.read_bytes())
+    result = call(*args, "log.gz", columns=columns)
+    assert (result.status, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"log_{name}_{columns}.txt", result.out)
+
+
+@pytest.mark.parametrize("name", ["import_prefixes", "import_2024-01"])
+def test_the_json_is_as_accepted(call: Call, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOGS)
+    check_golden(GOLDEN / f"{name}.json", call("import", "--json", f"{name.removeprefix('import_')}.log").out)
+
+
+@real
+def test_which_ops_fell_back_to_the_cpu(call: Call) -> None:
+    """The count that people make by hand: ops by backends, from a log."""
+    document = json.loads(call("splits", "--by", "op,backend", "--json", "--graph", "8", CONTEXT_INIT).out)
+    by_hand: dict[tuple[str, str], int] = {}
+    graphs = gzip.decompress(CONTEXT_INIT.read_bytes()).decode().split("graph_reserve: ")
+    for line in graphs[8].splitlines():
+        if line.startswith("node #"):
+            key = line[line.index("(") + 1 : line.index(")")].strip(), line[line.index("[") + 1 :][:5].strip()
+            by_hand[key] = by_hand.get(key, 0) + 1
+    assert {(c["op"], c["backend"]): c["nodes"] for c in document["counts"]} == by_hand
+    assert by_hand["SET_ROWS", "CPU"] == 20
+
+
+@pytest.mark.parametrize("sample", ["moe", "transformer", "pipeline", "gemma-3-270m-ngl9"])
+@pytest.mark.parametrize("causes", ["--causes", "--no-causes"])
+def test_a_print_is_read_back_and_printed_again(call: Call, sample: str, causes: str) -> None:
+    printed = call("splits", causes, sample).out
+    assert call("splits", "-", stdin=printed.encode("utf-8", "surrogateescape")).out == printed
+    assert call("splits", "--debug", "1", "-", stdin=printed.encode()).out == call("splits", "--debug", "1", sample).out
+
+
+@pytest.mark.parametrize("sample", ["moe", "transformer", "offload", "gemma-3-270m-ngl9"])
+def test_a_log_shows_the_copies_and_counts_of_the_plan(call: Call, sample: str) -> None:
+    log = call("splits", sample).out.encode()
+    plan = ggmltool.load(next(SAMPLES.glob(f"{sample}.*"))).plan()
+    views = {"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"}
+    assert json.loads(call("splits", "--by", "op", "--json", "-", stdin=log).out)["nodes"] == sum(
+        node.op not in views for node in plan.nodes
+    )
+    true = json.loads(call("splits", "--bytes", "--json", sample).out)
+    read = json.loads(call("splits", "--bytes", "--json", "-", stdin=log).out)
+    assert read["nbytes"] <= true["nbytes"] <= read["nbytes_max"]
+    assert [(i["split"], i["to"]) for i in read["inputs"]] == [(i["split"], i["to"]) for i in true["inputs"]]
+    backends = {split.backend for split in plan.splits}
+    for i, t in zip(read["inputs"], true["inputs"], strict=True):
+        assert i["from"] == (t["from"] if len(backends) > 1 else "?")
+
+
+def test_the_text_of_an_older_dialect_has_no_counts(call: Call) -> None:
+    printed = call("splits", OLD).out
+    assert "use=" not in printed
+    assert "[CUDA0   1.wgt0]:" in printed
+
+
+def test_a_drawing_of_a_log(call: Call) -> None:
+    drawn = call("dot", OLD)
+    assert drawn.status == 0
+    assert drawn.out.count("subgraph cluster_") == 3
+    assert "10–11 KiB" in drawn.out
+    assert call("dot", "--style", "ggmltool", OLD).out == drawn.out
+    assert "n2 [" in call("dot", "--split", "1", OLD).out
+    assert "n5 [" not in call("dot", "--split", "1", OLD).out
+    assert "a+mask" in call("dot", "--around", "a+mask", "--radius", "1", OLD).out
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["splits", "--pass", "2"], "--pass needs a scenario"),
+        (["splits", "--by", "type"], "a log has no types"),
+        (["splits", "--step", "reserve"], "--step needs a scenario"),
+        (["plan", "--after", "1"], "--after needs a scenario"),
+        (["dot", "--style", "ggml"], "no shapes"),
+        (["dot", "--style", "ggmltool", "--fold"], "no shapes"),
+        (["plan", "--graph", "9"], "its graphs are 1 to 7"),
+        (["import", "--graph", "prompt"], "none of its graphs has a title"),
+        (["splits", "--split", "9"], "No such option"),
+    ],
+)
+def test_what_a_log_cannot_tell_is_said_in_one_message(call: Call, args: list[str], says: str) -> None:
+    result = call(*args, REALLOCS)
+    assert (result.status, result.out) == (2, "")
+    assert says in result.err
+
+
+def test_other_views_need_a_log_with_nodes_or_causes(call: Call) -> None:
+    level_1 = call("splits", "--debug", "1", "moe").out.encode()
+    assert "GGML_SCHED_DEBUG=1" in call("splits", "--by", "op", "-", stdin=level_1).err
+    assert "GGML_SCHED_DEBUG=1" in call("plan", "-", stdin=level_1).out
+    without = call("splits", "--no-causes", "moe").out.encode()
+    assert "no causes" in call("splits", "--by", "cause", "-", stdin=without).err
+    assert call("splits", "--by", "cause", OLD).status == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "there is no graph in this log"),
+        (b"hello\nworld\n", "GGML_SCHED_DEBUG=2"),
+        (bytes(range(256)) * 300, "there is no graph in this log"),
+        (b"\xfd7zXZ\x00rest", "an xz file"),
+        (b"\xff\xfeg\x00g\x00", "UTF-16"),
+        (PACKED[:-9], "cut off"),
+        (PACKED[:-8] + b"12345678", "damaged"),
+        ((SAMPLES / "moe.yaml").read_bytes(), "this is a scenario"),
+    ],
+    ids=["empty", "text", "bytes", "xz", "utf16", "gz_cut", "gz_damaged", "scenario"],
+)
+def test_what_is_no_log_is_answered_with_one_message(call: Call, data: bytes, says: str) -> None:
+    Path("x.log").write_bytes(data)
+    for result in (call("import", "x.log"), call("import", "-", stdin=data)):
+        assert (result.status, result.out) == (2, "")
+        assert says in result.err
+        assert len(result.err.splitlines()) <= 2
+
+
+def test_a_log_without_graphs_still_shows_memory(call: Call) -> None:
+    result = call("import", "-", stdin=b"sched_reserve:      CUDA0 compute buffer size =   513.25 MiB\n")
+    assert result.status == 0
+    assert "513.25 MiB" in result.out
+    assert "no graph" in result.err
+
+
+def test_files_that_are_not_there(call: Call) -> None:
+    assert "there is no such file" in call("import", "no.log").err
+    assert "this is a directory" in call("import", ".").err
+
+
+def test_many_nodes_are_too_many_for_one_json(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmltool.cli.import_.MAX_NODES", 10)
+    result = call("import", "--json", REALLOCS)
+    assert (result.status, result.out) == (2, "")
+    assert "--no-nodes" in result.err
+    document = json.loads(call("import", "--json", "--no-nodes", REALLOCS).out)
+    assert [graph["n_nodes"] for graph in document["graphs"]] == [4, 4, 1, 4, 1, 1, 4]
+    assert json.loads(call("import", "--json", "--graph", "2", REALLOCS).out)["number"] == 2
+
+
+def test_other_graphs_are_mentioned(call: Call) -> None:
+    assert "--graph N" in call("splits", REALLOCS).err
+    assert call("splits", "--graph", "1", REALLOCS).err == ""
+    assert call("splits", REALLOCS, "-q").err == ""
+
+
+def test_a_terminal_gets_no_control_characters_of_a_log(call: Call) -> None:
+    name = b"\x1b]0;pwned\x07"
+    log = b"## SPLIT #0: C\x1b[2JPU # 1 inputs: [" + name + b" (   0K)] \nnode #  0 (" + b"A" * 10 + b"): "
+    log += name.rjust(20) + b" (   0K) [" + b"C\x1b[2J" + b"         ] use=0,c=1:\n"
+    log += b"ggml_gallocr_needs_realloc: node " + name + b" is not valid\n"
+    for args in (["import"], ["plan"], ["splits"], ["splits", "--bytes"], ["dot"]):
+        out = call(*args, "-", stdin=log, tty=True).out
+        assert "\x1b]" not in out
+        assert "\x1b[2J" not in out
+        assert "\x07" not in out
+
+
+def test_what_can_be_read_only_once_is_recognised_too(call: Call) -> None:
+    if sys.platform == "win32":
+        pytest.skip("no named pipes")
+    for content, says in ((REALLOCS.read_bytes(), "graph 1"), ((SAMPLES / "moe.yaml").read_bytes(), "alloc main")):
+        os.mkfifo("pipe")
+        writer = threading.Thread(target=lambda data=content: Path("pipe").write_bytes(data))
+        writer.start()
+        result = call("plan", "pipe")
+        writer.join()
+        Path("pipe").unlink()
+        assert result.status == 0
+        assert says in result.out
+    packed = gzip.compress((SAMPLES / "moe.yaml").read_bytes())
+    assert "alloc main" in call("plan", "-", stdin=packed).out
+    assert "graph 1" in call("plan", "-", stdin=gzip.compress(REALLOCS.read_bytes())).out
