@@ -30,6 +30,7 @@ ANSWERS = {
     "buffers --chart transformer": "steps from left to right",
     "buffers --chunks chunks": "GPU0         1  3 KiB  4 KiB     1 KiB        2  p",
     "buffers --copies pipeline": "total    28 KiB   10 KiB  +18 KiB",
+    "explain realloc small large outgrown": "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB",
     "trace outgrown": "source is larger: many (512 → 4096)",
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",

@@ -31,3 +31,18 @@ def test_why_is_there_an_extra_split(call: Call) -> None:
     assert "attn_norm-0, behind norm-0 on CUDA0: its weight blk.0.attn_norm.weight must be copied from CPU" in out
     assert "2.5 KiB CPU attn_norm-0" in out
     assert "switch op offload off" in out
+
+
+def test_unexpected_graph_reallocation_which_tensor_old_and_new_size(call: Call) -> None:
+    """llama.cpp 28753, 29083, 17617, 6246: the first tensor that does not fit, and what would help."""
+    out = " ".join(call("explain", "realloc", "small", "large", "outgrown", columns=110).out.split())
+    assert "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB" in out
+    assert "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”)" in out
+    assert "reserve large, and nothing is planned again for either" in out
+
+
+def test_a_small_batch_needs_more_than_the_worst_case_that_was_reserved(call: Call) -> None:
+    """llama.cpp 17143: the prompt was reserved, and one token is planned again, with the first difference."""
+    out = " ".join(call("explain", "realloc", "prompt", "token", "offload", columns=110).out.split())
+    assert "No: different number of nodes, 5 and 1; the first difference is at node 0" in out
+    assert "the buffers are large enough and stay" in out

@@ -10,10 +10,10 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import Moment, complete_tensors, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.scenario import is_scenario, open_scenario
 from ggmltool.cli.watched import Watched
 
-FORMS = {"node": "node NODE", "split": "split N"}
+FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B"}
 """What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
 
 
@@ -38,6 +38,9 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
                backend answers, and changes that would move it
       split N  why a new split begins there, what it copies and for whom, and
                changes with which there are fewer splits
+      realloc A B
+               would the memory planned for A serve B? A and B are graphs of the
+               scenario, or two scenarios (with --graph, that graph of each)
     A node that is called like such a word is `node NODE`. Changes are tried:
     each that is shown was planned.
 
@@ -45,11 +48,14 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
     Example:
       ggmltool explain kq graph.yaml
       ggmltool explain split 1 graph.yaml
+      ggmltool explain realloc prompt token graph.yaml
     """
     given = [*words, *([scenario] if scenario is not None else [])]
     if not given:
         raise click.UsageError(f"Say what to explain: NODE, {', '.join(list(FORMS.values())[1:])}.")
     form = given.pop(0) if given[0] in FORMS else "node"
+    if form == "realloc":
+        return _realloc(given, moment, json, output)
     if form == "split":
         return _split(given, moment, json, output)
     return _node(given, moment, json, output)
@@ -86,6 +92,39 @@ def _split(given: list[str], moment: Moment, json: bool, output: Output) -> int:
         return _write_json(state, explain_split_json(facts, state.plan), output)
     output.write(explain_split_view(facts, state.plan, state.title, state.heading, output.style))
     return state.status()
+
+
+def _realloc(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+    from ggmltool.cli.why_realloc import Side, explain_realloc
+    from ggmltool.views.explain_realloc import explain_realloc_json, explain_realloc_view
+
+    if len(given) not in (2, 3):
+        raise click.UsageError(f"It is `explain {FORMS['realloc']} [SCENARIO]`.")
+    _no_moment(moment, "realloc")
+    if len(given) == 2 and all(map(is_scenario, given)):
+        one, other = map(open_scenario, given)
+        first, second = (Side(o, o.scenario.graph_name(moment.graph), o.argument) for o in (one, other))
+        title = "two scenarios"
+    else:
+        if moment.graph is not None:
+            raise click.UsageError("The graphs are named already; leave --graph out.")
+        opened = open_scenario(given[2] if len(given) == 3 else None)
+        first, second = (Side(opened, opened.scenario.graph_name(name), name) for name in given[:2])
+        title = opened.title
+    facts = explain_realloc(first, second)
+    if json:
+        from ggmltool.views.json_text import json_text
+
+        output.write(json_text(explain_realloc_json(facts)))
+    else:
+        output.write(explain_realloc_view(facts, title, output.style))
+    return 0
+
+
+def _no_moment(moment: Moment, form: str) -> None:
+    """Raises UsageError where a moment is named for what has none."""
+    if moment.after is not None or moment.step != "alloc":
+        raise click.UsageError(f"`explain {form}` takes neither --after nor --step.")
 
 
 def _write_json(state: Watched, document: dict[str, Any], output: Output) -> int:

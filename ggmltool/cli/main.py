@@ -21,7 +21,7 @@ COMMANDS: dict[str, str] = {
     "check": "Show how near the graph is to every limit of ggml.",
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
-    "explain": "Say why a node runs where it does, or why a split begins.",
+    "explain": "Explain where nodes run, splits, and reallocations.",
     "trace": "Show the calls that ggml makes, in order.",
     "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend could run which node, and why not.",

@@ -83,6 +83,13 @@ def scenario_path(argument: str) -> str:
     return argument
 
 
+def is_scenario(argument: str) -> bool:
+    """Whether a word on the command line names a scenario, where it could also name something else."""
+    return (
+        argument == "-" or argument.endswith(ENDINGS) or os.path.lexists(argument) or find_sample(argument) is not None
+    )
+
+
 def files_beside(argument: str) -> list[str]:
     """The scenario files in the folder that `argument` names a file of, as they are named from here."""
     folder = os.path.dirname(argument)  # noqa: PTH120 - the names go on as they began

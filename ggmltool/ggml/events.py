@@ -145,12 +145,16 @@ class Grown(NamedTuple):
 
 
 class ReallocNeeded(NamedTuple):
-    """The reserved plan does not serve a graph. Sizes are bytes, None where sizes are not the matter."""
+    """The reserved plan does not serve a graph. Sizes are bytes (or numbers of nodes or leafs), None where neither is
+    the matter. `node` is where it was found out; `slot` says that `tensor` is this source of it.
+    """
 
     reason: str
     tensor: str = ""
     old_size: int | None = None
     new_size: int | None = None
+    node: str = ""
+    slot: int | None = None
 
 
 class IdsChanged(NamedTuple):

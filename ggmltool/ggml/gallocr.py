@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
@@ -338,17 +340,24 @@ class Gallocr:
             return ReallocNeeded("different number of nodes", "", len(self.node_allocs), len(nodes))
         if len(self.leaf_allocs) != len(leafs):
             return ReallocNeeded("different number of leafs", "", len(self.leaf_allocs), len(leafs))
+        return next(self.outgrown(nodes), None)
+
+    def outgrown(self, nodes: list[Tensor]) -> Iterator[ReallocNeeded]:
+        """Every node and every source for which the plan has no place or too small a one; ggml stops at the first.
+
+        For a graph with as many nodes as the plan.
+        """
+        outgrows = self._outgrows
         for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
-            why = self._outgrows(node, dst, "node")
+            why = outgrows(node, dst, "node")
             if why is not None:
-                return why
+                yield why._replace(node=node.label)
             n = len(srcs)
             for j, s in enumerate(node.src):
                 if s is not None:
-                    why = self._outgrows(s, srcs[j] if j < n else INVALID, "source")
+                    why = outgrows(s, srcs[j] if j < n else INVALID, "source")
                     if why is not None:
-                        return why
-        return None
+                        yield why._replace(node=node.label, slot=j)
 
     def _outgrows(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
         """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""

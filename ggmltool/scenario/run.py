@@ -87,6 +87,16 @@ class Run:
         self.sched.log_lines = self.log
         return self.sched
 
+    def start_behind(self, other: Run) -> Scheduler:
+        """Go on with the devices and the scheduler of another run, whose scenario has the same: for two that a program
+        would give to one scheduler. Contexts are this run's own.
+        """
+        self.indices, self.addresses, self.log = other.indices, other.addresses, other.log
+        self.bufts, self.backends = other.bufts, other.backends
+        self._make_contexts()
+        self.sched = other.start()
+        return self.sched
+
     def _check_engines(self) -> None:
         for spec in self.model.backends:
             if spec.engine == "cupy":

@@ -334,7 +334,7 @@ def test_a_smaller_graph_of_the_same_form_is_served_too() -> None:
 @pytest.mark.parametrize(
     ("graph", "reason"),
     [
-        (simple(65), ReallocNeeded("node is larger", "n0", 256, 260)),
+        (simple(65), ReallocNeeded("node is larger", "n0", 256, 260, "n0")),
         (simple(64, (Op.SIN,)), ReallocNeeded("different number of nodes", "", 2, 1)),
     ],
 )

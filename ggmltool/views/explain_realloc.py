@@ -1,0 +1,210 @@
+"""Whether a plan serves another graph: the first tensor that does not fit, all others, and what ggml logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.events import Grown, IdsChanged, ReallocNeeded
+from ggmltool.views.explain_node import section, wrapped
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines
+from ggmltool.views.text import printable, size
+
+MIB = 1024 * 1024
+_SHOWN = 10
+_OUTGROWN = (
+    Column("node", cut=True),
+    Column("tensor", cut=True),
+    Column("which"),
+    Column("reserved", right=True),
+    Column("needed", right=True),
+)
+
+
+class GraphFacts(NamedTuple):
+    """A graph as the scheduler gives it to the allocator, with copies and dependencies.
+
+    `size` is what GGML_SCHED_DEBUG_REALLOC compares, `buffers` bytes per backend once it has its memory.
+    """
+
+    called: str
+    nodes: int
+    leafs: int
+    splits: int
+    inputs: int
+    size: int
+    buffers: tuple[int, ...]
+
+
+class Parting(NamedTuple):
+    """Node `at` of the scheduler's graphs, the first with another op: what it is in each, "" beyond the end."""
+
+    at: int
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReallocFacts:
+    """The plan of `first` and the graph `second`. `why` is what ggml found first, None where the plan serves.
+
+    `outgrown` are all nodes and sources for which the plan has too little, where the two have as many nodes; `names`
+    what ggml calls the tensors; `serves_back` whether the plan of `second` serves `first`.
+    """
+
+    first: GraphFacts
+    second: GraphFacts
+    why: ReallocNeeded | IdsChanged | None
+    outgrown: tuple[ReallocNeeded, ...]
+    parting: Parting | None
+    grown: tuple[Grown, ...]
+    names: Mapping[str, str]
+    backends: tuple[str, ...]
+    n_buffers: int
+    serves_back: bool
+
+    @property
+    def unexpected(self) -> bool:
+        """Whether GGML_SCHED_DEBUG_REALLOC=1 would abort: a reallocation for a graph of the same size."""
+        return isinstance(self.why, ReallocNeeded) and self.n_buffers > 1 and self.first.size == self.second.size
+
+
+def explain_realloc_view(f: ReallocFacts, title: str, style: Style) -> str:
+    """The answer in a sentence, then the numbers."""
+    lines = [line for text in _sentences(f) for line in wrapped(text, style.width)]
+    parts = [
+        heading(f"{title}: {f.first.called} reserved, {f.second.called} next", [], style),
+        "\n",
+        render_lines(lines, style),
+    ]
+    parts += section("The two graphs, as the allocator gets them", *_graphs(f), style)
+    parts += section("Too small in the plan", _OUTGROWN, [_outgrown(o) for o in f.outgrown[:_SHOWN]], style)
+    if len(f.outgrown) > _SHOWN:
+        parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
+    told = [f"  {printable(line)}" for line in log_text(f)]
+    if told:
+        parts.append(render_lines(["", "What a debug build of ggml logs", *told], style))
+    return "".join(parts)
+
+
+def _sentences(f: ReallocFacts) -> Iterator[str]:
+    first, second = f.first.called, f.second.called
+    if f.why is None:
+        yield f"Yes: every node and source of {second} fits where the plan of {first} has it. Nothing is planned again."
+        return
+    yield f"No: {_why(f)}."
+    grown = [g for g in f.grown if g.old_size]
+    plans = "ggml waits for all backends and plans again" if f.n_buffers > 1 else "ggml plans again"
+    if grown:
+        sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in grown)
+        yield f"{plans}; buffers are made anew: {sizes}."
+    else:
+        yield f"{plans}; the buffers are large enough and stay."
+    if f.serves_back:
+        yield f"The plan of {second} serves {first}: reserve {second}, and nothing is planned again for either."
+    else:
+        yield f"The plan of {second} does not serve {first} either: whichever comes next is planned again."
+    if f.unexpected:
+        yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the two are alike in size."
+    else:
+        yield (
+            "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
+            if f.n_buffers > 1
+            else ("GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself.")
+        )
+
+
+def _why(f: ReallocFacts) -> str:
+    why = f.why
+    if isinstance(why, IdsChanged):
+        what = "leaf" if why.is_leaf else "node"
+        return (
+            f"{what} {why.at} of the graph, {why.tensor}, is on {why.new_backend}, the one before on {why.old_backend}"
+        )
+    if why is None:
+        return ""
+    if not why.tensor:
+        parting = f"; the first difference is at node {f.parting.at}: {_parting(f.parting)}" if f.parting else ""
+        return f"{why.reason}, {why.old_size} and {why.new_size}{parting}"
+    of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
+    needed = size(why.new_size or 0)
+    if why.old_size is None:
+        return f"{why.tensor}{of} had memory of its own, and now needs {needed}"
+    return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
+
+
+def _parting(p: Parting) -> str:
+    return f"{p.first or 'nothing'}, then {p.second or 'nothing'}"
+
+
+def _graphs(f: ReallocFacts) -> tuple[list[Column], list[Row]]:
+    inks = {name: color.term for name, color in colors(f.backends).items()}
+    columns = [
+        Column(""),
+        Column(printable(f.first.called), right=True),
+        Column(printable(f.second.called), right=True),
+    ]
+    rows: list[Row] = [
+        [what, str(getattr(f.first, key)), str(getattr(f.second, key))]
+        for what, key in (("nodes", "nodes"), ("leafs", "leafs"), ("splits", "splits"), ("inputs copied", "inputs"))
+    ]
+    for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
+        rows.append([Cell(f"{name} buffer", inks[name]), size(a), size(b)])
+    return columns, rows
+
+
+def _outgrown(o: ReallocNeeded) -> Row:
+    which = "the node" if o.slot is None else f"source {o.slot}"
+    reserved = Cell("–", "dim") if o.old_size is None else size(o.old_size)
+    return [o.node, o.tensor, which, reserved, size(o.new_size or 0)]
+
+
+def log_text(f: ReallocFacts) -> list[str]:
+    """The lines of a debug build, in order."""
+    why = f.why
+    if why is None:
+        return []
+    lines = []
+    if isinstance(why, ReallocNeeded):
+        name, node = f.names.get(why.tensor, why.tensor), f.names.get(why.node, why.node)
+        if not why.tensor:
+            what = f"graph has {why.reason}"
+        elif why.slot is None:
+            what = f"node {node} is not valid"
+        else:
+            what = f"src {why.slot} ({name}) of node {node} is not valid"
+        how = "cannot reallocate multi buffer graph automatically, call reserve"
+        lines = [
+            f"ggml_gallocr_needs_realloc: {what}",
+            f"ggml_gallocr_alloc_graph: {how if f.n_buffers > 1 else 'reallocating buffers automatically'}",
+        ]
+    if f.n_buffers > 1 or isinstance(why, IdsChanged):
+        changed = int(isinstance(why, IdsChanged))
+        failed = "failed to allocate graph, reserving"
+        lines.append(f"ggml_backend_sched_alloc_splits: {failed} (backend_ids_changed = {changed})")
+    for g in f.grown:
+        if g.old_size:
+            sizes = f"from size {g.old_size / MIB:.02f} MiB to {g.new_size / MIB:.02f} MiB"
+            lines.append(f"ggml_gallocr_reserve_n_impl: reallocating {g.buft} buffer {sizes}")
+    return lines
+
+
+def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
+    """The same, exact."""
+    return {
+        "ggmltool": 1,
+        "kind": "explain_realloc",
+        "serves": f.why is None,
+        "first": f.first._asdict() | {"buffers": dict(zip(f.backends, f.first.buffers, strict=True))},
+        "second": f.second._asdict() | {"buffers": dict(zip(f.backends, f.second.buffers, strict=True))},
+        "why": None if f.why is None else f.why._asdict(),
+        "backend_ids_changed": isinstance(f.why, IdsChanged),
+        "outgrown": [o._asdict() for o in f.outgrown],
+        "parting": None if f.parting is None else f.parting._asdict(),
+        "grown": [g._asdict() for g in f.grown],
+        "serves_back": f.serves_back,
+        "unexpected": f.unexpected,
+        "log": log_text(f),
+    }

@@ -1,0 +1,78 @@
+"""Whether a plan serves another graph: what `explain realloc` says is what the real library does.
+
+GGML_SCHED_DEBUG_REALLOC makes ggml abort instead of planning again: 2 always, 1 where the graph's size is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.cli.scenario import Opened
+from ggmltool.cli.why_realloc import Side, explain_realloc
+from ggmltool.oracle import run_many
+from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.samples import samples
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.views.explain_realloc import ReallocFacts
+from tests.conformance.fuzz import scenario
+
+SEEDS = 150
+
+
+def pairs(scenario: Scenario) -> list[tuple[str, str]]:
+    return list(permutations(scenario.model.graphs, 2))
+
+
+def ours(scenario: Scenario, first: str, second: str) -> ReallocFacts:
+    opened = Opened(scenario, "it")
+    return explain_realloc(Side(opened, first, first), Side(opened, second, second))
+
+
+def real_model(scenario: Scenario, first: str, second: str) -> Model:
+    return replace(scenario.model, steps=[Step("reserve", first), Step("alloc", second)])
+
+
+def check(cases: list[tuple[ReallocFacts, Model]], level: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many aborted; each as it was foretold."""
+    monkeypatch.setenv("GGML_SCHED_DEBUG_REALLOC", str(level))
+    aborted = 0
+    for (facts, _), real in zip(cases, run_many([model for _, model in cases], 0), strict=True):
+        message = str((real.plans[-1].get("error") or {}).get("message"))
+        expected = facts.why is not None and facts.n_buffers > 1 if level > 1 else facts.unexpected
+        assert ("unexpected graph reallocation" in message) == expected
+        if expected:
+            aborted += 1
+            told = re.search(r"graph size = (\d+), nodes = (\d+), leafs = (\d+)", message)
+            assert told is not None
+            assert tuple(map(int, told.groups())) == (facts.second.size, facts.second.nodes, facts.second.leafs)
+    return aborted
+
+
+def cases_of(scenarios: list[Scenario]) -> list[tuple[ReallocFacts, Model]]:
+    out = []
+    for loaded in scenarios:
+        for first, second in pairs(loaded):
+            if all(loaded.plan(graph).ok and loaded.plan(graph, "reserve").ok for graph in (first, second)):
+                out.append((ours(loaded, first, second), real_model(loaded, first, second)))
+    return out
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_samples_graphs_serve_each_other_as_in_ggml(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios = [ggmltool.load(path) for path in samples()]
+    assert check(cases_of([s for s in scenarios if len(s.model.graphs) > 1]), level, monkeypatch) >= 1
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_random_graphs_serve_each_other_as_in_ggml(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios = [s for s in (ggmltool.load(scenario(seed)) for seed in range(SEEDS)) if len(s.model.graphs) > 1]
+    cases = cases_of(scenarios)
+    assert len(cases) > SEEDS // 10
+    assert check(cases, level, monkeypatch) >= 3
