@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import BackendSpec, Model
 
 
+_DEVICES = ("CPU", "BLAS", "CUDA0", "CUDA1", "Metal", "MTL0", "Vulkan0", "SYCL0", "RPC0")
+
+
 def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in ("CPU", "BLAS", "CUDA0", "CUDA1") if name.startswith(incomplete)]
+    return [name for name in _DEVICES if name.startswith(incomplete)]
 
 
 @click.command(cls=Command)
@@ -106,7 +109,7 @@ def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
 def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     from ggmltool.scenario.engine import make_backends, make_bufts
 
-    bufts = make_bufts(model)
+    bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
     all_bufts = list(bufts.values())
     infos = [_backend(spec, b, all_bufts) for spec, b in zip(model.backends, made, strict=True)]
@@ -138,7 +141,19 @@ def _backend(spec: BackendSpec, backend: Backend, bufts: list[BufferType]) -> Ba
         tuple(t.name for t in bufts if device.supports_buft(t)),
         device.offload_min_batch,
         _tables(profile.interface) if profile.interface is not None else None,
+        tuple(f for f in profile.features if f in (profile.has if spec.features is None else spec.features)),
+        profile.features,
+        None if profile.graph_optimize is None else device.graph_optimize is not None,
+        _max_tensor_size(spec, profile),
     )
+
+
+def _max_tensor_size(spec: BackendSpec, profile: Profile) -> int | None:
+    from ggmltool.ggml.version import SIZE_MAX
+
+    if spec.max_tensor_size is not None or profile.max_tensor_size == SIZE_MAX:
+        return spec.max_tensor_size
+    return profile.max_tensor_size
 
 
 def _tables(interface: Interface) -> tuple[Table, ...]:

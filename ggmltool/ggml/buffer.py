@@ -28,11 +28,13 @@ class BufferType:
     `alignment` and `max_size` are bytes. Quantized rows are padded to a multiple of `row_padding` elements (0: not).
     `host` says that the data is host memory in ggml's standard layout. `device` names the device the type belongs
     to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction); `alloc_size`
-    replaces the rule for the bytes a tensor takes; `family` is the profile whose kind of memory it is.
+    replaces the rule for the bytes a tensor takes, and `alloc_more` says how; `family` is the kind of memory. `rule`
+    decides alone about an op that has one of its first sources in this type (None: no such rule).
     """
 
     __slots__ = (
         "alignment",
+        "alloc_more",
         "alloc_size",
         "device",
         "family",
@@ -42,6 +44,7 @@ class BufferType:
         "ops",
         "plain",
         "row_padding",
+        "rule",
     )
 
     def __init__(
@@ -55,6 +58,8 @@ class BufferType:
         ops: frozenset[int] | None = None,
         alloc_size: AllocSize | None = None,
         family: str = "custom",
+        rule: Callable[[Tensor], str | None] | None = None,
+        alloc_more: str = "",
     ) -> None:
         self.name = name
         self.device = device
@@ -65,6 +70,8 @@ class BufferType:
         self.ops = ops
         self.alloc_size = alloc_size
         self.family = family
+        self.rule = rule
+        self.alloc_more = alloc_more
         self.plain = not row_padding and alloc_size is None
 
     def __repr__(self) -> str:

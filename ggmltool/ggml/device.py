@@ -29,6 +29,12 @@ filled in when somebody wants to read it, with `str.format`: `{op}`, `{type}` an
 
 BatchSize = Callable[[Tensor], int]
 
+GraphOrder = Callable[[list[Tensor], Callable[[Tensor], int]], list[Tensor]]
+"""A device's graph_optimize: the nodes of a split and how often each tensor is used → the nodes in a better order."""
+
+DECIDING_SOURCES = 4
+"""Sources whose buffer type may decide about an op, from the first on."""
+
 EMPTY_OPS: tuple[int, ...] = (int(Op.NONE), *(int(op) for op in VIEW_OPS))
 """ggml_op_is_empty: ops that every device has, since they compute nothing."""
 
@@ -63,7 +69,9 @@ class Device:
     `table` says for every op key NO, YES or RULE, `rules` decides the RULE ones. `buft` is the default buffer type,
     `bufts` all the types the device can use; `any_host` adds every host type. `offload_min_batch` is the batch size
     from which it asks for ops whose weights lie on the host (None: never). `check` is asked before the table and
-    may refuse any op (None: no such rule). `memory` is bytes, None where unknown.
+    may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes of
+    every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
+    its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
     """
 
     __slots__ = (
@@ -73,12 +81,15 @@ class Device:
         "bufts",
         "check",
         "copies_async",
+        "deciding",
         "events",
+        "graph_optimize",
         "memory",
         "name",
         "offload_min_batch",
         "restricted",
         "rules",
+        "sets_async",
         "table",
         "type",
     )
@@ -98,6 +109,8 @@ class Device:
         memory: int | None = None,
         check: OpRule | None = None,
         copies_async: bool = False,
+        sets_async: bool | None = None,
+        graph_optimize: GraphOrder | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -112,7 +125,10 @@ class Device:
         self.memory = memory
         self.check = check
         self.copies_async = copies_async
+        self.sets_async = copies_async if sets_async is None else sets_async
+        self.graph_optimize = graph_optimize
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
+        self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
@@ -120,7 +136,7 @@ class Device:
     @property
     def has_simple_ops(self) -> bool:
         """Whether `table` alone decides, wherever sources lie."""
-        return not self.restricted and self.check is None and RULE not in self.table
+        return not self.restricted and not self.deciding and self.check is None and RULE not in self.table
 
     def supports_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_supports_op."""
@@ -141,6 +157,11 @@ class Device:
             if first is not None and first.buffer is not None and first.buffer.buft in self.restricted:
                 ops = first.buffer.buft.ops
                 return None if ops is not None and op.key in ops else NOT_FOR_BUFT
+        if self.deciding and op.op not in EMPTY_OPS:
+            for s in op.src[:DECIDING_SOURCES]:
+                if s is not None and s.buffer is not None and s.buffer.buft in self.deciding:
+                    rule = s.buffer.buft.rule
+                    return rule(op) if rule is not None else None
         if self.check is not None:
             refusal = self.check(op)
             if refusal is not None:

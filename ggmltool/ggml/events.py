@@ -84,6 +84,14 @@ class GraphInputCopied(NamedTuple):
     copies: tuple[str, ...]
 
 
+class Reordered(NamedTuple):
+    """A device put the nodes of a split, of which the first was number `at`, into an order of its own."""
+
+    backend: str
+    at: int
+    nodes: tuple[str, ...]
+
+
 class AllocationStarted(NamedTuple):
     """The allocator turns to node `at` (-1: leafs and inputs, before the first node)."""
 
@@ -230,6 +238,7 @@ Event = (
     | SplitStarted
     | InputAdded
     | GraphInputCopied
+    | Reordered
     | AllocationStarted
     | Allocated
     | Reused

@@ -78,7 +78,7 @@ class Capabilities:
         """Bytes of a tensor in a type that pads quantized rows to a multiple of `row_padding` elements."""
         size = int(self.lib.ggml_nbytes(address))
         tensor = Tensor.from_address(address)
-        rest = tensor.ne[0] % row_padding
+        rest = tensor.ne[0] % row_padding if row_padding else 0
         if rest and self.lib.ggml_is_quantized(tensor.type):
             size += int(self.lib.ggml_row_size(tensor.type, row_padding - rest))
         return size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dtypes import TYPES_BY_ID
@@ -17,18 +17,36 @@ class Mirror:
     """
 
     def __init__(self, bufts: Mapping[int, BufferType]) -> None:
-        addresses = AddressSpace()
-        self._buffers = {address: Buffer(buft, 0, addresses) for address, buft in bufts.items()}
+        self._bufts = bufts
+        self._addresses = AddressSpace()
+        self._buffers: dict[tuple[int, int], Buffer] = {}
 
     def tensor(self, address: int) -> Tensor:
         """The tensor at an address, with its sources (but not theirs)."""
+        return self._with_sources(address, {})
+
+    def tensors(self, addresses: Sequence[int]) -> list[Tensor]:
+        """The tensors at these addresses with their sources; what is one tensor there is one here."""
         made: dict[int, Tensor] = {}
+        return [self._with_sources(address, made) for address in addresses]
+
+    def _with_sources(self, address: int, made: dict[int, Tensor]) -> Tensor:
         t = self._one(address, made)
         src = structs.Tensor.from_address(address).src
         t.src = [self._one(s, made) if s else None for s in src]
         while t.src and t.src[-1] is None:
             t.src.pop()
         return t
+
+    def _buffer(self, address: int) -> Buffer | None:
+        """The buffer at an address. Its type is part of the key: an address may be taken again by another."""
+        buft = structs.Buffer.from_address(address).buft
+        if buft not in self._bufts:
+            return None
+        key = (address, buft)
+        if key not in self._buffers:
+            self._buffers[key] = Buffer(self._bufts[buft], 0, self._addresses)
+        return self._buffers[key]
 
     def _one(self, address: int, made: dict[int, Tensor]) -> Tensor:
         if address in made:
@@ -49,5 +67,6 @@ class Mirror:
         if raw.view_src:
             t.view_src = self._one(raw.view_src, made)
         if raw.buffer:
-            t.buffer = self._buffers.get(structs.Buffer.from_address(raw.buffer).buft)
+            t.buffer = self._buffer(raw.buffer)
+            t.data = raw.data or 0
         return t

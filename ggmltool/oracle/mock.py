@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import Device
+from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, Device
 from ggmltool.ggml.tensor import nbytes_of
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
 from ggmltool.oracle.capabilities import Capabilities, constant_true
 from ggmltool.oracle.lib import Lib
@@ -65,7 +66,10 @@ class MockBuft:
 
 
 class MockDevice:
-    """A device with its backend: both structs share the object. `bufts` are the addresses it can use."""
+    """A device with its backend: both structs share the object.
+
+    `bufts` are the addresses of the types it can use, `deciding` of those whose own rule says what runs out of them.
+    """
 
     def __init__(self, profile: BackendProfile, buft: MockBuft) -> None:
         self.profile = profile
@@ -73,6 +77,7 @@ class MockDevice:
         self.buft = buft
         self.bufts: set[int] = {buft.address}
         self.restricted: dict[int, frozenset[int]] = {}
+        self.deciding: set[int] = set()
         self.device = structs.Device()
         self.backend = structs.Backend()
         self.c_name = ctypes.create_string_buffer(self.name.encode("utf-8", "surrogateescape"))
@@ -114,6 +119,7 @@ class Callbacks:
         self.event_free = c(None, self._event_free, _P, _P)
         self.event_synchronize = c(None, self._event_synchronize, _P, _P)
         self.backend_name = c(_P, self._backend_name, _P)
+        self.graph_optimize = c(None, self._graph_optimize, _P, _P)
         self.synchronize = c(None, self._synchronize, _P)
         self.graph_compute = c(ctypes.c_int, self._graph_compute, _P, _P)
         self.event_record = c(None, self._event_record, _P, _P)
@@ -167,7 +173,7 @@ class Callbacks:
 
     def _device_supports_op(self, device: int, op: int) -> bool:
         mock = self.world.devices[device]
-        if mock.profile.rules == "engine":
+        if mock.profile.rules == "engine" or (mock.deciding and _reads_from(mock.deciding, op)):
             return self.world.engine_devices[mock.name].supports_op(self.world.mirror.tensor(op))
         return self.capabilities.supports_op(mock.profile, mock.restricted, op)
 
@@ -176,7 +182,10 @@ class Callbacks:
         return buft in device.bufts or (device.profile.any_host and self.world.bufts[buft].host)
 
     def _device_offload_op(self, device: int, op: int) -> bool:
-        minimum = self.world.devices[device].profile.offload_min_batch
+        mock = self.world.devices[device]
+        if mock.profile.rules == "engine":
+            return self.world.engine_devices[mock.name].offload_op(self.world.mirror.tensor(op))
+        minimum = mock.profile.offload_min_batch
         return minimum is not None and self.capabilities.batch_size(op) >= minimum
 
     def _event_new(self, device: int) -> int:
@@ -198,6 +207,19 @@ class Callbacks:
 
     def _backend_name(self, backend: int) -> int:
         return ctypes.addressof(self.world.backends[backend].c_name)
+
+    def _graph_optimize(self, backend: int, address: int) -> None:
+        world = self.world
+        optimize = world.engine_devices[world.backends[backend].name].graph_optimize
+        if optimize is None:
+            return
+        graph = structs.CGraph.from_address(address)
+        addresses = [int(node) for node in graph.nodes[: graph.n_nodes]]
+        nodes = world.mirror.tensors(addresses)
+        where = {id(node): at for node, at in zip(nodes, addresses, strict=True)}
+        ordered = optimize(nodes, lambda t: graph.use_count(where[id(t)]))
+        for i, node in enumerate(ordered):
+            graph.nodes[i] = where[id(node)]
 
     def _synchronize(self, backend: int) -> None:
         self.world.record(f"synchronize {self.world.backends[backend].name}")
@@ -277,21 +299,29 @@ class World:
         if "CPU" not in self.by_name:
             self._add_buft(self._cpu_buft())
         further = [(spec, self._add_buft(_further_buft(spec))) for spec in model.buffer_types]
+        engine_bufts = make_bufts(model)
+        known = [buft for name, buft in engine_bufts.items() if name not in self.by_name]
+        for buft in known:
+            self._add_buft(_known_buft(buft))
         for profile in profiles:
             self._add_device(profile, further)
-        self._mirror_engine(model)
+        self._mirror_engine(model, engine_bufts, known)
         for device in self.order:
             self._finish_device(device)
         callbacks.world = self
 
-    def _mirror_engine(self, model: Model) -> None:
-        """The engine's devices and buffer types, for profiles whose rules only the engine has."""
+    def _mirror_engine(self, model: Model, bufts: dict[str, BufferType], known: list[BufferType]) -> None:
+        """The engine's devices and buffer types, for profiles and `known` types whose rules only the engine has."""
         self.engine_devices: dict[str, Device] = {}
         self.engine_bufts: dict[int, BufferType] = {}
-        if any(device.profile.rules == "engine" for device in self.order):
-            bufts = make_bufts(model)
+        if known or any(device.profile.rules == "engine" for device in self.order):
             self.engine_bufts = {self.by_name[name].address: buft for name, buft in bufts.items()}
             self.engine_devices = {b.name: b.device for b in make_backends(model, bufts)}
+            for device in self.order:
+                usable = self.engine_devices[device.name].bufts
+                device.bufts.update(self.by_name[b.name].address for b in known if b in usable)
+                deciding = self.engine_devices[device.name].deciding
+                device.deciding = {self.by_name[b.name].address for b in deciding}
         self.mirror = Mirror(self.engine_bufts)
 
     def record(self, line: str) -> None:
@@ -359,8 +389,10 @@ class World:
         c = self.callbacks
         profile = mock.profile
         mock.bufts.update(self.buft_of(name).address for name in profile.supports_bufts)
-        plain_cpu = profile.uses_cpu_rules and not mock.restricted
-        everything = profile.supports_everything and not mock.restricted
+        plain_cpu = profile.uses_cpu_rules and not mock.restricted and not mock.deciding
+        everything = profile.supports_everything and not mock.restricted and not mock.deciding
+        engine = self.engine_devices.get(profile.name)
+        reorders = engine is not None and engine.graph_optimize is not None
         only_host = profile.any_host and all(self.bufts[b].host for b in mock.bufts)
         mock.device.iface = structs.DeviceI(
             get_name=c.device_name,
@@ -381,6 +413,7 @@ class World:
             graph_compute=c.graph_compute,
             event_record=c.event_record if profile.events else None,
             event_wait=c.event_wait if profile.events else None,
+            graph_optimize=c.graph_optimize if reorders else None,
         )
         if mock.buft.address == ctypes.addressof(mock.buft.struct) and not mock.buft.struct.device:
             mock.buft.struct.device = mock.device_address
@@ -389,6 +422,21 @@ class World:
 def _total_bytes(model: Model) -> int:
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     return sum(nbytes_of(t.type, t.ne, t.nb) for t in specs)
+
+
+def _reads_from(bufts: set[int], address: int) -> bool:
+    """Whether one of an op's first sources lies in one of these buffer types; never where nothing is computed."""
+    op = Tensor.from_address(address)
+    if op.op in EMPTY_OPS:
+        return False
+    buffers = [Tensor.from_address(s).buffer for s in op.src[:DECIDING_SOURCES] if s]
+    return any(b and structs.Buffer.from_address(b).buft in bufts for b in buffers)
+
+
+def _known_buft(buft: BufferType) -> MockBuft:
+    size = None if buft.max_size == SIZE_MAX else buft.max_size
+    own_sizes = buft.alloc_size is not None
+    return MockBuft(buft.name, buft.alignment, size, buft.row_padding, buft.host, own_sizes=own_sizes)
 
 
 def _further_buft(spec: BufferTypeSpec) -> MockBuft:

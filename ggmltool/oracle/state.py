@@ -170,7 +170,7 @@ class StateReader:
                     "backend": self._backend(sched.node_backend_ids[indices[index]]),
                     "cause": None,
                     "split": split_of[index],
-                    "use_count": self._use_count(graph, address),
+                    "use_count": graph.use_count(address),
                     "src": [self._name(s) if s else None for s in src[:n]],
                     "buffer": place.buffer,
                     "usage": place.usage,
@@ -185,14 +185,6 @@ class StateReader:
         if t.buffer:
             return int(self.lib.ggml_backend_buft_get_alloc_size(Buffer.from_address(t.buffer).buft, address))
         return int(planned.dst.size_max)
-
-    def _use_count(self, graph: CGraph, address: int) -> int:
-        hashes = graph.visited_hash_set
-        slot = (address >> 4) % hashes.size
-        keys = ctypes.cast(hashes.keys, ctypes.POINTER(ctypes.c_void_p))
-        while keys[slot] != address:
-            slot = (slot + 1) % hashes.size
-        return int(graph.use_counts[slot])
 
     def _leafs(self, leafs: list[int]) -> list[dict[str, Any]]:
         first = self.sched.graph.n_leafs - len(leafs)

@@ -60,6 +60,15 @@ class CGraph(c.Structure):
         ("uid", c.c_uint64),
     )
 
+    def use_count(self, address: int) -> int:
+        """How often the tensor at an address is a source in the graph it belongs to."""
+        hashes = self.visited_hash_set
+        slot = (address >> 4) % hashes.size
+        keys = c.cast(hashes.keys, c.POINTER(c.c_void_p))
+        while keys[slot] != address:
+            slot = (slot + 1) % hashes.size
+        return int(self.use_counts[slot])
+
 
 class BufferTypeI(c.Structure):
     """ggml_backend_buffer_type_i."""

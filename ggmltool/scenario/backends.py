@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 BACKEND_KEYS = (
     "name", "profile", "type", "buft", "alignment", "max_size", "row_padding", "host", "supports", "supports_bufts",
-    "offload_min_batch", "events", "memory", "engine",
+    "offload_min_batch", "events", "memory", "engine", "features", "graph_optimize", "max_tensor_size",
 )  # fmt: skip
 PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
 _DIGITS = 25
@@ -76,7 +76,10 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
 
 
 def _device_map(text: str) -> dict[str, Any]:
-    name, _, params = text.partition(":")
+    # An RPC device's name has its endpoint, and that a colon, in brackets.
+    bracketed = text.find("]") if "[" in text.partition(":")[0] else 0
+    end = text.find(":", max(bracketed, 0))
+    name, params = (text[:end], text[end + 1 :]) if end >= 0 else (text, "")
     given: dict[str, Any] = {"name": name}
     for param in params.split(",") if params else ():
         key, equals, value = (part.strip() for part in param.partition("="))
@@ -103,9 +106,10 @@ def _read_backend(value: object) -> BackendSpec:
         raise Mistake("a backend needs a name", "{name: ..., ...}")
     name = read(given, "name", lambda v: as_id(v, "name"), "")
     batch = given.get("offload_min_batch", 0)
+    profile = read(given, "profile", lambda v: as_word(v, "profile", profile_names()), profile_of_name(name))
     return BackendSpec(
         name=name,
-        profile=read(given, "profile", lambda v: as_word(v, "profile", profile_names()), profile_of_name(name)),
+        profile=profile,
         type=read(given, "type", lambda v: DEVICE_TYPES[as_word(v, "type", DEVICE_TYPES)], None),
         buft=read(given, "buft", lambda v: as_id(v, "buft"), None),
         alignment=read(given, "alignment", _alignment, None),
@@ -119,7 +123,36 @@ def _read_backend(value: object) -> BackendSpec:
         events=read(given, "events", lambda v: as_bool(v, "events"), None),
         memory=read(given, "memory", lambda v: as_size(v, "memory"), None),
         engine=read(given, "engine", lambda v: ENGINES[as_word(v, "engine", ENGINES)], ENGINES["auto"]),
+        features=read(given, "features", lambda v: _features(v, profile), None),
+        graph_optimize=read(given, "graph_optimize", lambda v: as_bool(v, "graph_optimize"), None),
+        max_tensor_size=read(given, "max_tensor_size", lambda v: _max_tensor_size(v, profile), None),
     )
+
+
+def _features(value: object, profile: str) -> frozenset[str]:
+    """What the hardware has: a list of the profile's words, or text with `+` between them, which may be empty."""
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    known = PROFILES[profile].features
+    if not known:
+        raise Mistake(f"the profile {profile} knows no features")
+    items = [word for word in value.split("+") if word] if isinstance(value, str) else as_list(value, "features")
+    out: set[str] = set()
+    for i, item in enumerate(items):
+        try:
+            out.add(as_word(item, "a feature", known))
+        except Mistake as mistake:
+            raise (mistake if isinstance(value, str) else mistake.below(i)) from None
+    return frozenset(out)
+
+
+def _max_tensor_size(value: object, profile: str) -> int:
+    from ggmltool.ggml.devices.profiles import PROFILES
+    from ggmltool.ggml.version import SIZE_MAX
+
+    if PROFILES[profile].max_tensor_size == SIZE_MAX:
+        raise Mistake(f"devices of the profile {profile} look at no tensor's size; give a max_size")
+    return as_size(value, "max_tensor_size")
 
 
 def read(given: dict[str, Any], key: str, convert: Callable[[Any], T], default: T) -> T:
@@ -230,14 +263,29 @@ def own_bufts(backends: list[BackendSpec]) -> list[str]:
     return [*(b.name for b in backends if default_buft(b) == b.name), "CPU"]
 
 
+def known_bufts(backends: list[BackendSpec]) -> list[str]:
+    """The names of the buffer types that the devices are known to have besides their default ones."""
+    from ggmltool.ggml.devices.profiles import PROFILES, extra_names
+
+    return [name for b in backends for name in extra_names(PROFILES[b.profile], b.name)]
+
+
+def as_buft(value: object, bufts: list[str], known: list[str]) -> str:
+    """A buffer type, of those of the scenario or of those its devices are known to have besides."""
+    if value.__class__ is str and value not in bufts and (value in known or did_you_mean(str(value), known)):
+        return as_word(value, "buft", [*bufts, *known])
+    return as_word(value, "buft", bufts)
+
+
 def check_bufts(backends: list[BackendSpec], bufts: Iterable[str]) -> None:
     """Raise where a backend names a buffer type that there is not."""
     names = list(bufts)
+    known = known_bufts(backends)
     for i, backend in enumerate(backends):
         wanted: list[tuple[str, tuple[str | int, ...]]] = [(default_buft(backend), (i, "buft"))]
         wanted += [(name, (i, "supports_bufts", j)) for j, name in enumerate(backend.supports_bufts or ())]
         for name, path in wanted:
-            if name not in names:
+            if name not in names and name not in known:
                 hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
                 raise Mistake(f"there is no buffer type {quoted(name)}", hint, *path)
 

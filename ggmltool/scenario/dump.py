@@ -57,6 +57,11 @@ def _backend(spec: BackendSpec) -> dict[str, Any]:
         out["offload_min_batch"] = spec.offload_min_batch
     if spec.engine != "auto":
         out["engine"] = spec.engine
+    if spec.features is not None:
+        out["features"] = sorted(spec.features)
+    for key in ("graph_optimize", "max_tensor_size"):
+        if getattr(spec, key) is not None:
+            out[key] = getattr(spec, key)
     return out
 
 

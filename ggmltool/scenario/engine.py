@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.extra import PINNED
+from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
 
 
-def make_bufts(model: Model) -> dict[str, BufferType]:
-    """Every buffer type of the scenario by name: those of its backends, then the further ones."""
+def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
+    """Every buffer type of the scenario by name: those of its backends, then the further ones.
+
+    Of the types that its devices are known to have besides, those that the scenario names, or `all_known`.
+    """
     bufts: dict[str, BufferType] = {}
     for spec in model.backends:
         profile = PROFILES[spec.profile]
@@ -23,7 +29,29 @@ def make_bufts(model: Model) -> dict[str, BufferType]:
         bufts["CPU"] = make_buft(PROFILES["CPU"], "CPU", "CPU")
     for further in model.buffer_types:
         bufts[further.name] = _further_buft(further)
-    return bufts
+    # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
+    known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
+    return {**bufts, **{name: buft for name, buft in known.items() if name not in bufts}}
+
+
+def _named_bufts(model: Model) -> frozenset[str]:
+    """The buffer types that the scenario names somewhere."""
+    names = {context.buft for context in model.contexts} | {spec.buft for spec in model.backends}
+    names.update(name for spec in model.backends for name in spec.supports_bufts or ())
+    return frozenset(name for name in names if name is not None)
+
+
+def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
+    """The buffer types that devices of these profiles have besides their own (None: all of them)."""
+    for spec in model.backends:
+        profile = PROFILES[spec.profile]
+        if profile.extra:
+            for name, extra in extra_names(profile, spec.name).items():
+                if wanted is None or name in wanted:
+                    yield (
+                        name,
+                        make_extra_buft(profile, extra, name, spec.name, spec.features, spec.alignment, spec.max_size),
+                    )
 
 
 def _further_buft(spec: BufferTypeSpec) -> BufferType:
@@ -45,7 +73,7 @@ def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
 
 def _backend(spec: BackendSpec, bufts: dict[str, BufferType]) -> Backend:
     profile = PROFILES[spec.profile]
-    own = [b for b in bufts.values() if b.device == spec.name]
+    own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED]
     listed = [bufts[name] for name in spec.supports_bufts or ()]
     device = make_device(
         profile,
@@ -58,5 +86,8 @@ def _backend(spec: BackendSpec, bufts: dict[str, BufferType]) -> Backend:
         never_offloads=spec.never_offloads,
         events=spec.events,
         memory=spec.memory,
+        features=spec.features,
+        max_tensor_size=spec.max_tensor_size,
+        graph_optimize=spec.graph_optimize is not False,
     )
     return Backend(spec.name, device)

@@ -12,7 +12,9 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.scenario.backends import (
+    as_buft,
     check_bufts,
+    known_bufts,
     own_bufts,
     read_backends,
     read_buffer_types,
@@ -119,6 +121,7 @@ class _Loader:
         backends = self._part("backends", read_backends)
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
+        self.known_bufts = known_bufts(backends)
         self._part("backends", lambda v: check_bufts(backends, self.bufts))
         self.reader = TensorReader([b.name for b in backends], self.document.folder)
         scheduler = self._part("scheduler", read_scheduler)
@@ -151,7 +154,7 @@ class _Loader:
         check_keys(given, CONTEXT_KEYS, "a context")
         buft = given.get("buft")
         if buft is not None:
-            buft = at("buft", as_word, buft, "buft", self.bufts)
+            buft = at("buft", as_buft, buft, self.bufts, self.known_bufts)
         usage = given.get("usage")
         word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
         spec = ContextSpec(name, buft, USAGES[word], [])

@@ -43,7 +43,8 @@ class Supports:
 class BackendSpec:
     """A backend of the scenario: its profile with what the file overrides (None: not overridden).
 
-    `buft` names its default buffer type, `max_size` and `memory` are bytes.
+    `buft` names its default buffer type, `max_size`, `memory` and `max_tensor_size` are bytes. `features` is what the
+    hardware has, by the profile's names; `graph_optimize` false keeps the device from ordering nodes its own way.
     """
 
     name: str
@@ -61,6 +62,9 @@ class BackendSpec:
     events: bool | None = None
     memory: int | None = None
     engine: Literal["numpy", "cupy", "auto"] = "auto"
+    features: frozenset[str] | None = None
+    graph_optimize: bool | None = None
+    max_tensor_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

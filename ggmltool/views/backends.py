@@ -51,7 +51,8 @@ class Table(NamedTuple):
 class BackendInfo:
     """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
     can use, `offload_min_batch` the batch from which it asks for ops (None: never), `tables` None for a device that is
-    none of ggml's.
+    none of ggml's. `features` are what its hardware has, of `known_features`; `graph_optimize` whether it orders nodes
+    its own way (None: it has no way of its own); `max_tensor_size` the largest tensor it takes (None: any).
     """
 
     name: str
@@ -63,6 +64,10 @@ class BackendInfo:
     bufts: tuple[str, ...]
     offload_min_batch: int | None
     tables: tuple[Table, ...] | None
+    features: tuple[str, ...] = ()
+    known_features: tuple[str, ...] = ()
+    graph_optimize: bool | None = None
+    max_tensor_size: int | None = None
 
 
 class BuftInfo(NamedTuple):
@@ -132,9 +137,26 @@ def _facts(b: BackendInfo) -> list[tuple[str, str]]:
         ("buffer type", b.buft),
         ("can use", ", ".join(b.bufts)),
         ("offload", "asks for no ops" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
+        ("features", _features(b)),
+        ("max tensor", "" if b.max_tensor_size is None else f"{size(b.max_tensor_size)} ({b.max_tensor_size} bytes)"),
+        ("node order", _ORDERS[b.graph_optimize]),
         ("leaves out", b.profile.leaves_out),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+_ORDERS: dict[bool | None, str] = {
+    None: "",
+    True: "its own: it reorders each split before memory is planned (graph_optimize)",
+    False: "the graph's; its own is switched off (graph_optimize: false)",
+}
+
+
+def _features(b: BackendInfo) -> str:
+    if not b.known_features:
+        return ""
+    lacks = [feature for feature in b.known_features if feature not in b.features]
+    return (", ".join(b.features) or "none") + (f"; not {', '.join(lacks)}" if lacks else "")
 
 
 def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -> str:
@@ -221,6 +243,9 @@ def backends_json(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], gg
                 "buft": b.buft,
                 "supports_bufts": list(b.bufts),
                 "offload_min_batch": b.offload_min_batch,
+                "features": list(b.features),
+                "graph_optimize": b.graph_optimize,
+                "max_tensor_size": b.max_tensor_size,
                 "leaves_out": b.profile.leaves_out,
                 "interface": None
                 if b.tables is None

@@ -24,6 +24,7 @@ from ggmltool.ggml.events import (
     PassedOver,
     ReallocNeeded,
     Refused,
+    Reordered,
     Reused,
     SplitStarted,
     Synchronized,
@@ -94,6 +95,9 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
             return [Call(0, f"split {split} on {backend} from node {at}, {node}: {reason}", True)]
         case InputAdded(split, backend, tensor, node, _):
             return [Call(0, f"{tensor} is copied to {backend} before split {split}, for {node}", True)]
+        case Reordered(backend, at, nodes):
+            what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
+            return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
         case ReallocNeeded(reason, tensor, old, new):
             sizes = f" ({old} → {new})" if old is not None else ""
             what = f"{reason}: {tensor}" if tensor else reason

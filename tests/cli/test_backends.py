@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "devices_json": ("--json", *THREE),
     "interface_cpu": ("--interface", "--device", "CPU"),
     "interface": ("--interface", *THREE, "--device", "X"),
+    "more": ("--device", "Metal", "--device", "Vulkan0", "--device", "SYCL0", "--device", "RPC0", "--device", "CPU"),
 }
 
 
@@ -55,14 +56,18 @@ def test_the_buffer_type_that_limits_ops_says_which(call: Call) -> None:
         ("CUDA0:memory=1024,events=false,offload_min_batch=never", {"memory": 1024, "offload_min_batch": None}),
         ("CUDA7", {"profile": "CUDA", "buft": "CUDA7", "offload_min_batch": 32}),
         ("mine:profile=CUDA,type=igpu", {"profile": "CUDA", "type": "igpu"}),
-        ("Vulkan0:max_size=1GiB,alignment=64", {"profile": "custom", "interface": None}),
+        ("GPU0:max_size=1GiB,alignment=64", {"profile": "custom", "interface": None}),
+        ("Vulkan0:max_size=2GiB,max_tensor_size=1GiB", {"profile": "Vulkan", "max_tensor_size": 1 << 30}),
+        ("Metal:features=bfloat,graph_optimize=false", {"features": ["bfloat"], "graph_optimize": False}),
+        ("CPU:features=neon+dotprod", {"features": ["neon", "dotprod"], "graph_optimize": None}),
+        ("RPC0[host:50052]:24GiB", {"profile": "RPC", "name": "RPC0[host:50052]", "memory": 24 << 30}),
     ],
 )
 def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figures: dict[str, object]) -> None:
     document = json.loads(call("backends", "--json", "--device", device).out)
     made = document["backends"][0]
     assert {key: made[key] for key in figures} == figures
-    assert made["caps"]["events"] == (made["profile"] == "CUDA" and "events=false" not in device)
+    assert made["caps"]["events"] == (made["profile"] in ("CUDA", "Metal", "Vulkan") and "events=false" not in device)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +81,9 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
         (("--device", ":4GiB"), "must not be empty"),
         (("--device", "CPU", "--device", "CPU"), 'two backends are called "CPU"'),
         (("--device", "X:buft=Y"), 'no buffer type "Y"'),
+        (("--device", "CPU:features=avx3"), 'did you mean "avx2"?'),
+        (("--device", "CUDA0:features=avx2"), "the profile CUDA knows no features"),
+        (("--device", "CUDA0:max_tensor_size=1GiB"), "devices of the profile CUDA look at no tensor's size"),
         (("--device", "CPU", SAMPLES / "matmul.yaml"), "instead of a scenario"),
         (("--interface",), "name a scenario, or --device"),
     ],

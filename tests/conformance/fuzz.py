@@ -20,6 +20,20 @@ ODD_NAMES = (
 )  # fmt: skip
 
 
+PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC"}
+KNOWN_BUFTS = {
+    "CUDA": ("CUDA_Host",),
+    "Metal": ("{}_Private", "{}_Mapped"),
+    "Vulkan": ("Vulkan_Host",),
+    "SYCL": ("SYCL_Host",),
+}
+"""What a context can name without saying what it is."""
+
+
+def rng_features(rng: Random) -> list[str]:
+    return rng.choice((["avx2"], ["avx2", "avx512"], ["neon", "dotprod"], ["neon", "dotprod", "i8mm"], []))
+
+
 def scenario(seed: int, short_forms: bool = True, values: bool = False) -> Spec:
     """A scenario as SPEC.md has it. Without `short_forms` every node is long and every shape explicit.
 
@@ -44,6 +58,7 @@ class Generator:
         self.visible: list[T] = []
         self.made: dict[tuple[str, str, Ne], list[T]] = {}
         self.counter = 0
+        self.profiles: dict[str, str] = {}
         self.odd = rng.random() < 0.15
         self.shift: int | None = None
 
@@ -86,6 +101,9 @@ class Generator:
             n = rng.choice((14, 15, 16))
         for i in range(n):
             name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
+            if self.chance(0.2) and not self.values:
+                name = rng.choice(("MTL", "Vulkan", "Vulkan", "SYCL", "RPC")) + str(i)
+                self.profiles[name] = PROFILES[name.rstrip("0123456789")]
             self.backends.append(self.make_device(name))
         if self.chance(0.15):
             self.backends.append(self.make_blas())
@@ -95,7 +113,11 @@ class Generator:
         rng = self.rng
         device: Spec = {"name": name, "profile": "custom"}
         if name.startswith("CUDA") and self.chance(0.2) and not self.values:
-            device["profile"] = "CUDA"
+            self.profiles[name] = "CUDA"
+        if name in self.profiles:
+            device["profile"] = self.profiles[name]
+            if self.chance(0.15):
+                device["graph_optimize"] = False
         if self.chance(0.7):
             device["alignment"] = rng.choice((16, 32, 64, 128, 256, 512))
         if self.chance(0.35):
@@ -116,7 +138,7 @@ class Generator:
             device["events"] = True
         if self.chance(0.1):
             device["type"] = rng.choice(("igpu", "accel"))
-        if device == {"name": name, "profile": "CUDA"} and self.chance(0.8):
+        if device == {"name": name, "profile": self.profiles.get(name)} and self.chance(0.8):
             return {"name": name}
         if self.chance(0.06):
             device["buft"] = rng.choice(["CPU", *self.device_names_so_far()])
@@ -142,6 +164,8 @@ class Generator:
         if self.chance(0.85):
             return "CPU"
         cpu: Spec = {"name": "CPU"}
+        if self.chance(0.2):
+            cpu["features"] = rng_features(self.rng)
         if self.chance(0.4):
             cpu["alignment"] = self.rng.choice((16, 32, 64, 256))
         if self.chance(0.3):
@@ -175,6 +199,11 @@ class Generator:
                 buft["ops"] = rng.sample(("mul_mat", "mul_mat_id", "get_rows", "mul", "add", "rope"), rng.randint(1, 3))
             self.buffer_types[f"{device}_Extra{len(self.buffer_types)}"] = buft
         self.bufts = [*self.device_names_so_far(), "CPU", "CPU", *self.buffer_types]
+        if self.chance(0.2) and not self.values:
+            known = ["CPU_REPACK", "AMX", "CPU_Mapped", "CPU_HBM"]
+            for name, profile in self.profiles.items():
+                known += [text.format(name) for text in KNOWN_BUFTS.get(profile, ())]
+            self.bufts += rng.sample(known, rng.randint(1, len(known)))
 
     def new_id(self, prefix: str) -> tuple[str, bool]:
         self.counter += 1

@@ -62,6 +62,8 @@ def _backend(b: Any) -> BackendSpec:
         supports = Supports(frozenset(k for n in names for k in keys_of(n)), how == "except")
     never = "offload_min_batch" in b and b["offload_min_batch"] is None
     bufts = b.pop("supports_bufts", None)
+    if "features" in b:
+        b["features"] = frozenset(b["features"])
     return BackendSpec(
         name=name,
         profile=profile,

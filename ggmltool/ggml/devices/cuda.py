@@ -5,6 +5,8 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_refusal
+from ggmltool.ggml.devices.extra import pinned
+from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
 from ggmltool.ggml.tensor import (
@@ -311,7 +313,7 @@ RULE_KEYS: frozenset[int] = frozenset(
 _ELSEWHERE = tuple(f"source {i} lies in {{buft{i}}}, memory of another CUDA device" for i in range(MAX_SRC))
 
 
-def sources_here(buft: BufferType) -> OpRule:
+def sources_here(buft: BufferType, _: Hardware) -> OpRule:
     """A device runs no op that has a source in the memory of another CUDA device; host memory is not looked at."""
 
     def check(op: Tensor) -> str | None:
@@ -337,3 +339,6 @@ def alloc_size(row_padding: int) -> AllocSize:
         return size
 
     return size_of
+
+
+EXTRA = (pinned("CUDA_Host"),)

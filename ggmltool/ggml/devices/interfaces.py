@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 BACKEND_I = (
     "get_name", "free", "set_tensor_async", "get_tensor_async", "set_tensor_2d_async", "get_tensor_2d_async",
@@ -56,7 +57,8 @@ IF_NULL: dict[str, str] = {
 class FunctionTable:
     """One table of one backend: `kind` is its struct, `instance` what ggml's source calls it.
 
-    `prefix` begins the names of its functions, `null` are the ones it does not have.
+    `prefix` begins the names of its functions, `null` are the ones it does not have, `named` those whose name does
+    not follow the field's.
     """
 
     kind: str
@@ -64,10 +66,12 @@ class FunctionTable:
     fields: tuple[str, ...]
     prefix: str
     null: frozenset[str]
+    named: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def functions(self) -> dict[str, str | None]:
         """Each field with the name of its function, None for NULL."""
-        return {field: None if field in self.null else self.prefix + field for field in self.fields}
+        named = self.named
+        return {f: None if f in self.null else named.get(f, self.prefix + f) for f in self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +96,17 @@ _PLANS = "graph_plan_create graph_plan_free graph_plan_update graph_plan_compute
 _HOST_DEVICE = "get_host_buffer_type offload_op event_new event_free event_synchronize"
 
 
-def _backend(instance: str, prefix: str, null: str) -> FunctionTable:
-    return FunctionTable("ggml_backend_i", instance, BACKEND_I, prefix, frozenset(null.split()))
+def _backend(instance: str, prefix: str, null: str, **named: str) -> FunctionTable:
+    return FunctionTable("ggml_backend_i", instance, BACKEND_I, prefix, frozenset(null.split()), named)
 
 
-def _device(instance: str, prefix: str, null: str) -> FunctionTable:
-    return FunctionTable("ggml_backend_device_i", instance, DEVICE_I, prefix, frozenset(null.split()))
+def _device(instance: str, prefix: str, null: str, **named: str) -> FunctionTable:
+    return FunctionTable("ggml_backend_device_i", instance, DEVICE_I, prefix, frozenset(null.split()), named)
 
 
-def _buffer_type(instance: str, prefix: str, null: str) -> FunctionTable:
-    return FunctionTable("ggml_backend_buffer_type_i", instance, BUFFER_TYPE_I, prefix, frozenset(null.split()))
+def _buffer_type(instance: str, prefix: str, null: str, **named: str) -> FunctionTable:
+    kind = "ggml_backend_buffer_type_i"
+    return FunctionTable(kind, instance, BUFFER_TYPE_I, prefix, frozenset(null.split()), named)
 
 
 def _buffer(instance: str, prefix: str, null: str) -> FunctionTable:
@@ -132,4 +137,70 @@ CUDA = Interface(
     _device("ggml_backend_cuda_device_interface", "ggml_backend_cuda_device_", "buffer_from_host_ptr"),
     _buffer_type("ggml_backend_cuda_buffer_type_interface", "ggml_backend_cuda_buffer_type_", "get_max_size is_host"),
     _buffer("ggml_backend_cuda_buffer_interface", "ggml_backend_cuda_buffer_", "reset"),
+)
+_NO_2D = "set_tensor_2d_async get_tensor_2d_async"
+METAL = Interface(
+    _backend("ggml_backend_metal_i", "ggml_backend_metal_", f"{_NO_2D} {_PLANS}", get_name="ggml_backend_metal_name"),
+    _device(
+        "ggml_backend_metal_device_i",
+        "ggml_backend_metal_device_",
+        "get_host_buffer_type",
+        buffer_from_host_ptr="ggml_backend_metal_device_buffer_mapped",
+    ),
+    _buffer_type("ggml_backend_metal_buffer_type_shared", "ggml_backend_metal_buffer_type_shared_", ""),
+    _buffer(
+        "ggml_backend_metal_buffer_shared_i",
+        "ggml_backend_metal_buffer_shared_",
+        "init_tensor set_tensor_2d get_tensor_2d reset",
+    ),
+)
+VULKAN = Interface(
+    _backend(
+        "ggml_backend_vk_interface",
+        "ggml_backend_vk_",
+        _PLANS,
+        get_name="ggml_backend_vk_name",
+        graph_optimize="ggml_vk_graph_optimize",
+    ),
+    _device("ggml_backend_vk_device_i", "ggml_backend_vk_device_", "", init_backend="ggml_backend_vk_device_init"),
+    _buffer_type(
+        "ggml_backend_vk_buffer_type_interface",
+        "ggml_backend_vk_buffer_type_",
+        "is_host",
+        get_name="ggml_backend_vk_buffer_type_name",
+    ),
+    _buffer("ggml_backend_vk_buffer_interface", "ggml_backend_vk_buffer_", "reset"),
+)
+SYCL = Interface(
+    _backend("ggml_backend_sycl_interface", "ggml_backend_sycl_", f"{_NO_2D} cpy_tensor_async {_PLANS} graph_optimize"),
+    _device(
+        "ggml_backend_sycl_device_interface",
+        "ggml_backend_sycl_device_",
+        "",
+        init_backend="ggml_backend_sycl_device_init",
+    ),
+    _buffer_type("ggml_backend_sycl_buffer_type_interface", "ggml_backend_sycl_buffer_type_", "is_host"),
+    _buffer("ggml_backend_sycl_buffer_interface", "ggml_backend_sycl_buffer_", "set_tensor_2d get_tensor_2d"),
+)
+RPC = Interface(
+    _backend(
+        "ggml_backend_rpc_interface",
+        "ggml_backend_rpc_",
+        f"set_tensor_async get_tensor_async {_NO_2D} cpy_tensor_async {_PLANS} event_record event_wait graph_optimize",
+        get_name="ggml_backend_rpc_name",
+    ),
+    _device(
+        "ggml_backend_rpc_device_i",
+        "ggml_backend_rpc_device_",
+        f"buffer_from_host_ptr {_HOST_DEVICE}",
+        init_backend="ggml_backend_rpc_device_init",
+    ),
+    _buffer_type(
+        "ggml_backend_rpc_buffer_type_interface",
+        "ggml_backend_rpc_buffer_type_",
+        "is_host",
+        get_name="ggml_backend_rpc_buffer_type_name",
+        get_max_size="ggml_backend_rpc_get_max_size",
+    ),
+    _buffer("ggml_backend_rpc_buffer_interface", "ggml_backend_rpc_buffer_", "set_tensor_2d get_tensor_2d reset"),
 )

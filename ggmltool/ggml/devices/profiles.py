@@ -1,54 +1,35 @@
-"""The profiles: data that says what a known device is, and how an engine device is made of one."""
+"""The known devices: what each profile says."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
-from ggmltool.ggml.buffer import AllocSize, BufferType
-from ggmltool.ggml.device import BatchSize, Device, DeviceType, OpRule, batch_size, op_table
-from ggmltool.ggml.devices import blas, cpu, cuda, interfaces
-from ggmltool.ggml.devices.interfaces import Interface
-from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
+from ggmltool.ggml.devices import (
+    blas,
+    cpu,
+    cpu_extra,
+    cuda,
+    interfaces,
+    metal,
+    metal_order,
+    sycl,
+    vulkan,
+    vulkan_order,
+)
+from ggmltool.ggml.devices.profile import Profile, alloc_rule, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What a kind of device is, as of one ggml version.
-
-    `only` limits its ops (None: all), `rules` are conditions on some of them, `check` may refuse any op, given the
-    device's own buffer type. `buft` names the default buffer type where it is another device's. `leaves_out` says
-    what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
-    of ggml_backend_dev_caps besides events, `interface` its function tables (None: no device of ggml's), `alloc_more`
-    says what `alloc_size` adds to the padding of rows. Sizes are bytes.
-    """
-
-    name: str
-    type: DeviceType = "gpu"
-    buft: str | None = None
-    alignment: int = 128
-    max_size: int = SIZE_MAX
-    row_padding: int = 0
-    host: bool = False
-    any_host: bool = False
-    only: frozenset[int] | None = None
-    never: frozenset[int] = frozenset()
-    rules: Mapping[int, OpRule] = field(default_factory=dict)
-    check: Callable[[BufferType], OpRule] | None = None
-    alloc_size: Callable[[int], AllocSize] | None = None
-    rule_keys: frozenset[int] | None = None
-    offload_min_batch: int | None = None
-    batch_size: BatchSize = batch_size
-    events: bool = False
-    copies_async: bool = False
-    ggml: str = "0.20.2"
-    leaves_out: str = ""
-    names: str = ""
-    description: str = ""
-    caps: frozenset[str] = frozenset()
-    interface: Interface | None = None
-    alloc_more: str = ""
+__all__ = [
+    "CAPS",
+    "PROFILES",
+    "Profile",
+    "alloc_rule",
+    "extra_names",
+    "make_buft",
+    "make_device",
+    "make_extra_buft",
+    "profile_of_name",
+]
 
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
@@ -67,7 +48,10 @@ PROFILES: dict[str, Profile] = {
         host=True,
         any_host=True,
         rules=cpu.RULES,
-        leaves_out="the extra buffer types (repack, AMX, KleidiAI); declare them under buffer_types",
+        extra=cpu_extra.EXTRA,
+        features=cpu_extra.FEATURES,
+        has=frozenset({"avx2"}),
+        leaves_out="the buffer types of KleidiAI and SpacemiT; that packed weights cannot be read back",
         names="CPU",
         description="the host; runs nearly every op on host memory of any kind",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
@@ -102,6 +86,79 @@ PROFILES: dict[str, Profile] = {
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         interface=interfaces.CUDA,
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
+        extra=cuda.EXTRA,
+    ),
+    "Metal": Profile(
+        "Metal",
+        alignment=32,
+        only=metal.KEYS,
+        rules=metal.RULES,
+        rule_keys=metal.RULE_KEYS,
+        check=metal.hardware_limits,
+        alloc_size=metal.alloc_size,
+        offload_min_batch=32,
+        batch_size=metal.batch_size,
+        events=True,
+        copies_async=True,
+        graph_optimize=metal_order.graph_optimize,
+        extra=metal.EXTRA,
+        features=metal.FEATURES,
+        has=frozenset(metal.FEATURES),
+        leaves_out="the device's maxBufferLength (give max_size); buffers rounded up to whole pages",
+        names="Metal, MTL0, MTL1, …",
+        description="an Apple GPU (M1 or newer) whose memory is the host's too",
+        caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
+        interface=interfaces.METAL,
+        alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
+    ),
+    "Vulkan": Profile(
+        "Vulkan",
+        alignment=64,
+        max_size=vulkan.BLOCK_SIZE,
+        only=vulkan.KEYS,
+        rules=vulkan.RULES,
+        rule_keys=vulkan.RULE_KEYS,
+        check=vulkan.size_limits,
+        offload_min_batch=32,
+        events=True,
+        sets_async=True,
+        graph_optimize=vulkan_order.graph_optimize,
+        extra=vulkan.EXTRA,
+        max_tensor_size=vulkan.MAX_TENSOR_SIZE,
+        leaves_out="the driver's own limits (alignment 64, tensors below 4 GiB, 32 KiB of shared memory are typical; "
+        "give alignment, max_size, max_tensor_size), 64-bit indexing, drivers without subgroup operations, copies "
+        "from pinned memory that do not wait",
+        names="Vulkan0, Vulkan1, …",
+        description="a GPU with a current Vulkan driver; compute buffers in blocks of at most 1 GiB",
+        caps=frozenset(("async", "host_buffer", "mmap_support")),
+        interface=interfaces.VULKAN,
+    ),
+    "SYCL": Profile(
+        "SYCL",
+        row_padding=sycl.ROW_PADDING,
+        only=sycl.KEYS,
+        rules=sycl.RULES,
+        rule_keys=sycl.RULE_KEYS,
+        offload_min_batch=32,
+        batch_size=sycl.batch_size,
+        events=True,
+        sets_async=True,
+        extra=sycl.EXTRA,
+        leaves_out="the device's largest allocation (give max_size), split buffers, oneDNN's flash attention on "
+        "Battlemage, warps of 32",
+        names="SYCL0, SYCL1, …",
+        description="an Intel GPU",
+        caps=frozenset(("async", "host_buffer", "mmap_support")),
+        interface=interfaces.SYCL,
+    ),
+    "RPC": Profile(
+        "RPC",
+        leaves_out="what the server's own device needs beyond the bytes of a tensor, its alignment and largest buffer: "
+        "give alignment, max_size and row_padding as the server has them",
+        names="RPC0, RPC0[host:port], …",
+        description="a device of another machine; said to run every op",
+        caps=frozenset(("mmap_support",)),
+        interface=interfaces.RPC,
     ),
 }
 """The known profiles by name."""
@@ -110,6 +167,10 @@ _BY_NAME = (
     (re.compile(r"CPU"), "CPU"),
     (re.compile(r"BLAS"), "BLAS"),
     (re.compile(r"CUDA\d*"), "CUDA"),
+    (re.compile(r"Metal|MTL\d+"), "Metal"),
+    (re.compile(r"Vulkan\d+"), "Vulkan"),
+    (re.compile(r"SYCL\d+"), "SYCL"),
+    (re.compile(r"RPC\d*(\[[^\]]*\])?"), "RPC"),
 )
 
 
@@ -119,84 +180,3 @@ def profile_of_name(name: str) -> str:
         if pattern.fullmatch(name):
             return profile
     return "custom"
-
-
-def make_buft(
-    profile: Profile,
-    name: str,
-    device: str,
-    alignment: int | None = None,
-    max_size: int | None = None,
-    row_padding: int | None = None,
-    host: bool | None = None,
-) -> BufferType:
-    """The device's own buffer type; what is None comes from the profile."""
-    padding = profile.row_padding if row_padding is None else row_padding
-    return BufferType(
-        name,
-        device,
-        profile.alignment if alignment is None else alignment,
-        profile.max_size if max_size is None else max_size,
-        padding,
-        profile.host if host is None else host,
-        None,
-        profile.alloc_size(padding) if profile.alloc_size is not None else None,
-        profile.name,
-    )
-
-
-def alloc_rule(buft: BufferType) -> str:
-    """The bytes that a tensor takes in a buffer type, in words."""
-    parts = ["ggml_nbytes"]
-    if buft.row_padding:
-        parts.append(f"quantized rows padded to {buft.row_padding}")
-    if buft.alloc_size is not None and PROFILES[buft.family].alloc_more:
-        parts.append(PROFILES[buft.family].alloc_more)
-    return ", ".join(parts)
-
-
-def make_device(
-    profile: Profile,
-    name: str,
-    buft: BufferType,
-    bufts: Iterable[BufferType] = (),
-    *,
-    type: DeviceType | None = None,
-    supports: tuple[frozenset[int], bool] | None = None,
-    any_host: bool | None = None,
-    offload_min_batch: int | None = None,
-    never_offloads: bool = False,
-    events: bool | None = None,
-    memory: int | None = None,
-) -> Device:
-    """The engine's device for a profile with what is overridden (None: as the profile says).
-
-    `supports` is (op keys, whether they are the ones it lacks) and replaces the profile's ops and rules; `bufts` are
-    the further buffer types it can use.
-    """
-    rules: Mapping[int, OpRule] = profile.rules
-    check = profile.check(buft) if profile.check is not None else None
-    if supports is not None:
-        table = op_table(*supports)
-        rules, check = {}, None
-    else:
-        keys = rules.keys() if profile.rule_keys is None else profile.rule_keys
-        only = profile.only
-        table = op_table(profile.never, True, keys) if only is None else op_table(only, False, keys)
-    if offload_min_batch is None and not never_offloads:
-        offload_min_batch = profile.offload_min_batch
-    return Device(
-        name,
-        profile.type if type is None else type,
-        buft,
-        table,
-        dict(rules),
-        bufts,
-        profile.any_host if any_host is None else any_host,
-        offload_min_batch,
-        profile.batch_size,
-        profile.events if events is None else events,
-        memory,
-        check,
-        profile.copies_async,
-    )

@@ -168,7 +168,7 @@ class _UsedExperts:
             tail = min(size, _EXPERT_TAIL) if last < t.ne[2] - 1 else 0
             end = start + (last - first + 1) * size + tail
             device = s.backends[split.backend_id].device
-            if not device.copies_async:
+            if not device.sets_async:
                 s.synchronize_backend(split.backend_id)
             tensor_set(copy, data[start:end], start, None, s.events)
 
@@ -185,7 +185,7 @@ class _UsedExperts:
 
     def _read(self, ids: Tensor, backend: int, n_expert: int) -> NDArray[np.bool_]:
         s = self.s
-        if not s.backends[backend].device.copies_async:
+        if not s.backends[backend].device.sets_async:
             s.synchronize_backend(backend)
         tensor_get(ids, 0, None, s.events)
         s.synchronize_backend(backend)

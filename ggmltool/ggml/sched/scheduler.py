@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
-from ggmltool.ggml.device import Backend
+from ggmltool.ggml.device import Backend, GraphOrder
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
-from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Synchronized
+from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Reordered, Synchronized
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
@@ -167,6 +167,9 @@ class Scheduler:
         node_ids: list[int] = []
         for split in self.splits[: self.n_splits]:
             b = split.backend_id
+            optimize = self.backends[b].device.graph_optimize
+            if optimize is not None:
+                self._reorder(graph, split, optimize)
             split.nodes = graph.nodes[split.i_start : split.i_end]
             for t in split.inputs:
                 nodes.append(view(t))
@@ -191,6 +194,16 @@ class Scheduler:
         # What is beyond the end of an array stays there from earlier graphs, as in ggml.
         self.node_ids[: len(node_ids)] = node_ids
         self.leaf_ids[: len(leaf_ids)] = leaf_ids
+
+    def _reorder(self, graph: CGraph, split: Split, optimize: GraphOrder) -> None:
+        """ggml_backend_graph_optimize: the device puts a split's nodes into its own order, in the caller's graph."""
+        nodes = graph.nodes[split.i_start : split.i_end]
+        ordered = optimize(nodes, graph.use_count)
+        if ordered != nodes:
+            graph.nodes[split.i_start : split.i_end] = ordered
+            if self.events:
+                names = tuple(n.id for n in ordered)
+                self.events(Reordered(self.names[split.backend_id], split.i_start, names))
 
     def touch(self, index: int) -> None:
         """Note a look-up of a tensor that may be neither node nor leaf: it takes a slot of ggml's hash set."""

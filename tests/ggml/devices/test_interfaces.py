@@ -10,6 +10,16 @@ from ggmltool.ggml.devices.profiles import PROFILES, Profile
 KNOWN = [p for p in PROFILES.values() if p.interface is not None]
 
 
+IDLE = {
+    "CUDA": {"graph_optimize"},
+    "Metal": {"is_host"},
+    "Vulkan": {"cpy_tensor_async", "buffer_from_host_ptr", "get_alloc_size"},
+    "SYCL": {"buffer_from_host_ptr"},
+    "RPC": {"get_alloc_size"},
+}
+"""Functions that are there, and by default say no, or nothing that another's absence would not say."""
+
+
 def interface(profile: Profile) -> Interface:
     assert profile.interface is not None
     return profile.interface
@@ -29,12 +39,18 @@ def test_a_device_can_do_what_it_has_functions_for(profile: Profile) -> None:
     buffer_type = tables.buffer_type.functions()
     assert (device["event_new"] is not None) == profile.events == (backend["event_record"] is not None)
     assert (device["offload_op"] is not None) == (profile.offload_min_batch is not None)
-    assert (backend["cpy_tensor_async"] is not None) == profile.copies_async
-    assert (backend["set_tensor_async"] is not None) == ("async" in profile.caps)
+    sets_async = profile.copies_async if profile.sets_async is None else profile.sets_async
+    assert (backend["set_tensor_async"] is not None) == ("async" in profile.caps) == sets_async
     assert (device["get_host_buffer_type"] is not None) == ("host_buffer" in profile.caps)
-    assert (device["buffer_from_host_ptr"] is not None) == ("buffer_from_host_ptr" in profile.caps)
-    assert (buffer_type["get_alloc_size"] is not None) == (profile.alloc_size is not None)
-    assert (buffer_type["is_host"] is not None) == (profile.host or profile.buft == "CPU")
+    expected = {
+        "cpy_tensor_async": profile.copies_async,
+        "graph_optimize": profile.graph_optimize is not None,
+        "buffer_from_host_ptr": "buffer_from_host_ptr" in profile.caps,
+        "get_alloc_size": profile.alloc_size is not None or profile.row_padding > 0,
+        "is_host": profile.host or profile.buft == "CPU",
+    }
+    there = {**backend, **device, **buffer_type}
+    assert {f for f, used in expected.items() if (there[f] is not None) != used} == IDLE.get(profile.name, set())
 
 
 def test_a_function_has_the_name_that_ggml_gives_it() -> None:

@@ -1,0 +1,187 @@
+"""What a profile is: data about a kind of device, and how an engine's device and buffer types are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ggmltool.ggml.buffer import AllocSize, BufferType
+from ggmltool.ggml.device import BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
+from ggmltool.ggml.devices.extra import ExtraBuft, Features
+from ggmltool.ggml.devices.interfaces import Interface
+from ggmltool.ggml.version import SIZE_MAX
+
+
+class Hardware(NamedTuple):
+    """What a device's rules ask of the piece of hardware: its features, the largest tensor it takes, in bytes."""
+
+    features: Features
+    max_tensor_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a kind of device is, as of one ggml version.
+
+    `only` limits its ops (None: all), `rules` are conditions on some of them, `check` may refuse any op, given the
+    device's own buffer type and its hardware. `buft` names the default buffer type where it is another device's,
+    `extra` are the types besides it. `features` are the names of what such hardware may have, `has` what it has
+    unless somebody says otherwise. `graph_optimize` is the node order the device makes by default. `leaves_out` says
+    what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
+    of ggml_backend_dev_caps besides events, `interface` its function tables (None: no device of ggml's), `alloc_more`
+    says what `alloc_size` adds to the padding of rows. Sizes are bytes.
+    """
+
+    name: str
+    type: DeviceType = "gpu"
+    buft: str | None = None
+    alignment: int = 128
+    max_size: int = SIZE_MAX
+    row_padding: int = 0
+    host: bool = False
+    any_host: bool = False
+    only: frozenset[int] | None = None
+    never: frozenset[int] = frozenset()
+    rules: Mapping[int, OpRule] = field(default_factory=dict)
+    check: Callable[[BufferType, Hardware], OpRule | None] | None = None
+    alloc_size: Callable[[int], AllocSize] | None = None
+    rule_keys: frozenset[int] | None = None
+    offload_min_batch: int | None = None
+    batch_size: BatchSize = batch_size
+    events: bool = False
+    copies_async: bool = False
+    sets_async: bool | None = None
+    graph_optimize: GraphOrder | None = None
+    extra: tuple[ExtraBuft, ...] = ()
+    features: tuple[str, ...] = ()
+    has: Features = frozenset()
+    max_tensor_size: int = SIZE_MAX
+    ggml: str = "0.20.2"
+    leaves_out: str = ""
+    names: str = ""
+    description: str = ""
+    caps: frozenset[str] = frozenset()
+    interface: Interface | None = None
+    alloc_more: str = ""
+
+
+def make_buft(
+    profile: Profile,
+    name: str,
+    device: str,
+    alignment: int | None = None,
+    max_size: int | None = None,
+    row_padding: int | None = None,
+    host: bool | None = None,
+) -> BufferType:
+    """The device's own buffer type; what is None comes from the profile."""
+    padding = profile.row_padding if row_padding is None else row_padding
+    return BufferType(
+        name,
+        device,
+        profile.alignment if alignment is None else alignment,
+        profile.max_size if max_size is None else max_size,
+        padding,
+        profile.host if host is None else host,
+        None,
+        profile.alloc_size(padding) if profile.alloc_size is not None else None,
+        profile.name,
+        alloc_more=profile.alloc_more,
+    )
+
+
+def extra_names(profile: Profile, device: str) -> dict[str, ExtraBuft]:
+    """The buffer types that a device called `device` has besides its default one, by name."""
+    return {extra.name.format(device=device): extra for extra in profile.extra}
+
+
+def make_extra_buft(
+    profile: Profile,
+    extra: ExtraBuft,
+    name: str,
+    device: str,
+    features: Features | None = None,
+    alignment: int | None = None,
+    max_size: int | None = None,
+) -> BufferType:
+    """A further buffer type of a device; `alignment` and `max_size` are the device's own where it overrides them."""
+    own_alignment = profile.alignment if alignment is None else alignment
+    own_max_size = profile.max_size if max_size is None else max_size
+    return BufferType(
+        name,
+        device,
+        own_alignment if extra.alignment is None else extra.alignment,
+        own_max_size if extra.max_size is None else extra.max_size,
+        host=extra.host,
+        alloc_size=extra.alloc_size,
+        family=extra.family,
+        rule=extra.rule(profile.has if features is None else features) if extra.rule is not None else None,
+        alloc_more=extra.alloc_more,
+    )
+
+
+def alloc_rule(buft: BufferType) -> str:
+    """The bytes that a tensor takes in a buffer type, in words."""
+    parts = ["ggml_nbytes"]
+    if buft.row_padding:
+        parts.append(f"quantized rows padded to {buft.row_padding}")
+    if buft.alloc_size is not None and buft.alloc_more:
+        parts.append(buft.alloc_more)
+    return ", ".join(parts)
+
+
+def make_device(
+    profile: Profile,
+    name: str,
+    buft: BufferType,
+    bufts: Iterable[BufferType] = (),
+    *,
+    type: DeviceType | None = None,
+    supports: tuple[frozenset[int], bool] | None = None,
+    any_host: bool | None = None,
+    offload_min_batch: int | None = None,
+    never_offloads: bool = False,
+    events: bool | None = None,
+    memory: int | None = None,
+    features: Features | None = None,
+    max_tensor_size: int | None = None,
+    graph_optimize: bool = True,
+) -> Device:
+    """The engine's device for a profile with what is overridden (None: as the profile says).
+
+    `supports` is (op keys, whether they are the ones it lacks) and replaces the profile's ops and rules; `bufts` are
+    the further buffer types it can use. `graph_optimize` false: nodes stay in their order.
+    """
+    hardware = Hardware(
+        profile.has if features is None else features,
+        profile.max_tensor_size if max_tensor_size is None else max_tensor_size,
+    )
+    rules: Mapping[int, OpRule] = profile.rules
+    check = profile.check(buft, hardware) if profile.check is not None else None
+    if supports is not None:
+        table = op_table(*supports)
+        rules, check = {}, None
+    else:
+        keys = rules.keys() if profile.rule_keys is None else profile.rule_keys
+        only = profile.only
+        table = op_table(profile.never, True, keys) if only is None else op_table(only, False, keys)
+    if offload_min_batch is None and not never_offloads:
+        offload_min_batch = profile.offload_min_batch
+    return Device(
+        name,
+        profile.type if type is None else type,
+        buft,
+        table,
+        dict(rules),
+        bufts,
+        profile.any_host if any_host is None else any_host,
+        offload_min_batch,
+        profile.batch_size,
+        profile.events if events is None else events,
+        memory,
+        check,
+        profile.copies_async,
+        profile.sets_async,
+        profile.graph_optimize if graph_optimize else None,
+    )

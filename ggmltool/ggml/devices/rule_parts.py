@@ -1,0 +1,115 @@
+"""Pieces that the op rules of several devices are made of."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_rows
+
+F32_OR_F16 = frozenset((F32, F16))
+FLOATS = frozenset((F32, F16, TYPES["bf16"]))
+
+NOT_CONTIGUOUS = tuple(f"source {i} is not contiguous" for i in range(4))
+ROWS_NOT_CONTIGUOUS = tuple(f"rows of source {i} are not contiguous" for i in range(4))
+
+
+def types(names: str) -> frozenset[DType]:
+    """The types of these names."""
+    return frozenset(TYPES[name] for name in names.split())
+
+
+def source(op: Tensor, i: int) -> Tensor:
+    """Source `i` of an op; the op itself where the slot is empty."""
+    t = op.src[i] if i < len(op.src) else None
+    return t if t is not None else op
+
+
+def optional(op: Tensor, i: int) -> Tensor | None:
+    """Source `i` of an op, None where the slot is empty."""
+    return op.src[i] if i < len(op.src) else None
+
+
+def word(op: Tensor, i: int) -> int:
+    """Word `i` of an op's parameters."""
+    return op.op_params[i] if i < len(op.op_params) else 0
+
+
+def yes(_: Tensor) -> str | None:
+    """The rule of an op that runs always."""
+    return None
+
+
+def f32_sources(*slots: int) -> OpRule:
+    """These sources are f32."""
+    reasons = tuple(f"source {i} is {{type{i}}}, not f32" for i in range(8))
+
+    def rule(op: Tensor) -> str | None:
+        for i in slots:
+            if source(op, i).type is not F32:
+                return reasons[i]
+        return None
+
+    return rule
+
+
+def f32_result(op: Tensor) -> str | None:
+    """The result is f32."""
+    return None if op.type is F32 else "the result is {type}, not f32"
+
+
+def half_or_full(op: Tensor) -> str | None:
+    """Source 0 is f32 or f16."""
+    return None if source(op, 0).type in F32_OR_F16 else "source 0 is {type0}, neither f32 nor f16"
+
+
+def same_type(op: Tensor) -> str | None:
+    """The result has the type of source 0."""
+    return None if op.type is source(op, 0).type else "the result is {type} and source 0 {type0}"
+
+
+def contiguous(*slots: int) -> OpRule:
+    """These sources are contiguous."""
+
+    def rule(op: Tensor) -> str | None:
+        for i in slots:
+            if not is_contiguous(source(op, i)):
+                return NOT_CONTIGUOUS[i]
+        return None
+
+    return rule
+
+
+def contiguous_result(op: Tensor) -> str | None:
+    """The result is contiguous."""
+    return None if is_contiguous(op) else "the result is not contiguous"
+
+
+def contiguous_rows(*slots: int) -> OpRule:
+    """The rows of these sources are contiguous."""
+
+    def rule(op: Tensor) -> str | None:
+        for i in slots:
+            if not is_contiguous_rows(source(op, i)):
+                return ROWS_NOT_CONTIGUOUS[i]
+        return None
+
+    return rule
+
+
+def every(*rules: OpRule) -> OpRule:
+    """All of these; the reason is that of the first that says no."""
+
+    def rule(op: Tensor) -> str | None:
+        for part in rules:
+            refusal = part(op)
+            if refusal is not None:
+                return refusal
+        return None
+
+    return rule
+
+
+def ops(names: str) -> frozenset[int]:
+    """The numbers of the ops of these names."""
+    return frozenset(int(Op[name]) for name in names.split())

@@ -1,0 +1,189 @@
+"""The order in which Vulkan 0.20.2 runs a split: nodes that do not wait for each other stand together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggmltool.ggml.device import EMPTY_OPS
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Tensor
+
+_LOOK_AHEAD = 20
+_FOLLOWERS = 15
+_ROPE_FOLLOWERS = 10
+
+_O = Op
+_KEPT: tuple[tuple[int, ...], ...] = (
+    (
+        _O.SOFT_MAX, _O.RESHAPE, _O.ARGSORT, _O.VIEW, _O.GET_ROWS, _O.RESHAPE, _O.SUM_ROWS, _O.CLAMP, _O.DIV,
+        _O.RESHAPE,
+    ),
+    (
+        _O.UNARY, _O.RESHAPE, _O.ADD, _O.ARGSORT, _O.VIEW, _O.GET_ROWS, _O.RESHAPE, _O.SUM_ROWS, _O.CLAMP, _O.DIV,
+        _O.RESHAPE,
+    ),
+    (
+        _O.UNARY, _O.SQRT, _O.RESHAPE, _O.ADD, _O.ARGSORT, _O.VIEW, _O.GET_ROWS, _O.RESHAPE, _O.SUM_ROWS, _O.CLAMP,
+        _O.DIV, _O.RESHAPE,
+    ),
+    (_O.SOFT_MAX, _O.RESHAPE, _O.ARGSORT, _O.VIEW, _O.GET_ROWS),
+    (_O.ARGSORT, _O.VIEW, _O.GET_ROWS, _O.RESHAPE, _O.SOFT_MAX, _O.RESHAPE),
+    (_O.MUL, _O.SIN, _O.SQR, _O.MUL, _O.ADD),
+)  # fmt: skip
+"""Runs of ops that one shader computes (a choice of experts, the snake activation): they are never taken apart."""
+
+_FUSED: frozenset[tuple[int, int]] = frozenset(
+    (
+        (Op.RMS_NORM, Op.MUL),
+        (Op.MUL_MAT, Op.ADD),
+        (Op.MUL_MAT_ID, Op.ADD_ID),
+        (Op.MUL_MAT_ID, Op.MUL),
+        (Op.ADD, Op.ADD),
+        (Op.SSM_CONV, Op.ADD),
+        (Op.SSM_CONV, Op.UNARY),
+    )
+)
+"""Ops that one shader computes if they stand side by side, though the second needs the first."""
+
+
+def graph_optimize(nodes: list[Tensor], _: Callable[[Tensor], int]) -> list[Tensor]:
+    """ggml_vk_graph_optimize: the nodes of a split in the order Vulkan runs them."""
+    return _Ordering(nodes).run()
+
+
+class _Ordering:
+    """The nodes, which of them have their place already (`used`), and the order so far (`out`)."""
+
+    def __init__(self, nodes: list[Tensor]) -> None:
+        self.nodes = nodes
+        self.n = len(nodes)
+        self.used = bytearray(self.n)
+        self.done: set[int] = set()
+        self.out: list[Tensor] = []
+        self.first = 0
+
+    def run(self) -> list[Tensor]:
+        while self.first < self.n:
+            kept = next((len(p) for p in _KEPT if self._matches(p, self.first)), 0)
+            if kept:
+                self._place(range(self.first, self.first + kept))
+                continue
+            taken = self._real_nodes()
+            if self.nodes[taken[-1]].op != Op.ADD:
+                # After an addition may come what is fused with it: no view may stand between.
+                taken += self._views(taken)
+            self._place(taken)
+        return self.out[: self.n]
+
+    def _place(self, indices: range | list[int]) -> None:
+        for i in indices:
+            self.out.append(self.nodes[i])
+            self.done.add(id(self.nodes[i]))
+            self.used[i] = 1
+        while self.first < self.n and self.used[self.first]:
+            self.first += 1
+
+    def _matches(self, pattern: tuple[int, ...], start: int) -> bool:
+        if start + len(pattern) > self.n:
+            return False
+        return all(self.nodes[start + k].op == op and not self.used[start + k] for k, op in enumerate(pattern))
+
+    def _window(self) -> range:
+        return range(self.first + 1, min(self.first + _LOOK_AHEAD, self.n))
+
+    def _real_nodes(self) -> list[int]:
+        """The first node that is left, and those soon after it that need not wait for any node that is left."""
+        nodes = self.nodes
+        taken = [self.first]
+        for j in self._window():
+            if self.used[j] or nodes[j].op in EMPTY_OPS or any(self._matches(p, j) for p in _KEPT):
+                continue
+            if self._waits(j, taken):
+                continue
+            taken.append(j)
+            self._take_followers(j, taken)
+        return taken
+
+    def _waits(self, j: int, taken: list[int]) -> bool:
+        """Whether node `j` needs one that is left and that it cannot be fused with."""
+        node = self.nodes[j]
+        for c in range(self.first, j):
+            if self.used[c] or not _needs(node, self.nodes[c]):
+                continue
+            if not (j == c + 1 and c == taken[-1] and (self.nodes[c].op, node.op) in _FUSED):
+                return True
+        return False
+
+    def _views(self, taken: list[int]) -> list[int]:
+        """The views soon after the first node whose sources have their place, or get it now."""
+        out: list[int] = []
+        have = set(taken)
+        for j in self._window():
+            if self.used[j] or self.nodes[j].op not in EMPTY_OPS:
+                continue
+            left = (c for c in range(self.first, j) if not self.used[c] and c not in have)
+            if not any(_needs(self.nodes[j], self.nodes[c]) for c in left):
+                out.append(j)
+                have.add(j)
+        return out
+
+    def _take_followers(self, j: int, taken: list[int]) -> None:
+        """Take what is fused with node `j` although other nodes stand between."""
+        op, before = self.nodes[j].op, self.nodes[j - 1].op
+        last = j
+        if op == Op.MUL and before == Op.RMS_NORM:
+            last = self._take(self._rope_of(j), taken, j)
+        if self.nodes[last].op == Op.ROPE:
+            self._take_set_rows(last, taken)
+        if (op == Op.ADD_ID and before == Op.MUL_MAT_ID) or (op == Op.ADD and before == Op.MUL_MAT):
+            self._take(self._follower(j, Op.MUL if op == Op.ADD_ID else Op.ADD, True), taken, j)
+        if op == Op.ADD and before == Op.SSM_CONV:
+            self._take(self._follower(j, Op.UNARY, False), taken, j)
+
+    def _take(self, k: int | None, taken: list[int], otherwise: int) -> int:
+        if k is None:
+            return otherwise
+        taken.append(k)
+        self.used[k] = 1
+        return k
+
+    def _follower(self, j: int, op: int, needs_other: bool) -> int | None:
+        """A node of this op that continues `j`; its other source is there already, where it has to be."""
+        for k in range(j + 1, min(j + _FOLLOWERS, self.n)):
+            node = self.nodes[k]
+            if node.op == op and node.src[0] is self.nodes[j]:
+                other = node.src[1] if needs_other else None
+                if other is None or other.op == Op.NONE or id(other) in self.done:
+                    return k
+        return None
+
+    def _rope_of(self, j: int) -> int | None:
+        for k in range(j + 1, min(j + _FOLLOWERS, self.n)):
+            node = self.nodes[k]
+            if node.op == Op.ROPE and node.src[0] is self.nodes[j]:
+                others = [s for s in node.src[1:3] if s is not None]
+                if all(s.op == Op.NONE for s in others):
+                    return k
+        return None
+
+    def _take_set_rows(self, rope: int, taken: list[int]) -> None:
+        """Take the view of a rotation and the rows that are set to it, which one shader computes with it."""
+        view: int | None = None
+        for k in range(rope + 1, min(rope + _ROPE_FOLLOWERS, self.n)):
+            node = self.nodes[k]
+            if view is None:
+                if node.op == Op.VIEW and node.src[0] is self.nodes[rope]:
+                    view = k
+            elif node.op == Op.SET_ROWS and node.src[0] is self.nodes[view]:
+                for i in (view, k):
+                    taken.append(i)
+                    self.used[i] = 1
+                return
+
+
+def _needs(node: Tensor, other: Tensor) -> bool:
+    """Whether a node has another as a source, or both are in the memory of one tensor."""
+    if any(s is other for s in node.src):
+        return True
+    root = node if node.view_src is None else node.view_src
+    return root is (other if other.view_src is None else other.view_src)

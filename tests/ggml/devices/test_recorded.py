@@ -1,0 +1,84 @@
+"""Devices beside ggml's own functions: their answers, recorded from ggml 0.20.2's source compiled for a plain CPU.
+
+`supports` has a bit for every case of `cases.Cases(7)`, the first lowest, as a hexadecimal number; "Metal-none" is a
+GPU without any feature. `metal_alloc_sizes` are the cases that take more or less than ggml_nbytes, with the bytes.
+`orders` has for every `cases.graph(seed)` the order that a device's graph_optimize makes of the nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import VIEW_OPS, Op
+from ggmltool.ggml.tensor import Tensor
+from tests.ggml.devices.cases import N_CASES, Cases, graph
+
+HERE = Path(__file__).parent / "recorded"
+CASES = list(Cases(7))
+
+
+def recorded(name: str) -> Any:
+    return json.loads((HERE / f"{name}.json").read_text("utf-8"))
+
+
+def node(t: Tensor) -> str:
+    return f"{Op(t.op).name} {[(s.type.name, s.ne, s.nb) for s in (t, *t.src) if s is not None]} {t.op_params}"
+
+
+@pytest.mark.parametrize("name", ["Metal", "Metal-none", "Vulkan", "SYCL"])
+def test_a_device_runs_what_ggml_says_it_runs(name: str) -> None:
+    bits = int(recorded("answers")["supports"][name], 16)
+    profile = PROFILES[name.partition("-")[0]]
+    features = frozenset[str]() if name.endswith("-none") else None
+    device = make_device(profile, "D", make_buft(profile, "D", "D"), features=features)
+    answers = 0
+    for i, t in enumerate(CASES):
+        try:
+            answer = device.supports_op(t)
+        except GgmlAssert:  # ggml would not answer either
+            continue
+        assert answer == bool(bits >> i & 1), node(t)
+        answers += answer
+    assert 0.2 * N_CASES < answers < 0.8 * N_CASES
+
+
+def test_metal_leaves_as_much_room_behind_a_tensor_as_ggml_says() -> None:
+    sizes = dict(recorded("answers")["metal_alloc_sizes"])
+    buft = make_buft(PROFILES["Metal"], "MTL0", "MTL0")
+    assert len(sizes) > 500
+    for i, t in enumerate(CASES):
+        assert buft.get_alloc_size(t) == sizes.get(i, t.nbytes), node(t)
+
+
+@pytest.mark.parametrize("name", ["Metal", "Vulkan"])
+def test_a_device_orders_nodes_as_ggml_does(name: str) -> None:
+    optimize = PROFILES[name].graph_optimize
+    assert optimize is not None
+    moved = 0
+    for seed, order in enumerate(recorded("orders")[name]):
+        g = graph(seed)
+        index = {id(n): i for i, n in enumerate(g.nodes)}
+        assert [index[id(n)] for n in optimize(list(g.nodes), g.use_count)] == order, seed
+        moved += order != sorted(order)
+    assert moved > 50
+
+
+def test_the_cases_reach_yes_and_no_for_most_ops_of_each_device() -> None:
+    answers = recorded("answers")["supports"]
+    for name in ("Metal", "Vulkan", "SYCL"):
+        bits, profile = int(answers[name], 16), PROFILES[name]
+        seen: dict[int, set[bool]] = {}
+        for i, t in enumerate(CASES):
+            seen.setdefault(t.op, set()).add(bool(bits >> i & 1))
+        only = profile.only or frozenset()
+        with_rule = {op for op in profile.rules if op in (profile.rule_keys or ())}
+        assert {Op(op).name for op in with_rule if seen[op] != {True, False}} == set()
+        assert {Op(op).name for op in only if op < len(Op) and True not in seen[op]} == set()
+        never = set(map(int, Op)) - only - {int(op) for op in VIEW_OPS} - {int(Op.NONE)}
+        assert {Op(op).name for op in never if True in seen[op]} == set()
