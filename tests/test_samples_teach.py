@@ -56,6 +56,13 @@ def test_two_graphs_on_one_scheduler_plan_twice() -> None:
     assert load("allocator").compute("two")["mul2"].item() == 120
 
 
+def test_the_order_of_a_graph_decides_how_many_splits_it_has() -> None:
+    scenario = load("two-orders")
+    together, apart = scenario.plan("together"), scenario.plan("apart")
+    assert splits(together) == [("GPU0", ("values", "scores")), ("CPU", ("order",))]
+    assert splits(apart) == [("GPU0", ("scores",)), ("CPU", ("order",)), ("GPU0", ("values",))]
+
+
 def test_weights_on_the_cpu_make_two_splits() -> None:
     assert splits(load("priority").plan()) == [("CUDA0", ("product",)), ("CPU", ("sum1", "sum2"))]
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "supports": "Show which backend could run which node, and why not.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
+    "diff": "Show what differs between two plans, and where they part first.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
     "ops": "List the ops of ggml, or show one in full.",
     "types": "List the types of ggml, or show its tables of values.",

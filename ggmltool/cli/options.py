@@ -78,6 +78,43 @@ def _no_other_step(*names: str) -> None:
             raise click.UsageError(f"--after names a step of the scenario, which has its graph; leave --{name} out.")
 
 
+class WhatIf(NamedTuple):
+    """Options of the scheduler that stand in for those of the scenario; None: as the scenario says."""
+
+    parallel: bool | None = None
+    op_offload: bool | None = None
+
+    def __str__(self) -> str:
+        """As they are written: `--parallel --no-op-offload`."""
+        given = [(name.replace("_", "-"), value) for name, value in self._asdict().items() if value is not None]
+        return " ".join(f"--{name}" if value else f"--no-{name}" for name, value in given)
+
+    @property
+    def opposite(self) -> WhatIf:
+        """The same options, each the other way round."""
+        return WhatIf(*(None if value is None else not value for value in self))
+
+
+def what_if_options(command: F) -> F:
+    """--parallel and --op-offload with their opposites, together the parameter `what_if`, a WhatIf."""
+
+    @wraps(command)
+    def with_what_if(*args: object, parallel: bool | None, op_offload: bool | None, **kwargs: object) -> object:
+        return command(*args, what_if=WhatIf(parallel, op_offload), **kwargs)
+
+    offload = click.option(
+        "--op-offload/--no-op-offload",
+        default=None,
+        help="Let devices ask for ops whose weights lie on the host, or not, whatever the scenario says.",
+    )
+    parallel = click.option(
+        "--parallel/--no-parallel",
+        default=None,
+        help="Plan with the four copies of pipeline parallelism, or without, whatever the scenario says.",
+    )
+    return parallel(offload(cast(F, with_what_if)))
+
+
 def json_option(command: F) -> F:
     """-f/--format text|json with its short cut --json, together the parameter `json`, a bool."""
 
@@ -152,6 +189,15 @@ def _complete_scenarios(ctx: click.Context, _: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in dict.fromkeys([*here, *names])]
 
 
+def complete_sides(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Samples and files, and behind the colon after one of them its graphs."""
+    file, colon, graph = incomplete.rpartition(":")
+    model = _model_on_the_line(ctx, file) if colon else None
+    if model is None:
+        return _complete_scenarios(ctx, param, incomplete)
+    return [f"{file}:{name}" for name in model.graphs if name.startswith(graph)]
+
+
 def _complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The names of the graphs of the scenario that stands on the line."""
     model = _model_on_the_line(ctx)
@@ -174,12 +220,12 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
     return [] if model is None else [c.name for c in model.contexts if c.name.startswith(incomplete)]
 
 
-def _model_on_the_line(ctx: click.Context) -> Model | None:
+def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
     from ggmltool.cli.scenario import default_scenario, scenario_path
     from ggmltool.scenario.load import load_model
 
     # While an option waits for its value, click has not yet given the arguments their names.
-    named = ctx.params.get("scenario")
+    named = named or ctx.params.get("scenario")
     for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
         try:
             return None if argument == "-" else load_model(scenario_path(argument))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from ggmltool.scenario.samples import DEFAULT, find_sample, sample_name, samples
 from ggmltool.views.tensors import TensorInfo
 
 if TYPE_CHECKING:
+    from ggmltool.cli.options import WhatIf
     from ggmltool.scenario.model import Model, TensorSpec
     from ggmltool.scenario.scenario import Scenario
 
@@ -40,6 +41,16 @@ class Opened:
         if self.model.name:
             return self.model.name
         return "standard input" if self.argument == "-" else Path(self.argument).name
+
+    def what_if(self, options: WhatIf) -> Opened:
+        """The same scenario with other options of the scheduler."""
+        given = {name: value for name, value in options._asdict().items() if value is not None}
+        if not given:
+            return self
+        from ggmltool.scenario.scenario import Scenario
+
+        model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
+        return Opened(Scenario(model), self.argument)
 
 
 def open_scenario(argument: str | None) -> Opened:

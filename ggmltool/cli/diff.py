@@ -1,0 +1,101 @@
+"""`ggmltool diff`: what differs between two plans, and where they part first."""
+
+from __future__ import annotations
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.main import did_you_mean
+from ggmltool.cli.options import (
+    Moment,
+    WhatIf,
+    complete_sides,
+    json_option,
+    moment_options,
+    output_option,
+    what_if_options,
+)
+from ggmltool.cli.output import Output
+
+PARTS = ("nodes", "splits", "copies", "buffers", "sizes", "contexts")
+
+
+def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """`splits,buffers` as names of parts; all of them by default."""
+    if value is None:
+        return PARTS
+    parts = tuple(part.strip() for part in value.split(","))
+    for part in parts:
+        if part not in PARTS:
+            hint = did_you_mean(part, PARTS) or f" The parts are {', '.join(PARTS)}."
+            raise click.BadParameter(f"{part!r} is nothing to compare.{hint}", ctx, param)
+    return parts
+
+
+def _complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    *before, last = incomplete.split(",")
+    return [",".join([*before, part]) for part in PARTS if part.startswith(last) and part not in before]
+
+
+@click.command(cls=Command)
+@click.argument("scenario", required=False, metavar="[A[:GRAPH]]", shell_complete=complete_sides)
+@click.argument("other", required=False, metavar="[B[:GRAPH]]", shell_complete=complete_sides)
+@moment_options
+@what_if_options
+@click.option(
+    "--only",
+    "parts",
+    metavar="PARTS",
+    envvar="GGMLTOOL_DIFF_ONLY",
+    callback=_parts,
+    shell_complete=_complete_parts,
+    help=f"Compare only some of {', '.join(PARTS)}; the exit status then is theirs.",
+)
+@click.option("--brief", is_flag=True, help="Only say whether they differ, and in what.")
+@json_option
+@output_option
+def diff(
+    scenario: str | None,
+    other: str | None,
+    moment: Moment,
+    what_if: WhatIf,
+    parts: tuple[str, ...],
+    brief: bool,
+    json: bool,
+    output: Output,
+) -> int:
+    """Show what differs between two plans, and the first node where they part.
+
+    Nodes are found again by id, else by name, else by what they are computed from. Exit status as diff's: 0 nothing
+    differs, 1 something does (or ggml refuses one of the plans), 2 wrong use or a bad file.
+
+    With one scenario and an option of the scheduler, its plans without and with that are compared.
+
+    \b
+    Example:
+      ggmltool diff before.yaml after.yaml
+      ggmltool diff --step reserve model.yaml:prompt model.yaml:token
+      ggmltool diff --parallel model.yaml
+    """
+    from ggmltool.cli.sides import open_sides
+    from ggmltool.views.plan_diff import plan_diff
+
+    if brief and json:
+        raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
+    titles, sides = open_sides(scenario, other, moment, what_if)
+    found = plan_diff(*sides)
+    differ = any(found.differs(part) for part in parts)
+    if json:
+        from ggmltool.views.diff_json import diff_json
+        from ggmltool.views.json_text import json_text
+
+        output.write(json_text(diff_json(found, titles, parts)))
+    elif brief:
+        from ggmltool.views.diff import diff_line
+
+        output.write(diff_line(found, titles, parts, output.style))
+    else:
+        from ggmltool.views.diff import diff_view
+
+        output.write(diff_view(found, titles, parts, output.style))
+    return int(differ)

@@ -1,0 +1,124 @@
+"""The two plans that `diff` compares: what the command line names, and what is known of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ggmltool.cli.options import Moment, WhatIf
+from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.watched import watch
+from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.events import Assigned, SplitStarted
+from ggmltool.scenario.samples import find_sample
+from ggmltool.views.memory import memory_plan
+from ggmltool.views.plan_diff import Held, HeldBuffer, Side, Titles
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event
+    from ggmltool.scenario.model import Model
+
+
+def with_graph(argument: str) -> tuple[str, str | None]:
+    """`FILE:GRAPH` as file and graph; the graph is None where a file or a sample has the whole name.
+
+    >>> with_graph("-"), with_graph("-:decode")
+    (('-', None), ('-', 'decode'))
+    """
+    file, colon, graph = argument.rpartition(":")
+    if not colon or _is_there(argument) or not _is_there(file):
+        return argument, None
+    return file, graph
+
+
+def _is_there(name: str) -> bool:
+    return name == "-" or os.path.lexists(name) or find_sample(name) is not None
+
+
+def open_sides(a: str | None, b: str | None, moment: Moment, what_if: WhatIf) -> tuple[Titles, tuple[Side, Side]]:
+    """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
+
+    Raises UsageError, ScenarioError and CliError.
+    """
+    if a is None or (b is None and not str(what_if)):
+        raise click.UsageError("Name two scenarios, or one and an option such as --no-parallel to compare it with.")
+    asked = [Asked(a, what_if.opposite if b is None else what_if), Asked(b or a, what_if)]
+    opened: dict[str, Opened] = {}
+    sides = []
+    for side in asked:
+        file, graph = with_graph(side.argument)
+        if graph is not None and moment.after is not None:
+            raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
+        if file not in opened:
+            opened[file] = open_scenario(file)
+        at = moment if graph is None else moment._replace(graph=graph)
+        sides.append(scenario_side(opened[file].what_if(side.what_if), at))
+    return _titles(asked), (sides[0], sides[1])
+
+
+class Asked(NamedTuple):
+    """One side as the command line has it."""
+
+    argument: str
+    what_if: WhatIf
+
+    def title(self, whole: bool) -> str:
+        """What it is called: with the `whole` path or without, and with its options."""
+        name = self.argument if whole else Path(self.argument).name
+        name = "standard input" + name[1:] if name.startswith("-") else name
+        return f"{name} {self.what_if}".rstrip()
+
+
+def _titles(asked: Sequence[Asked]) -> Titles:
+    """As short as they can be told apart."""
+    short = [side.title(whole=False) for side in asked]
+    same = short[0] == short[1] and asked[0] != asked[1]
+    return Titles(*(side.title(whole=True) for side in asked)) if same else Titles(*short)
+
+
+def scenario_side(opened: Opened, moment: Moment) -> Side:
+    """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and CliError."""
+    events: list[Event] = []
+    watched = watch(opened, moment, events.append)
+    buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
+    return Side(
+        watched.plan,
+        tensor_infos(opened.model, watched.graph),
+        memory_plan(events),
+        {event.tensor: _reason(event) for event in events if isinstance(event, Assigned)},
+        _starts(events),
+        _held(opened.model),
+        buffers,
+    )
+
+
+def _reason(event: Assigned) -> str:
+    """Why, and which tensor settled it."""
+    told = not event.by or event.by == event.tensor or event.by in event.reason
+    return event.reason if told else f"{event.reason}, from {event.by}"
+
+
+def _starts(events: Iterable[Event]) -> list[str]:
+    """Why each split of the last graph that was split begins."""
+    starts: list[str] = []
+    for event in events:
+        if isinstance(event, SplitStarted):
+            starts[event.split :] = [event.reason]
+    return starts
+
+
+def _held(model: Model) -> list[Held]:
+    """The tensors of the contexts that are allocated at once, without views."""
+    from ggmltool.ggml.tensor import nbytes_of
+
+    return [
+        Held(t.id, context.buft, context.usage, nbytes_of(t.type, t.ne, t.nb))
+        for context in model.contexts
+        if context.buft is not None
+        for t in context.tensors
+        if t.view_src is None
+    ]

@@ -1,0 +1,212 @@
+"""`diff`: two scenarios, two graphs of one, one under two options of the scheduler; exit status as diff's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.cli.diff import PARTS
+from ggmltool.scenario.samples import samples
+from ggmltool.views import plan_diff
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = {
+    "two-orders": ["two-orders:together", "two-orders:apart"],
+    "gemma-ngl9": ["gemma-3-270m", "gemma-3-270m-ngl9"],
+    "pipeline": ["pipeline", "--no-parallel"],
+    "offload": ["offload", "--no-op-offload"],
+    "outgrown": ["--step", "reserve", "outgrown:small", "outgrown:large"],
+    "refused": ["preallocated", "two-orders"],
+}
+TRANSFORMER = SAMPLES / "transformer.yaml"
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_looks_as_accepted(call: Call, name: str, columns: int) -> None:
+    result = call("diff", *COMMANDS[name], columns=columns)
+    assert (result.status, result.err) == (1, "")
+    if name != "refused":
+        assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"diff_{name}_{columns}.txt", result.out)
+
+
+def test_the_parts_of_the_option_are_those_of_the_view() -> None:
+    assert tuple(plan_diff.PARTS) == PARTS
+
+
+def document(call: Call, *args: object) -> dict[str, Any]:
+    result = call("diff", "--json", *args)
+    out: dict[str, Any] = json.loads(result.out)
+    assert result.status == (not out["same"])
+    return out
+
+
+@pytest.mark.parametrize("path", samples(), ids=lambda path: path.name)
+@pytest.mark.parametrize("step", ["alloc", "reserve"])
+def test_nothing_differs_from_itself_unless_ggml_refuses_it(call: Call, path: Path, step: str) -> None:
+    found = document(call, "--step", step, path, path)
+    assert found["same"] == ggmltool.load(path).plan(step=step).ok
+    assert not found["divergences"]
+    assert not found["moved"]
+    assert not found["sizes"]
+
+
+@pytest.mark.parametrize("names", [("transformer", "moe"), ("gemma-3-270m-ngl9", "gemma-3-270m"), ("views", "inplace")])
+def test_what_is_only_in_a_is_only_in_b_the_other_way_round(call: Call, names: tuple[str, str]) -> None:
+    there, back = document(call, *names), document(call, *reversed(names))
+    assert len(there["only_in_a"]) == len(back["only_in_b"])
+    assert len(there["moved"]) == len(back["moved"])
+    assert {(c["from"], c["to"], c["a"]["nbytes"]) for c in there["copies"]} == {
+        (c["from"], c["to"], c["b"]["nbytes"]) for c in back["copies"]
+    }
+
+
+@pytest.mark.parametrize("names", [("transformer", "moe"), ("gemma-3-270m", "gemma-3-270m-ngl9"), ("moe", "views")])
+def test_its_numbers_are_those_of_the_plans(call: Call, names: tuple[str, str]) -> None:
+    found = document(call, *names)
+    for side, name in zip("ab", names, strict=True):
+        plan = json.loads(call("plan", "--json", name).out)
+        bytes_ = json.loads(call("splits", "--bytes", "--json", name).out)
+        assert found[side]["nodes"] == len(plan["nodes"])
+        assert found[side]["buffer_sizes"] == plan["buffer_sizes"]
+        assert [s[side]["id"] for s in found["splits"] if s[side] is not None] == [s["id"] for s in plan["splits"]]
+        assert sum(c[side]["nbytes"] for c in found["copies"]) == bytes_["nbytes"]
+        assert sum(s[side]["nbytes"] for s in found["splits"] if s[side] is not None) == bytes_["nbytes"]
+    pairs = found["a"]["nodes"] - len(found["only_in_a"])
+    assert pairs == found["b"]["nodes"] - len(found["only_in_b"])
+
+
+def test_moved_nodes_are_those_with_another_backend(call: Call) -> None:
+    names = "gemma-3-270m", "gemma-3-270m-ngl9"
+    found = document(call, *names)
+    a, b = ({n["id"]: n for n in json.loads(call("plan", "--json", name).out)["nodes"]} for name in names)
+    differ = [id for id in a if a[id]["backend"] != b[id]["backend"]]
+    assert [pair["a"]["id"] for pair in found["moved"]] == differ
+    assert len(differ) == 666
+    assert found["divergences"][0]["b"]["id"] == differ[0]
+    assert "expanding up" in found["divergences"][0]["b"]["reason"]
+
+
+def test_exit_status_is_diffs(call: Call) -> None:
+    assert call("diff", "moe", "moe").status == 0
+    assert call("diff", "moe", "views").status == 1
+    assert call("diff", "moe", "nowhere.yaml").status == 2
+    assert call("diff", "preallocated", "preallocated").status == 1
+    assert call("diff", "--only", "splits,copies", "outgrown:small", "outgrown:large").status == 1
+    assert call("diff", "--only", "nodes,contexts", "outgrown:small", "outgrown:large").status == 0
+    assert call("diff", "--brief", "moe", "moe").status == 0
+
+
+def test_brief_is_one_line(call: Call) -> None:
+    assert call("diff", "--brief", "moe", "moe").out == "moe and moe do not differ\n"
+    result = call("diff", "--brief", "offload", "--no-op-offload")
+    assert result.out == ("offload --op-offload and offload --no-op-offload differ in nodes, splits, copies, buffers\n")
+    assert result.status == 1
+
+
+def test_one_scenario_is_compared_with_the_option_the_other_way_round(call: Call) -> None:
+    on, off = document(call, "pipeline", "--parallel"), document(call, "pipeline", "--no-parallel")
+    assert on["a"]["title"] == off["b"]["title"] == "pipeline --no-parallel"
+    assert on["a"]["buffer_sizes"] == off["b"]["buffer_sizes"]
+    assert document(call, "pipeline", "pipeline", "--no-parallel")["same"]
+
+
+def test_options_of_the_scheduler_can_come_from_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGMLTOOL_DIFF_OP_OFFLOAD", "0")
+    assert document(call, "offload", "offload")["same"]
+    assert document(call, "offload")["b"]["title"] == "offload --no-op-offload"
+
+
+def test_a_graph_is_named_behind_a_colon_or_for_both(call: Call) -> None:
+    named = document(call, "offload:prompt", "offload:token")
+    assert (named["a"]["graph"], named["b"]["graph"]) == ("prompt", "token")
+    both = document(call, "--graph", "token", "offload", "offload:prompt")
+    assert (both["a"]["graph"], both["b"]["graph"]) == ("token", "prompt")
+    Path("x:y.yaml").write_bytes(TRANSFORMER.read_bytes())
+    assert document(call, "x:y.yaml", "transformer")["same"]
+    assert document(call, "x:y.yaml:main", "transformer")["a"]["graph"] == "main"
+
+
+def test_standard_input_can_be_both(call: Call) -> None:
+    text = (SAMPLES / "two-orders.yaml").read_bytes()
+    result = call("diff", "--", "-:together", "-:apart", stdin=text, columns=80)
+    assert result.status == 1
+    assert result.out.startswith("A  standard input:together · alloc together\nB  standard input:apart · alloc apart\n")
+    assert call("diff", "-", "two-orders", stdin=text).status == 0
+
+
+def test_steps_of_two_scenarios_are_compared(call: Call) -> None:
+    grown = document(call, "--after", "2", "outgrown", "outgrown")
+    assert grown["same"]
+    assert grown["a"]["graph"] == "large"
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
+    for folder in "ab":
+        Path(folder).mkdir()
+        Path(folder, "model.yaml").write_bytes((SAMPLES / "moe.yaml").read_bytes())
+    assert call("diff", "a/model.yaml", "b/model.yaml").out.startswith("a/model.yaml and b/model.yaml · no difference")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "Name two scenarios, or one and an option"),
+        (("moe",), "Name two scenarios, or one and an option"),
+        (("moe", "moe", "moe"), "unexpected extra argument"),
+        (("moe", "mo"), 'did you mean "moe"?'),
+        (("offload", "offload:tokn"), "did you mean token?"),
+        (("--after", "1", "offload:token", "offload"), "leave :token out"),
+        (("--only", "split", "moe", "moe"), "Did you mean 'splits'?"),
+        (("--only", "zzz", "moe", "moe"), "The parts are nodes, splits, copies"),
+        (("--brief", "--json", "moe", "moe"), "`same`"),
+        (("moe:x:y", "moe"), "there is no such file"),
+    ],
+)
+def test_wrong_use_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
+    result = call("diff", *args)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["diff", "two-"], ["two-orders"]),
+        (["diff", "moe", "two-orders:"], ["two-orders:together", "two-orders:apart"]),
+        (["diff", "moe", "moe", "--only", "nodes,s"], ["nodes,splits", "nodes,sizes"]),
+    ],
+)
+def test_scenarios_graphs_and_parts_are_completed(words: list[str], offered: list[str]) -> None:
+    from click.shell_completion import ShellComplete
+
+    from ggmltool.cli.main import cli
+
+    shell = ShellComplete(cli, {}, "ggmltool", "_GGMLTOOL_COMPLETE")
+    assert [item.value for item in shell.get_completions(words[:-1], words[-1])] == offered
+
+
+def test_two_thousand_nodes_under_other_names_are_compared_quickly(call: Call) -> None:
+    """Names that say nothing: all is found again by what it is computed from."""
+    import time
+
+    def scenario(first: int) -> bytes:
+        nodes = {f"node_{first}": "add(x, x)"}
+        for n in range(first + 1, first + 2000):
+            nodes[f"node_{n}"] = f"{'sqr' if n % 3 else 'silu'}(node_{n - 1})"
+        head = {"ggmltool": 1, "backends": ["CPU"], "contexts": {"c": {"tensors": {"x": "f32[8]"}}}}
+        return json.dumps(head | {"graphs": {"main": {"nodes": nodes}}}).encode()
+
+    Path("a.json").write_bytes(scenario(0))
+    Path("b.json").write_bytes(scenario(3))
+    start = time.perf_counter()
+    found = document(call, "a.json", "b.json")
+    assert time.perf_counter() - start < 5
+    assert found["same"]

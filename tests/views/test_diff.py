@@ -1,0 +1,188 @@
+"""What differs between hand-made plans, as values, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
+from ggmltool.views.diff import diff_line, diff_view
+from ggmltool.views.diff_json import diff_json
+from ggmltool.views.json_text import json_text
+from ggmltool.views.memory import memory_plan
+from ggmltool.views.plan_diff import PARTS, Held, HeldBuffer, PlanDiff, Side, Titles, plan_diff
+from ggmltool.views.table import Style
+from tests.golden import check_golden
+from tests.views.plans import EVENTS, KIB, REFUSED, TENSORS, TWO_DEVICES
+
+GOLDEN = Path(__file__).parent / "golden"
+STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "256")}
+TITLES = Titles("before.yaml", "after.yaml")
+HELD = (Held("w1", "CUDA0", "weights", 10 * KIB), Held("w2", "CPU", "weights", 10 * KIB))
+A = Side(
+    TWO_DEVICES,
+    TENSORS,
+    memory_plan(EVENTS),
+    {"b": "its weight w2 is in CPU"},
+    ("the first node", "b runs on CPU", "d runs on CUDA0"),
+    HELD,
+    (HeldBuffer("CUDA0", "weights", 10 * KIB), HeldBuffer("CPU", "weights", 10 * KIB)),
+)
+
+
+def changed(plan: Plan, **nodes: dict[str, object]) -> Plan:
+    """The plan with some fields of some nodes replaced."""
+    rows: tuple[NodePlan, ...] = tuple(msgspec.structs.replace(n, **nodes.get(n.id, {})) for n in plan.nodes)
+    return replace(plan, nodes=rows)
+
+
+ON_ONE_DEVICE = replace(
+    A,
+    plan=replace(
+        changed(
+            TWO_DEVICES,
+            a={"cause": "usr"},
+            b={"backend": "CUDA0", "split": 0},
+            d={"split": 0, "alloc_size": 20 * KIB},
+        ),
+        splits=(SplitPlan(0, "CUDA0", 0, 4, ("inp",)),),
+        copies=TWO_DEVICES.copies[:1],
+        buffer_sizes=(("CUDA0", 60 * KIB), ("CPU", 0)),
+    ),
+    reasons={"b": "its weight w2 is in CUDA0"},
+    held=(HELD[0], HELD[1]._replace(buft="CUDA0")),
+    held_buffers=(HeldBuffer("CUDA0", "weights", 20 * KIB),),
+)
+WITHOUT_B = replace(
+    A,
+    plan=replace(
+        TWO_DEVICES,
+        nodes=tuple(
+            msgspec.structs.replace(TWO_DEVICES.nodes[i], index=place, split=0) for place, i in enumerate((1, 0, 3))
+        ),
+        splits=(SplitPlan(0, "CUDA0", 0, 3, ("inp",)),),
+    ),
+    starts=("the first node",),
+)
+
+PAIRS: dict[str, tuple[Side, Side]] = {
+    "moved": (A, ON_ONE_DEVICE),
+    "shorter": (A, WITHOUT_B),
+    "longer": (WITHOUT_B, A),
+    "refused": (A, Side(REFUSED, {})),
+    "same": (A, A),
+}
+
+
+def diff_of(name: str) -> PlanDiff:
+    return plan_diff(*PAIRS[name])
+
+
+@pytest.mark.parametrize("width", STYLES)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
+    text = diff_view(diff_of(name), TITLES, tuple(PARTS), STYLES[width])
+    if width in ("80", "200") and name != "refused":
+        assert max(map(len, text.splitlines())) <= int(width)
+    check_golden(GOLDEN / f"diff_{name}_{width}.txt", text)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_its_json_looks_as_accepted(name: str) -> None:
+    text = json_text(diff_json(diff_of(name), TITLES, tuple(PARTS)))
+    document = json.loads(text)
+    assert document["same"] == (not document["differing"]) == (name == "same")
+    check_golden(GOLDEN / f"diff_{name}_json.txt", text)
+
+
+def test_a_node_on_another_backend_is_the_first_divergence_with_both_reasons() -> None:
+    (first,) = diff_of("moved").divergences
+    assert (first.kind, first.at) == ("backend", 2)
+    assert first.a is not None
+    assert first.b is not None
+    assert (first.a.id, first.a.backend, first.a.reason, first.a.start) == (
+        "b", "CPU", "its weight w2 is in CPU", "b runs on CPU",
+    )  # fmt: skip
+    assert (first.b.id, first.b.backend, first.b.reason, first.b.start) == (
+        "b", "CUDA0", "its weight w2 is in CUDA0", None,
+    )  # fmt: skip
+
+
+def test_what_moved_is_copied_grew_and_came_is_told() -> None:
+    diff = diff_of("moved")
+    assert [(p.a.id, p.b.backend) for p in diff.moved] == [("b", "CUDA0")]
+    assert [(p.a.id, p.a.cause, p.b.cause) for p in diff.recaused] == [("a", "1.wgt0", "usr")]
+    assert [(p.a and p.a.id, p.b and p.b.id) for p in diff.splits] == [(0, 0), (1, None), (2, None)]
+    assert [(p.tensor, p.dst, p.a, p.b) for p in diff.inputs] == [
+        ("a+mask", "CPU", 10 * KIB, None),
+        ("b", "CUDA0", 10 * KIB, None),
+    ]
+    assert [(c.src, c.dst, c.a, c.b) for c in diff.copies][1:] == [
+        ("CUDA0", "CPU", (1, 10 * KIB), (0, 0)),
+    ]
+    assert [(pair.id, pair.growth) for pair in diff.shapes] == [("d", 10 * KIB)]
+    assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in diff.held_moves] == [("w2", "CPU", "CUDA0")]
+    assert [(h.buft, h.a, h.b) for h in diff.held] == [("CUDA0", 10 * KIB, 20 * KIB), ("CPU", 10 * KIB, 0)]
+
+
+def test_nodes_that_are_gone_or_at_another_place_are_told() -> None:
+    diff = diff_of("shorter")
+    assert [place.id for place in diff.gone] == ["b"]
+    assert len(diff.reordered) == 1
+    assert [place.id for place in diff_of("longer").added] == ["b"]
+    assert diff.divergences[0].kind == "order"
+
+
+def test_a_refused_plan_differs_in_every_part() -> None:
+    diff = diff_of("refused")
+    assert all(diff.differs(part) for part in PARTS)
+    both = plan_diff(Side(REFUSED, {}), Side(REFUSED, {}))
+    assert all(both.differs(part) for part in PARTS)
+
+
+def test_only_the_parts_that_are_asked_for_are_compared() -> None:
+    same_splits = plan_diff(A, replace(A, plan=replace(TWO_DEVICES, buffer_sizes=(("CUDA0", 1), ("CPU", 1)))))
+    assert [part for part in PARTS if same_splits.differs(part)] == ["buffers"]
+    text = diff_view(same_splits, TITLES, ("splits", "copies"), Style(80))
+    assert text.startswith("before.yaml and after.yaml · no difference in splits, copies · ")
+    assert diff_line(same_splits, TITLES, tuple(PARTS), Style(80)) == "before.yaml and after.yaml differ in buffers\n"
+    assert diff_json(same_splits, TITLES, ("sizes",))["compared"] == ["sizes"]
+
+
+def test_many_of_everything_are_counted() -> None:
+    def long(backend: str, n: int) -> Side:
+        row = TWO_DEVICES.nodes[0]
+        nodes = tuple(
+            msgspec.structs.replace(row, index=i, id=f"n{i}", name=f"n{i}", backend=backend, split=i, alloc_size=i * n)
+            for i in range(40)
+        )
+        splits = tuple(SplitPlan(i, backend, i, i + 1, (f"n{i}",)) for i in range(40))
+        tensors = {n.id: TENSORS["a"]._replace(id=n.id, name=n.id, src=(), nbytes=n.alloc_size or 0) for n in nodes}
+        return Side(replace(TWO_DEVICES, nodes=nodes, splits=splits, leafs=()), tensors, memory_plan([]))
+
+    text = diff_view(plan_diff(long("CPU", 1), long("CUDA0", 2)), TITLES, tuple(PARTS), Style(80))
+    assert "30 rows" in text
+    assert "and 29 tensors more, together +435 B" in text
+    assert "40  CPU → CUDA0" in text
+    assert len(text.splitlines()) < 80
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    bad = "x\x1b[2J"
+
+    def renamed(side: Side) -> Side:
+        plan = changed(side.plan, b={"id": bad, "backend": side.plan.nodes[2].backend})
+        return replace(side, plan=plan, tensors=side.tensors | {bad: TENSORS["b"]._replace(id=bad, name=bad)},
+                       reasons={bad: bad}, held=[*side.held, Held(bad, bad, bad, len(side.plan.splits))])  # fmt: skip
+
+    views: list[Callable[[PlanDiff], str]] = [
+        lambda d: diff_view(d, Titles(bad, bad), tuple(PARTS), Style(80)),
+        lambda d: diff_line(d, Titles(bad, bad), tuple(PARTS), Style(80)),
+    ]
+    for view in views:
+        assert "\x1b" not in view(plan_diff(renamed(A), renamed(ON_ONE_DEVICE)))
