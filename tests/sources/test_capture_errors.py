@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,10 @@ import pytest
 
 from tests.cli.conftest import Call, call
 from tests.sources.gguf_file import Description, Shape, write_gguf
+from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
 
 __all__ = ["call"]
-
-needs_library = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
 
 
 def refused(call: Call, *words: object) -> str:
@@ -152,7 +148,7 @@ def test_the_library_can_be_missing(call: Call, monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'xllamacpp>=" in message
 
 
-@pytest.mark.parametrize("version", ["0.2.14", "2026.8.10229", "2026.10.11549", "2027.1", "nonsense"])
+@pytest.mark.parametrize("version", ["0.2.14", "2026.8.10229", "2026.11.1", "2027.1", "nonsense"])
 def test_the_library_can_be_another_release(call: Call, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)
     message = refused(call, "model.gguf")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 import ggmltool
 from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
+from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
 TOKEN = replace(PROMPT, phase="token")

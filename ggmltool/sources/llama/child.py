@@ -19,7 +19,6 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import scenario_of
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
 from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
-from ggmltool.sources.llama.structs import ContextParams, ModelParams
 
 LEVEL_DEBUG, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONT = 1, 3, 4, 5
 _LOAD_MODE_NONE = 0
@@ -80,9 +79,9 @@ class Session:
         if not self.ctx:
             raise self.log.error("llama.cpp cannot make a context for the model")
 
-    def model_params(self) -> ModelParams:
+    def model_params(self) -> Any:
         """Metadata only, all of it on the CPU: the weights get no memory and are not read."""
-        params: ModelParams = self.lib.llama_model_default_params()
+        params = self.lib.llama_model_default_params()
         params.devices = ctypes.addressof(self.no_devices)
         params.n_gpu_layers = 0
         params.load_mode = _LOAD_MODE_NONE
@@ -90,14 +89,14 @@ class Session:
         params.no_alloc = True
         return params
 
-    def context_params(self) -> ContextParams:
+    def context_params(self) -> Any:
         """The options as llama.cpp takes them."""
         options = self.options
         n_ctx = options.n_ctx or self.lib.llama_model_n_ctx_train(self.model)
         if not 0 <= n_ctx <= MAX_CTX:
             n_ctx %= 1 << 32
             raise CaptureError(f"a context of {n_ctx} tokens is too large; name a --ctx-size of at most {MAX_CTX}")
-        params: ContextParams = self.lib.llama_context_default_params()
+        params = self.lib.llama_context_default_params()
         params.n_ctx = options.n_ctx
         params.n_batch = options.n_batch
         params.n_ubatch = options.n_ubatch

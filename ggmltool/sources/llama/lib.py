@@ -14,14 +14,14 @@ from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.llama.structs import (
     CONTEXT_DEFAULTS,
     MODEL_DEFAULTS,
-    ContextParams,
-    ModelParams,
+    context_params,
+    model_params,
     wrong_fields,
 )
 
 DISTRIBUTION = "xllamacpp"
 
-FIRST, BEFORE = (2026, 8, 10566), (2026, 9)
+FIRST, BEFORE = (2026, 8, 10566), (2026, 11)
 """The releases of xllamacpp whose structs are known: from the first to before the second."""
 
 SUPPORTED = ">=" + ".".join(map(str, FIRST)) + ",<" + ".".join(map(str, BEFORE))
@@ -55,10 +55,6 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_backend_buft_name": (_S, (_P,)),
     "llama_log_set": (None, (_P, _P)),
     "llama_backend_init": (None, ()),
-    "llama_model_default_params": (ModelParams, ()),
-    "llama_context_default_params": (ContextParams, ()),
-    "llama_model_load_from_file": (_P, (_S, ModelParams)),
-    "llama_init_from_model": (_P, (_P, ContextParams)),
     "llama_free": (None, (_P,)),
     "llama_model_free": (None, (_P,)),
     "llama_model_meta_val_str": (ctypes.c_int32, (_P, _S, _S, _Z)),
@@ -87,12 +83,27 @@ def version() -> str:
         raise LlamaUnavailable(
             f"llama.cpp is missing: the package {DISTRIBUTION} is not installed. {_REMEDY}"
         ) from None
-    numbers = tuple(int(part) for part in found.split(".") if part.isdecimal())
-    if not FIRST <= numbers < BEFORE:
+    if not FIRST <= release(found) < BEFORE:
         raise LlamaUnavailable(
             f"{DISTRIBUTION} {found} is installed; ggmltool knows the structs of {DISTRIBUTION}{SUPPORTED}. {_REMEDY}"
         )
     return found
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _functions(version: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Every function that is bound, with its result and arguments; the params' structs are those of the release."""
+    model, context = model_params(release(version)), context_params(release(version))
+    return _FUNCTIONS | {
+        "llama_model_default_params": (model, ()),
+        "llama_context_default_params": (context, ()),
+        "llama_model_load_from_file": (_P, (_S, model)),
+        "llama_init_from_model": (_P, (_P, context)),
+    }
 
 
 _REMEDY = f"Get it with `pip install '{DISTRIBUTION}{SUPPORTED}'` (ggmltool's extra `llama`)."
@@ -116,7 +127,7 @@ class Lib:
         path = shared_object()
         try:
             library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
-            for name, (result, arguments) in _FUNCTIONS.items():
+            for name, (result, arguments) in _functions(self.version).items():
                 function = getattr(library, name)
                 function.restype = result
                 function.argtypes = arguments

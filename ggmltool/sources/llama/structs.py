@@ -1,80 +1,99 @@
-"""The structs of llama.h, as ctypes mirrors of the releases that `lib.SUPPORTED` names (64-bit)."""
+"""The structs of llama.h, as ctypes mirrors of the releases that `lib.SUPPORTED` names (64-bit).
+
+They are passed by value; `spare` at their end is room for what a later release appends.
+"""
 
 from __future__ import annotations
 
 import ctypes as c
+from functools import cache
 from typing import Any
 
 _POINTER = c.c_void_p
 
 
-class ModelParams(c.Structure):
-    """llama_model_params. It is passed by value; `spare` is room for what a later release appends."""
+LAZY_MODE = (2026, 9)
+"""The first release whose model params have a `lazy_mode`."""
+MORE_TYPES = (2026, 10)
+"""The first release whose context params have two more words, zero by default, before their truth values."""
 
-    _fields_ = (
-        ("devices", _POINTER),
-        ("tensor_buft_overrides", _POINTER),
-        ("n_gpu_layers", c.c_int32),
-        ("split_mode", c.c_int),
-        ("load_mode", c.c_int),
-        ("main_gpu", c.c_int32),
-        ("tensor_split", _POINTER),
-        ("progress_callback", _POINTER),
-        ("progress_callback_user_data", _POINTER),
-        ("kv_overrides", _POINTER),
-        ("vocab_only", c.c_bool),
-        ("check_tensors", c.c_bool),
-        ("use_extra_bufts", c.c_bool),
-        ("no_host", c.c_bool),
-        ("no_alloc", c.c_bool),
-        ("load_mtp", c.c_bool),
-        ("spare", c.c_uint8 * 58),
-    )
+_MODEL_HEAD = (
+    ("devices", _POINTER),
+    ("tensor_buft_overrides", _POINTER),
+    ("n_gpu_layers", c.c_int32),
+    ("split_mode", c.c_int),
+    ("load_mode", c.c_int),
+)
+_MODEL_TAIL = (
+    ("main_gpu", c.c_int32),
+    ("tensor_split", _POINTER),
+    ("progress_callback", _POINTER),
+    ("progress_callback_user_data", _POINTER),
+    ("kv_overrides", _POINTER),
+    ("vocab_only", c.c_bool),
+    ("check_tensors", c.c_bool),
+    ("use_extra_bufts", c.c_bool),
+    ("no_host", c.c_bool),
+    ("no_alloc", c.c_bool),
+    ("load_mtp", c.c_bool),
+    ("spare", c.c_uint8 * 58),
+)
+_CONTEXT_HEAD = (
+    ("n_ctx", c.c_uint32),
+    ("n_batch", c.c_uint32),
+    ("n_ubatch", c.c_uint32),
+    ("n_seq_max", c.c_uint32),
+    ("n_rs_seq", c.c_uint32),
+    ("n_outputs_max", c.c_uint32),
+    ("n_outputs_max_per_seq", c.c_uint32),
+    ("n_threads", c.c_int32),
+    ("n_threads_batch", c.c_int32),
+    ("ctx_type", c.c_int),
+    ("rope_scaling_type", c.c_int),
+    ("pooling_type", c.c_int),
+    ("attention_type", c.c_int),
+    ("flash_attn_type", c.c_int),
+    ("rope_freq_base", c.c_float),
+    ("rope_freq_scale", c.c_float),
+    ("yarn_ext_factor", c.c_float),
+    ("yarn_attn_factor", c.c_float),
+    ("yarn_beta_fast", c.c_float),
+    ("yarn_beta_slow", c.c_float),
+    ("yarn_orig_ctx", c.c_uint32),
+    ("defrag_thold", c.c_float),
+    ("cb_eval", _POINTER),
+    ("cb_eval_user_data", _POINTER),
+    ("type_k", c.c_int),
+    ("type_v", c.c_int),
+    ("abort_callback", _POINTER),
+    ("abort_callback_data", _POINTER),
+)
+_CONTEXT_TAIL = (
+    ("embeddings", c.c_bool),
+    ("offload_kqv", c.c_bool),
+    ("no_perf", c.c_bool),
+    ("op_offload", c.c_bool),
+    ("swa_full", c.c_bool),
+    ("kv_unified", c.c_bool),
+    ("samplers", _POINTER),
+    ("n_samplers", c.c_size_t),
+    ("ctx_other", _POINTER),
+    ("spare", c.c_uint8 * 64),
+)
 
 
-class ContextParams(c.Structure):
-    """llama_context_params, passed by value like ModelParams."""
+@cache
+def model_params(release: tuple[int, ...]) -> type[c.Structure]:
+    """llama_model_params of a release of xllamacpp."""
+    lazy = (("lazy_mode", c.c_int),) if release >= LAZY_MODE else ()
+    return type("ModelParams", (c.Structure,), {"_fields_": (*_MODEL_HEAD, *lazy, *_MODEL_TAIL)})
 
-    _fields_ = (
-        ("n_ctx", c.c_uint32),
-        ("n_batch", c.c_uint32),
-        ("n_ubatch", c.c_uint32),
-        ("n_seq_max", c.c_uint32),
-        ("n_rs_seq", c.c_uint32),
-        ("n_outputs_max", c.c_uint32),
-        ("n_outputs_max_per_seq", c.c_uint32),
-        ("n_threads", c.c_int32),
-        ("n_threads_batch", c.c_int32),
-        ("ctx_type", c.c_int),
-        ("rope_scaling_type", c.c_int),
-        ("pooling_type", c.c_int),
-        ("attention_type", c.c_int),
-        ("flash_attn_type", c.c_int),
-        ("rope_freq_base", c.c_float),
-        ("rope_freq_scale", c.c_float),
-        ("yarn_ext_factor", c.c_float),
-        ("yarn_attn_factor", c.c_float),
-        ("yarn_beta_fast", c.c_float),
-        ("yarn_beta_slow", c.c_float),
-        ("yarn_orig_ctx", c.c_uint32),
-        ("defrag_thold", c.c_float),
-        ("cb_eval", _POINTER),
-        ("cb_eval_user_data", _POINTER),
-        ("type_k", c.c_int),
-        ("type_v", c.c_int),
-        ("abort_callback", _POINTER),
-        ("abort_callback_data", _POINTER),
-        ("embeddings", c.c_bool),
-        ("offload_kqv", c.c_bool),
-        ("no_perf", c.c_bool),
-        ("op_offload", c.c_bool),
-        ("swa_full", c.c_bool),
-        ("kv_unified", c.c_bool),
-        ("samplers", _POINTER),
-        ("n_samplers", c.c_size_t),
-        ("ctx_other", _POINTER),
-        ("spare", c.c_uint8 * 64),
-    )
+
+@cache
+def context_params(release: tuple[int, ...]) -> type[c.Structure]:
+    """llama_context_params of a release of xllamacpp."""
+    more = (("more_types", c.c_int * 2),) if release >= MORE_TYPES else ()
+    return type("ContextParams", (c.Structure,), {"_fields_": (*_CONTEXT_HEAD, *more, *_CONTEXT_TAIL)})
 
 
 class Object(c.Structure):
