@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,8 +41,9 @@ def real_library() -> Lib:
 class Src:
     """A source: a tensor of its own, or (with `nb` or `offset`) a view of a tensor that is large enough for it.
 
-    `slack` are bytes that tensor has beyond what the view needs. `data` says how it is filled: normal, positive,
-    special (infinities, NaN, zeros), ints, mask, or an array; bytes fill its memory as they are.
+    `slack` are bytes that tensor has beyond what the view needs, `flags` are those of the tensor. `data` says how it is
+    filled: normal, positive, special (infinities, NaN, zeros), ints, mask, or an array; bytes fill its memory as they
+    are.
     """
 
     type: str = "f32"
@@ -51,6 +53,7 @@ class Src:
     data: Any = "normal"
     name: str = ""
     slack: int = 0
+    flags: int = 0
 
     @property
     def dtype(self) -> DType:
@@ -149,12 +152,14 @@ class Engine:
         name = s.name or name
         if not s.is_view:
             t = self.ctx.new_tensor(s.dtype, s.dims, name=name)
+            t.flags |= s.flags
             self.owners.append(t)
             return t
         base = self.ctx.new_tensor(s.dtype, (s.base_elements,), name=f"{name}.base")
         self.owners.append(base)
         t = self.ctx.new_tensor(s.dtype, s.dims, base, s.offset, name=name)
         t.set_layout(s.dims, s.strides)
+        t.flags |= s.flags
         return t
 
     def fields(self) -> dict[str, Any]:
@@ -223,12 +228,14 @@ class Real:
         name = s.name or name
         if not s.is_view:
             t = self.lib.tensor(self.ctx, s.dtype, s.dims, name=name)
+            structs.Tensor.from_address(t).flags |= s.flags
             self.owners.append(t)
             return t
         base = self.lib.tensor(self.ctx, s.dtype, (s.base_elements,), name=f"{name}.base")
         self.owners.append(base)
         t = self.lib.call("view_4d", self.ctx, base, *s.dims, *s.strides[1:], s.offset)
         structs.Tensor.from_address(t).nb[:] = list(s.strides)
+        structs.Tensor.from_address(t).flags |= s.flags
         self.lib.ggml_set_name(t, name.encode())
         return t
 
@@ -245,6 +252,27 @@ class Real:
         return out
 
     def compute(self, data: Sequence[bytes]) -> Any:
+        """The result's values."""
+        lib = self.lib
+        with self._computed(data):
+            out = lib.fields(self.result)
+            dtype = TYPES[out["type"]]
+            shape, strides = out["ne"][::-1], out["nb"][::-1]
+            if dtype.quantized:
+                shape, strides = (*shape[:3], dtype.row_size(shape[3])), (*strides[:3], 1)
+            raw = lib.get(self.result) if lib.ggml_nbytes(self.result) else b""
+            if not raw:
+                return np.empty(shape, dtype=numpy_type(dtype))
+            return np.ndarray(shape, numpy_type(dtype), raw, 0, strides).copy()
+
+    def memory_after(self, data: Sequence[bytes]) -> list[bytes]:
+        """The bytes of the sources, after the result was computed."""
+        with self._computed(data):
+            return [self.lib.get(t) for t in self.owners]
+
+    @contextmanager
+    def _computed(self, data: Sequence[bytes]) -> Iterator[None]:
+        """While the result and the sources have their values."""
         lib = self.lib
         graph = lib.graph(self.ctx, [self.result])
         buffer = lib.allocate(self.ctx)
@@ -255,15 +283,7 @@ class Real:
             status = lib.compute(graph)
             if status:
                 raise RuntimeError(f"ggml_status {status}")
-            out = lib.fields(self.result)
-            dtype = TYPES[out["type"]]
-            shape, strides = out["ne"][::-1], out["nb"][::-1]
-            if dtype.quantized:
-                shape, strides = (*shape[:3], dtype.row_size(shape[3])), (*strides[:3], 1)
-            raw = lib.get(self.result) if lib.ggml_nbytes(self.result) else b""
-            if not raw:
-                return np.empty(shape, dtype=numpy_type(dtype))
-            return np.ndarray(shape, numpy_type(dtype), raw, 0, strides).copy()
+            yield
         finally:
             if buffer:
                 lib.ggml_backend_buffer_free(buffer)

@@ -49,9 +49,6 @@ def test_an_example_is_planned_by_the_library_as_by_the_engine(tmp_path: Path, n
 
 MORE_ARGUMENTS: dict[str, tuple[object, ...]] = {
     "ssm_scan": (1,),
-    "win_part": (2,),
-    "win_unpart": (4, 4, 2),
-    "get_rel_pos": (4, 4),
     "gated_linear_attn": (0.5,),
     "solve_tri": (True, True, False),
     "gated_delta_net": (1,),

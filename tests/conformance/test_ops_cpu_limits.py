@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.tensor import FLAG_PARAM
 from tests.conformance.ops_case import Call, Engine, Real, Src, bytes_of, call, cut, permuted, real_library
 from tests.conformance.test_ops_softmax import ext
 
@@ -74,6 +77,10 @@ CASES = [
     call("acc", Src(ne=(8, 6)), permuted("f32", (2, 4), (1, 0, 2, 3)), 32, 192, 192, 0),
     call("set", Src("i32", (8, 6), data="ints"), permuted("f32", (2, 4), (1, 0, 2, 3)), 32, 192, 192, 0),
     *(call(fn, COLUMNS) for fn in ("cumsum", "sum_rows", "sqr")),
+    *(call("get_rel_pos", Src(t, (32, 7), data="ints"), 4, 4) for t in TYPES),
+    *(call("add_rel_pos", Src(t, (1, 1, 4), data="ints"), *[Src(ne=(1, 1, 1, 4))] * 2) for t in TYPES[:3]),
+    *(call("opt_step_adamw", *[replace(s, flags=FLAG_PARAM)] * 4, Src(ne=(7,))) for s in (*map(one, TYPES), COLUMNS)),
+    *(call("opt_step_sgd", *[replace(s, flags=FLAG_PARAM)] * 2, Src(ne=(2,))) for s in (*map(one, TYPES), COLUMNS)),
 ]
 
 

@@ -27,6 +27,8 @@ FAMILIES = (
     "im2col",
     "conv",
     "pool",
+    "windows",
+    "optimize",
 )
 """The modules of this package that declare ops."""
 

@@ -69,6 +69,11 @@ _TYPES: dict[int, tuple[str, frozenset[str]]] = {
     Op.TIMESTEP_EMBEDDING: ("ggml_compute_forward_timestep_embedding", frozenset(("f32",))),
     Op.ARGSORT: ("ggml_compute_forward_argsort", frozenset(("f32",))),
     Op.TOP_K: ("ggml_compute_forward_top_k", frozenset(("f32",))),
+    Op.WIN_PART: ("ggml_compute_forward_win_part", frozenset(("f32",))),
+    Op.WIN_UNPART: ("ggml_compute_forward_win_unpart", frozenset(("f32",))),
+    Op.GET_REL_POS: ("ggml_compute_forward_get_rel_pos", frozenset(("f16", "bf16"))),
+    Op.ADD_REL_POS: ("ggml_compute_forward_add_rel_pos", frozenset(("f32",))),
+    Op.OPT_STEP_ADAMW: ("ggml_compute_forward_opt_step_adamw", frozenset(("f32",))),
 }
 """For each op the types its first source may have, and where ggml aborts with "fatal error" for another."""
 
@@ -313,6 +318,17 @@ def _cross_entropy_loss(dst: Tensor) -> None:
     _packed(function, b, "src1->nb[0] == ggml_type_size(src1->type)")
 
 
+def _opt_step_sgd(dst: Tensor) -> None:
+    a = _source(dst, 0)
+    if a.type is not F32:
+        raise GgmlAbort(
+            "ggml_compute_forward_opt_step_sgd",
+            "fatal error - sgd is F32 only",
+            explanation=f"the CPU has no such kernel for {show(a)}",
+        )
+    _packed("ggml_compute_forward_opt_step_sgd_f32", a, "nb00 == sizeof(float)")
+
+
 def _concat(dst: Tensor) -> None:
     for i in (0, 1):
         t = _source(dst, i)
@@ -354,6 +370,8 @@ _CHECKS: dict[int, Check] = {
         "ggml_compute_forward_cross_entropy_loss_back_f32", ("dst", -1), ("src0f", 1), ("src1f", 2), ("grad", 0)
     ),
     Op.CONCAT: _concat,
+    Op.OPT_STEP_ADAMW: _packed_source("ggml_compute_forward_opt_step_adamw_f32", "nb00 == sizeof(float)"),
+    Op.OPT_STEP_SGD: _opt_step_sgd,
     Op.DIAG: _packed_source("ggml_compute_forward_diag_f32", "nb00 == sizeof(float)"),
     Op.TIMESTEP_EMBEDDING: _packed_source(
         "ggml_compute_forward_timestep_embedding_f32", "src0->nb[0] == sizeof(float)"

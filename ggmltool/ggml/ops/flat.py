@@ -39,6 +39,12 @@ def flat(x: Arrays, t: Tensor, dim: int = 1) -> Tensor:
     return other
 
 
+def memory(x: Arrays, t: Tensor, type: DType, n: int) -> Any:
+    """The `n` elements of `type` from where `t` starts, whatever its own type and strides are."""
+    size = n * type.type_size
+    return x.raw(shadow(t, type, (n, 1, 1, 1), (type.type_size, size, size, size)))[0, 0, 0]
+
+
 def flat_operand(x: Arrays, dst: Tensor, i: int = 0, dim: int = 1) -> Any:
     """Source `i` of `dst` as float32, as such a kernel reads it."""
     t = dst.src[i]

@@ -1,0 +1,102 @@
+"""The steps of an optimizer: opt_step_adamw and opt_step_sgd change a parameter in place by its gradient.
+
+The parameters of the step lie in a tensor, since they change from step to step while the graph stays the same.
+"""
+
+from __future__ import annotations
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import show
+from ggmltool.ggml.ops.flat import memory, shadow
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
+from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, are_same_shape, nelements
+
+
+def _require_param(function: str, a: Tensor) -> None:
+    if not a.flags & FLAG_PARAM:
+        raise GgmlAssert(
+            function,
+            "a->flags & GGML_TENSOR_FLAG_PARAM",
+            f"{show(a)} is no parameter to be trained: give it the flag param (ggml_set_param)",
+        )
+
+
+def _require_shape(function: str, name: str, a: Tensor, t: Tensor) -> None:
+    if not are_same_shape(a, t):
+        raise GgmlAssert(function, f"ggml_are_same_shape(a, {name})", f"{show(a)} and {show(t)} differ in shape")
+
+
+def _require_numbers(function: str, name: str, params: Tensor, n: int, which: str) -> None:
+    if params.type is not F32:
+        raise GgmlAssert(function, f"{name}->type == GGML_TYPE_F32", f"{show(params)} must be f32")
+    if nelements(params) != n:
+        raise GgmlAssert(function, f"ggml_nelements({name}) == {n}", f"{show(params)} must hold {which}")
+
+
+@constructor(Op.OPT_STEP_ADAMW)
+def opt_step_adamw(ctx: Context, a: Tensor, grad: Tensor, m: Tensor, v: Tensor, adamw_params: Tensor) -> Tensor:
+    """ggml_opt_step_adamw: a step of AdamW. The result is a view of a; m and v, its momenta, are changed as well.
+
+    adamw_params: alpha, beta1, beta2, eps, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t) at step t.
+    """
+    function = "ggml_opt_step_adamw"
+    _require_param(function, a)
+    for name, t in (("grad", grad), ("m", m), ("v", v)):
+        _require_shape(function, name, a, t)
+    which = "alpha, beta1, beta2, eps, weight decay, beta1h and beta2h"
+    _require_numbers(function, "adamw_params", adamw_params, 7, which)
+    result = ctx.view_tensor(a)
+    result.set_op(Op.OPT_STEP_ADAMW, (), a, grad, m, v, adamw_params)
+    return result
+
+
+@constructor(Op.OPT_STEP_SGD)
+def opt_step_sgd(ctx: Context, a: Tensor, grad: Tensor, params: Tensor) -> Tensor:
+    """ggml_opt_step_sgd: a step of gradient descent; the result is a view of a. params: alpha, weight decay."""
+    function = "ggml_opt_step_sgd"
+    _require_param(function, a)
+    _require_shape(function, "grad", a, grad)
+    _require_numbers(function, "params", params, 2, "alpha and the weight decay")
+    result = ctx.view_tensor(a)
+    result.set_op(Op.OPT_STEP_SGD, (), a, grad, params)
+    return result
+
+
+def _source(dst: Tensor, i: int) -> Tensor:
+    t = dst.src[i]
+    if t is None:
+        raise ValueError(f"{dst!r} lacks source {i}")
+    return t
+
+
+def _as_laid_out(t: Tensor, a: Tensor) -> Tensor:
+    """`t` as ggml reads it: float32 with the strides of `a`, whatever its own are."""
+    return shadow(t, F32, a.ne, a.nb)
+
+
+@kernel(Op.OPT_STEP_ADAMW)
+def _opt_step_adamw(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_opt_step_adamw: m, v and a, in float32 as C computes it."""
+    f = x.xp.float32
+    a = _source(dst, 0)
+    m, v = (_as_laid_out(_source(dst, i), a) for i in (2, 3))
+    weight, grad = x.f32(a), x.f32(_as_laid_out(_source(dst, 1), a))
+    alpha, beta1, beta2, eps, wd, beta1h, beta2h = memory(x, _source(dst, 4), F32, 7)
+    first = x.f32(m) * beta1 + grad * (f(1) - beta1)
+    second = x.f32(v) * beta2 + grad * grad * (f(1) - beta2)
+    x.put(m, first)
+    x.put(v, second)
+    step = alpha * (first * beta1h) / (x.xp.sqrt(second * beta2h) + eps)
+    x.put(a, weight * (f(1) - alpha * wd) - step)
+
+
+@kernel(Op.OPT_STEP_SGD)
+def _opt_step_sgd(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_opt_step_sgd."""
+    a = _source(dst, 0)
+    weight, grad = x.f32(a), x.f32(_as_laid_out(_source(dst, 1), a))
+    alpha, decay = memory(x, _source(dst, 2), F32, 2)
+    x.put(a, weight * (x.xp.float32(1) - alpha * decay) - alpha * grad)

@@ -1,0 +1,186 @@
+"""Windows of an image and relative positions within them, as a vision transformer's attention has them (SAM).
+
+win_part cuts an image into square windows, win_unpart puts them together again; get_rel_pos gives each pair of query
+and key the row of its distance, add_rel_pos adds what was made of those rows to the scores. The kernels take their
+tensors as contiguous, whatever their strides.
+"""
+
+from __future__ import annotations
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.errors import GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.elementwise import same_as
+from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.flat import flat, memory
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.shapes import new_tensor
+from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
+
+
+def _read_window(raw: Raw) -> dict[str, int] | None:
+    """The parameter of a captured win_part; None where its words hold no window."""
+    w = raw.word(2)
+    return {"w": w} if w > 0 else None
+
+
+def _windows(n: int, w: int) -> int:
+    """How many windows of `w` elements cover `n`."""
+    if w < 1:
+        raise ValueError(f"w is {w}; a window has at least one column")
+    return -(-n // w)
+
+
+@constructor(Op.WIN_PART, unpack=_read_window)
+def win_part(ctx: Context, a: Tensor, w: int) -> Tensor:
+    """ggml_win_part: a [channels, columns, rows] as windows of w columns and rows, [channels, w, w, windows].
+
+    Windows at the edges are filled up with zeros. op_params: windows per row, per column, w.
+    """
+    if a.ne[3] != 1:
+        raise GgmlAssert("ggml_win_part", "a->ne[3] == 1", f"{show(a)} must be one image: channels, columns, rows")
+    if a.type is not F32:
+        raise GgmlAssert("ggml_win_part", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    npx, npy = _windows(a.ne[1], w), _windows(a.ne[2], w)
+    result = ctx.new_tensor(F32, (a.ne[0], w, w, npx * npy))
+    result.set_op(Op.WIN_PART, words(npx, npy, w), a)
+    return result
+
+
+def _read_image(raw: Raw) -> dict[str, int] | None:
+    """The parameters of a captured win_unpart; None where its word holds no window."""
+    w = raw.word(0)
+    return {"w0": raw.ne[1], "h0": raw.ne[2], "w": w} if w > 0 else None
+
+
+@constructor(Op.WIN_UNPART, unpack=_read_image)
+def win_unpart(ctx: Context, a: Tensor, w0: int, h0: int, w: int) -> Tensor:
+    """ggml_win_unpart: the image [channels, w0, h0] that win_part cut into the windows a of w columns and rows."""
+    if a.type is not F32:
+        raise GgmlAssert("ggml_win_unpart", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    _windows(w0, w)
+    result = new_tensor(ctx, F32, (a.ne[0], w0, h0))
+    result.set_op(Op.WIN_UNPART, words(w), a)
+    return result
+
+
+@constructor(Op.GET_REL_POS, unpack=lambda raw: {"qh": raw.ne[2], "kh": raw.ne[1]})
+def get_rel_pos(ctx: Context, a: Tensor, qh: int, kh: int) -> Tensor:
+    """ggml_get_rel_pos: for query q and key k row q - k + kh - 1 of a, f16[channels, kh, qh].
+
+    a has a row per distance, 2 * kh - 1 of them.
+    """
+    if qh != kh:
+        raise GgmlAssert("ggml_get_rel_pos", "qh == kh", f"{qh} queries and {kh} keys: ggml wants as many of both")
+    if 2 * qh - 1 != a.ne[1]:
+        raise GgmlAssert(
+            "ggml_get_rel_pos",
+            "2*MAX(qh, kh) - 1 == a->ne[1]",
+            f"{qh} positions have {2 * qh - 1} distances, and {show(a)} must have a row for each",
+        )
+    result = new_tensor(ctx, F16, (a.ne[0], kh, qh))
+    result.set_op(Op.GET_REL_POS, (), a)
+    return result
+
+
+@constructor(Op.ADD_REL_POS, inplace=True)
+def add_rel_pos(ctx: Context, a: Tensor, pw: Tensor, ph: Tensor, *, inplace: bool = False) -> Tensor:
+    """ggml_add_rel_pos: the scores a [keys, queries, windows] plus those of the distances.
+
+    The keys of a window lie in a square of n columns and rows. pw and ph are [n, columns, rows, windows], for each
+    query the scores of the n columns and of the n rows of keys.
+    """
+    function = "ggml_add_rel_pos_impl"
+
+    def refuse(condition: str, why: str) -> GgmlAssert:
+        return GgmlAssert(function, condition, why)
+
+    if not are_same_shape(pw, ph):
+        raise refuse("ggml_are_same_shape(pw, ph)", f"{show(pw)} and {show(ph)} differ in shape")
+    for name, t in (("a", a), ("pw", pw), ("ph", ph)):
+        if not is_contiguous(t):
+            raise refuse(f"ggml_is_contiguous({name})", f"{show_nb(t)} must be contiguous")
+    for name, t in (("ph", ph), ("pw", pw)):
+        if t.type is not F32:
+            raise refuse(f"{name}->type == GGML_TYPE_F32", f"{show(t)} must be f32")
+    if pw.ne[3] != a.ne[2]:
+        raise refuse("pw->ne[3] == a->ne[2]", f"{show(pw)} must have as many windows as {show(a)}")
+    if pw.ne[0] * pw.ne[0] != a.ne[0]:
+        raise refuse("pw->ne[0]*pw->ne[0] == a->ne[0]", f"the keys of {show(a)} must be a square of side {pw.ne[0]}")
+    if pw.ne[1] * pw.ne[2] != a.ne[1]:
+        raise refuse("pw->ne[1]*pw->ne[2] == a->ne[1]", f"{show(pw)} must have a row for each query of {show(a)}")
+    result = same_as(ctx, a, inplace)
+    result.set_op(Op.ADD_REL_POS, words(int(inplace)), a, pw, ph)
+    return result
+
+
+def _source(dst: Tensor, i: int = 0) -> Tensor:
+    t = dst.src[i]
+    if t is None:
+        raise ValueError(f"{dst!r} lacks source {i}")
+    return t
+
+
+@kernel(Op.WIN_PART)
+def _win_part(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_win_part."""
+    a, w = _source(dst), param_i32(dst, 2)
+    npx, npy = param_i32(dst, 0), param_i32(dst, 1)
+    if dst.ne != (a.ne[0], w, w, npx * npy):
+        raise NotComputable(
+            "ggml_compute_forward_win_part_f32",
+            f"{show(dst)} does not hold {npx} times {npy} windows of {w}",
+            explanation="the extents of a window's result follow from its op_params",
+        )
+    rows, columns = npy * w, npx * w
+    image = x.f32(flat(x, a, 0))[0, :rows, :columns]
+    padded = x.xp.zeros((rows, columns, a.ne[0]), dtype="float32")
+    padded[: image.shape[0], : image.shape[1]] = image
+    x.put(dst, padded.reshape(npy, w, npx, w, a.ne[0]).swapaxes(1, 2).reshape(dst.ne[::-1]))
+
+
+@kernel(Op.WIN_UNPART)
+def _win_unpart(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_win_unpart: which windows there are follows from the result's extents and w."""
+    a, w = _source(dst), param_i32(dst, 0)
+    n0, n1, n2, _ = dst.ne
+    if w < 1:
+        function = "ggml_compute_forward_win_unpart_f32"
+        raise NotComputable(function, f"w is {w}", explanation="ggml divides by it; a window has at least one column")
+    if 0 in dst.ne:
+        return
+    row, column = x.xp.arange(n2)[:, None], x.xp.arange(n1)[None, :]
+    window = row // w * -(-n1 // w) + column // w
+    first = ((window * a.ne[2] + row % w) * a.ne[1] + column % w) * a.ne[0]
+    values = memory(x, a, F32, int(first.max()) + n0)
+    x.put(dst, values[first[..., None] + x.xp.arange(n0)])
+
+
+@kernel(Op.GET_REL_POS)
+def _get_rel_pos(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_get_rel_pos: the bytes are moved, also those of bf16, which the result then has as f16."""
+    a = _source(dst)
+    n0, n1, n2, _ = dst.ne
+    if 0 in dst.ne:
+        return
+    first = (x.xp.arange(n1 - 1, -1, -1)[None, :] + x.xp.arange(n2)[:, None]) * a.ne[0]
+    values = memory(x, a, F16, int(first.max()) + n0)
+    x.raw(dst)[0] = values[first[..., None] + x.xp.arange(n0)]
+
+
+@kernel(Op.ADD_REL_POS)
+def _add_rel_pos(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_add_rel_pos."""
+    a, pw, ph = (_source(dst, i) for i in range(3))
+    n = pw.ne[0]
+    values = x.xp.array(x.f32(a))
+    patches = values.reshape(-1, n, n)[: pw.ne[1] * pw.ne[2] * pw.ne[3]]
+    columns, rows = (x.f32(t).reshape(-1, n) for t in (pw, ph))
+    # An element above the diagonal gets the share of its row first, the others that of their column: ggml's order.
+    above = x.xp.arange(n)[:, None] <= x.xp.arange(n)
+    first = x.xp.where(above, rows[:, :, None], columns[:, None, :])
+    second = x.xp.where(above, columns[:, None, :], rows[:, :, None])
+    patches[...] = (patches + first) + second
+    x.put(dst, values)
