@@ -40,6 +40,8 @@ ANSWERS = {
     "check near-limits": "inputs of a split              29        30",
     "run buffer-not-set": "c has no memory",
     "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
+    "lifetime q k_rope transformer": "at different times: k_rope is written",
+    "lifetime kq transformer": "probs is computed in place of it",
     "allocs --trace inplace": "in place of x1",
     "allocs --free-blocks q transformer": "free block",
     "tensor --format gdb kq transformer": "op = GGML_OP_MUL_MAT",

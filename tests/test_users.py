@@ -46,3 +46,13 @@ def test_a_small_batch_needs_more_than_the_worst_case_that_was_reserved(call: Ca
     out = " ".join(call("explain", "realloc", "prompt", "token", "offload", columns=110).out.split())
     assert "No: different number of nodes, 5 and 1; the first difference is at node 0" in out
     assert "the buffers are large enough and stay" in out
+
+
+def test_two_tensors_share_an_address_who_overwrote_whom(call: Call) -> None:
+    """ggml 700, 1151: the bytes they share, when each has them, and whether anybody reads a wrong value."""
+    out = " ".join(call("lifetime", "q", "k_rope", "transformer", columns=110).out.split())
+    assert (
+        "q and k_rope share 2 KiB at 4480 in CUDA0 compute buffer, at different times: k_rope is written over q" in out
+    )
+    assert "No harm in the graph: q is read last by node 14 q_rope, k_rope is written at node 15 k_rope" in out
+    assert "read after the graph, it has other values. Flag it output to keep it." in out

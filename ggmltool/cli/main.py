@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
     "explain": "Explain where nodes run, splits, and reallocations.",
+    "lifetime": "Show who has a tensor's memory before and after it.",
     "trace": "Show the calls that ggml makes, in order.",
     "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend could run which node, and why not.",

@@ -26,6 +26,7 @@ LOGS = Path(__file__).parents[1] / "sources" / "logs"
 VALUES: dict[tuple[str, str], Callable[[], str]] = {
     ("tensor", "name"): lambda: "kq",
     ("explain", "words"): lambda: "kq",
+    ("lifetime", "names"): lambda: "kq",
     ("diff", "other"): lambda: str(TRANSFORMER),
     ("capture", "model"): lambda: str(cached("llama")),
     ("import", "log"): lambda: str(LOGS / "2025-03.log"),

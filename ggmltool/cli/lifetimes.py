@@ -1,0 +1,101 @@
+"""Where tensors lie and when, from the allocator's events and from the memory that contexts have of their own."""
+
+from __future__ import annotations
+
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import Moment
+from ggmltool.cli.scenario import Opened
+from ggmltool.cli.watched_allocator import watch_allocator
+from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
+from ggmltool.scenario.errors import nearest
+from ggmltool.views.lifetime import Reader, TensorLife
+from ggmltool.views.memory import Lifetime, memory_plan
+from ggmltool.views.text import dims
+
+
+class Lifetimes:
+    """The allocator's last plan at a moment: all lifetimes, and the nodes in the order they are computed."""
+
+    def __init__(self, opened: Opened, moment: Moment) -> None:
+        self.watched = watch_allocator(opened, moment)
+        self.memory = memory_plan(step.event for step in self.watched.record.steps)
+        self.nodes = tuple(self.memory.nodes)
+        self.planned = self.watched.gallocr.planned_nodes
+        self.tensors: dict[str, Tensor] = {}
+        for t in (*self.watched.at.built().table, *self.watched.gallocr.planned_leafs, *self._of_the_graph()):
+            self.tensors.setdefault(t.label, t)
+
+    def _of_the_graph(self) -> list[Tensor]:
+        return [t for n in self.planned for t in (n, *n.src) if t is not None]
+
+    def of(self, name: str) -> TensorLife:
+        """Where a tensor lies, and who else has its bytes. Raises CliError where there is none of that name."""
+        t = self.tensors.get(name) or next((t for t in self.tensors.values() if t.name == name), None)
+        if t is None:
+            near = nearest(name, self.tensors)
+            hint = f"; did you mean {near}?" if near else ""
+            raise CliError(f"graph {self.watched.at.graph} has no tensor {name!r}{hint}")
+        root = t.view_src if t.view_src is not None else t
+        life = next((life for life in self.memory.lifetimes if life.tensor == root.label), None)
+        own = root.buffer if life is None else None
+        if life is not None:
+            place = (f"{life.buft} compute buffer", life.chunk, life.offset)
+            room = life.size
+        elif own is not None and root.data:
+            place = (f"{own.buft.name} ({USAGE_NAMES[own.usage]})", own.chunk, root.data - own.base)
+            room = root.nbytes
+        else:
+            place, room = ("", 0, 0), 0
+        offset = place[2] + (t.view_offs if t is not root else 0)
+        return TensorLife(
+            tensor=t.label,
+            op=op_desc(t) if t.op else "",
+            shape=f"{t.type.name}{dims(t.ne)}",
+            root=root.label if root is not t else None,
+            where=place[0],
+            chunk=place[1],
+            offset=offset,
+            size=room if t is root else t.nbytes,
+            life=life,
+            is_input=bool(t.flags & FLAG_INPUT) or (life is not None and life.start < 0 and not t.op),
+            is_output=bool(root.flags & FLAG_OUTPUT),
+            is_copy=not t.id,
+            readers=tuple(self._readers(t, root)),
+            views=tuple(v.label for v in self.tensors.values() if v.view_src is t and v.op),
+            neighbours=tuple(self._neighbours(life, offset, t.nbytes if t is not root else room)),
+            writers=tuple(n.label for n in self.planned if n.view_src is root and n.op and not n.is_view_op),
+        )
+
+    def _readers(self, t: Tensor, root: Tensor) -> list[Reader]:
+        """The nodes that read a tensor, through its views too, and its copies; with the number of each.
+
+        The scheduler puts a view without an op before each copy, which ties it to what is copied.
+        """
+        out = []
+        for i, node in enumerate(self.planned):
+            if node.view_src is not None and not node.op:
+                if _is(node.view_src, root) and i + 1 < len(self.planned):
+                    out.append(Reader(i + 1, self.planned[i + 1].label, is_copy=True))
+                continue
+            for s in node.src:
+                if s is not None and (s.label == t.label or (t is root and _is(s.view_src, root))):
+                    out.append(Reader(i, node.label, s.label if s.label != t.label else ""))
+                    break
+        return out
+
+    def _neighbours(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
+        """All that has one of these bytes at some time, in order; the tensor itself is among them."""
+        if life is None:
+            return []
+        return [
+            other
+            for other in self.memory.lifetimes
+            if (other.buft, other.chunk) == (life.buft, life.chunk)
+            and other.offset < offset + size
+            and offset < other.offset + other.size
+        ]
+
+
+def _is(t: Tensor | None, root: Tensor) -> bool:
+    return t is not None and t.label == root.label

@@ -1,0 +1,142 @@
+"""`lifetime`: who has a tensor's bytes before and after it, and whether two tensors collide."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.cli.lifetimes import Lifetimes
+from ggmltool.cli.options import Moment
+from ggmltool.cli.scenario import Opened
+from ggmltool.views.lifetime import collision, shared, story, together
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES: dict[str, tuple[str, ...]] = {
+    "node": ("q", "transformer"),
+    "view": ("q_heads", "transformer"),
+    "input": ("x", "transformer"),
+    "weight": ("wq", "transformer"),
+    "copy": ("CPU#norm2#0", "transformer"),
+    "in_place": ("kq", "probs", "transformer"),
+    "apart": ("q", "k", "transformer"),
+    "one_memory": ("half", "x6", "inplace"),
+    "after": ("h2", "--after", "2", "outgrown"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("case", CASES)
+def test_output_is_as_accepted(call: Call, case: str, columns: int) -> None:
+    result = call("lifetime", *CASES[case], columns=columns)
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"lifetime_{case}_{columns}.txt", result.out)
+
+
+def lived(call: Call, *args: str, stdin: bytes = b"", status: int = 0) -> dict[str, Any]:
+    result = call("lifetime", *args, "--json", stdin=stdin)
+    assert result.status == status, result.err
+    document: dict[str, Any] = json.loads(result.out)
+    return document
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "inplace", "missing-op", "pipeline", "allocator"])
+def test_places_are_the_plans(call: Call, sample: str) -> None:
+    plan = ggmltool.load(SAMPLES / f"{sample}.yaml").plan().as_dict()
+    for row in (*plan["nodes"], *plan["leafs"]):
+        (life,) = lived(call, row["id"], sample)["tensors"]
+        if life["where"] is not None:
+            assert (life["chunk"], life["offset"]) == (row["chunk"], row["offset"])
+            assert life["where"].startswith(row["buffer"])
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "inplace", "pipeline"])
+def test_what_ggml_plans_never_collides(sample: str) -> None:
+    found = Lifetimes(Opened(ggmltool.load(SAMPLES / f"{sample}.yaml"), sample), Moment(None, "alloc"))
+    lives = [found.of(name) for name in found.tensors]
+    over = 0
+    for a, b in combinations(lives, 2):
+        assert "DANGER" not in " ".join([*collision(a, b, found.nodes), *story(a, found.nodes)])
+        if a.life is not b.life and shared(a, b) is not None:
+            assert together(a, b, len(found.nodes)) is None
+            over += 1
+    assert over >= 1
+
+
+def test_a_copy_that_lies_over_what_it_is_made_of_is_a_danger(call: Call) -> None:
+    """ggml gives the memory of the tensor back just before it gives some to the copy, in the same buffer."""
+    scenario = {
+        "ggmltool": 1,
+        "backends": [{"name": "CUDA0", "host": True, "alignment": 64, "profile": "custom"}, "CPU"],
+        "contexts": {
+            "w": {"buft": "CUDA0", "usage": "weights", "tensors": {"w": "f32[32, 32]", "w2": "f32[32, 64]"}},
+            "in": {"tensors": {"x": {"type": "f32", "ne": [32, 4], "flags": ["input"]}}},
+        },
+        "graphs": {
+            "g": {
+                "nodes": {
+                    "h": "mul_mat(w, x)",
+                    "t": "sum_rows(h)",
+                    "big": "mul_mat(w2, h)",
+                    "s": {"op": "scale", "src": ["big"], "s": 2, "backend": "CPU"},
+                    "y": {"op": "add", "src": ["s", "t"], "backend": "CUDA0"},
+                }
+            }
+        },
+    }
+    text = json.dumps(scenario).encode()
+    (life,) = lived(call, "s", "-", stdin=text)["tensors"]
+    assert life["overwritten_too_early"] == [{"by": "CUDA0#s#0", "read_by": "CUDA0#s#0"}]
+    out = " ".join(call("lifetime", "s", "-", stdin=text, columns=200).out.split())
+    assert "DANGER: CUDA0#s#0 is written over it at node" in out
+    assert "bytes are overwritten that are still to be copied" in out
+    told = " ".join(lived(call, "s", "CUDA0#s#0", "-", stdin=text)["told"])
+    assert "DANGER" in told
+
+
+def test_an_input_must_be_set_again_and_an_output_is_kept(call: Call) -> None:
+    x = " ".join(call("lifetime", "x", "transformer").out.split())
+    assert "set it again before the graph is computed again" in x
+    out = " ".join(call("lifetime", "out", "transformer").out.split())
+    assert "to the end: it is an output" in out
+    assert "Nobody is written over it" in out
+
+
+def test_of_two_words_the_second_is_a_scenario_where_there_is_one(call: Call) -> None:
+    assert [t["id"] for t in lived(call, "q", "transformer")["tensors"]] == ["q"]
+    Path("graph.yaml").write_bytes((SAMPLES / "transformer.yaml").read_bytes())
+    assert [t["id"] for t in lived(call, "q", "k")["tensors"]] == ["q", "k"]
+    assert [t["id"] for t in lived(call, "q")["tensors"]] == ["q"]
+
+
+def test_what_was_measured_only_has_a_lifetime_too(call: Call) -> None:
+    (alloc,) = lived(call, "q", "transformer")["tensors"]
+    (reserve,) = lived(call, "q", "transformer", "--step", "reserve")["tensors"]
+    assert reserve == alloc
+
+
+def test_a_tensor_that_the_graph_does_not_reach_has_no_memory(call: Call) -> None:
+    result = call("lifetime", "c", "buffer-not-set", columns=100)
+    assert "c (f32[4, 3]) has no memory: the graph does not reach it, or it has no bytes." in result.out
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        ((), "NAME [OTHER] [SCENARIO]"),
+        (("a", "b", "c", "d"), "NAME [OTHER] [SCENARIO]"),
+        (("quer", "q_rop", "transformer"), "has no tensor 'quer'"),
+        (("q_rop", "transformer"), "did you mean q_rope?"),
+    ],
+)
+def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:
+    result = call("lifetime", *args)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
