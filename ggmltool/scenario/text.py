@@ -31,6 +31,10 @@ _CHUNK = 1 << 20
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _MAGIC = {b"GGUF": "a GGUF file", b"\x93NUMPY": "an npy file", b"PK\x03\x04": "a zip archive"}
 
+_LOG_LINE = re.compile(r"## SPLIT #\d{1,9}: |node # *\d{1,9} \(.{1,10}\): ")
+_FORMAT_KEY = re.compile(r"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s{0,20}:", re.MULTILINE)
+_TAKES_LOGS = "`ggmltool import` shows what is in it, and `splits`, `plan` and `dot` take it too"
+
 Format = Literal["json", "yaml", "dict"]
 
 
@@ -177,6 +181,8 @@ def parse_document(text: str, source: str, format_: Literal["json", "yaml"], fol
     document = Document(source, folder, format_, text, None)
     if not text.strip():
         raise _empty(source)
+    if _LOG_LINE.search(text) and not _FORMAT_KEY.search(text):
+        raise ScenarioError("this is a log of GGML_SCHED_DEBUG, not a scenario", source, expected=_TAKES_LOGS)
     if format_ == "yaml" and len(text) > MAX_YAML_BYTES:
         raise ScenarioError(
             f"YAML of {len(text)} characters", source, expected=f"at most {MAX_YAML_BYTES}: write large graphs as JSON"

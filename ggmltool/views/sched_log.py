@@ -177,7 +177,10 @@ def _grown(log: LogSummary, style: Style) -> str:
 
 def _said(log: LogSummary, style: Style) -> str:
     messages = sorted(log.messages, key=lambda m: -m.count)
-    rows: list[Row] = [[str(m.count), str(m.first_line), str(m.first_graph or ""), m.text] for m in messages]
+    rows: list[Row] = [
+        [str(m.count), str(m.first_line), str(m.first_graph or ""), m.text if m.count > 1 else m.example]
+        for m in messages
+    ]
     if log.messages_left_out:
         rows.append([str(log.messages_left_out), "", "", Cell("others", "dim")])
     return render_table(_MESSAGES, _some(rows, len(_MESSAGES)), style) if rows else ""

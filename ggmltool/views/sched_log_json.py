@@ -15,7 +15,6 @@ def log_json(log: LogSummary, source: str, graphs: list[dict[str, Any]] | None =
         "kind": "log",
         "log": source,
         "lines": log.n_lines,
-        "other_lines": log.other_lines,
         "backends": list(log.backends),
         "graphs": [summary_json(graph) for graph in log.graphs] if graphs is None else graphs,
         "graphs_left_out": log.graphs_left_out,
@@ -36,6 +35,7 @@ def log_json(log: LogSummary, source: str, graphs: list[dict[str, Any]] | None =
         "messages": [
             {
                 "text": m.text,
+                "example": m.example,
                 "count": m.count,
                 "first_line": m.first_line,
                 "last_line": m.last_line,

@@ -175,6 +175,17 @@ def test_a_log_without_graphs_still_shows_memory(call: Call) -> None:
     assert "no graph" in result.err
 
 
+@pytest.mark.parametrize("log", [PREFIXES, OLD, REALLOCS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("command", ["buffers", "graph", "run"])
+def test_a_command_that_takes_no_log_says_which_do(call: Call, command: str, log: Path) -> None:
+    result = call(command, log)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        f"{log}: this is a log of GGML_SCHED_DEBUG, not a scenario; `ggmltool import` shows what is in it, and "
+        "`splits`, `plan` and `dot` take it too\n"
+    )
+
+
 def test_files_that_are_not_there(call: Call) -> None:
     assert "there is no such file" in call("import", "no.log").err
     assert "this is a directory" in call("import", ".").err

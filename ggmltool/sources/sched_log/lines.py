@@ -20,7 +20,7 @@ MAX_NAME = 200
 
 _ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Za-z0-9]")
 _HEADER = re.compile(rb"## SPLIT #(\d{1,9}): (.{1,200}?) # (\d{1,9}) inputs(:)?", re.DOTALL)
-_INPUT = re.compile(rb"\[([^\n]{0,200}?) \( *(\d{1,5})([KM]?)\)\]")
+_INPUT = re.compile(rb"\[([^\n]{0,70}?) \( *(\d{1,5})([KM]?)\)\]")
 _NODE = re.compile(
     rb"node # *(\d{1,9}) \((.{10})\): (.{20}) \( *(\d{1,5})([KM]?)\) \[(.{5}) (.{8})\](?: use=(-?\d{1,9}),c=([01]))?:",
     re.DOTALL,
@@ -30,8 +30,10 @@ _LOOSE_NODE = re.compile(
     rb"node # *(\d{1,9}) \( *([^()\s]{1,10})\): *(\S.{0,40}?|) \( *(\d{1,5})([KM]?)\) "
     rb"\[ *(\S{1,5}?)(?: +(\S{1,8}))? *\](?: use=(-?\d{1,9}),c=([01]))?:"
 )
-_LOOSE_SOURCE = re.compile(rb" *(\S.{0,40}?|) \( *(\d{1,5})([KM]?)\) \[ *(\S{1,5}?)(?: +(\S{1,8}))? *\]")
-_PIECE = re.compile(rb"^(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE] +(?=\S)")
+_LOOSE_SOURCE = re.compile(
+    rb" {0,40}(\S.{0,40}?|) \( {0,5}(\d{1,5})([KM]?)\) \[ {0,5}(\S{1,5}?)(?: {1,20}(\S{1,8}))? {0,20}\]"
+)
+_PIECE = re.compile(rb"^ ?(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE] +(?=\S)")
 """llama.cpp's time stamp and level, as they stand before a piece of a line."""
 
 _PASS = re.compile(rb"PASS \d ASSIGNMENTS")

@@ -8,24 +8,31 @@ from dataclasses import dataclass, field
 from ggmltool.sources.sched_log.lines import text, without_ansi
 from ggmltool.sources.sched_log.records import Breakdown, BufferSize, Message, Realloc
 
+OTHER_MARKS = (b" buffer size", b"reallocating ", b"ggml_", b"!!!!", b"memory breakdown")
+"""What the lines that are grouped here have in them."""
+
 MAX_KINDS = 1000
 """Different messages, buffer types and devices that are kept, at most."""
 
 MAX_SIZES = 8
 """Different sizes of one buffer that are kept."""
 
+_IN_NAME = re.compile(r"(?<=[a-z_-])\d+|(?<=[a-z_-]\.)\d+")
+"""Numbers of layers, nodes and leafs within names."""
+
 _LONGEST = 300
+_LOOKED_AT = 1000
 _JSON_END = b'\\n"'
 """How the text of a line ends where docker keeps it as JSON."""
 
 _TITLE = re.compile(rb"graph_reserve: reserving a graph for ubatch with ((?:\w+ *= *\d+(?:, *)?)+)")
-_REALLOC = re.compile(rb"reallocating (\S+) buffer from size (\d+\.\d+) MiB to (\d+\.\d+) MiB")
+_REALLOC = re.compile(rb"reallocating (\S{1,64}) buffer from size (\d{1,12}\.\d{1,6}) MiB to (\d{1,12}\.\d{1,6}) MiB")
 _MESSAGE = re.compile(rb"(?:ggml_(?:gallocr|backend_sched|backend_tensor_copy|vbuffer|dyn_tallocr)\w*: |!!!!+ ).*\S")
-_BUFFER = re.compile(rb"(\S+) +(\w+) buffer size = *(\d+\.\d+) MiB")
-_NUMBER = rb"\s*(-?\d+)\s*"
+_BUFFER = re.compile(rb"(\S{1,64}) {1,40}(\w{1,20}) buffer size = {0,40}(\d{1,12}\.\d{1,6}) MiB")
+_NUMBER = rb" {0,40}(-?\d{1,18}) {0,40}"
 _BREAKDOWN = re.compile(
-    rb"- ([^|\n]{1,100}?) *\|(?:" + _NUMBER + b"=" + _NUMBER + rb"\+ \()?" + _NUMBER + b"=" + _NUMBER + rb"\+" + _NUMBER
-    + rb"\+" + _NUMBER + rb"\)?(?:\s*\+" + _NUMBER + rb")?\s*\|"
+    rb"- ([^|\n]{1,100}?)\|(?:" + _NUMBER + b"=" + _NUMBER + rb"\+ \()?" + _NUMBER + b"=" + _NUMBER + rb"\+" + _NUMBER
+    + rb"\+" + _NUMBER + rb"\)?(?: {0,40}\+" + _NUMBER + rb")? {0,40}\|"
 )  # fmt: skip
 
 
@@ -37,6 +44,7 @@ def title_of(line: bytes) -> str | None:
 
 @dataclass(slots=True)
 class _Seen:
+    example: str
     count: int
     first_line: int
     last_line: int
@@ -62,7 +70,10 @@ class _Sizes:
 
 
 class OtherLines:
-    """Groups and counts lines as they come; everything it keeps is bounded."""
+    """Groups and counts lines as they come; everything it keeps is bounded.
+
+    While `in_table` lines matter without a mark.
+    """
 
     def __init__(self) -> None:
         self.seen: dict[str, _Seen] = {}
@@ -71,19 +82,28 @@ class OtherLines:
         self.sizes: dict[tuple[str, str], _Sizes] = {}
         self.table: dict[str, Breakdown] = {}
         self.tables = 0
+        self.in_table = False
 
-    def add(self, line: bytes, number: int, graph: int) -> bool:
-        """Take line `number`, after the header of graph `graph` (0: before any). False where it says nothing here."""
-        if b"buffer" in line and (self._buffer(line) or self._realloc(line, number)):
-            return True
-        if b"ggml_" in line or b"!!!!" in line:
-            return self._message(line, number, graph)
-        return b" | " in line and self._breakdown(line)
+    def add(self, line: bytes, number: int, graph: int) -> None:
+        """Take line `number`, after the header of graph `graph` (0: before any)."""
+        line = line[:_LOOKED_AT]
+        if b"memory breakdown [MiB]" in line:
+            self.table.clear()
+            self.tables += 1
+            self.in_table = True
+        elif self.in_table and self._row(line):
+            return
+        elif b" buffer size" in line:
+            self._buffer(line)
+        elif b"reallocating " in line and self._realloc(line, number):
+            return
+        elif b"ggml_" in line or b"!!!!" in line:
+            self._message(line, number, graph)
 
-    def _buffer(self, line: bytes) -> bool:
+    def _buffer(self, line: bytes) -> None:
         found = _BUFFER.search(line)
         if found is None:
-            return False
+            return
         key = (text(found[2]), text(found[1]))
         if key in self.sizes or len(self.sizes) < MAX_KINDS:
             entry = self.sizes.setdefault(key, _Sizes())
@@ -91,7 +111,6 @@ class OtherLines:
             entry.last = float(found[3])
             if len(entry.sizes) < MAX_SIZES:
                 entry.sizes[entry.last] = None
-        return True
 
     def _realloc(self, line: bytes, number: int) -> bool:
         found = _REALLOC.search(line)
@@ -108,30 +127,26 @@ class OtherLines:
             self.grown[buft] = _Grown(1, before, after, max(before, after), number, number)
         return True
 
-    def _message(self, line: bytes, number: int, graph: int) -> bool:
+    def _message(self, line: bytes, number: int, graph: int) -> None:
         found = _MESSAGE.search(without_ansi(line))
         if found is None:
-            return False
+            return
         message = found[0].partition(_JSON_END)[0][:_LONGEST].decode("utf-8", "surrogateescape")
-        entry = self.seen.get(message)
+        kind = _IN_NAME.sub("*", message)
+        entry = self.seen.get(kind)
         if entry is not None:
             entry.count += 1
             entry.last_line, entry.last_graph = number, graph
         elif len(self.seen) < MAX_KINDS:
-            self.seen[message] = _Seen(1, number, number, graph, graph)
+            self.seen[kind] = _Seen(message, 1, number, number, graph, graph)
         else:
             self.left_out += 1
-        return True
 
-    def _breakdown(self, line: bytes) -> bool:
-        if b"memory breakdown [MiB]" in line:
-            self.table.clear()
-            self.tables += 1
-            return True
-        if not self.tables:
-            return False
+    def _row(self, line: bytes) -> bool:
+        """A row of the memory breakdown; with the first line that is none, the table ends."""
         found = _BREAKDOWN.search(without_ansi(line))
         if found is None or len(self.table) >= MAX_KINDS:
+            self.in_table = False
             return False
         device = text(found[1])
         total, free, own, model, context, compute, rest = (None if n is None else int(n) for n in found.groups()[1:])
@@ -141,8 +156,8 @@ class OtherLines:
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(
-            Message(line, e.count, e.first_line, e.last_line, e.first_graph, e.last_graph)
-            for line, e in self.seen.items()
+            Message(kind, e.example, e.count, e.first_line, e.last_line, e.first_graph, e.last_graph)
+            for kind, e in self.seen.items()
         )
 
     @property

@@ -113,9 +113,13 @@ class GraphSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A line of ggml's about allocating or assigning, and how often it is there."""
+    """A line of ggml's about allocating or assigning, and how often it is there.
+
+    In `text` numbers within names are `*`, so that the lines of all layers count as one; `example` is the first one.
+    """
 
     text: str
+    example: str
     count: int
     first_line: int
     last_line: int
@@ -163,8 +167,7 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
 
     `backends` in the order in which they are listed in tables; `graphs_left_out` counts graphs beyond the bound on
     `graphs`. `tally` counts the nodes of all graphs by op and backend. `passes` are prints after single passes, which
-    are not read. `breakdowns` is the number of memory breakdown tables, `long_lines` that of cut lines, `other_lines`
-    that of the lines that mean nothing here.
+    are not read. `breakdowns` is the number of memory breakdown tables, `long_lines` that of cut lines.
     """
 
     graphs: tuple[GraphSummary, ...]
@@ -179,5 +182,4 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     breakdowns: int
     passes: int
     n_lines: int
-    other_lines: int
     long_lines: int

@@ -5,9 +5,11 @@ Of the graphs that somebody wants whole, the lines are kept (`assemble` reads th
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,14 +20,17 @@ from ggmltool.sources.sched_log.lines import (
     NODE_MARK,
     Header,
     is_pass_title,
+    loose_node_match,
     node_match,
     read_header,
-    read_node,
     text,
 )
-from ggmltool.sources.sched_log.other import OtherLines, title_of
+from ggmltool.sources.sched_log.other import OTHER_MARKS, OtherLines, title_of
 from ggmltool.sources.sched_log.records import Bounds, Dialect, GraphSummary, LogSummary
 from ggmltool.sources.sched_log.stream import Lines
+
+MARKS = (NODE_MARK, HEADER_MARK, b"graph_reserve: ", b" ASSIGNMENTS", *OTHER_MARKS)
+"""What lines that mean something here have in them."""
 
 MAX_GRAPHS = 50_000
 """Graphs of a log that are listed."""
@@ -44,28 +49,43 @@ class RawLine(NamedTuple):
     raw: bytes
 
 
+@dataclass(slots=True)
 class OpenGraph:
-    """A graph whose lines are being read."""
+    """A graph whose lines are being read. `kept` are its lines, None where nobody wants it whole.
 
-    __slots__ = (
-        "backend", "copied_high", "copied_low", "crc", "dialect", "has_headers", "kept", "last_index", "last_line",
-        "last_split", "line", "n_inputs", "n_nodes", "n_splits", "number", "tally", "title", "whole",
-    )  # fmt: skip
+    `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`.
+    """
 
-    def __init__(self, number: int, line: int, title: str, whole: bool) -> None:
-        self.number = number
-        self.line = self.last_line = line
-        self.title = title
-        self.whole = whole
-        self.has_headers = True
-        self.dialect: Dialect | None = None
-        self.n_nodes = self.n_splits = self.n_inputs = 0
-        self.copied_low = self.copied_high = 0
-        self.last_index = self.last_split = -1
-        self.backend = ""
-        self.tally: dict[tuple[bytes, bytes, str], int] = {}
-        self.crc = 0
-        self.kept: list[RawLine] | None = None
+    number: int
+    line: int
+    last_line: int
+    title: str
+    whole: bool
+    has_headers: bool = True
+    dialect: Dialect | None = None
+    n_nodes: int = 0
+    n_splits: int = 0
+    n_inputs: int = 0
+    copied_low: int = 0
+    copied_high: int = 0
+    last_index: int = -1
+    last_cut: bytes = b""
+    last_split: int = -1
+    backend: str = ""
+    tally: dict[tuple[bytes, bytes, str], int] = field(default_factory=dict)
+    crc: int = 0
+    kept: list[RawLine] | None = None
+
+    def continued(self, match: re.Match[bytes]) -> bool:
+        """Whether a node belongs to this graph, which has no headers: its index rises. Its splits are counted so."""
+        index, cut = int(match[1]), match[6]
+        if index <= self.last_index:
+            return False
+        self.last_index = index
+        if cut != self.last_cut:
+            self.last_cut = cut
+            self.n_splits += 1
+        return True
 
     def keep(self, number: int, raw: bytes, source: str) -> None:
         """Remember a line. Raises ScenarioError where there are too many."""
@@ -102,18 +122,20 @@ class Scanner:
         self.in_pass = False
         self.passes = 0
         self.n_lines = 0
-        self.other_lines = 0
         self.stopped = self.interrupted = False
 
     def run(self) -> None:
         """Read all lines, or as many as `finished` wants. Raises ScenarioError."""
-        for block in self.lines.blocks():
+        lines = self.lines
+        for skipped, block in lines.blocks(MARKS):
+            self.n_lines += skipped
             first = self.n_lines + 1
             self.n_lines += len(block)
             self._block(block, first)
             if self.stopped:
                 return
-        if self.graph is not None and not self.lines.ended and self.graph.last_line == self.n_lines:
+            lines.every = self.other.in_table
+        if self.graph is not None and not lines.ended and self.graph.last_line == self.n_lines:
             self.graph.whole = False
         self._end()
 
@@ -121,25 +143,25 @@ class Scanner:
         """One block of lines. Node lines are nearly all there is, so theirs is the short way."""
         for at, line in enumerate(block, number):
             mark = line.find(NODE_MARK)
-            if mark >= 0:
+            match = None if mark < 0 else node_match(line, mark) or loose_node_match(line, mark)
+            if match is None:
+                self._line(line, at)
+            elif not self.in_pass:
                 graph = self.graph
-                match = node_match(line, mark)
-                if match is not None and graph is not None and not self.in_pass and graph.has_headers:
+                if graph is None or not (graph.has_headers or graph.continued(match)):
+                    graph = self._headless(match, at)
+                if graph is not None:
                     op, cut = match.group(2, 6)
                     key = op, cut, graph.backend
                     tally = graph.tally
                     tally[key] = tally.get(key, 0) + 1
                     graph.crc = crc32(match[0], graph.crc)
                     graph.last_line = at
-                    if graph.kept is not None:
-                        graph.keep(at, line[mark:], self.lines.source)
                     if graph.n_nodes == 0:
                         graph.dialect = graph.dialect or (Dialect.Y2025 if match[8] is None else Dialect.Y2026)
                     graph.n_nodes += 1
-                    continue
-                if self._node(line, mark, at):
-                    continue
-            self._line(line, at)
+                    if graph.kept is not None:
+                        graph.keep(at, line[mark:], self.lines.source)
             if self.stopped:
                 return
 
@@ -159,8 +181,8 @@ class Scanner:
         if b" ASSIGNMENTS" in line and is_pass_title(line):
             self.in_pass = True
             self.passes += 1
-        elif line and not self.other.add(line, at, self.n_graphs):
-            self.other_lines += 1
+        elif line:
+            self.other.add(line, at, self.n_graphs)
 
     def _header(self, header: Header, line: bytes, mark: int, at: int) -> None:
         after_pass, self.in_pass = self.in_pass, False
@@ -189,35 +211,15 @@ class Scanner:
         if graph.kept is not None:
             graph.keep(at, line[mark:], self.lines.source)
 
-    def _node(self, line: bytes, mark: int, at: int) -> bool:
-        """A node line that is not as ggml writes it, or stands where no header was."""
-        node = read_node(line, mark)
-        if node is None:
-            return False
-        if self.in_pass:
-            return True
-        graph = self.graph
-        if graph is None or (not graph.has_headers and node.index <= graph.last_index):
-            graph = self._begin(at, False)
-            if graph is None:
-                self.interrupted = True
-                return True
+    def _headless(self, match: re.Match[bytes], at: int) -> OpenGraph | None:
+        """A graph begins with a node, without a header."""
+        graph = self._begin(at, False)
+        if graph is None:
+            self.interrupted = True
+        else:
             graph.has_headers = False
-        if not graph.has_headers:
-            backend = self.backends.whole(node.backend) or ""
-            if graph.n_splits == 0 or backend != graph.backend:
-                graph.n_splits += 1
-                graph.backend = backend
-        graph.last_index = node.index
-        key = node.op.encode("utf-8", "surrogateescape"), node.backend.encode("utf-8", "surrogateescape"), graph.backend
-        graph.tally[key] = graph.tally.get(key, 0) + 1
-        graph.crc = crc32(repr(node[:-1]).encode("utf-8", "surrogateescape"), graph.crc)
-        graph.last_line = at
-        graph.dialect = graph.dialect or (Dialect.Y2025 if node.counts is None else Dialect.Y2026)
-        graph.n_nodes += 1
-        if graph.kept is not None:
-            graph.keep(at, line[mark:], self.lines.source)
-        return True
+            graph.continued(match)
+        return graph
 
     def _begin(self, at: int, whole: bool) -> OpenGraph | None:
         """A graph begins, and with it the last one ends; None where nobody wants more."""
@@ -225,7 +227,7 @@ class Scanner:
         if self.stopped:
             return None
         self.n_graphs += 1
-        self.graph = graph = OpenGraph(self.n_graphs, at, self.title, whole)
+        self.graph = graph = OpenGraph(self.n_graphs, at, at, self.title, whole)
         self.title = ""
         if self.wanted is not None and self.wanted(graph.number, graph.title):
             graph.kept = []
@@ -284,6 +286,5 @@ class Scanner:
             other.tables,
             self.passes,
             self.n_lines,
-            self.other_lines,
             self.lines.long,
         )

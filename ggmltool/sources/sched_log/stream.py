@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -23,7 +23,7 @@ LONGEST = 1 << 16
 """Bytes of a line that are looked at; what is beyond is left out."""
 
 _HEAD = 1 << 16
-_SCENARIO = re.compile(rb"^[\s{,]*[\"']?ggmltool[\"']?\s*:", re.MULTILINE)
+_SCENARIO = re.compile(rb"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s*:", re.MULTILINE)
 _PACKED = {
     b"\xfd7zXZ\x00": ("an xz file", "xz -dc FILE | ggmltool import -"),
     b"\x28\xb5\x2f\xfd": ("a zstd file", "zstd -dc FILE | ggmltool import -"),
@@ -74,7 +74,7 @@ class Lines:
     """The lines of a stream without their ends, each at most LONGEST bytes, in blocks.
 
     `head` is how the stream begins, `long` counts the lines that were cut, `ended` is false where the last line has no
-    end.
+    end. While `every` is set, no lines are passed over.
     """
 
     def __init__(self, stream: Readable, source: str) -> None:
@@ -83,34 +83,48 @@ class Lines:
         self.head = b""
         self.long = 0
         self.ended = True
+        self.every = False
 
-    def blocks(self) -> Iterator[list[bytes]]:
-        """All lines in order. Raises ScenarioError where the stream cannot be read."""
+    def blocks(self, marks: Sequence[bytes] = ()) -> Iterator[tuple[int, list[bytes]]]:
+        """All lines in order, as pairs: how many lines come first that have none of the marks, and lines.
+
+        Raises ScenarioError where the stream cannot be read.
+        """
         rest = b""
-        skipping = False
+        cutting = False
         while chunk := _read(self.stream, CHUNK, self.source):
             self.head = self.head or chunk[:_HEAD]
+            end = chunk.rfind(b"\n") + 1
+            if end and not cutting and marks and not self.every and not _has(marks, rest, chunk):
+                rest = chunk[end:]
+                yield chunk.count(b"\n"), []
+                continue
             lines = chunk.split(b"\n")
             lines[0] = rest + lines[0]
             rest = lines.pop()
-            if skipping and lines:
-                del lines[0]
-                skipping = False
-            elif skipping:
-                rest = b""
+            if cutting:
+                cutting = not lines
+                lines, rest = lines[1:], b"" if cutting else rest
             if len(rest) > LONGEST:
-                lines.append(rest[:LONGEST])
-                self.long += 1
-                rest = b""
-                skipping = True
-            for i, line in enumerate(lines):
-                if len(line) > LONGEST:
-                    lines[i] = line[:LONGEST]
-                    self.long += 1
-            yield lines
+                lines.append(rest)
+                rest, cutting = b"", True
+            yield 0, self._cut(lines)
         if rest:
             self.ended = False
-            yield [rest]
+            yield 0, self._cut([rest])
+
+    def _cut(self, lines: list[bytes]) -> list[bytes]:
+        for i, line in enumerate(lines):
+            if len(line) > LONGEST:
+                lines[i] = line[:LONGEST]
+                self.long += 1
+        return lines
+
+
+def _has(marks: Sequence[bytes], before: bytes, chunk: bytes) -> bool:
+    """Whether any mark is in `before + chunk`, of which `before` is the beginning of a line."""
+    first = before + chunk[: chunk.find(b"\n")]
+    return any(mark in chunk or mark in first for mark in marks)
 
 
 def _read(stream: Readable, n: int, source: str) -> bytes:
@@ -185,7 +199,7 @@ def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
         return False, None
     if stat.S_ISREG(mode):
         with file:
-            return is_log(file), None
+            return is_log(file, sys.maxsize), None
     recorded = Recorded(closing.enter_context(file))
     return is_log(recorded), recorded.again()
 
@@ -195,10 +209,10 @@ def is_scenario(head: bytes) -> bool:
     return _SCENARIO.search(head) is not None
 
 
-def is_log(stream: Readable) -> bool:
+def is_log(stream: Readable, most: int = MAX_BYTES) -> bool:
     """Whether a stream, packed or not, has a line of the scheduler's debug print and is no scenario.
 
-    Reads on until it finds such a line, or until there is more than a scenario can have.
+    Reads on until it finds such a line, or until there are more than `most` bytes, by default more than a scenario has.
     """
     try:
         head = stream.read(_HEAD)
@@ -206,7 +220,7 @@ def is_log(stream: Readable) -> bool:
             stream = gzip.GzipFile(fileobj=Replayed(head, stream), mode="rb")  # type: ignore[call-overload]
             head = stream.read(_HEAD)
         length = 0
-        while head and length <= MAX_BYTES and not (length == 0 and is_scenario(head)):
+        while head and length <= most and not (length == 0 and is_scenario(head)):
             if HEADER_MARK in head or NODE_MARK in head:
                 return True
             chunk = stream.read(CHUNK)
