@@ -56,3 +56,39 @@ def test_two_tensors_share_an_address_who_overwrote_whom(call: Call) -> None:
     )
     assert "No harm in the graph: q is read last by node 14 q_rope, k_rope is written at node 15 k_rope" in out
     assert "read after the graph, it has other values. Flag it output to keep it." in out
+
+
+ATTENTION = """ggmltool: 1
+backends: [{{name: CUDA0, supports: {supports}}}, CPU]
+contexts:
+  weights: {{buft: CUDA0, usage: weights, tensors: {{w: 'f32[64, 64]'}}}}
+  inputs: {{tensors: {{x: {{type: f32, ne: [64, 8], flags: [input]}}}}}}
+graphs: {{main: {{nodes: {{q: 'mul_mat(w, x)', kq: 'soft_max(q)', out: 'mul_mat(w, kq)'}}}}}}
+"""
+RESERVING = "graph_reserve: reserving a graph for ubatch with n_tokens = {:4}, n_seqs =  1, n_outputs = {:4}\n"
+REALLOC = """ggml_gallocr_needs_realloc: src 0 (cache_k_l{0}) of node kq-{0} is not valid
+ggml_gallocr_reserve_n_impl: reallocating CUDA0 buffer from size {1}.00 MiB to {2}.00 MiB
+"""
+
+
+def test_which_ops_fell_back_to_the_cpu_and_when(call: Call) -> None:
+    """llama.cpp 26399: from a log, instead of counting by hand; when, by the nodes of each graph on each backend."""
+    log = ""
+    for n, supports in ((1, "{except: []}"), (8, "{except: []}"), (512, "{except: [soft_max]}")):
+        printed = call("splits", "--no-causes", "-", stdin=ATTENTION.format(supports=supports).encode()).out
+        log += RESERVING.format(n, n) + printed
+    rows = [" ".join(line.split()) for line in call("import", "-", stdin=log.encode(), columns=110).out.splitlines()]
+    assert "1 3 n_tokens = 1, n_seqs = 1, n_outputs = 1 3 – 1 1 2–3 KiB" in rows
+    assert "3 15 n_tokens = 512, n_seqs = 1, n_outputs = 512 2 1 3 3 6–9 KiB" in rows
+    by = call("splits", "--by", "op,backend", "--graph", "n_tokens = 512", "-", stdin=log.encode(), columns=110).out
+    counts = [line.split() for line in by.splitlines()]
+    assert ["SOFT_MAX", "–", "1", "1"] in counts
+    assert ["MUL_MAT", "2", "–", "2"] in counts
+
+
+def test_how_often_was_a_graph_reallocated_and_why(call: Call) -> None:
+    """llama.cpp 28753, 17617: the lines of a log grouped, the layers of one kind as one."""
+    log = "## SPLIT #0: CPU # 0 inputs\n" + "".join(REALLOC.format(i % 4, 10 + i, 11 + i) for i in range(12))
+    out = " ".join(call("import", "-", stdin=log.encode(), columns=110).out.split())
+    assert "12 2 1 ggml_gallocr_needs_realloc: src 0 (cache_k_l*) of node kq-* is not valid" in out
+    assert "CUDA0 12 10.00 MiB 22.00 MiB 22.00 MiB" in out

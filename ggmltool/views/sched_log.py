@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from textwrap import wrap
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogSummary
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened, size_between
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_BESIDE_MESSAGE = 24
 
 MAX_ROWS = 40
 """Rows of a table before the middle ones are left out."""
@@ -182,8 +188,22 @@ def _said(log: LogSummary, style: Style) -> str:
         for m in messages
     ]
     if log.messages_left_out:
-        rows.append([str(log.messages_left_out), "", "", Cell("others", "dim")])
+        rows.append([str(log.messages_left_out), "", "", "others"])
+    if max((len(str(row[-1])) for row in rows), default=0) + _BESIDE_MESSAGE > style.width:
+        return render_lines([line for row in _some(rows, len(_MESSAGES)) for line in _wrapped(row, style)], style)
     return render_table(_MESSAGES, _some(rows, len(_MESSAGES)), style) if rows else ""
+
+
+def _wrapped(row: Row, style: Style) -> list[Text]:
+    """A message below its numbers, where there is no room beside them."""
+    from rich.text import Text
+
+    times, line, graph, message = (cell.text if isinstance(cell, Cell) else cell for cell in row)
+    if not line:
+        return [Text(f"  {times} {message}", "dim")]
+    where = f"  {times} × from line {line}" + (f", graph {graph}" if graph else "")
+    wrapped = wrap(printable(message), max(style.width - 4, 20))
+    return [Text(where, "dim"), *(Text(f"    {part}") for part in wrapped)]
 
 
 def _buffers(log: LogSummary, style: Style) -> str:
