@@ -108,7 +108,7 @@ def capture(
         _add_weights(captured, model, output)
     output.write(_file(captured.scenario, output.path))
     if unnamed:
-        note(_sentence(captured))
+        note(_summary(captured, output.path))
     return 0
 
 
@@ -150,16 +150,16 @@ def _file(scenario: dict[str, Any], path: Path | None) -> bytes:
     return gzip.compress(data, mtime=0) if path is not None and path.suffix == ".gz" else data
 
 
-def _sentence(captured: Captured) -> str:
-    """What was captured, in a line."""
+def _summary(captured: Captured, file: Path | None) -> str:
+    """What was captured, and what to do with it."""
     from ggmltool.sources.llama.text import context_sizes
 
-    facts, sizes, graph = captured.facts, context_sizes(captured.scenario), captured.scenario["graphs"]["main"]
+    facts, graph = captured.facts, captured.scenario["graphs"]["main"]
     nodes = len(graph["nodes"])
-    parts = [
-        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}",
-        f"{count(nodes, 'node')}, {count(len(graph['expand']) - nodes, 'leaf')}",
-        f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}",
-        *(f"{name} {size(sizes[name])}" for name in ("weights", "kv") if name in sizes),
-    ]
-    return " · ".join(parts)
+    memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name != "inputs")
+    return (
+        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}, {count(nodes, 'node')}, "
+        f"{count(len(graph['expand']) - nodes, 'leaf')}\n"
+        f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}, {memory}\n"
+        f"Look at it with: ggmltool plan --step reserve {file}"
+    )

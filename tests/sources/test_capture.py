@@ -151,7 +151,9 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
     assert (result.status, result.out) == (0, "")
     assert result.err.splitlines() == [
         "Wrote llama.json.gz",
-        "llama, 6 layers · 192 nodes, 76 leafs · 512 tokens in a context of 512 · weights 2.27 MiB · kv 1.5 MiB",
+        "llama, 6 layers, 192 nodes, 76 leafs",
+        "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
+        "Look at it with: ggmltool plan --step reserve llama.json.gz",
     ]
     written = gzip.decompress(Path("llama.json.gz").read_bytes()).decode()
     assert written == call("capture", cached("llama"), *CONTEXT).out
@@ -195,6 +197,13 @@ def test_the_values_of_the_weights_can_be_referred_to(call: Call, tmp_path: Path
     assert "does not lie at or below it" in result.err
     first = write_parts(tmp_path, "parted", MODELS["llama"](), 2)
     assert "a model in one file" in call("capture", first, "--weights", "-c", 256).err
+
+
+def test_a_graph_that_needs_more_memory_than_there_is_is_captured(call: Call) -> None:
+    result = call("capture", cached("llama"), "-c", 1 << 20, "-b", 32768, "-ub", 32768, "-fa", "off")
+    assert result.status == 0, result.err
+    sizes = dict(ggmltool.load(json.loads(result.out)).plan(step="reserve").buffer_sizes)
+    assert sizes["CPU"] > 512 << 30
 
 
 def test_a_model_of_hundreds_of_gigabytes_needs_little_memory(tmp_path: Path) -> None:

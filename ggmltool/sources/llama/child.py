@@ -18,6 +18,7 @@ from ggmltool.oracle.structs import Tensor
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import scenario_of
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
+from ggmltool.sources.llama.memory import PromisedMemory
 from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
 
 LEVEL_DEBUG, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONT = 1, 3, 4, 5
@@ -65,6 +66,7 @@ class Session:
         self.lib = lib = Lib()
         lib.llama_log_set(self.log.callback, None)
         lib.llama_backend_init()
+        self.memory = PromisedMemory(lib)
         self.no_devices = (ctypes.c_void_p * 1)(None)
         self.model = 0
         self.ctx = 0

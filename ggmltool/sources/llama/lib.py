@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ggmltool.oracle.structs import CGraph, Tensor
+from ggmltool.oracle.structs import BufferI, CGraph, Tensor
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.llama.structs import (
     CONTEXT_DEFAULTS,
@@ -53,6 +53,9 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_backend_buffer_get_usage": (_I, (_P,)),
     "ggml_backend_buffer_get_type": (_P, (_P,)),
     "ggml_backend_buft_name": (_S, (_P,)),
+    "ggml_backend_buft_alloc_buffer": (_P, (_P, _Z)),
+    "ggml_backend_buffer_init": (_P, (_P, BufferI, _P, _Z)),
+    "ggml_backend_cpu_buffer_type": (_P, ()),
     "llama_log_set": (None, (_P, _P)),
     "llama_backend_init": (None, ()),
     "llama_free": (None, (_P,)),

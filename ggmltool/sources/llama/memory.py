@@ -1,0 +1,42 @@
+"""Memory for the CPU's buffers that is only promised: as large as asked for, and no page of it real until written.
+
+llama.cpp allocates the compute buffers of the graph that it reserves. Nothing is computed in them, so a graph that
+needs more than this machine has can be captured nevertheless.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+from ggmltool.oracle.structs import Buffer, BufferI, BufferType
+from ggmltool.sources.llama.lib import Lib
+
+_NORESERVE = 0x40 if sys.platform == "darwin" else 0x4000
+_ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class PromisedMemory:
+    """Takes the place of the CPU buffer type's allocator for as long as the object lives; buffers are never freed."""
+
+    def __init__(self, lib: Lib) -> None:
+        self.lib = lib
+        self.maps: list[tuple[mmap.mmap, object]] = []
+        buft = lib.ggml_backend_cpu_buffer_type()
+        buffer = lib.ggml_backend_buft_alloc_buffer(buft, 64)
+        self.interface = BufferI.from_buffer_copy(Buffer.from_address(buffer).iface)
+        self.interface.free_buffer = None
+        self.callback = _ALLOC(self._alloc)
+        BufferType.from_address(buft).iface.alloc_buffer = ctypes.cast(self.callback, ctypes.c_void_p).value
+
+    def _alloc(self, buft: int, size: int) -> int | None:
+        """A buffer; None where not even addresses are left."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        try:
+            pages = mmap.mmap(-1, size, flags=flags)
+        except (OSError, OverflowError):
+            return None
+        first = ctypes.c_char.from_buffer(pages)
+        self.maps.append((pages, first))
+        return int(self.lib.ggml_backend_buffer_init(buft, self.interface, ctypes.addressof(first), size))
