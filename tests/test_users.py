@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
 from tests.cli.conftest import Call, call
+from tests.sources.models import cached
 
 __all__ = ["call"]
 
@@ -92,3 +99,87 @@ def test_how_often_was_a_graph_reallocated_and_why(call: Call) -> None:
     out = " ".join(call("import", "-", stdin=log.encode(), columns=110).out.split())
     assert "12 2 1 ggml_gallocr_needs_realloc: src 0 (cache_k_l*) of node kq-* is not valid" in out
     assert "CUDA0 12 10.00 MiB 22.00 MiB 22.00 MiB" in out
+
+
+def test_two_orders_of_one_graph_and_one_more_split(call: Call) -> None:
+    """llama.cpp 18599, 27880: where the orders part, what begins the split, splits and bytes before and after."""
+    result = call("diff", "two-orders:together", "two-orders:apart", columns=110)
+    out = " ".join(result.out.split())
+    assert result.status == 1
+    assert "first divergence: the order, from node 0 on A node 0, values (MUL_MAT) B node 0, scores (MUL_MAT)" in out
+    assert "a split that begins with node 2, values (MUL_MAT)" in out
+    assert "begins split #2: values runs on GPU0" in out
+    assert "splits 2 3 +1" in out
+    assert "bytes copied 640 B 640 B" in out
+
+
+WARM_UP = b"""ggmltool: 1
+backends: [CPU]
+contexts:
+  kv: {buft: CPU, tensors: {k: 'f16[64, 4096]'}}
+  inputs: {tensors: {worst: {type: f32, ne: [64, 16], flags: [input]}, few: {type: f32, ne: [64, 2], flags: [input]}}}
+graphs:
+  worst:
+    nodes:
+      k_worst: {op: view, src: [k], type: f16, ne: [64, 32], nb: [2, 128]}
+      kq: mul_mat(k_worst, worst)
+      kq_soft_max: soft_max(kq)
+  warmup:
+    nodes:
+      k_few: {op: view, src: [k], type: f16, ne: [64, 4096], nb: [2, 128]}
+      kq: mul_mat(k_few, few)
+      kq_soft_max: soft_max(kq)
+"""
+"""Two tokens that look at the whole cache need more than sixteen that look at its beginning."""
+
+
+def test_a_small_batch_needs_more_than_was_reserved_and_these_are_the_tensors(call: Call) -> None:
+    """llama.cpp 17143: two reserves side by side, sizes per tensor, the largest growth first."""
+    Path("model.yaml").write_bytes(WARM_UP)
+    result = call("diff", "--step", "reserve", "model.yaml:worst", "model.yaml:warmup", columns=110)
+    out = " ".join(result.out.split())
+    assert "tensors" in out
+    assert "larger in B" in out
+    assert "2 KiB 32 KiB +30 KiB kq MUL_MAT f32[32, 16] → f32[4096, 2]" in out
+    assert "4 KiB 512 B -3.5 KiB worst → few leaf f32[64, 16] → f32[64, 2]" in out
+    assert re.search(r"compute buffers [\d.]+ KiB [\d.]+ KiB \+[\d.]+ KiB", out)
+
+
+def test_how_much_do_four_pipeline_copies_cost(call: Call) -> None:
+    """llama.cpp 24355, 13751: the plans with and without, side by side and one by one."""
+    assert "total 28 KiB 10 KiB +18 KiB" in " ".join(call("buffers", "--copies", "pipeline", columns=110).out.split())
+    out = " ".join(call("diff", "pipeline", "--parallel", columns=110).out.split())
+    assert "A pipeline --no-parallel · alloc main B pipeline --parallel · alloc main" in out
+    assert "compute buffers 10 KiB 28 KiB +18 KiB" in out
+    assert "copies in memory 2 12 +10" in out
+    assert "GPU0 10 KiB" in " ".join(call("buffers", "--parallel", "pipeline", columns=110).out.split())
+    assert "GPU0 4 KiB" in " ".join(call("buffers", "--no-parallel", "pipeline", columns=110).out.split())
+
+
+def test_does_op_offload_help(call: Call) -> None:
+    """llama.cpp 13386, 25859: bytes per batch, on and off."""
+    with_it = call("splits", "--bytes", "--op-offload", "offload", columns=110).out
+    assert "2 inputs copied, 24 KiB" in with_it
+    assert "weights 16 KiB of it" in with_it
+    assert "nothing is copied between backends" in call("splits", "--bytes", "--no-op-offload", "offload").out
+    out = " ".join(call("diff", "--no-op-offload", "offload", columns=110).out.split())
+    assert "A CUDA0 (1.off: CUDA0 asks for it although its weight w is in CPU)" in out
+    assert "bytes copied 24 KiB 0 B -24 KiB" in out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the package xllamacpp")
+def test_a_compute_buffer_of_gigabytes_and_what_would_make_it_smaller(call: Call) -> None:
+    """llama.cpp 16725, 23527: batch, outputs and flash attention, each captured and compared with what was."""
+    whatever_else = {"fa": ("-fa", "off"), "small": ("-ub", "128"), "one": ("--outputs", "1"), "as_it_was": ()}
+    for name, options in whatever_else.items():
+        assert call("capture", cached("llama"), "-c", "2048", *options, "-o", f"{name}.json").status == 0
+    for name, told in (
+        ("fa", r"only in B .*SOFT_MAX"),
+        ("small", r"smaller in B .*2 MiB .*attn_inp_kq_mask leaf f16\[2048, 512\] → f16\[2048, 128\]"),
+        ("one", r"result_output MUL_MAT f32\[304, 512\] → f32\[304\]"),
+    ):
+        out = " ".join(call("diff", "--step", "reserve", "as_it_was.json", f"{name}.json", columns=200).out.split())
+        growth = re.search(r"compute buffers ([\d.]+ [KM]iB) ([\d.]+ [KM]iB) ([+-])", out)
+        assert growth is not None
+        assert growth[3] == ("+" if name == "fa" else "-")
+        assert re.search(told, out)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Moment,
+    WhatIf,
+    json_option,
+    moment_options,
+    output_option,
+    scenario_argument,
+    what_if_options,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.cli.watched import Watched, watch
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @scenario_argument
 @moment_options
+@what_if_options
 @click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
 @click.option("--chart", is_flag=True, help="Draw what lies where: program order to the right, offsets upwards.")
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 def buffers(
     scenario: str | None,
     moment: Moment,
+    what_if: WhatIf,
     all: bool,
     chart: bool,
     ascii: bool,
@@ -50,6 +60,7 @@ def buffers(
       ggmltool buffers --graph decode model.yaml
       ggmltool buffers --chart model.yaml
       ggmltool buffers --after 3 model.yaml
+      ggmltool buffers --no-parallel model.yaml
     """
     views = [view for view, asked in (("--chart", chart), ("--chunks", chunks), ("--copies", copies)) if asked]
     if len(views) > 1:
@@ -60,7 +71,9 @@ def buffers(
         raise click.UsageError("--ascii is for --chart.")
     if chart and json:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
-    opened = open_scenario(scenario)
+    if copies and what_if.parallel is not None:
+        raise click.UsageError("--copies plans with and without --parallel; leave it out.")
+    opened = open_scenario(scenario).what_if(what_if)
     if copies:
         return _copies(opened, moment, json, output)
     events: list[Event] = []
@@ -101,13 +114,11 @@ def _chunks(opened: Opened, watched: Watched, memory: MemoryPlan, json: bool, ou
 
 def _copies(opened: Opened, moment: Moment, json: bool, output: Output) -> int:
     """--copies: two plans on two schedulers."""
-    from ggmltool.scenario.scenario import Scenario
     from ggmltool.views.chunks import copies_json, copies_view
     from ggmltool.views.json_text import json_text
 
-    model = opened.model
-    both = (Scenario(replace(model, scheduler=replace(model.scheduler, parallel=on))) for on in (True, False))
-    parallel, single = (watch(replace(opened, scenario=scenario), moment) for scenario in both)
+    both = (opened.what_if(WhatIf(parallel=on)) for on in (True, False))
+    parallel, single = (watch(replace(one, options=opened.options), moment) for one in both)
     plans = parallel.plan, single.plan
     if json:
         output.write(json_text(parallel.stamped(copies_json(*plans))))

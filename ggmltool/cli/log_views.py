@@ -36,6 +36,12 @@ def refuse_moment() -> None:
     refuse_options(step="shows what was printed, whatever it was for", after="has no steps")
 
 
+def refuse_what_if() -> None:
+    """Refuse --parallel and --op-offload. Raises CliError."""
+    made = "shows what was planned, with the options it was planned with"
+    refuse_options(parallel=made, op_offload=made)
+
+
 def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
     """`plan LOG` and `import --graph N LOG`."""
     graph = log.graph()

@@ -6,7 +6,15 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.logs import OpenedLog, open_either
-from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Moment,
+    WhatIf,
+    json_option,
+    moment_options,
+    output_option,
+    scenario_argument,
+    what_if_options,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import tensor_infos
 from ggmltool.cli.watched import watch
@@ -15,9 +23,10 @@ from ggmltool.cli.watched import watch
 @click.command(cls=Command)
 @scenario_argument
 @moment_options
+@what_if_options
 @json_option
 @output_option
-def plan(scenario: str | None, moment: Moment, json: bool, output: Output) -> int:
+def plan(scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
     """Show devices, splits, copies and buffers on one screen.
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
@@ -29,13 +38,16 @@ def plan(scenario: str | None, moment: Moment, json: bool, output: Output) -> in
     Example:
       ggmltool plan --step reserve model.yaml
       ggmltool plan --after 2 model.yaml
+      ggmltool plan --parallel model.yaml
     """
     opened = open_either(scenario, moment.graph)
     if isinstance(opened, OpenedLog):
-        from ggmltool.cli.log_views import refuse_moment, show_plan
+        from ggmltool.cli.log_views import refuse_moment, refuse_what_if, show_plan
 
         refuse_moment()
+        refuse_what_if()
         return show_plan(opened, json, output)
+    opened = opened.what_if(what_if)
     watched = watch(opened, moment)
     result = watched.plan
     if json:
@@ -45,6 +57,6 @@ def plan(scenario: str | None, moment: Moment, json: bool, output: Output) -> in
     else:
         from ggmltool.views.plan import plan_view
 
-        more = f"ggmltool splits --format table {opened.argument}"
+        more = f"ggmltool splits --format table {opened.again}"
         output.write(plan_view(result, tensor_infos(opened.model, watched.graph), watched.title, output.style, more))
     return watched.status()

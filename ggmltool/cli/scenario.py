@@ -26,10 +26,11 @@ _LOOKED_AT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A loaded scenario; `argument` is how the user would name it again."""
+    """A loaded scenario. `argument` is how the user would name it again, `options` those that stand in for its own."""
 
     scenario: Scenario
     argument: str
+    options: str = ""
 
     @property
     def model(self) -> Model:
@@ -38,9 +39,13 @@ class Opened:
     @property
     def title(self) -> str:
         """What headings call it."""
-        if self.model.name:
-            return self.model.name
-        return "standard input" if self.argument == "-" else Path(self.argument).name
+        name = "standard input" if self.argument == "-" else Path(self.argument).name
+        return ", ".join(part for part in (self.model.name or name, self.options) if part)
+
+    @property
+    def again(self) -> str:
+        """How the user would name it again, behind a command."""
+        return f"{self.options} {self.argument}".lstrip()
 
     def what_if(self, options: WhatIf) -> Opened:
         """The same scenario with other options of the scheduler."""
@@ -50,7 +55,7 @@ class Opened:
         from ggmltool.scenario.scenario import Scenario
 
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
-        return Opened(Scenario(model), self.argument)
+        return Opened(Scenario(model), self.argument, str(options))
 
 
 def open_scenario(argument: str | None) -> Opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,15 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.main import did_you_mean
-from ggmltool.cli.options import Moment, format_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Moment,
+    WhatIf,
+    format_option,
+    moment_options,
+    output_option,
+    scenario_argument,
+    what_if_options,
+)
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch, Watched, watch
@@ -48,6 +55,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 @click.command(cls=Command)
 @scenario_argument
 @moment_options
+@what_if_options
 @click.option(
     "--debug",
     type=click.IntRange(1, 2),
@@ -78,6 +86,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 def splits(
     scenario: str | None,
     moment: Moment,
+    what_if: WhatIf,
     debug: int | None,
     causes: bool | None,
     by: tuple[str, ...],
@@ -104,6 +113,7 @@ def splits(
       ggmltool splits --format table model.yaml
       ggmltool splits --by op,backend model.yaml
       ggmltool splits --after 3 model.yaml
+      ggmltool splits --bytes --no-op-offload model.yaml
       ggmltool splits --by op,backend --graph "n_tokens = 512" llama.log
     """
     views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
@@ -115,11 +125,13 @@ def splits(
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
     opened = open_either(scenario, moment.graph)
     if isinstance(opened, OpenedLog):
-        from ggmltool.cli.log_views import refuse_moment, refuse_options, show_splits
+        from ggmltool.cli.log_views import refuse_moment, refuse_options, refuse_what_if, show_splits
 
         refuse_moment()
+        refuse_what_if()
         refuse_options(number="shows the end of the passes only")
         return show_splits(opened, debug or 2, causes is not False, by, bytes, format, output)
+    opened = opened.what_if(what_if)
     if number is not None:
         return _pass(opened, moment, number, format == "json", output)
     if format in (None, "text") and not (by or bytes):
@@ -169,13 +181,11 @@ def _counted(
 
 def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
     """What would be copied with op offload the other way round, where that makes a difference."""
-    from ggmltool.scenario.scenario import Scenario
     from ggmltool.views.copied import OtherPlan, copied_inputs
 
     model = opened.model
     offload = not model.scheduler.op_offload
-    changed = Scenario(replace(model, scheduler=replace(model.scheduler, op_offload=offload)))
-    watched = watch(replace(opened, scenario=changed), moment)
+    watched = watch(opened.what_if(WhatIf(op_offload=offload)), moment)
     other = watched.plan
     if not (plan.ok and other.ok) or other.splits == plan.splits:
         return None

@@ -319,7 +319,7 @@ def _copied_row(pair: CopiedPair, inks: dict[str, str]) -> Row:
         _mark(pair.a, pair.b),
         "–" if pair.a is None else size(pair.a),
         "–" if pair.b is None else size(pair.b),
-        pair.tensor,
+        _change(pair.id or pair.id_b or "", pair.id_b or pair.id or ""),
         Cell(pair.what, "dim"),
         Cell(pair.src, inks.get(pair.src, "")),
         Cell(pair.dst, inks.get(pair.dst, "")),
@@ -385,7 +385,7 @@ def _sizes(diff: PlanDiff, style: Style) -> str:
 def _shape_row(pair: ShapePair) -> Row:
     return [
         *_bytes("", pair.a.nbytes or 0, pair.b.nbytes or 0)[1:],
-        pair.id,
+        _change(pair.id, pair.id_b),
         Cell("leaf" if pair.op == "NONE" else pair.op, "dim"),
         _change(pair.a.shape, pair.b.shape),
     ]

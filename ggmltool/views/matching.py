@@ -41,7 +41,8 @@ def match(a: Sequence[Item], b: Sequence[Item]) -> dict[str, str]:
     """For the ids of `a` that have a partner in `b`: the partner's id. Items come after their sources.
 
     Partners have the same op. Those with the same id come first, then those with the same name, in order; then those
-    that are computed in the same way from partners; at last those that stand at the same place between partners.
+    that are computed in the same way from partners; at last those that partners use as the same source, and those that
+    stand at the same place between partners.
     """
     pairs = _Pairs(a, b)
     pairs.by(lambda t: (t.id, t.op) if t.is_named else (t.id, t.shape) if t.is_leaf else None)
@@ -50,7 +51,9 @@ def match(a: Sequence[Item], b: Sequence[Item]) -> dict[str, str]:
     pairs.by(lambda t: t.id if t.is_leaf else None)
     for with_shape in (True, False):
         pairs.by_sources(with_shape)
+    pairs.by_use()
     pairs.by_place()
+    pairs.by_use()
     return pairs.partner
 
 
@@ -82,6 +85,18 @@ class _Pairs:
         mine = _numbers(self.a, shared, known, with_shape)
         theirs = _numbers(self.b, {self.partner[id]: n for id, n in shared.items()}, known, with_shape)
         self.by(lambda t: None if t.is_leaf else mine[t.id], lambda t: None if t.is_leaf else theirs[t.id])
+
+    def by_use(self) -> None:
+        """Pair tensors with the same op that are the same source of partners, users before what they use."""
+        mine, theirs = ({item.id: item for item in items} for items in (self.a, self.b))
+        for user in reversed(self.a):
+            if user.id not in self.partner:
+                continue
+            for s, t in zip(user.src, theirs[self.partner[user.id]].src, strict=False):
+                if s not in mine or t not in theirs or s in self.partner or t in self.taken:
+                    continue
+                if mine[s].op == theirs[t].op:
+                    self.join(mine[s], theirs[t])
 
     def by_place(self) -> None:
         """Pair nodes with the same op that follow the same partner."""

@@ -109,9 +109,10 @@ class Shaped(NamedTuple):
 
 
 class ShapePair(NamedTuple):
-    """A tensor with another type, other extents or another size; `op` is NONE for a leaf."""
+    """A tensor with another type, other extents or another size, by its ids; `op` is NONE for a leaf."""
 
     id: str
+    id_b: str
     op: str
     a: Shaped
     b: Shaped
@@ -321,7 +322,7 @@ def _shapes(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[ShapePair]
             continue
         pair = Shaped(_shape(mine), sizes_a.get(id)), Shaped(_shape(theirs), sizes_b.get(theirs.id))
         if pair[0] != pair[1]:
-            yield ShapePair(id, mine.op, *pair)
+            yield ShapePair(id, theirs.id, mine.op, *pair)
 
 
 def _shape(info: TensorInfo) -> str:

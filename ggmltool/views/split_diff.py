@@ -43,9 +43,10 @@ class Copies(NamedTuple):
 
 
 class CopiedPair(NamedTuple):
-    """A tensor that is copied to a backend, and the bytes in A and in B; None where it is not copied there."""
+    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None where it is not copied there."""
 
-    tensor: str
+    id: str | None
+    id_b: str | None
     what: str
     src: str
     dst: str
@@ -155,9 +156,8 @@ def pair_inputs(
         other = there.popleft() if there else None
         if other is None or (i.src, i.nbytes) != (other.src, other.nbytes):
             src = i.src if other is None or i.src == other.src else f"{i.src} → {other.src}"
-            found.append(
-                CopiedPair(i.tensor, i.what, src, i.dst, i.nbytes, other.nbytes if other is not None else None)
-            )
+            id_b, nbytes = (other.tensor, other.nbytes) if other is not None else (None, None)
+            found.append(CopiedPair(i.tensor, id_b, i.what, src, i.dst, i.nbytes, nbytes))
     for left in theirs.values():
-        found += (CopiedPair(i.tensor, i.what, i.src, i.dst, None, i.nbytes) for i in left)
+        found += (CopiedPair(None, i.tensor, i.what, i.src, i.dst, None, i.nbytes) for i in left)
     return tuple(sorted(found, key=lambda pair: -abs((pair.b or 0) - (pair.a or 0))))

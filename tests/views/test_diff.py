@@ -118,7 +118,7 @@ def test_what_moved_is_copied_grew_and_came_is_told() -> None:
     assert [(p.a.id, p.b.backend) for p in diff.moved] == [("b", "CUDA0")]
     assert [(p.a.id, p.a.cause, p.b.cause) for p in diff.recaused] == [("a", "1.wgt0", "usr")]
     assert [(p.a and p.a.id, p.b and p.b.id) for p in diff.splits] == [(0, 0), (1, None), (2, None)]
-    assert [(p.tensor, p.dst, p.a, p.b) for p in diff.inputs] == [
+    assert [(p.id, p.dst, p.a, p.b) for p in diff.inputs] == [
         ("a+mask", "CPU", 10 * KIB, None),
         ("b", "CUDA0", 10 * KIB, None),
     ]

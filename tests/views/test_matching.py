@@ -69,6 +69,12 @@ def test_what_is_left_is_known_by_its_place_behind_partners() -> None:
     assert match(a, b)["node_1"] == "node_1"
 
 
+def test_leafs_with_other_names_and_shapes_are_known_by_what_uses_them() -> None:
+    a = [*LEAFS, Item("few", "few", "NONE", F32), node("p", "MUL_MAT", "w", "few")]
+    b = [*LEAFS, Item("many", "many", "NONE", OTHER), node("p", "MUL_MAT", "w", "many", shape=OTHER)]
+    assert match(a, b)["few"] == "many"
+
+
 GRAPHS = st.lists(
     st.tuples(st.sampled_from(["ADD", "MUL", "SQR"]), st.integers(0, 30), st.integers(0, 30), st.booleans()),
     max_size=30,
