@@ -160,3 +160,29 @@ def test_a_larger_graph_outgrows_what_was_reserved() -> None:
     assert any(isinstance(e, ReallocNeeded) and e.tensor for e in events)
     larger_first = scenario.run(["reserve large", "alloc small"])
     assert sizes(larger_first[0]) == sizes(larger_first[1]) == {"GPU0": 8192, "CPU": 4096}
+
+
+def test_metal_runs_both_wide_products_first_and_needs_more_memory_for_it() -> None:
+    scenario = load("node-order")
+    plan = scenario.plan()
+    assert [n.id for n in plan.nodes] == ["wide_a", "wide_b", "act_a", "act_b", "a", "b", "out"]
+    document = document_of("node-order", "graph_optimize: false")
+    document["backends"][0] = {"name": "MTL0", "graph_optimize": False}
+    plain = ggmltool.load(document)
+    assert [n.id for n in plain.plan().nodes] == [n.id for n in scenario.model.graphs["main"].nodes]
+    assert (dict(plan.buffer_sizes)["MTL0"], dict(plain.plan().buffer_sizes)["MTL0"]) == (34 << 10, 20 << 10)
+    assert (scenario.compute()["out"] == plain.compute()["out"]).all()
+
+
+def test_packed_weights_stay_on_the_cpu_and_pinned_ones_go_to_the_gpu() -> None:
+    plan = load("packed-weights").plan()
+    assert [(n.id, n.backend, n.cause) for n in plan.nodes] == [
+        ("up", "CPU", "1.wgt0"), ("act", "CUDA0", "2.sup"), ("plain", "CUDA0", "1.off"),
+    ]  # fmt: skip
+    document = document_of("packed-weights", "Give w_up 60 rows")
+    document["contexts"]["packed"]["tensors"]["w_up"]["ne"] = [64, 60]
+    document["contexts"]["pinned"]["tensors"]["w_plain"]["ne"] = [60, 64]
+    document["contexts"]["pinned"]["tensors"]["w_plain"]["type"] = "f32"
+    other = ggmltool.load(document).plan()
+    assert [n.backend for n in other.nodes] == ["CUDA0", "CUDA0", "CUDA0"]
+    assert [c.of for c in other.copies] == ["w_up", "x", "w_plain"]

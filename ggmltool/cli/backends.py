@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.options import format_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
 from ggmltool.views.backends import (
     BackendInfo,
@@ -43,29 +43,33 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @click.option(
     "--device",
     "devices",
-    metavar="NAME[:PARAMS]",
+    metavar="NAME[:PARAMS]|FILE",
     multiple=True,
     envvar="GGMLTOOL_BACKENDS_DEVICE",
     shell_complete=_complete_devices,
     help="Instead of a scenario: init this device; may be repeated. PARAMS are key=value, by commas, with the keys of "
-    "a backend in a scenario; a size alone is its memory.",
+    "a backend in a scenario; a size alone is its memory. Or a file of devices, as --format yaml writes it.",
 )
 @click.option(
     "--interface", is_flag=True, help="Show the function tables: what a backend has, what is NULL, what ggml does then."
 )
-@json_option
+@format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device takes back.")
 @output_option
-def backends(scenario: str | None, devices: tuple[str, ...], interface: bool, json: bool, output: Output) -> int:
+def backends(
+    scenario: str | None, devices: tuple[str, ...], interface: bool, format: str | None, output: Output
+) -> int:
     """Show the backends of a scenario: devices, memory, capabilities and buffer types.
 
     Without a scenario and without --device: the kinds of devices that are known, and what of each is left out. No
-    device has to be in this machine, and none is looked for.
+    device has to be in this machine, and none is looked for. With --format yaml the devices are written as a file to
+    edit: as a list for `backends` of a scenario, for `profile: FILE` there, or for --device FILE.
 
     \b
     Example:
       ggmltool backends
       ggmltool backends model.yaml
       ggmltool backends --device CUDA0:24GiB --device CPU --interface
+      ggmltool backends --device Metal --format yaml -o metal.yaml
     """
     from ggmltool.ggml.version import VERSION
     from ggmltool.views.json_text import json_text
@@ -75,12 +79,21 @@ def backends(scenario: str | None, devices: tuple[str, ...], interface: bool, js
     if scenario is None and not devices:
         if interface:
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
+        if format == "yaml":
+            raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
         known = _profiles()
-        output.write(json_text(profiles_json(known, VERSION)) if json else profiles_view(known, output.style))
+        output.write(
+            json_text(profiles_json(known, VERSION)) if format == "json" else profiles_view(known, output.style)
+        )
         return 0
     model, title = _given(scenario, devices)
+    if format == "yaml":
+        if interface:
+            raise click.UsageError("--interface is not what a file of devices has; leave one of the two out.")
+        output.write(_device_file(model))
+        return 0
     made, bufts = _made(model)
-    if json:
+    if format == "json":
         output.write(json_text(backends_json(made, bufts, VERSION)))
     elif interface:
         output.write(interface_view(made, title, output.style))
@@ -114,6 +127,24 @@ def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     all_bufts = list(bufts.values())
     infos = [_backend(spec, b, all_bufts) for spec, b in zip(model.backends, made, strict=True)]
     return infos, [_buft(t, made) for t in all_bufts]
+
+
+def _device_file(model: Model) -> str:
+    from ggmltool.ggml.device import EMPTY_OPS, NO
+    from ggmltool.ggml.devices.profiles import PROFILES
+    from ggmltool.ggml.op import KEY_NAMES, Op
+    from ggmltool.scenario.device_files import device_map
+    from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.views.device_file import DeviceFacts, device_yaml
+
+    facts = []
+    for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
+        profile, table = PROFILES[spec.profile], backend.device.table
+        never = [KEY_NAMES[op] for op in Op if table[op] == NO]
+        runs = [KEY_NAMES[op] for op in Op if table[op] != NO and op not in EMPTY_OPS]
+        key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
+        facts.append(DeviceFacts(device_map(spec), profile.description, profile.ggml, profile.leaves_out, key, ops))
+    return device_yaml(facts)
 
 
 def _profiles() -> list[ProfileInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ggmltool.ggml.op import KEY_NAMES, keys_of
@@ -44,15 +45,15 @@ def profile_names() -> Iterable[str]:
     return PROFILES
 
 
-def read_backends(value: object) -> list[BackendSpec]:
-    """The list `backends`, by default the CPU alone. Raises Mistake."""
+def read_backends(value: object, folder: Path | None = None) -> list[BackendSpec]:
+    """The list `backends`, by default the CPU alone; files it names lie in `folder`. Raises Mistake."""
     if value is None:
         value = ["CPU"]
     out: list[BackendSpec] = []
     names: set[str] = set()
     for i, item in enumerate(as_list(value, "backends")):
         try:
-            spec = _read_backend(item)
+            spec = _read_backend(item, folder)
             if spec.name in names:
                 raise Mistake(f"two backends are called {quoted(spec.name)}")
         except Mistake as mistake:
@@ -65,12 +66,21 @@ def read_backends(value: object) -> list[BackendSpec]:
 
 
 def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
-    """Backends as `NAME` or `NAME:params`, the form that ggml's init from a string has. Raises Mistake.
+    """Backends as `NAME` or `NAME:params`, the form that ggml's init from a string has, or as files of them.
 
     The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
-    value alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`.
+    value alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`. Raises Mistake, and ScenarioError for
+    what stands in a file.
     """
-    specs = read_backends([_device_map(text) for text in texts])
+    from ggmltool.scenario.device_files import is_device_file, read_device_file
+
+    maps: list[dict[str, Any]] = []
+    for text in texts:
+        if is_device_file(text):
+            maps += [written for written, _ in read_device_file(Path(text), _read_device)]
+        else:
+            maps.append(_device_map(text))
+    specs = read_backends(maps)
     check_bufts(specs, own_bufts(specs))
     return specs
 
@@ -92,7 +102,7 @@ def _device_map(text: str) -> dict[str, Any]:
     return given
 
 
-def _read_backend(value: object) -> BackendSpec:
+def _read_backend(value: object, folder: Path | None = None, by_file: bool = True) -> BackendSpec:
     from ggmltool.ggml.devices.profiles import profile_of_name
 
     if isinstance(value, str):
@@ -102,6 +112,12 @@ def _read_backend(value: object) -> BackendSpec:
         raise Mistake(f"a backend must be a name or a map, not {kind_of(value)}")
     given = as_map(value, "a backend")
     check_keys(given, BACKEND_KEYS, "a backend")
+    if by_file and given.get("profile").__class__ is str:
+        from ggmltool.scenario.device_files import is_device_file, profile_file
+
+        if is_device_file(given["profile"]):
+            file = at("profile", profile_file, given["profile"], folder, _read_device)
+            given = {**file, **{key: value for key, value in given.items() if key != "profile"}}
     if "name" not in given:
         raise Mistake("a backend needs a name", "{name: ..., ...}")
     name = read(given, "name", lambda v: as_id(v, "name"), "")
@@ -127,6 +143,11 @@ def _read_backend(value: object) -> BackendSpec:
         graph_optimize=read(given, "graph_optimize", lambda v: as_bool(v, "graph_optimize"), None),
         max_tensor_size=read(given, "max_tensor_size", lambda v: _max_tensor_size(v, profile), None),
     )
+
+
+def _read_device(value: object) -> BackendSpec:
+    """A backend as a device file has it, whose profile is a name."""
+    return _read_backend(value, None, False)
 
 
 def _features(value: object, profile: str) -> frozenset[str]:

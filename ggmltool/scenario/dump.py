@@ -32,7 +32,7 @@ def dump(model: Model) -> dict[str, Any]:
         out["name"] = model.name
     if model.meta:
         out["meta"] = dict(model.meta)
-    out["backends"] = [_backend(b) for b in model.backends]
+    out["backends"] = [dump_backend(b) for b in model.backends]
     if model.buffer_types:
         out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}
     if model.scheduler != SchedulerSpec():
@@ -43,7 +43,8 @@ def dump(model: Model) -> dict[str, Any]:
     return out
 
 
-def _backend(spec: BackendSpec) -> dict[str, Any]:
+def dump_backend(spec: BackendSpec) -> dict[str, Any]:
+    """A backend as a map, with what the file overrides."""
     out: dict[str, Any] = {"name": spec.name, "profile": spec.profile}
     for key in ("type", "buft", "alignment", "max_size", "row_padding", "host", "events", "memory"):
         value = getattr(spec, key)

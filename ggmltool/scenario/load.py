@@ -118,7 +118,7 @@ class _Loader:
         self._part("ggmltool", _check_version)
         name = self._part("name", _title)
         meta = self._part("meta", read_meta)
-        backends = self._part("backends", read_backends)
+        backends = self._part("backends", lambda v: read_backends(v, self.document.folder))
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
         self.known_bufts = known_bufts(backends)

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "devices_json": ("--json", *THREE),
     "interface_cpu": ("--interface", "--device", "CPU"),
     "interface": ("--interface", *THREE, "--device", "X"),
+    "yaml": ("--format", "yaml", "--device", "Metal", "--device", "Vulkan0:max_size=2GiB", *THREE),
     "more": ("--device", "Metal", "--device", "Vulkan0", "--device", "SYCL0", "--device", "RPC0", "--device", "CPU"),
 }
 
@@ -33,7 +34,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
     result = call("backends", *COMMANDS[command], columns=columns)
     assert (result.status, result.err) == (0, "")
-    if "json" not in command:
+    if command not in ("profiles_json", "devices_json", "yaml"):
         assert max(map(len, result.out.splitlines())) <= columns
     check_golden(GOLDEN / f"backends_{command}{'' if columns == 80 else '_wide'}.txt", result.out)
 
@@ -86,6 +87,9 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
         (("--device", "CUDA0:max_tensor_size=1GiB"), "devices of the profile CUDA look at no tensor's size"),
         (("--device", "CPU", SAMPLES / "matmul.yaml"), "instead of a scenario"),
         (("--interface",), "name a scenario, or --device"),
+        (("--format", "yaml"), "--format yaml writes devices: name a scenario, or --device"),
+        (("--format", "yaml", "--interface", "--device", "CPU"), "--interface is not what a file of devices has"),
+        (("--device", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )
 def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...], hint: str) -> None:
@@ -111,3 +115,59 @@ def test_a_name_cannot_steer_the_terminal(call: Call) -> None:
         result = call("backends", *args, "--device", "[red]\x1b[2JX", columns=80)
         assert "\x1b" not in result.out + result.err
     assert "[red]X" in call("backends", "--device", "[red]X", tty=True).out
+
+
+ALL = ("CPU", "BLAS", "CUDA0:24GiB", "Metal", "Vulkan0:max_size=2GiB", "SYCL0", "RPC0[h:1]", "X:offload_min_batch=8")
+
+
+@pytest.mark.parametrize("device", ALL)
+def test_a_device_that_was_written_is_the_same_when_it_is_read(call: Call, tmp_path: Path, device: str) -> None:
+    file = tmp_path / "device.yaml"
+    assert call("backends", "--device", device, "--device", "CPU2:profile=CPU", "-f", "yaml", "-o", file).status == 0
+    direct = call("backends", "--device", device, "--device", "CPU2:profile=CPU", "--json").out
+    assert call("backends", "--device", file, "--json").out == direct
+
+
+def test_a_device_is_written_edited_and_used_by_a_scenario(call: Call, tmp_path: Path) -> None:
+    call("backends", "--device", "Metal", "-f", "yaml", "-o", tmp_path / "metal.yaml")
+    text = (tmp_path / "metal.yaml").read_text("utf-8")
+    (tmp_path / "metal.yaml").write_text(text.replace("alignment: 32", "alignment: 256"), "utf-8")
+    scenario = tmp_path / "graph.yaml"
+    scenario.write_text(
+        "ggmltool: 1\nbackends: [{name: MTL0, profile: metal.yaml, max_size: 1GiB}, CPU]\ngraphs: {}\n", "utf-8"
+    )
+    document = json.loads(call("backends", "--json", scenario).out)
+    metal, buft = document["backends"][0], document["buffer_types"][0]
+    assert (metal["name"], metal["profile"], buft["alignment"], buft["max_size"]) == ("MTL0", "Metal", 256, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("name: A\nalignment: 3\n", "device.yaml:2:12: alignment must be a power of two"),
+        ("- name: A\n- {name: B, profile: X}\n", 'device.yaml:2:22: profile cannot be "X"'),
+        ("backends: [{nam: A}]\n", 'device.yaml:1:13: a backend has no key "nam"'),
+        ("- name: A\n  profile: other.yaml\n", 'device.yaml:2:12: profile cannot be "other.yaml"'),
+        ("[]\n", "there is no device"),
+        ("7\n", "there is no device"),
+    ],
+)
+def test_a_mistake_in_a_file_of_devices_has_its_place_there(call: Call, tmp_path: Path, text: str, hint: str) -> None:
+    (tmp_path / "device.yaml").write_text(text, "utf-8")
+    scenario = tmp_path / "graph.yaml"
+    scenario.write_text("ggmltool: 1\nbackends: [{name: A, profile: device.yaml}, CPU]\ngraphs: {}\n", "utf-8")
+    for args in (("--device", tmp_path / "device.yaml"), (scenario,)):
+        result = call("backends", *args)
+        assert (result.status, result.out) == (2, "")
+        assert hint in result.err
+
+
+def test_a_profile_is_one_device_in_a_file_beside_the_scenario(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text("[CUDA0, CPU]\n", "utf-8")
+    for profile, hint in (("two.yaml", "has 2 devices"), ("no.yaml", "there is no file"), ("../x.yaml", "outside")):
+        document = f"ggmltool: 1\nbackends: [{{name: A, profile: {profile}}}, CPU]\ngraphs: {{}}\n"
+        (tmp_path / "graph.yaml").write_text(document, "utf-8")
+        result = call("backends", tmp_path / "graph.yaml")
+        assert result.status == 2
+        assert "graph.yaml:2:31: " in result.err
+        assert hint in result.err

@@ -1,0 +1,61 @@
+"""Devices as a file that a scenario or a command can take back after somebody has edited it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from ggmltool.views.text import printable, size
+
+_WIDTH = 100
+_SIZES = frozenset(("max_size", "memory", "max_tensor_size"))
+
+
+class DeviceFacts(NamedTuple):
+    """A device for a file: its map, what it is, what is left out of it, and its ops.
+
+    `ops` are those it runs, under one condition or another, or lacks: `key` is "only" or "except".
+    """
+
+    entry: Mapping[str, Any]
+    description: str
+    ggml: str
+    leaves_out: str
+    key: str
+    ops: Sequence[str]
+
+
+def device_yaml(devices: Sequence[DeviceFacts]) -> str:
+    """The list `backends` of a scenario, commented."""
+    lines = _comment(
+        "Devices as ggmltool knows them, to be edited. The list can stand under `backends` of a scenario; one of them "
+        "alone in a file is a profile (`profile: FILE`), and --device takes the file."
+    )
+    for device in devices:
+        lines += ["", *_comment(f"{device.entry['name']}: {device.description}. As of ggml {device.ggml}.")]
+        if device.leaves_out:
+            lines += _comment(f"Left out: {device.leaves_out}.")
+        start = "- "
+        for key, value in device.entry.items():
+            note = f"  # {size(value)}" if key in _SIZES else ""
+            lines.append(f"{start}{key}: {_flow(value)}{note}")
+            start = "  "
+        if device.ops and "supports" not in device.entry:
+            lines += _comment("The profile has the rules on ops. To have a list alone in their place:", "  ")
+            lines += _comment(f"supports: {{{device.key}: [{', '.join(device.ops)}]}}", "  ", "  ")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str, indent: str = "", further: str = "") -> list[str]:
+    start = f"{indent}# "
+    return wrap(
+        printable(text), _WIDTH, initial_indent=start, subsequent_indent=start + further, break_on_hyphens=False
+    )
+
+
+def _flow(value: object) -> str:
+    import yaml
+
+    text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20, allow_unicode=True, sort_keys=False)
+    return text.removesuffix("...\n").strip()
