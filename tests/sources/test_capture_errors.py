@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def test_what_is_no_model(call: Call, content: bytes | None, said: str) -> None:
 @needs_library
 def test_a_folder_is_no_model(call: Call) -> None:
     assert refused(call, ".") == ". is a folder; name a GGUF file in it"
+
+
+@needs_library
+def test_what_is_no_regular_file_is_not_read(call: Call) -> None:
+    os.mkfifo("pipe.gguf")
+    assert refused(call, "pipe.gguf") == "pipe.gguf is not a regular file"
+    Path("loop.gguf").symlink_to("loop.gguf")
+    assert refused(call, "loop.gguf") == "loop.gguf: Too many levels of symbolic links"
 
 
 @needs_library

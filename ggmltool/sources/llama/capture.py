@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -82,9 +83,12 @@ def model_name(path: Path) -> str:
 
 def check_gguf(path: Path) -> None:
     """Raise CaptureError for what is no GGUF file at all."""
-    if path.is_dir():
-        raise CaptureError(f"{path} is a folder; name a GGUF file in it")
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise CaptureError(f"{path} is a folder; name a GGUF file in it")
+        if not stat.S_ISREG(mode):
+            raise CaptureError(f"{path} is not a regular file")
         with path.open("rb") as file:
             head = file.read(24)
     except FileNotFoundError:
