@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.logs import OpenedLog
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
 
-MAX_NODES = 200_000
+MAX_NODES = 50_000
 """Nodes that one JSON document of a log may have."""
 
 

@@ -86,8 +86,11 @@ def copied_view(plan: Plan, tensors: Tensors, title: str, style: Style, other: O
 
 def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
     inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    by_split: dict[int, list[CopiedInput]] = {}
+    for i in inputs:
+        by_split.setdefault(i.split, []).append(i)
     for split in plan.splits:
-        of = [i for i in inputs if i.split == split.id] if split.inputs else []
+        of = by_split.get(split.id, []) if split.inputs else []
         if len(of) > 1:
             yield [f"#{split.id}", Cell(_size(of), "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
         for i in of:

@@ -35,7 +35,7 @@ MARKS = (NODE_MARK, HEADER_MARK, b"graph_reserve: ", b" ASSIGNMENTS", *OTHER_MAR
 MAX_GRAPHS = 50_000
 """Graphs of a log that are listed."""
 
-MAX_LINES = 500_000
+MAX_LINES = 200_000
 """Lines of a graph that can be kept."""
 
 MAX_OPS = 2000
