@@ -135,7 +135,7 @@ def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
     return FormInfo(
         c.name,
         also,
-        tuple(source.rstrip("_") for source in c.sources),
+        c.shown_sources,
         c.n_required_sources,
         c.slots,
         c.inplace,

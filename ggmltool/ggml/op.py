@@ -260,6 +260,9 @@ VIEW_OPS = frozenset((Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE))
 IS_VIEW_OP = bytes(op in VIEW_OPS for op in Op)
 """ggml_is_view_op, by op number."""
 
+CUSTOM_OPS = frozenset((Op.MAP_CUSTOM1, Op.MAP_CUSTOM2, Op.MAP_CUSTOM3, Op.CUSTOM))
+"""The ops that a function of the program computes."""
+
 INPLACE_OPS = frozenset(
     (
         Op.FILL,

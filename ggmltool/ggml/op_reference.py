@@ -68,7 +68,7 @@ class OpFacts:
 def _source_counts(c: Constructor) -> tuple[int, int]:
     """The fewest and the most slots of a node of this constructor that hold a tensor."""
     if not c.slots:
-        return c.n_required_sources, len(c.sources)
+        return c.n_required_sources, c.n_most_sources
     required = c.sources[: c.n_required_sources]
     return sum(s in required or s == SELF for s in c.slots), len(c.slots)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import IS_VIEW_OP, GluOp, Op, UnaryOp, op_key
@@ -24,6 +25,9 @@ FLAG_COMPUTE = 16
 FLAGS: dict[str, int] = {"input": FLAG_INPUT, "output": FLAG_OUTPUT, "param": FLAG_PARAM, "loss": FLAG_LOSS}
 
 Dims = tuple[int, int, int, int]
+
+CustomFunction = Callable[..., Any]
+"""What computes a node of a custom op: given the values of its sources, it returns those of the result."""
 
 
 def cut_name(name: str) -> str:
@@ -62,13 +66,15 @@ class Tensor:
     `id` is the tensor's name in the scenario (unique there), `name` what ggml calls it (at most 63 bytes, need not
     be unique). `index` is a small integer that the scheduler and the allocator index their state lists with.
     `data` is a simulated address (0 is NULL), `nbytes` ggml_nbytes and `key` the op key of `ggml.op`; both follow
-    from the other fields. `src` has no trailing holes; a hole in front is None.
+    from the other fields. `src` has no trailing holes; a hole in front is None. `fun` is the Python function of a
+    node whose op is a custom one (`ops/custom.py`), where somebody has given it one.
     """
 
     __slots__ = (
         "buffer",
         "data",
         "flags",
+        "fun",
         "id",
         "index",
         "is_view_op",
@@ -117,6 +123,7 @@ class Tensor:
         self.name = name
         self.id = id
         self.index = index
+        self.fun: CustomFunction | None = None
 
     def __repr__(self) -> str:
         return f"<Tensor {self.label!r} {Op(self.op).name} {self.type.name}{list(self.ne)}>"
@@ -146,6 +153,7 @@ class Tensor:
         t.name = self.name
         t.id = self.id
         t.index = index
+        t.fun = self.fun
         return t
 
     def set_layout(self, ne: Dims, nb: Dims) -> None:

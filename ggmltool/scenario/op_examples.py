@@ -184,10 +184,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "{op: dsv4_hc_post, src: [x, residual, post, comb], type: f32, ne: [8, 4, 2]}",
     ),
     "unary": (_X, "unary(x, op=silu)"),
-    "map_custom1": (_X, "{op: map_custom1, src: [x], type: f32, ne: [8, 4]}"),
-    "map_custom2": (*_SAME, "{op: map_custom2, src: [a, b], type: f32, ne: [8, 4]}"),
-    "map_custom3": (*_SAME, "c: f32[8, 4]", "{op: map_custom3, src: [a, b, c], type: f32, ne: [8, 4]}"),
-    "custom": (*_SAME, "{op: custom, src: [a, b], type: f32, ne: [8, 4]}"),
+    "map_custom1": (_X, "map_custom1(x)"),
+    "map_custom2": (*_SAME, "map_custom2(a, b)"),
+    "map_custom3": (*_SAME, "c: f32[8, 4]", "map_custom3(a, b, c)"),
+    "custom": (*_SAME, "custom(a, b, type=f32, ne=[8, 4])"),
     "cross_entropy_loss": ("logits: f32[8, 4]", "labels: f32[8, 4]", "cross_entropy_loss(logits, labels)"),
     "cross_entropy_loss_back": (
         "grad: f32[1]",
@@ -213,11 +213,13 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 """The tensors an op needs, each as it stands in a context, and at the end its node."""
 
-_ANY_NUMBER = {"custom": (0, 9)}
+_FUNCTION = "computed by a function that Python gives it: load(file).compute(custom={id: function})"
 
 NOTES: dict[str, str] = {
     "none": "a tensor that nothing computes, as those of a context",
     "flash_attn_back": "ggml refuses to build such a node (ggml_flash_attn_back aborts)",
+    **{f"map_custom{n}": _FUNCTION for n in range(1, 4)},
+    "custom": _FUNCTION,
     "unary": "the functions are listed below the ops; each is written by its own name too",
     "glu": "the functions are listed below the ops; each is written by its own name too",
 }
@@ -232,7 +234,7 @@ def long_form(name: str) -> tuple[str, tuple[int, int]] | None:
     sources = lines[-1].split("src: [", 1)[1].split("]", 1)[0]
     n = len(sources.split(", "))
     params = ", op_params: […]" if "op_params" in lines[-1] else ""
-    return f"{{op: {name}, src: [{sources}], type: …, ne: […]{params}}}", _ANY_NUMBER.get(name, (n, n))
+    return f"{{op: {name}, src: [{sources}], type: …, ne: […]{params}}}", (n, n)
 
 
 def op_example(name: str) -> str | None:

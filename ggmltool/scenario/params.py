@@ -54,7 +54,7 @@ def _int_list(param: Param, value: object) -> tuple[int, ...]:
 
 def signature(c: Constructor, name: str = "") -> str:
     """`soft_max_ext(a, mask, sinks, scale=, max_bias=)`: what an op takes, for messages."""
-    parts = [s.rstrip("_") for s in c.sources] + [f"{p.name}=" for p in c.params]
+    parts = [*c.shown_sources, *(f"{p.name}=" for p in c.params)]
     return f"{name or c.name}({', '.join(parts)})"
 
 

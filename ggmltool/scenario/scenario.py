@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.events import Listener
+from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
+from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError, nearest
 from ggmltool.scenario.model import Model, Step
@@ -88,8 +89,17 @@ class Scenario:
                 raise ScenarioError(mistake.message, model.source, None, mistake.expected) from None
         return out
 
-    def compute(self, graph: str | None = None, outputs: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    def compute(
+        self,
+        graph: str | None = None,
+        outputs: Sequence[str] | None = None,
+        custom: Mapping[str, CustomFunction] | None = None,
+    ) -> dict[str, NDArray[Any]]:
         """Reserve, allocate, set the data, compute; the values of `outputs`.
+
+        `custom` has a Python function for each node of map_custom1 … 3 and custom, by its id. It is called once, with
+        the sources as arrays like those returned here (None for an empty slot), and returns the values of the result,
+        in its shape or one that broadcasts to it.
 
         The default outputs are the nodes flagged output, else the last node. Arrays are 4-d, shape `ne` reversed,
         float32 for every floating and quantized type, the integer type otherwise. A node that is not flagged output
@@ -102,7 +112,18 @@ class Scenario:
             plan = step(name)
             if not plan.ok:
                 raise run.failure(plan)
+        self._give_functions(run, name, custom or {})
         return self.outputs(run, name, outputs)
+
+    def _give_functions(self, run: Run, name: str, custom: Mapping[str, CustomFunction]) -> None:
+        """Give the nodes of custom ops their functions. Raises ScenarioError for an id that no such node has."""
+        nodes = {n.id: n for n in run.newest[name][0].nodes if n.op in CUSTOM_OPS}
+        for id, fun in custom.items():
+            if id not in nodes:
+                hint = f"its nodes of custom ops are {', '.join(nodes)}" if nodes else "it has no node of a custom op"
+                message = f"graph {name} has no node {id} that takes a function"
+                raise ScenarioError(message, self.model.source, None, hint)
+            nodes[id].fun = fun
 
     def outputs(
         self,

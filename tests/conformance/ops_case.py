@@ -105,7 +105,8 @@ def cut(type: str, ne: Sequence[int], whole: Sequence[int], offset: int = 0, **m
 class Call:
     """`fn(*sources, *params)` in the engine; `real` the name and the arguments in the library, where they differ.
 
-    In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)).
+    In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)). One
+    that is a function is called with the `Real`.
     `after` is a function of the library's that is then called with the result and a number.
     """
 
@@ -139,7 +140,7 @@ class Engine:
     def __init__(self, case: Call) -> None:
         self.ctx = Context()
         self.owners: list[Tensor] = []
-        self.sources = [self._source(s, "abcdefg"[i]) for i, s in enumerate(case.sources)]
+        self.sources = [self._source(s, "abcdefghij"[i]) for i, s in enumerate(case.sources)]
         extra = {"sinks": self._source(case.sinks, "sinks")} if case.sinks else {}
         if case.inplace:
             extra["inplace"] = True  # type: ignore[assignment]
@@ -204,10 +205,10 @@ class Real:
     def __init__(self, lib: Lib, ctx: int, case: Call) -> None:
         self.lib, self.ctx = lib, ctx
         self.owners: list[int] = []
-        self.sources = [self._source(s, "abcdefg"[i]) for i, s in enumerate(case.sources)]
+        self.sources = [self._source(s, "abcdefghij"[i]) for i, s in enumerate(case.sources)]
         sinks = self._source(case.sinks, "sinks")
         name, *args = case.real or self._default(case)
-        self.result = lib.call(name, ctx, *(a[0] if isinstance(a, tuple) else self._at(a) for a in args))
+        self.result = lib.call(name, ctx, *map(self._argument, args))
         if sinks:
             add_sinks = lib.ggml_flash_attn_ext_add_sinks if "flash" in case.fn else lib.ggml_soft_max_add_sinks
             add_sinks(self.result, sinks)
@@ -218,6 +219,11 @@ class Real:
         name = case.fn + ("_inplace" if case.inplace else "")
         values = [*case.params, *case.kwargs.values()]
         return [name, *range(len(case.sources)), *((v,) for v in values)]
+
+    def _argument(self, a: Any) -> Any:
+        if not isinstance(a, tuple):
+            return self._at(a)
+        return a[0](self) if callable(a[0]) else a[0]
 
     def _at(self, i: int | None) -> int | None:
         return None if i is None else self.sources[i]

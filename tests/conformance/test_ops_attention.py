@@ -116,6 +116,7 @@ test_ggml_refuses_for_the_same_reason = same_refusal(
         attention(Q, K, V, max_bias=8.0),
         attention(Q, K, V, sinks=Src(ne=(7,))),
         attention(Q, K, V, sinks=Src("f16", (8,))),
+        call("flash_attn_back", Q, K, V, Q, False),
     ]
 )
 

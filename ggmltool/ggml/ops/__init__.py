@@ -29,6 +29,7 @@ FAMILIES = (
     "pool",
     "windows",
     "optimize",
+    "custom",
 )
 """The modules of this package that declare ops."""
 

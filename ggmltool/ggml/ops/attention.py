@@ -7,7 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
-from ggmltool.ggml.errors import GgmlAssert, NotComputable
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
@@ -78,6 +78,17 @@ def flash_attn_ext(
     params = words(float_bits(scale), float_bits(max_bias), float_bits(logit_softcap), prec)
     result.set_op(Op.FLASH_ATTN_EXT, params, q, k, v, mask, sinks)
     return result
+
+
+@constructor(Op.FLASH_ATTN_BACK, by_name_only=True)
+def flash_attn_back(ctx: Context, q: Tensor, k: Tensor, v: Tensor, d: Tensor, masked: bool) -> Tensor:
+    """ggml_flash_attn_back: ggml 0.20.2 aborts, whatever it is given."""
+    raise GgmlAbort(
+        "ggml_flash_attn_back",
+        "TODO: adapt to ggml_flash_attn_ext() changes",
+        explanation="ggml 0.20.2 has no gradient of flash attention, and refuses to build such a node; build the "
+        "attention of mul_mat and soft_max, whose gradients it has",
+    )
 
 
 def _require_computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:

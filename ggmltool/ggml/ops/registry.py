@@ -20,6 +20,8 @@ itself. `slots="b c a"` says what the slots hold, "self" for the node. A node wr
 
     c = for_node(node.op, node.src, node)
     c.build(ctx, *c.call_order(node.src), **parameters)
+
+The sources of ggml's `args, n_args` are one argument with a star: `*args: Tensor | None`.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ import inspect
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +83,16 @@ class Param:
     default: object = None
 
 
+class _Signature(NamedTuple):
+    """What the arguments of a constructor are: `shown` the sources as texts call them, `n_most` how many ggml takes."""
+
+    sources: tuple[str, ...]
+    shown: tuple[str, ...]
+    n_required: int
+    n_most: int
+    params: tuple[Param, ...]
+
+
 @dataclass(slots=True)
 class Constructor:
     """A ggml constructor as a scenario may name it (see the module's docstring)."""
@@ -94,41 +106,57 @@ class Constructor:
     unpack: Unpack | None
     choices: Mapping[str, Mapping[str, int]]
     slots: tuple[str, ...] = ()
-    _signature: tuple[tuple[str, ...], int, tuple[Param, ...]] | None = field(default=None, repr=False)
+    _signature: _Signature | None = field(default=None, repr=False)
 
-    def _inspect(self) -> tuple[tuple[str, ...], int, tuple[Param, ...]]:
+    def _inspect(self) -> _Signature:
         if self._signature is None:
             sources: list[str] = []
-            needed = 0
+            shown: list[str] = []
+            needed = spare = 0
             params: list[Param] = []
             for i, p in enumerate(inspect.signature(self.build).parameters.values()):
                 kind = str(p.annotation)
                 if i == 0 or p.name == "inplace":
                     continue
-                if kind.startswith("Tensor"):
+                if p.kind is inspect.Parameter.VAR_POSITIONAL:
+                    shown.append(f"{p.name}…")
+                    # One more than ggml takes, so that the constructor can refuse it in ggml's words.
+                    sources += [f"{p.name}[{n}]" for n in range(MAX_SRC - len(sources))]
+                    spare = 1
+                elif kind.startswith("Tensor"):
                     sources.append(p.name)
+                    shown.append(p.name.rstrip("_"))
                     if p.default is inspect.Parameter.empty:
                         needed = len(sources)
                 else:
                     required = p.default is inspect.Parameter.empty
                     default = None if required else p.default
                     params.append(Param(p.name, kind, required, self.choices.get(p.name), default))
-            self._signature = (tuple(sources), needed, tuple(params))
+            self._signature = _Signature(tuple(sources), tuple(shown), needed, len(sources) - spare, tuple(params))
         return self._signature
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The names of the source tensors, in ggml's order."""
-        return self._inspect()[0]
+        return self._inspect().sources
+
+    @property
+    def shown_sources(self) -> tuple[str, ...]:
+        """The sources as texts call them: without a keyword's "_", and any number of them by one name, `args…`."""
+        return self._inspect().shown
 
     @property
     def n_required_sources(self) -> int:
-        return self._inspect()[1]
+        return self._inspect().n_required
+
+    @property
+    def n_most_sources(self) -> int:
+        return self._inspect().n_most
 
     @property
     def params(self) -> tuple[Param, ...]:
         """The other parameters, in ggml's order."""
-        return self._inspect()[2]
+        return self._inspect().params
 
     @property
     def makes_self_edge(self) -> bool:
@@ -207,12 +235,14 @@ def constructor(
     unpack: Unpack | None = None,
     choices: Mapping[str, Mapping[str, int]] | None = None,
     slots: str = "",
+    by_name_only: bool = False,
 ) -> Callable[[Build], Build]:
     """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
 
     `inplace`: it has an `_inplace` twin, the keyword `inplace=True`. `canonical`: it is the one that long-form and
     captured nodes of `op` go through (the first one registered for an op is, unless another claims it). `slots` names
-    the constructor's sources in the order of the node's slots, where that is another one.
+    the constructor's sources in the order of the node's slots, where that is another one. `by_name_only`: nodes of `op`
+    that were not written as a call do not go through it.
     """
 
     def register(build: Build) -> Build:
@@ -221,6 +251,8 @@ def constructor(
                 name, op, build, tuple(pack.split()), inplace, canonical, unpack, choices or {}, tuple(slots.split())
             )
             CONSTRUCTORS[name] = entry
+            if by_name_only:
+                continue
             by_op = SELF_BY_OP if entry.makes_self_edge else BY_OP
             if canonical or op not in by_op:
                 by_op[op] = entry

@@ -1,0 +1,152 @@
+"""Ops that a function of the program computes: map_custom1 to 3 and custom.
+
+ggml keeps the address of a C function in op_params; here the node has a Python function (`Tensor.fun`), and the words
+of the address are zero. The function is called once, with the sources as arrays of shape `ne` reversed (copies; float32
+for every floating and quantized type; None for an empty slot), and returns the result's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.errors import GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.elementwise import same_as
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import MAX_SRC, Tensor, contiguous_nb
+
+N_TASKS_MAX = -1
+"""GGML_N_TASKS_MAX: as many threads as there are."""
+
+N_TASKS = {"n_tasks": {"max": N_TASKS_MAX}}
+
+
+def _params(n_tasks: int) -> tuple[int, ...]:
+    """ggml_custom_op_params: the function's address (two words), n_tasks, padding, the address of its data."""
+    return words(0, 0, n_tasks)
+
+
+def _map_custom(n: int, op: Op, ctx: Context, sources: Sequence[Tensor], n_tasks: int, inplace: bool) -> Tensor:
+    if n_tasks != N_TASKS_MAX and n_tasks <= 0:
+        raise GgmlAssert(
+            f"ggml_map_custom{n}_impl",
+            "n_tasks == GGML_N_TASKS_MAX || n_tasks > 0",
+            f"n_tasks is {n_tasks}; it is the number of threads, or -1 for as many as there are",
+        )
+    result = same_as(ctx, sources[0], inplace)
+    result.set_op(op, _params(n_tasks), *sources)
+    return result
+
+
+def _read_n_tasks(raw: Raw) -> dict[str, int] | None:
+    """The parameter of a captured map_custom; None for a node that was written without its words."""
+    n_tasks = raw.word(2)
+    return {"n_tasks": n_tasks} if n_tasks else None
+
+
+@constructor(Op.MAP_CUSTOM1, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+def map_custom1(ctx: Context, a: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
+    """ggml_map_custom1: what a function makes of a; the result has a's type and extents."""
+    return _map_custom(1, Op.MAP_CUSTOM1, ctx, (a,), n_tasks, inplace)
+
+
+@constructor(Op.MAP_CUSTOM2, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+def map_custom2(ctx: Context, a: Tensor, b: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
+    """ggml_map_custom2: what a function makes of a and b; the result has a's type and extents."""
+    return _map_custom(2, Op.MAP_CUSTOM2, ctx, (a, b), n_tasks, inplace)
+
+
+@constructor(Op.MAP_CUSTOM3, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+def map_custom3(
+    ctx: Context, a: Tensor, b: Tensor, c: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False
+) -> Tensor:
+    """ggml_map_custom3: what a function makes of a, b and c; the result has a's type and extents."""
+    return _map_custom(3, Op.MAP_CUSTOM3, ctx, (a, b, c), n_tasks, inplace)
+
+
+def _read_shape(raw: Raw) -> dict[str, Any] | None:
+    """The parameters of a captured custom op; None where its strides are not those of a new tensor."""
+    if raw.type is None or (raw.nb is not None and raw.nb != contiguous_nb(raw.type, raw.ne)):
+        return None
+    return {"type": raw.type, "ne": raw.ne, "n_tasks": raw.word(2)}
+
+
+@constructor(Op.CUSTOM, canonical=True, unpack=_read_shape, choices=N_TASKS)
+def custom(ctx: Context, *args: Tensor | None, type: DType, ne: Sequence[int], n_tasks: int = N_TASKS_MAX) -> Tensor:
+    """ggml_custom_4d: what a function makes of at most 9 sources, in a type and extents of its own."""
+    if len(args) >= MAX_SRC:
+        raise GgmlAssert(
+            "ggml_custom_4d",
+            "n_args < GGML_MAX_SRC",
+            f"a custom op takes at most {MAX_SRC - 1} sources, not {len(args)}",
+        )
+    result = ctx.new_tensor(type, ne)
+    result.set_op(Op.CUSTOM, _params(n_tasks), *args)
+    return result
+
+
+@constructor(Op.CUSTOM, choices=N_TASKS)
+def custom_4d(
+    ctx: Context,
+    *args: Tensor | None,
+    type: DType,
+    ne0: int,
+    ne1: int,
+    ne2: int,
+    ne3: int,
+    n_tasks: int = N_TASKS_MAX,
+) -> Tensor:
+    """ggml_custom_4d, with an argument for each extent."""
+    return custom(ctx, *args, type=type, ne=(ne0, ne1, ne2, ne3), n_tasks=n_tasks)
+
+
+@constructor(Op.CUSTOM, choices=N_TASKS)
+def custom_inplace(ctx: Context, a: Tensor, *args: Tensor | None, n_tasks: int = N_TASKS_MAX) -> Tensor:
+    """ggml_custom_inplace: what a function makes of a and at most 8 further sources, in the memory of a."""
+    if len(args) >= MAX_SRC - 1:
+        raise GgmlAssert(
+            "ggml_custom_inplace",
+            "n_args < GGML_MAX_SRC - 1",
+            f"a custom op in place takes at most {MAX_SRC - 2} sources beside a, not {len(args)}",
+        )
+    result = ctx.view_tensor(a)
+    result.set_op(Op.CUSTOM, _params(n_tasks), a, *args)
+    return result
+
+
+@kernel(Op.MAP_CUSTOM1, Op.MAP_CUSTOM2, Op.MAP_CUSTOM3, Op.CUSTOM)
+def run_function(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_custom: the function is called as by the only thread."""
+    function = f"ggml_compute_forward_{Op(dst.op).name.lower()}"
+    if dst.fun is None:
+        raise NotComputable(
+            function,
+            f"{dst.label} is computed by a function of the program, and there is none",
+            explanation="a scenario's file cannot hold code: in Python, "
+            f'ggmltool.load(file).compute(custom={{"{dst.label}": function}}); planning needs no function',
+        )
+    given = dst.fun(*[None if t is None else _values(x, t) for t in dst.src])
+    shape = dst.ne[::-1]
+    values = x.xp.asarray(given)
+    try:
+        if values.dtype.kind in "OSU":
+            raise TypeError
+        values = x.xp.broadcast_to(values, shape)
+    except (TypeError, ValueError):
+        found = f"an array of shape {list(values.shape)}" if values.ndim else repr(given)
+        raise NotComputable(
+            function,
+            f"the function of {dst.label} gave {found}",
+            explanation=f"it is to give the numbers of the result: an array of shape {list(shape)} (ne reversed), or "
+            "one that broadcasts to it",
+        ) from None
+    x.put(dst, values)
+
+
+def _values(x: Arrays, t: Tensor) -> Any:
+    """A copy of a tensor's values: float32, or its own integers."""
+    integers = t.type.name.startswith("i") and not t.type.quantized
+    return x.xp.array(x.raw(t) if integers else x.f32(t))
