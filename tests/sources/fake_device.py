@@ -95,6 +95,8 @@ class Device:
         self.buffer = structs.BufferI(
             free_buffer=c(None, lambda _: None, _P),
             get_base=c(_P, lambda buffer: structs.Buffer.from_address(buffer).context, _P),
+            set_tensor=c(None, lambda *_: None, _P, _P, _P, _Z, _Z),
+            memset_tensor=c(None, lambda *_: None, _P, _P, ctypes.c_uint8, _Z, _Z),
             clear=c(None, lambda *_: None, _P, ctypes.c_uint8),
         )
 

@@ -5,8 +5,8 @@
                           # `kv_CUDA0` … by buffer type, its own assignments as `backend:`, the devices as `backends:`
     placed.splits         # [("CUDA0", 0, 12, ("inp_embd", …)), …]: what the real scheduler did with it
     placed.buffer_sizes   # {"CUDA0": 7379200, …}: bytes of the compute buffers it reserved
-    placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as logged while the context was made; without
-                          # weights llama.cpp forgets its own assignments there, so what is real is buffer_sizes
+    placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as logged while the context was made, for the
+                          # larger of a prompt and a token; without `alloc` llama.cpp forgets its assignments there
     placed.weights        # {"blk.0.attn_q.weight": "CPU", …}: the buffer type of every weight
     placed.log            # every line that it logged; with debug=2 also the scheduler's own print of the graph
 
@@ -55,6 +55,8 @@ class Refused(Exception):  # noqa: N818 - it says what llama.cpp did
 class Settings:
     """llama.cpp's settings of placement, under the names of its parameters.
 
+    `alloc` loads the weights and allocates for real (on a fake device: into memory that nobody touches), which makes
+    `logged` what a user sees; buffer_sizes are then those of the largest graph so far, not of the one asked for.
     `overrides` are pairs of a regular expression and a device's name (or `CPU`), as in -ot; `n_gpu_layers` -1 is all.
     `options` are those of a capture; its `offload_kqv` is -nkvo.
     """
@@ -66,6 +68,7 @@ class Settings:
     overrides: tuple[tuple[str, str], ...] = ()
     op_offload: bool = True
     use_extra_bufts: bool = False
+    alloc: bool = False
     options: CaptureOptions = field(default_factory=lambda: CaptureOptions(n_ctx=2048, n_batch=512))
 
 
@@ -160,6 +163,7 @@ class FakeSession(Session):
         params.split_mode = SPLIT_MODES[settings.split_mode]
         params.main_gpu = settings.main_gpu
         params.use_extra_bufts = settings.use_extra_bufts
+        params.no_alloc = not settings.alloc
         # As many as llama_max_devices() may be read.
         self.tensor_split = (ctypes.c_float * 16)(*settings.tensor_split)
         params.tensor_split = ctypes.addressof(self.tensor_split) if settings.tensor_split else None

@@ -48,6 +48,20 @@ def test_a_placed_model_is_planned_as_llama_cpp_does(name: str, case: str) -> No
     assert placed.n_copies == (4 if devices is PIPELINE else 1)
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt-oss", "granitehybrid", "rwkv7"])
+@pytest.mark.parametrize("n_gpu_layers", [2, -1])
+def test_the_sizes_are_those_that_llama_cpp_logs_when_it_really_loads(name: str, n_gpu_layers: int) -> None:
+    sizes: dict[str, int] = {}
+    for options in (PROMPT, TOKEN):
+        plan = ggmltool.load(place(cached(name), TWO, Settings(n_gpu_layers, options=options)).scenario).plan(
+            step="reserve"
+        )
+        sizes = {backend: max(n, sizes.get(backend, 0)) for backend, n in plan.buffer_sizes}
+    loaded = place(cached(name), TWO, Settings(n_gpu_layers, options=PROMPT, alloc=True))
+    logged = {key.split()[0]: mib for key, mib in loaded.logged.items() if "compute" in key}
+    assert {backend: f"{n / 2**20:.2f}" for backend, n in sizes.items()} == {b: f"{n:.2f}" for b, n in logged.items()}
+
+
 OTHER_CASES = {
     "tensor split": (TWO, Settings(-1, tensor_split=(3, 1))),
     "one of two": (TWO, Settings(-1, split_mode="none", main_gpu=1)),
