@@ -8,6 +8,7 @@ _DILATION = "elements of the kernel lie so far apart in dimension {}"
 
 _MEANINGS: dict[str, str] = {
     "IC": "channels in",
+    "K": "how many states are kept: the last, and those of the tokens before it",
     "alpha": "factor within the sigmoid",
     "alpha_n": "its softplus, plus beta, is the factor where x is negative",
     "alpha_p": "its softplus is the factor of x² where x is positive",
@@ -29,8 +30,10 @@ _MEANINGS: dict[str, str] = {
     "is_2D": "whether the image has two dimensions",
     "k": "how many elements",
     "kh": "keys in a row or column of the image",
+    "left": "a stands left of x; true is all ggml has",
     "limit": "bound of x and g",
     "logit_softcap": "scores become softcap * tanh(score / softcap); 0 for not at all",
+    "lower": "a is lower triangular; true is all ggml has",
     "masked": "whether keys behind a query are hidden from it",
     "max": "largest value",
     "max_bias": "largest slope of ALiBi; 0 for no slopes",
@@ -41,6 +44,7 @@ _MEANINGS: dict[str, str] = {
     "n_ctx_orig": "context length of the training (YaRN)",
     "n_dims": "elements of each row that are turned",
     "n_groups": "groups of channels",
+    "n_iter": "how often the columns are normalised; between two times the rows are",
     "n_past": "columns that are never masked",
     "n_tasks": "threads that call the function, max for all there are; here it is called once",
     "nb": "byte strides from nb1 on; contiguous where left out",
@@ -62,6 +66,7 @@ _MEANINGS: dict[str, str] = {
     "stride": "places between two elements of the image in the result",
     "swapped": "whether the function is of the second half of a row, not the first",
     "type": "type of the result",
+    "uni": "the diagonal of a is ones; false is all ggml has",
     "w": "columns and rows of a window",
     "w0": "columns of the image",
     **{f"nb{i}": f"byte stride of dimension {i}" for i in range(1, 4)},
@@ -81,6 +86,8 @@ _MEANINGS: dict[str, str] = {
 
 _OF_AN_OP: dict[tuple[str, str], str] = {
     ("conv_3d", "c"): "channels in",
+    ("dsv4_hc_comb", "eps"): "added to every element and every sum, so that nothing is divided by zero",
+    ("gated_linear_attn", "scale"): "factor of q",
     ("l2_norm", "eps"): "smallest length that a row is divided by",
     ("timestep_embedding", "dim"): "length of a row of the result",
     ("tri", "type"): "which triangle is kept",

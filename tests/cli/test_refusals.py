@@ -101,8 +101,8 @@ REFUSALS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("i i32[2] names row 9", "x f32[64] has rows 0 to 0"),
     ),
     "an op without a kernel": (
-        HEAD + X + "graphs: {main: {nodes: {y: {op: dsv4_hc_pre, src: [x], type: f32, ne: [4]}}}}\n",
-        "DSV4_HC_PRE cannot be computed here (y)",
+        HEAD + X + "graphs: {main: {nodes: {y: {op: flash_attn_back, src: [x], type: f32, ne: [4]}}}}\n",
+        "FLASH_ATTN_BACK cannot be computed here (y)",
         ("the op can be planned, not computed",),
     ),
     "more slots than the scheduler's hash set has": (

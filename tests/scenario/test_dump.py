@@ -82,7 +82,7 @@ def test_a_dump_is_plain_enough_for_yaml(tmp_path: Path) -> None:
 UNARY = ["sqr({0})", "sqrt_inplace({0})", "silu({0})", "scale({0}, 0.5)", "cont({0})", "dup({0})", "transpose({0})",
          "permute({0}, 0, 2, 1, 3)", "reshape({0}, ne=[4, 4])", "view({0}, [2, 2], [8], 4)", "cast({0}, f16)",
          "sum({0})", "{{op: reshape, src: [{0}], ne: [16], flags: [output]}}", "rms_norm_inplace({0}, eps=1e-6)",
-         "{{op: dsv4_hc_pre, src: [{0}], type: f32, ne: [4, 2]}}"]  # fmt: skip
+         "{{op: flash_attn_back, src: [{0}], type: f32, ne: [4, 2]}}"]  # fmt: skip
 BINARY = ["add({0}, {1})", "mul_mat({0}, {1})", "cpy({0}, {1})", "soft_max_ext({0}, {1}, 0.5)", "mul_inplace({0}, {1})",
           "concat({0}, {1}, 1)", "{{op: add, src: [{0}, {1}], name: '', backend: CPU}}"]  # fmt: skip
 

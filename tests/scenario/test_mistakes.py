@@ -34,8 +34,8 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: permute(q, 0, 2, 1)", "21:10: permute needs axis3; it is permute(a, axis0=, axis1=, axis2=, axis3=)"),
     ("h: get_rows_inplace(x, pos)", "21:10: get_rows cannot work in place; leave out _inplace"),
     (
-        "h: dsv4_hc_pre(x)",
-        "21:10: dsv4_hc_pre has no short form; write it as {op: ..., src: [...], type: ..., ne: [...]}",
+        "h: map_custom1(x)",
+        "21:10: map_custom1 has no short form; write it as {op: ..., src: [...], type: ..., ne: [...]}",
     ),
     ("h: cast(x, f17)", '21:18: type "f17" is not a ggml type; did you mean "f16"?'),
     ("h: add(x, mul(x, x))", "21:17: calls do not nest; give mul(…) an id of its own"),
@@ -125,7 +125,10 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: {op: get_rows, src: [x, pos], inplace: true}", "21:40: get_rows cannot work in place"),
     ("h: {op: rope, src: [q, pos], n_dims: 64, mode: neo}", '21:54: mode cannot be "neo"; did you mean "neox"?'),
     ("h: {op: rope, src: [q, pos], n_dims: 6.5}", "21:44: n_dims must be an integer, not the number 6.5"),
-    ("h: {op: dsv4_hc_pre, src: [x], type: f32}", "21:10: dsv4_hc_pre has no rule for its result here; give ne"),
+    (
+        "h: {op: flash_attn_back, src: [x], type: f32}",
+        "21:10: flash_attn_back has no rule for its result here; give ne",
+    ),
     ("h: {op: sqr, src: [x], flags: [outptu]}", '21:38: a flag cannot be "outptu"; did you mean "output"?'),
     ("h: {op: sqr, src: [x], backend: CUDA1}", '21:39: backend cannot be "CUDA1"; did you mean "CUDA0"?'),
     (

@@ -131,10 +131,10 @@ def test_a_name_is_the_id_unless_it_is_given() -> None:
 
 
 def test_an_op_without_a_rule_needs_type_and_extents() -> None:
-    node = load_node("h: {op: dsv4_hc_pre, src: [x], type: f32, ne: [4, 2]}")
-    assert (node.op, node.nb) == (Op.DSV4_HC_PRE, (4, 16, 32, 32))
-    with pytest.raises(ScenarioError, match="dsv4_hc_pre has no rule for its result here; give type"):
-        load_node("h: {op: dsv4_hc_pre, src: [x]}")
+    node = load_node("h: {op: flash_attn_back, src: [x], type: f32, ne: [4, 2]}")
+    assert (node.op, node.nb) == (Op.FLASH_ATTN_BACK, (4, 16, 32, 32))
+    with pytest.raises(ScenarioError, match="flash_attn_back has no rule for its result here; give type"):
+        load_node("h: {op: flash_attn_back, src: [x]}")
 
 
 def test_parameters_that_words_do_not_tell_are_kept_as_words() -> None:

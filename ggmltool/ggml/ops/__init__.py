@@ -30,6 +30,10 @@ FAMILIES = (
     "windows",
     "optimize",
     "custom",
+    "ssm",
+    "recurrent",
+    "solve",
+    "deepseek",
 )
 """The modules of this package that declare ops."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, NotComputable
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
-from ggmltool.ggml.ops import cpu_limits_matrix
+from ggmltool.ggml.ops import cpu_limits_matrix, cpu_limits_recurrent
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows, op_desc
@@ -99,7 +99,7 @@ def _check(dst: Tensor) -> None:
     types = _TYPES.get(dst.op)
     if types is not None and a.type.name not in types[1]:
         raise _fatal(types[0], a, f", only for {', '.join(sorted(types[1]))}")
-    further = _CHECKS.get(dst.op) or cpu_limits_matrix.CHECKS.get(dst.op)
+    further = _ALL.get(dst.op)
     if further is not None:
         further(dst)
 
@@ -378,3 +378,5 @@ _CHECKS: dict[int, Check] = {
     ),
 }
 """What else ggml asserts of the layout and the other operands."""
+
+_ALL = {**_CHECKS, **cpu_limits_matrix.CHECKS, **cpu_limits_recurrent.CHECKS}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import Tensor, n_dims
 
 
@@ -14,3 +17,16 @@ def show(t: Tensor) -> str:
 def show_nb(t: Tensor) -> str:
     """`show` with the byte strides."""
     return f"{show(t)} (nb {list(t.nb)})"
+
+
+def requirer(function: str) -> Callable[..., None]:
+    """The assertions of a ggml function, one call each: `require(holds, condition, words, *tensors)`.
+
+    `condition` is ggml's text, `words` say what it means, with a {} for each tensor. Raises GgmlAssert.
+    """
+
+    def require(holds: bool, condition: str, words: str, *tensors: Tensor) -> None:
+        if not holds:
+            raise GgmlAssert(function, condition, words.format(*map(show_nb, tensors)))
+
+    return require

@@ -1,0 +1,187 @@
+"""Ops of DeepSeek's models: lightning_indexer, which scores the keys of sparse attention, and hyper-connections.
+
+With hyper-connections a layer has `hc` residual streams: dsv4_hc_pre sums them into its input, dsv4_hc_comb makes the
+matrix that mixes them, dsv4_hc_post mixes them and adds the layer's output.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import requirer
+from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.tensor import Tensor
+
+HC = 4
+"""The only number of streams that ggml_dsv4_hc_comb takes."""
+
+CHUNK = 1 << 24
+"""Scores computed at once, at most (elements)."""
+
+_require_indexer = requirer("ggml_lightning_indexer")
+_require_comb = requirer("ggml_dsv4_hc_comb")
+_require_pre = requirer("ggml_dsv4_hc_pre")
+_require_post = requirer("ggml_dsv4_hc_post")
+
+
+@constructor(Op.LIGHTNING_INDEXER)
+def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+    """ggml_lightning_indexer: the sum over heads of weight * relu(q k), plus the mask.
+
+    q [d, heads, tokens, streams], k [d, 1, kv, streams], weights [heads, tokens, 1, streams], mask f16 [kv, tokens, 1,
+    streams or a divisor]; the result is [kv, tokens, 1, streams].
+    """
+    require = _require_indexer
+    require(q.type is F32, "q->type == GGML_TYPE_F32", "{} must be f32", q)
+    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{} must be f32", weights)
+    require(mask.type is F16, "mask->type == GGML_TYPE_F16", "{} must be f16: cast it first", mask)
+    require(q.ne[0] == k.ne[0], "q->ne[0] == k->ne[0]", "the rows of {} and {} must be equally long", q, k)
+    require(mask.ne[0] == k.ne[2], "mask->ne[0] == k->ne[2]", "{} must have a column per key of {}", mask, k)
+    require(
+        q.ne[1] == weights.ne[0], "q->ne[1] == weights->ne[0]", "{1} must have a column per head of {0}", q, weights
+    )
+    require(k.ne[1] == 1, "k->ne[1] == 1", "{} must have one head", k)
+    require(mask.ne[1] == q.ne[2], "mask->ne[1] == q->ne[2]", "{} must have a row per token of {}", mask, q)
+    require(q.ne[2] == weights.ne[1], "q->ne[2] == weights->ne[1]", "{1} must have a row per token of {0}", q, weights)
+    require(weights.ne[2] == 1, "weights->ne[2] == 1", "ne[2] of {} must be 1", weights)
+    require(mask.ne[2] == 1, "mask->ne[2] == 1", "ne[2] of {} must be 1", mask)
+    require(q.ne[3] == k.ne[3], "q->ne[3] == k->ne[3]", "{} and {} must have as many streams, ne[3]", q, k)
+    streams = "{} and {} must have as many streams, ne[3]"
+    require(k.ne[3] == weights.ne[3], "k->ne[3] == weights->ne[3]", streams, k, weights)
+    repeats = mask.ne[3] != 0 and weights.ne[3] % mask.ne[3] == 0
+    require(repeats, "weights->ne[3] % mask->ne[3] == 0", "{} cannot be repeated over the streams of {}", mask, q)
+    result = ctx.new_tensor(F32, (k.ne[2], q.ne[2], 1, q.ne[3]))
+    result.set_op(Op.LIGHTNING_INDEXER, (), q, k, weights, mask)
+    return result
+
+
+@constructor(Op.DSV4_HC_COMB, pack="f:eps i:n_iter")
+def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: float, n_iter: int) -> Tensor:
+    """ggml_dsv4_hc_comb: per token a matrix that mixes 4 streams, its rows and columns normalised `n_iter` times.
+
+    mixes [24, tokens], of which the last 16 are the matrix, scale [3 or more], of which it takes the third, base [24];
+    the result is [4, 4, tokens].
+    """
+    require = _require_comb
+    for name, t in (("mixes", mixes), ("scale", scale), ("base", base)):
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+    require(n_iter > 0, "n_iter > 0", f"n_iter is {n_iter}")
+    hc = isqrt(mixes.ne[0] + 1) - 1
+    columns = "the rows of {} must have hc * (hc + 2) elements, and hc must be 4: 24"
+    require(hc > 0 and hc * (hc + 2) == mixes.ne[0], "hc > 0", columns, mixes)
+    require(hc == HC, "hc == 4", columns, mixes)
+    require(mixes.ne[2] == 1, "mixes->ne[2] == 1", "{} must be a matrix", mixes)
+    require(mixes.ne[3] == 1, "mixes->ne[3] == 1", "{} must be a matrix", mixes)
+    require(scale.ne[0] >= 3, "scale->ne[0] >= 3", "{} must have three elements or more", scale)
+    for i in (1, 2, 3):
+        require(scale.ne[i] == 1, f"scale->ne[{i}] == 1", "{} must be a vector", scale)
+    as_long = "{} must be as long as the rows of {}"
+    require(base.ne[0] == mixes.ne[0], "base->ne[0] == hc_mix_dim", as_long, base, mixes)
+    for i in (1, 2, 3):
+        require(base.ne[i] == 1, f"base->ne[{i}] == 1", "{} must be a vector", base)
+    result = ctx.new_tensor(F32, (hc, hc, mixes.ne[1]))
+    result.set_op(Op.DSV4_HC_COMB, words(float_bits(eps), n_iter), mixes, scale, base)
+    return result
+
+
+@constructor(Op.DSV4_HC_PRE)
+def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor) -> Tensor:
+    """ggml_dsv4_hc_pre: the weighted sum of the streams x [n_embd, hc, tokens], weights [hc, tokens]."""
+    require = _require_pre
+    require(x.type is F32, "x->type == GGML_TYPE_F32", "{} must be f32", x)
+    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{} must be f32", weights)
+    require(x.ne[1] > 0, "hc > 0", "{} must have a stream, ne[1]", x)
+    require(x.ne[3] == 1, "x->ne[3] == 1", "{} must have no fourth dimension", x)
+    expected = (("hc", x.ne[1]), ("n_tokens", x.ne[2]), ("1", 1), ("1", 1))
+    for i, (name, n) in enumerate(expected):
+        require(weights.ne[i] == n, f"weights->ne[{i}] == {name}", "{} must be [hc, tokens] of {}", weights, x)
+    result = ctx.new_tensor(F32, (x.ne[0], x.ne[2]))
+    result.set_op(Op.DSV4_HC_PRE, (), x, weights)
+    return result
+
+
+@constructor(Op.DSV4_HC_POST)
+def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: Tensor) -> Tensor:
+    """ggml_dsv4_hc_post: stream i becomes post[i] * x + the sum over j of comb[i, j] * stream j.
+
+    x [n_embd, tokens], residual [n_embd, hc, tokens], post [hc, tokens], comb [hc, hc, tokens]; the result is shaped as
+    residual.
+    """
+    require = _require_post
+    for name, t in (("x", x), ("residual", residual), ("post", post), ("comb", comb)):
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+    n_embd, n_tokens = x.ne[:2]
+    hc = residual.ne[1]
+    require(hc > 0, "hc > 0", "{} must have a stream, ne[1]", residual)
+    one, embd, streams, tokens = ("1", 1), ("n_embd", n_embd), ("hc", hc), ("n_tokens", n_tokens)
+    for name, t, shape, expected in (
+        ("x", x, "[n_embd, tokens]", {2: one, 3: one}),
+        ("residual", residual, "[n_embd, hc, tokens]", {0: embd, 2: tokens, 3: one}),
+        ("post", post, "[hc, tokens]", {0: streams, 1: tokens, 2: one, 3: one}),
+        ("comb", comb, "[hc, hc, tokens]", {0: streams, 1: streams, 2: tokens, 3: one}),
+    ):
+        for i, (text, n) in expected.items():
+            require(t.ne[i] == n, f"{name}->ne[{i}] == {text}", "{} must be " + shape, t)
+    result = ctx.new_tensor(F32, (n_embd, hc, n_tokens))
+    result.set_op(Op.DSV4_HC_POST, (), x, residual, post, comb)
+    return result
+
+
+@kernel(Op.LIGHTNING_INDEXER)
+def lightning_indexer_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_lightning_indexer: a product per stream, some tokens at a time."""
+    if 0 in dst.ne:
+        return
+    q, k, weights, mask = operands(dst)
+    queries, factors, masks, keys = x.f32(q), x.f32(weights), x.f32(mask), x.raw(k)
+    n_head, n_tokens = q.ne[1], q.ne[2]
+    together = max(1, CHUNK // max(1, n_head * k.ne[2]))
+    out = x.xp.empty(dst.ne[::-1], dtype="float32")
+    for stream in range(q.ne[3]):
+        columns = x.decode(keys[stream, :, 0], k.type).T
+        for i in range(0, n_tokens, together):
+            tokens = slice(i, i + together)
+            scores = queries[stream, tokens] @ columns
+            scores = x.xp.where(scores > 0, scores, x.xp.float32(0))
+            out[stream, 0, tokens] = (factors[stream, 0, tokens, None, :] @ scores)[:, 0]
+            out[stream, 0, tokens] += masks[stream % mask.ne[3], 0, tokens]
+    x.put(dst, out)
+
+
+def _normalised(values: Any, axis: int, eps: Any) -> Any:
+    return values * (1 / (values.sum(axis=axis, keepdims=True) + eps))
+
+
+@kernel(Op.DSV4_HC_COMB)
+def dsv4_hc_comb_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_dsv4_hc_comb: softmax of the rows, then columns and rows in turn divided by their sums."""
+    mixes, scale, base = operands(dst)
+    eps, n_iter = x.xp.float32(param_f32(dst, 0)), param_i32(dst, 1)
+    values = x.f32(mixes)[0, 0] * x.f32(scale)[0, 0, 0, 2] + x.f32(base)[0, 0, 0]
+    comb = values[:, 2 * HC :].reshape(-1, HC, HC)
+    comb = x.xp.exp(comb - comb.max(axis=-1, keepdims=True))
+    comb = comb * (1 / comb.sum(axis=-1, keepdims=True)) + eps
+    comb = _normalised(comb, -2, eps)
+    for _ in range(1, n_iter):
+        comb = _normalised(_normalised(comb, -1, eps), -2, eps)
+    x.put(dst, comb)
+
+
+@kernel(Op.DSV4_HC_PRE)
+def dsv4_hc_pre_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_dsv4_hc_pre."""
+    values, weights = (x.f32(t)[0] for t in operands(dst))
+    x.put(dst, (values * weights[0, :, :, None]).sum(axis=-2))
+
+
+@kernel(Op.DSV4_HC_POST)
+def dsv4_hc_post_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_dsv4_hc_post."""
+    values, residual, post, comb = (x.f32(t)[0] for t in operands(dst))
+    mixed = comb.swapaxes(-1, -2) @ residual
+    x.put(dst, post[0, :, :, None] * values[0, :, None, :] + mixed)

@@ -1,0 +1,254 @@
+"""Linear attention with a state per head: rwkv_wkv6, rwkv_wkv7, gated_linear_attn, gated_delta_net.
+
+The state of a head is a matrix that every token fades and adds to. The result has a row of all heads per token, and
+after those the states behind the last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import NotComputable
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.explain import requirer, show
+from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_rows, nelements
+
+Named = tuple[tuple[str, Tensor], ...]
+
+Step = Callable[[Any, list[Any]], tuple[Any, Any]]
+"""(state [seqs, heads, S, S], per source what a token has of it [seqs, heads, S]) -> (output, state)."""
+
+
+def _build(function: str, ctx: Context, sources: Named, like: Named, k: Tensor, state: Tensor) -> Tensor:
+    """The result of a recurrence over k [S, heads, tokens]: `sources` are contiguous, `like` are shaped as k."""
+    require = requirer(function)
+    for name, t in (*sources, ("state", state)):
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{} must be contiguous", t)
+    size, heads, tokens = k.ne[:3]
+    n_seqs = state.ne[1]
+    for name, t in like:
+        condition = f"{name}->ne[0] == S && {name}->ne[1] == H && {name}->ne[2] == n_tokens"
+        require(t.ne[:3] == k.ne[:3], condition, "{} must be [S, heads, tokens], as {}", t, k)
+    require(
+        nelements(state) == size * size * heads * n_seqs,
+        "ggml_nelements(state) == S * S * H * n_seqs",
+        "{} must have S * S elements per head of {} and sequence; the sequences are its ne[1]",
+        state,
+        k,
+    )
+    return ctx.new_tensor(F32, (size * heads, tokens + size * n_seqs, 1, 1))
+
+
+@constructor(Op.RWKV_WKV6)
+def rwkv_wkv6(ctx: Context, k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> Tensor:
+    """ggml_rwkv_wkv6: k, v, r and the decay td [S, heads, tokens], tf [S, heads], state [S * S * heads, seqs].
+
+    The result is [S * heads, tokens + S * seqs].
+    """
+    sources = (("k", k), ("v", v), ("r", r), ("tf", tf), ("td", td))
+    result = _build("ggml_rwkv_wkv6", ctx, sources, (("v", v), ("r", r), ("td", td)), k, state)
+    result.set_op(Op.RWKV_WKV6, (), k, v, r, tf, td, state)
+    return result
+
+
+@constructor(Op.GATED_LINEAR_ATTN, pack="f:scale")
+def gated_linear_attn(ctx: Context, k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float) -> Tensor:
+    """ggml_gated_linear_attn: k, v, q and the gate g [S, heads, tokens], state [S * S * heads, seqs].
+
+    The result is [S * heads, tokens + S * seqs].
+    """
+    sources = (("k", k), ("v", v), ("q", q), ("g", g))
+    result = _build("ggml_gated_linear_attn", ctx, sources, sources[1:], k, state)
+    result.set_op(Op.GATED_LINEAR_ATTN, words(float_bits(scale)), k, v, q, g, state)
+    return result
+
+
+@constructor(Op.RWKV_WKV7)
+def rwkv_wkv7(ctx: Context, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> Tensor:
+    """ggml_rwkv_wkv7: r, the decay w, k, v, a, b [S, heads, tokens], state [S * S * heads, seqs].
+
+    The result is [S * heads, tokens + S * seqs].
+    """
+    sources = (("r", r), ("w", w), ("k", k), ("v", v), ("a", a), ("b", b))
+    result = _build("ggml_rwkv_wkv7", ctx, sources, sources[1:], k, state)
+    result.set_op(Op.RWKV_WKV7, (), r, w, k, v, a, b, state)
+    return result
+
+
+@constructor(Op.GATED_DELTA_NET, pack="i:K")
+def gated_delta_net(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    state: Tensor,
+    K: int = 1,  # noqa: N803 - ggml's name
+) -> Tensor:
+    """ggml_gated_delta_net: q, k [S, heads, tokens, seqs] repeated over v [S, heads, tokens, seqs].
+
+    The logarithm of the decay, g, has one value per head and token or S of them, beta one, state is [S, S, heads,
+    seqs]. The result is [S * heads, tokens * seqs + K * S * seqs]: the states after the last K tokens, newest first.
+    """
+    require = requirer("ggml_gated_delta_net")
+    named = (("q", q), ("k", k), ("v", v), ("g", g), ("beta", beta), ("state", state))
+    for name, t in named[:3]:
+        require(is_contiguous_rows(t), f"ggml_is_contiguous_rows({name})", "the rows of {} have gaps", t)
+    for name, t in named[3:]:
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{} must be contiguous", t)
+    for name, t in named:
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+    size, heads, tokens, n_seqs = v.ne
+    gates = "{} must have 1 or S columns for {}"
+    require(g.ne[0] in (1, size), "g->ne[0] == 1 || g->ne[0] == S_v", gates, g, v)
+    require(beta.ne[0] == 1, "beta->ne[0] == 1", "{} must have one column", beta)
+    for i, (name, n) in enumerate((("S_v", size), ("S_v", size), ("H", heads), ("n_seqs", n_seqs))):
+        require(state.ne[i] == n, f"state->ne[{i}] == {name}", "{} must be [S, S, heads, seqs] of {}", state, v)
+    require(K >= 1, "K >= 1", f"at least the last state is kept, but K is {K}")
+    result = ctx.new_tensor(F32, (size * heads, tokens * n_seqs + K * size * n_seqs, 1, 1))
+    result.set_op(Op.GATED_DELTA_NET, words(K), q, k, v, g, beta, state)
+    return result
+
+
+def _too_small(dst: Tensor, t: Tensor, needed: str) -> NotComputable:
+    return NotComputable(
+        f"ggml_compute_forward_{Op(dst.op).name.lower()}_f32",
+        f"{t.label or t.type.name} is too small for {dst.label}",
+        explanation=f"{show(t)} must have {needed}; ggml does not check it and reads beyond its end",
+    )
+
+
+def _recur(x: Arrays, dst: Tensor, per_token: list[Tensor], state: Tensor, step: Step) -> None:
+    """All sequences token by token, all heads at once; the tokens of a sequence lie behind one another."""
+    size, heads, n_tokens = per_token[1].ne[:3]
+    n_seqs = state.ne[1]
+    if n_tokens == 0:
+        return
+    if n_seqs == 0 or n_tokens % n_seqs:
+        raise NotComputable(
+            f"ggml_compute_forward_{Op(dst.op).name.lower()}_f32",
+            f"{n_tokens} tokens are not the same number for each of {n_seqs} sequences",
+            explanation=f"the sequences are ne[1] of {show(state)}; ggml does not check it and writes elsewhere",
+        )
+    n = size * heads * n_tokens
+    shape = (n_seqs, n_tokens // n_seqs, heads, size)
+    for t in per_token:
+        if nelements(t) < n:
+            raise _too_small(dst, t, f"{n} elements")
+    rows = [x.f32(t).reshape(-1)[:n].reshape(shape) for t in per_token]
+    now = x.f32(state).reshape(n_seqs, heads, size, size)
+    out = x.xp.empty(shape, dtype="float32")
+    for i in range(shape[1]):
+        out[:, i], now = step(now, [row[:, i] for row in rows])
+    result = x.raw(dst)[0, 0]
+    result[:n_tokens] = out.reshape(n_tokens, heads * size)
+    result[n_tokens:] = now.reshape(n_seqs * size, heads * size)
+
+
+def _columns(row: Any, matrix: Any) -> Any:
+    """The product of a row vector and a matrix, per head."""
+    return (row[..., None, :] @ matrix)[..., 0, :]
+
+
+def _rows(matrix: Any, column: Any) -> Any:
+    """The product of a matrix and a column vector, per head."""
+    return (matrix @ column[..., None])[..., 0]
+
+
+@kernel(Op.RWKV_WKV6)
+def rwkv_wkv6_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_rwkv_wkv6: out = r (tf k v + state), state = td state + k v."""
+    k_, v_, r_, tf, td, state = operands(dst)
+    size, heads = v_.ne[:2]
+    if nelements(tf) < size * heads:
+        raise _too_small(dst, tf, f"{size * heads} elements")
+    first = x.f32(tf).reshape(-1)[: size * heads].reshape(heads, size)
+
+    def step(now: Any, token: list[Any]) -> tuple[Any, Any]:
+        k, v, r, decay = token
+        out = _columns(r, now) + (r * first * k).sum(axis=-1, keepdims=True) * v
+        return out, now * decay[..., None] + k[..., None] * v[..., None, :]
+
+    _recur(x, dst, [k_, v_, r_, td], state, step)
+
+
+@kernel(Op.GATED_LINEAR_ATTN)
+def gated_linear_attn_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_gla: state = g state + k v, out = scale q state."""
+    *per_token, state = operands(dst)
+    scale = x.xp.float32(param_f32(dst, 0))
+
+    def step(now: Any, token: list[Any]) -> tuple[Any, Any]:
+        k, v, q, gate = token
+        now = now * gate[..., None] + k[..., None] * v[..., None, :]
+        return _columns(q * scale, now), now
+
+    _recur(x, dst, per_token, state, step)
+
+
+@kernel(Op.RWKV_WKV7)
+def rwkv_wkv7_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_rwkv_wkv7: state = w state + v k + (state a) b, out = state r.
+
+    ggml's vector code takes S to be a multiple of 32 or 64, as the CPU is; for others it computes something else.
+    """
+    *per_token, state = operands(dst)
+
+    def step(now: Any, token: list[Any]) -> tuple[Any, Any]:
+        r, decay, k, v, a, b = token
+        old = _rows(now, a)
+        now = now * decay[..., None, :] + v[..., None] * k[..., None, :] + old[..., None] * b[..., None, :]
+        return _rows(now, r), now
+
+    _recur(x, dst, per_token, state, step)
+
+
+def _repeated(x: Arrays, dst: Tensor, t: Tensor, v: Tensor) -> Any:
+    """q or k per sequence, token and head of v: heads in turn (0 1 0 1), sequences in runs (0 0 1 1)."""
+    size, heads, tokens, n_seqs = v.ne
+    if t.ne[0] < size or t.ne[1] == 0 or t.ne[2] < tokens or t.ne[3] == 0 or n_seqs % t.ne[3]:
+        raise _too_small(
+            dst, t, f"rows of {size}, {tokens} tokens, and sequences that divide the {n_seqs} of {show(v)}"
+        )
+    xp = x.xp
+    seqs, which = xp.arange(n_seqs) // (n_seqs // t.ne[3]), xp.arange(heads) % t.ne[1]
+    return x.f32(t)[:, :tokens, :, :size][seqs[:, None], :, which[None, :]]
+
+
+@kernel(Op.GATED_DELTA_NET)
+def gated_delta_net_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_gated_delta_net: fade the state, correct what it says of k towards v, read it with q.
+
+    Of the states that are kept, those of tokens before the first are left as they are.
+    """
+    q_, k_, v_, g_, beta_, state = operands(dst)
+    size, heads, tokens, n_seqs = v_.ne
+    for t in (g_, beta_):
+        if t.ne[1] < heads or t.ne[2] < tokens or t.ne[3] < n_seqs:
+            raise _too_small(dst, t, f"[…, {heads}, {tokens}, {n_seqs}], as {show(v_)} has")
+    xp, kept = x.xp, param_i32(dst, 0)
+    q, k = (_repeated(x, dst, t, v_) for t in (q_, k_))
+    v, beta = x.f32(v_), x.f32(beta_)
+    decay = xp.exp(x.f32(g_)[:n_seqs, :tokens, :heads, None, :])
+    now = xp.array(x.f32(state))
+    result = x.raw(dst)[0, 0]
+    scale = xp.float32(1) / xp.sqrt(xp.float32(size))
+    n_rows, n_out = n_seqs * size, n_seqs * tokens
+    out = xp.empty((n_seqs, tokens, heads, size), dtype="float32")
+    for i in range(tokens):
+        now = now * decay[:, i]
+        delta = (v[:, i] - _rows(now, k[:, :, i])) * beta[:n_seqs, i, :heads]
+        now = now + delta[..., None] * k[:, :, i, None, :]
+        out[:, i] = _rows(now, q[:, :, i]) * scale
+        slot = tokens - 1 - i
+        if slot < kept:
+            result[n_out + slot * n_rows : n_out + (slot + 1) * n_rows] = now.reshape(n_rows, -1)
+    if tokens == 0 and kept == 1:
+        result[:] = now.reshape(n_rows, -1)
+    result[:n_out] = out.reshape(n_out, -1)
