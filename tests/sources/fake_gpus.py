@@ -237,8 +237,8 @@ class PlacedWriter(GraphWriter):
         self.session = session
         self.sched = sched
 
-    def context_name(self, kind: str, buft: str) -> str:
-        return f"{'w' if kind == 'weights' else kind}_{buft}"
+    def context(self, kind: str, buft: str) -> tuple[str, str]:
+        return f"{'w' if kind == 'weights' else kind}_{buft}", buft
 
     def backend(self, node: int) -> str | None:
         backend = self.session.ggml("ggml_backend_sched_get_tensor_backend")(self.sched, node)

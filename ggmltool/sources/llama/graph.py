@@ -40,9 +40,9 @@ class GraphWriter:
         self.names: dict[str, int] = {}
         self.contexts: dict[str, dict[str, Any]] = {}
 
-    def context_name(self, kind: str, buft: str) -> str:
-        """What to call the context of the weights or the caches in a buffer type."""
-        return kind
+    def context(self, kind: str, buft: str) -> tuple[str, str]:
+        """The context of the `weights` or the `kv` in a buffer type: its name and its buffer type in the scenario."""
+        return kind, "CPU"
 
     def backend(self, node: int) -> str | None:
         """The user assignment of a node."""
@@ -82,7 +82,7 @@ class GraphWriter:
             lib = self.lib
             weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
             buft = lib.ggml_backend_buft_name(lib.ggml_backend_buffer_get_type(tensor.buffer)).decode()
-            name = self.context_name("weights" if weights else "kv", buft)
+            name, buft = self.context("weights" if weights else "kv", buft)
             head = {"buft": buft, "usage": "weights" if weights else "any"}
         tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
         return tensors
