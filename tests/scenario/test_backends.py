@@ -8,6 +8,9 @@ import pytest
 
 from ggmltool.ggml.op import Op, keys_of
 from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.dump import dump
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, SchedulerSpec
 from ggmltool.scenario.values import as_size
@@ -99,3 +102,107 @@ def test_scheduler_options() -> None:
     assert load(scheduler={"graph_size": 4096, "parallel": True, "op_offload": False}).scheduler == SchedulerSpec(
         4096, True, False
     )
+
+
+def test_a_context_names_the_buffer_types_that_its_devices_have() -> None:
+    names = ("CPU_REPACK", "AMX", "CPU_Mapped", "CPU_HBM", "CUDA_Host", "MTL0_Private", "MTL0_Mapped", "Vulkan_Host")
+    model = load(
+        backends=["CUDA0", "MTL0", "Vulkan1", "CPU"],
+        contexts={name: {"buft": name, "tensors": {f"t{i}": "f32[4]"}} for i, name in enumerate(names)},
+    )
+    assert model.buffer_types == []
+    bufts = make_bufts(model)
+    assert {name: bufts[name].device for name in names} == {
+        "CPU_REPACK": "CPU", "AMX": "CPU", "CPU_Mapped": "CPU", "CPU_HBM": "CPU", "CUDA_Host": "CUDA0",
+        "MTL0_Private": "MTL0", "MTL0_Mapped": "MTL0", "Vulkan_Host": "Vulkan1",
+    }  # fmt: skip
+    cuda, metal, vulkan, cpu = (b.device for b in make_backends(model, bufts))
+    usable = {
+        d.name: sorted(name for name in names if d.supports_buft(bufts[name])) for d in (cuda, metal, vulkan, cpu)
+    }
+    assert usable == {
+        "CUDA0": [],
+        "MTL0": ["MTL0_Mapped", "MTL0_Private"],
+        "Vulkan1": [],
+        "CPU": ["AMX", "CPU_HBM", "CPU_Mapped", "CPU_REPACK", "CUDA_Host", "Vulkan_Host"],
+    }
+
+
+def test_types_that_nobody_names_are_not_made_unless_asked_for() -> None:
+    model = load(backends=["MTL0", "CPU"])
+    assert list(make_bufts(model)) == ["MTL0", "CPU"]
+    assert "CPU_REPACK" in make_bufts(model, all_known=True)
+
+
+def test_a_type_that_the_scenario_defines_goes_before_a_known_one() -> None:
+    model = load(
+        buffer_types={"CPU_REPACK": {"device": "CPU", "alignment": 512}},
+        contexts={"c": {"buft": "CPU_REPACK", "tensors": {"t": "f32[4]"}}},
+    )
+    buft = make_bufts(model)["CPU_REPACK"]
+    assert (buft.alignment, buft.rule) == (512, None)
+
+
+def test_pinned_memory_is_a_devices_where_the_scenario_says_so() -> None:
+    model = load(backends=[{"name": "CUDA0", "supports_bufts": ["CUDA_Host"]}, "CPU"])
+    bufts = make_bufts(model)
+    assert make_backends(model, bufts)[0].device.supports_buft(bufts["CUDA_Host"])
+
+
+def test_metal_without_unified_memory_has_private_memory_by_default() -> None:
+    model = load(backends=[{"name": "MTL0", "buft": "MTL0_Private"}, "CPU"])
+    device = make_backends(model, make_bufts(model))[0].device
+    assert (device.buft.name, device.buft.alignment) == ("MTL0_Private", 32)
+
+
+@pytest.mark.parametrize(
+    ("buft", "hint"),
+    [
+        ("CPU_REPAK", 'did you mean "CPU_REPACK"?'),
+        ("CUDA_Hots", 'did you mean "CUDA_Host"?'),
+        ("nothing", "expected one of CUDA0, CPU"),
+        ("MTL0_Private", "expected one of CUDA0, CPU"),
+    ],
+)
+def test_a_type_that_no_device_has_is_answered_with_the_nearest(buft: str, hint: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(backends=["CUDA0", "CPU"], contexts={"c": {"buft": buft, "tensors": {}}})
+    assert caught.value.expected == hint
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        {"name": "CPU", "features": ["neon", "i8mm"]},
+        {"name": "CPU", "features": []},
+        {"name": "MTL0", "features": ["bfloat"], "graph_optimize": False},
+        {"name": "Vulkan0", "max_tensor_size": 1 << 30, "graph_optimize": True},
+    ],
+)
+def test_what_the_hardware_has_survives_writing_and_reading(backend: dict[str, Any]) -> None:
+    backends = [backend] if backend["name"] == "CPU" else [backend, "CPU"]
+    model = load(backends=backends)
+    assert load_model(dump(model)).backends == model.backends
+    written = dump(model)["backends"][0]
+    assert {key: written[key] for key in backend} == {**backend, **_sorted(backend)}
+
+
+def _sorted(backend: dict[str, Any]) -> dict[str, Any]:
+    return {"features": sorted(backend["features"])} if "features" in backend else {}
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ({"name": "CPU", "features": ["avx3"]}, 'a feature cannot be "avx3"; did you mean "avx2"?'),
+        ({"name": "CPU", "features": 3}, "features must be a list"),
+        ({"name": "SYCL0", "features": []}, "the profile SYCL knows no features"),
+        ({"name": "MTL0", "graph_optimize": "often"}, "graph_optimize must be"),
+        ({"name": "MTL0", "max_tensor_size": 5}, "devices of the profile Metal look at no tensor's size"),
+        ({"name": "Vulkan0", "max_tensor_size": "many"}, "max_tensor_size must be a size"),
+    ],
+)
+def test_mistakes_in_what_the_hardware_has(backend: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(backends=[backend, "CPU"] if backend["name"] != "CPU" else [backend])
+    assert message in f"{caught.value.message}; {caught.value.expected}"

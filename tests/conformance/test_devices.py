@@ -1,0 +1,142 @@
+"""Devices on the real scheduler: packed weights on the real CPU device, node orders, models on GPUs of each kind."""
+
+from __future__ import annotations
+
+import ctypes
+from random import Random
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.device import Device
+from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.events import Reordered
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import contiguous_nb
+from ggmltool.oracle import run, structs
+from ggmltool.oracle.mirror import Mirror
+from tests.conformance import captured
+from tests.conformance.judged import judged
+from tests.conformance.ops_case import real_library
+from tests.conformance.run import engine_run, judge, planning_only
+
+lib = real_library()
+
+
+def cpu_features() -> frozenset[str]:
+    """What this machine's CPU has, as the library sees it."""
+    names = {"avx2": "avx2", "avx512": "avx512", "neon": "neon", "dotprod": "dotprod", "matmul_int8": "i8mm"}
+    return frozenset(ours for name, ours in names.items() if lib.cpu[f"ggml_cpu_has_{name}"]())
+
+
+def repack_address() -> int:
+    function = lib.cpu["_Z35ggml_backend_cpu_repack_buffer_typev"]
+    function.restype = ctypes.c_void_p
+    address: int = function()
+    return address
+
+
+def machine() -> tuple[Device, dict[int, BufferType]]:
+    profile, features = PROFILES["CPU"], cpu_features()
+    host = make_buft(profile, "CPU", "CPU")
+    repack = make_extra_buft(profile, extra_names(profile, "CPU")["CPU_REPACK"], "CPU_REPACK", "CPU", features)
+    device = make_device(profile, "CPU", host, [repack], features=features)
+    return device, {repack_address(): repack, lib.ggml_backend_cpu_buffer_type(): host}
+
+
+@pytest.mark.parametrize("type", sorted(TYPES))
+def test_the_real_cpu_runs_out_of_packed_weights_what_the_engine_says(type: str) -> None:
+    device, bufts = machine()
+    mirror = Mirror(bufts)
+    buffers = [structs.Buffer(buft=address) for address in bufts]
+    cpu = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
+    random = Random(type)
+    answers = set()
+    for _ in range(400):
+        kept = [tensor(random, type), *(tensor(random, "f32" if random.random() < 0.8 else "f16") for _ in range(4))]
+        node = tensor(random, "f32")
+        node.op = int(random.choice((Op.MUL_MAT, Op.MUL_MAT, Op.MUL_MAT_ID, Op.GET_ROWS, Op.ADD, Op.CPY)))
+        for i, source in enumerate(kept):
+            if random.random() < (0.9 if i == 0 else 0.15):
+                source.buffer = ctypes.addressof(
+                    buffers[0 if i == 0 and random.random() < 0.8 else random.randrange(2)]
+                )
+            node.src[i] = ctypes.addressof(source)
+        address = ctypes.addressof(node)
+        real = bool(lib.ggml_backend_dev_supports_op(cpu, address))
+        assert device.supports_op(mirror.tensor(address)) == real
+        answers.add(real)
+    assert answers == {True, False}
+
+
+def tensor(random: Random, type: str) -> structs.Tensor:
+    t, dtype = structs.Tensor(), TYPES[type]
+    ne = (dtype.block_size, random.choice((4, 8, 12, 16, 24, 30)), *random.choice(((1, 1), (1, 1), (3, 1), (2, 2))))
+    t.type = dtype.id
+    for i, (n, b) in enumerate(zip(ne, contiguous_nb(dtype, ne), strict=True)):
+        t.ne[i], t.nb[i] = n, b
+    return t
+
+
+BRANCHES: dict[str, Any] = {
+    "contexts": {
+        "weights": {"buft": "D", "usage": "weights", "tensors": {f"w{i}": "f32[64, 64]" for i in range(3)}},
+        "inputs": {"tensors": {"x": {"type": "f32", "ne": [64, 8], "flags": ["input"]}}},
+    },
+    "graphs": {
+        "main": {
+            "nodes": {
+                "a0": "mul_mat(w0, x)", "b0": "norm(a0, eps=1e-5)", "a1": "mul_mat(w1, x)", "b1": "norm(a1, eps=1e-5)",
+                "a2": "mul_mat(w2, x)", "b2": "norm(a2, eps=1e-5)", "sum": "add(b0, b1)", "out": "add(sum, b2)",
+            }
+        }
+    },
+    "steps": ["reserve main", "alloc main", "reset", "alloc main", "compute main", {"get": ["out"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["Metal", "Vulkan"])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_the_real_scheduler_plans_and_computes_the_order_that_the_device_makes(profile: str, parallel: bool) -> None:
+    branches = {**BRANCHES, "scheduler": {"parallel": parallel}}
+    device = {"name": "D", "profile": profile}
+    j = judged({**branches, "backends": [device, "CPU"]})
+    assert [n.id for n in j.last.nodes] == ["a0", "a1", "a2", "b0", "b1", "b2", "sum", "out"]
+    assert len(j.of(Reordered)) == 3
+    assert "b0 " in j.texts[-1].splitlines()[3]
+    plain = judged({**branches, "backends": [{**device, "graph_optimize": False}, "CPU"]})
+    assert [n.id for n in plain.last.nodes] == ["a0", "b0", "a1", "b1", "a2", "b2", "sum", "out"]
+    assert plain.of(Reordered) == []
+
+
+def test_a_device_orders_only_its_own_splits() -> None:
+    weights = {"buft": "CPU", "usage": "weights", "tensors": {"w1": "f32[64, 64]"}}
+    contexts = {**BRANCHES["contexts"], "cpu": weights}
+    contexts["weights"] = {**contexts["weights"], "tensors": {"w0": "f32[64, 64]", "w2": "f32[64, 64]"}}
+    j = judged({**BRANCHES, "contexts": contexts, "backends": [{"name": "D", "profile": "Metal"}, "CPU"]})
+    ids = [n.id for n in j.last.nodes]
+    assert [(s.backend, ids[s.i_start : s.i_end]) for s in j.last.splits] == [
+        ("D", ["a0", "b0"]), ("CPU", ["a1"]), ("D", ["b1", "a2", "b2", "sum", "out"]),
+    ]  # fmt: skip
+
+
+def on(profile: str, scenario: dict[str, Any]) -> dict[str, Any]:
+    """The scenario with its GPUs of another kind."""
+    backends = [
+        {"name": b["name"], "profile": profile} if isinstance(b, dict) and b["name"] != "CPU" else b
+        for b in scenario["backends"]
+    ]
+    return {**scenario, "backends": backends}
+
+
+@pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
+@pytest.mark.parametrize("profile", ["CUDA", "Metal", "Vulkan", "SYCL", "RPC"])
+@pytest.mark.parametrize("name", captured.names()[::9])
+def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(name: str, profile: str) -> None:
+    loaded = ggmltool.load(on(profile, captured.read(name)))
+    model = planning_only(loaded)
+    plans, texts = engine_run(loaded, model)
+    assert judge(plans, texts, run(model, 2)) == []
