@@ -7,10 +7,14 @@ from typing import Any
 import numpy
 import pytest
 
+from ggmltool.ggml.op import Op
 from tests.conformance.fuzz import scenario
 
 SEEDS = 240
 BATCH = 40
+
+SORTED_STABLY = 16
+"""Elements up to which C++'s sort leaves equal ones in their order."""
 
 LARGEST = 32 << 20
 """Bytes of compute buffers that are worth computing."""
@@ -122,11 +126,27 @@ def test_random_scenarios_compute_the_same_values_by_the_same_calls(first: int) 
             # The library's stand-in for CUDA does not copy asynchronously, as the engine's does.
             ours, theirs = calls(events, real)
             assert ours == theirs, model.model.name
+        unsure = depends_on_equal_elements(model)
         for got in real.values:
             for name, expected in got.items():
+                if name in unsure:
+                    continue
                 assert nmse(values[name], expected) < 2e-3, (model.model.name, name)
         compared += 1
     assert compared > BATCH // 4
+
+
+def depends_on_equal_elements(model: Any) -> set[str]:
+    """The nodes that hang on an order of rows with more than 16 elements: ggml's sort orders equal ones somehow."""
+    unsure: set[str] = set()
+    tensors = {t.id: t for t in model.model.tensors()}
+    for graph in model.model.graphs.values():
+        tensors |= {n.id: n for n in graph.nodes}
+        for n in graph.nodes:
+            sorts = n.op in (Op.ARGSORT, Op.TOP_K) and tensors[n.src[0]].ne[0] > SORTED_STABLY
+            if sorts or not unsure.isdisjoint(n.src):
+                unsure.add(n.id)
+    return unsure
 
 
 def with_data(seed: int) -> Any:
