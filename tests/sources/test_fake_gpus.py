@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
+from ggmltool.scenario.model import Step
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.views.sched_debug import sched_debug
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
@@ -60,6 +62,16 @@ def test_the_sizes_are_those_that_llama_cpp_logs_when_it_really_loads(name: str,
     loaded = place(cached(name), TWO, Settings(n_gpu_layers, options=PROMPT, alloc=True))
     logged = {key.split()[0]: mib for key, mib in loaded.logged.items() if "compute" in key}
     assert {backend: f"{n / 2**20:.2f}" for backend, n in sizes.items()} == {b: f"{n:.2f}" for b, n in logged.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_graph_is_printed_as_llama_cpp_prints_it(name: str) -> None:
+    placed = place(cached(name), TWO, Settings(3, options=PROMPT), debug=2)
+    text = "\n".join(placed.log)
+    run = ggmltool.load(placed.scenario).start(debug=True)
+    run.step(Step("reserve", graph="main"))
+    ours = sched_debug(run.debug_records[-1], 2, causes=False).strip("\n")
+    assert text[text.rindex("## SPLIT #0") :].strip("\n") == ours
 
 
 OTHER_CASES = {
