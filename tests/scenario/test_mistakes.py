@@ -34,8 +34,8 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: permute(q, 0, 2, 1)", "21:10: permute needs axis3; it is permute(a, axis0=, axis1=, axis2=, axis3=)"),
     ("h: get_rows_inplace(x, pos)", "21:10: get_rows cannot work in place; leave out _inplace"),
     (
-        "h: map_custom1(x)",
-        "21:10: map_custom1 has no short form; write it as {op: ..., src: [...], type: ..., ne: [...]}",
+        "h: none(x)",
+        "21:10: none has no short form; write it as {op: ..., src: [...], type: ..., ne: [...]}",
     ),
     ("h: cast(x, f17)", '21:18: type "f17" is not a ggml type; did you mean "f16"?'),
     ("h: add(x, mul(x, x))", "21:17: calls do not nest; give mul(…) an id of its own"),
