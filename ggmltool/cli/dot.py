@@ -140,7 +140,7 @@ def _style_of_log(style: str) -> str:
     from ggmltool.cli.log_views import refuse_moment, refuse_options
 
     refuse_moment()
-    refuse_options(fold="has no shapes to tell equal layers by")
+    refuse_options(fold="has no shapes and no views, by which equal layers are known")
     if style == "ggml":
         refuse_options(style="has no shapes and types; leave --style ggml out")
     return "ggmltool"

@@ -118,7 +118,7 @@ class _SplitDrawing:
         self.plan = plan
         self.tensors = tensors
         self.colors = colors(name for name, _ in plan.backends)
-        self.names = {node.id: f"n{node.index}" for node in plan.nodes}
+        self.names = {node.id: f"n{at}" for at, node in enumerate(plan.nodes)}
         self.names |= {leaf.id: f"l{leaf.index}" for leaf in plan.leafs}
         inputs = [(of, split.backend) for split in plan.splits for of in split.inputs]
         if part is not None:

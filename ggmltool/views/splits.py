@@ -90,16 +90,17 @@ def splits_json(plan: Plan, tensors: Tensors) -> dict[str, Any]:
             {
                 "id": split.id,
                 "backend": split.backend,
-                "i_start": split.i_start,
-                "i_end": split.i_end,
+                "i_start": nodes[0].index if nodes else split.i_start,
+                "i_end": nodes[-1].index + 1 if nodes else split.i_end,
                 "inputs": [
                     {"id": i} | (bytes_json([tensors[i]]) if i in tensors else {"nbytes": None}) for i in split.inputs
                 ],
                 "nodes": [
                     {"index": n.index, "id": n.id, "op": n.op, "backend": n.backend, "cause": n.cause}
-                    for n in plan.nodes[split.i_start : split.i_end]
+                    for n in nodes
                 ],
             }
             for split in plan.splits
+            for nodes in [plan.nodes[split.i_start : split.i_end]]
         ],
     } | ({} if plan.error is None else {"error": dict(plan.error)})
