@@ -45,7 +45,8 @@ def context(pairs: int) -> Scenario:
         # The one before is on the backend before: every source is on another backend, and new there.
         sources = sources[-left:] if left else sources[:0]
         left -= len(sources)
-        nodes[f"n{k}"] = {"op": "custom", "src": sources, "type": "f32", "ne": [1], "backend": names[k % 16]}
+        # Of the ops in long form this is the one that may have ten sources: it has no rule.
+        nodes[f"n{k}"] = {"op": "flash_attn_back", "src": sources, "type": "f32", "ne": [1], "backend": names[k % 16]}
         ids.append(f"n{k}")
         if not left:
             break
