@@ -18,6 +18,8 @@ from ggmltool.cli.options import (
 from ggmltool.cli.output import Output
 
 PARTS = ("nodes", "splits", "copies", "buffers", "sizes", "contexts")
+OF_LOGS = PARTS[:3]
+"""What a log can tell."""
 
 
 def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -69,20 +71,27 @@ def diff(
     Nodes are found again by id, else by name, else by what they are computed from. Exit status as diff's: 0 nothing
     differs, 1 something does (or ggml refuses one of the plans), 2 wrong use or a bad file.
 
-    With one scenario and an option of the scheduler, its plans without and with that are compared.
+    With one scenario and an option of the scheduler, its plans without and with that are compared. Graphs of a log of
+    GGML_SCHED_DEBUG=2 are compared as far as it can tell, with another (`LOG:1 LOG:3`) or with a scenario.
 
     \b
     Example:
       ggmltool diff before.yaml after.yaml
       ggmltool diff --step reserve model.yaml:prompt model.yaml:token
       ggmltool diff --parallel model.yaml
+      ggmltool diff model.json.gz llama.log:2
     """
+    from ggmltool.cli.log_views import refuse_options
     from ggmltool.cli.sides import open_sides
     from ggmltool.views.plan_diff import plan_diff
 
     if brief and json:
         raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
     titles, sides = open_sides(scenario, other, moment, what_if)
+    if any(side.is_log for side in sides):
+        if set(parts) - set(OF_LOGS):
+            refuse_options(parts=f"has no shapes and no memory; it has {', '.join(OF_LOGS)}")
+        parts = tuple(part for part in parts if part in OF_LOGS)
     found = plan_diff(*sides)
     differ = any(found.differs(part) for part in parts)
     if json:

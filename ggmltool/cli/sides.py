@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.log_plan import log_plan
+from ggmltool.cli.log_views import refuse_moment, refuse_what_if
+from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import Moment, WhatIf
-from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import watch
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.scenario.samples import find_sample
+from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
 from ggmltool.views.memory import memory_plan
-from ggmltool.views.plan_diff import Held, HeldBuffer, Side, Titles
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
@@ -47,17 +51,32 @@ def open_sides(a: str | None, b: str | None, moment: Moment, what_if: WhatIf) ->
     if a is None or (b is None and not str(what_if)):
         raise click.UsageError("Name two scenarios, or one and an option such as --no-parallel to compare it with.")
     asked = [Asked(a, what_if.opposite if b is None else what_if), Asked(b or a, what_if)]
-    opened: dict[str, Opened] = {}
+    opened: dict[str, Opened | OpenedLog] = {}
     sides = []
     for side in asked:
         file, graph = with_graph(side.argument)
         if graph is not None and moment.after is not None:
             raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
         if file not in opened:
-            opened[file] = open_scenario(file)
+            opened[file] = open_either(file)
+        elif isinstance(log := opened[file], OpenedLog) and log.stream is not None:
+            raise CliError("a log can be read from standard input only once; write it to a file to compare its graphs")
         at = moment if graph is None else moment._replace(graph=graph)
-        sides.append(scenario_side(opened[file].what_if(side.what_if), at))
+        sides.append(_side(opened[file], at, side.what_if))
     return _titles(asked), (sides[0], sides[1])
+
+
+def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> Side:
+    if not isinstance(opened, OpenedLog):
+        return scenario_side(opened.what_if(what_if), moment)
+    refuse_moment()
+    refuse_what_if()
+    opened.choice = moment.graph
+    graph = opened.graph()
+    if graph.level == 1:
+        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+    plan, tensors = log_plan(graph)
+    return Side(plan, tensors, is_log=True)
 
 
 class Asked(NamedTuple):

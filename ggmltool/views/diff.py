@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from textwrap import wrap
 
+from ggmltool.views.diff_side import Titles
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.palette import colors
 from ggmltool.views.plan_diff import (
@@ -18,12 +19,11 @@ from ggmltool.views.plan_diff import (
     Place,
     PlanDiff,
     ShapePair,
-    Titles,
 )
-from ggmltool.views.split_diff import CopiedPair, SplitPair, SplitSide
+from ggmltool.views.split_diff import Amount, CopiedPair, SplitPair, SplitSide
 from ggmltool.views.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, shortened, size
+from ggmltool.views.text import count, printable, shortened, size, size_between
 
 MAX_ROWS = 10
 """Rows of a list before the others are counted."""
@@ -126,6 +126,8 @@ def _nothing(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Styl
     facts = ["no difference", plan_step(plan), count(len(plan.nodes), "node"), count(len(plan.splits), "split")]
     if len(set(parts)) < len(PARTS):
         facts[0] += f" in {', '.join(part for part in PARTS if part in parts)}"
+    if diff.has_log:
+        facts.append("as far as a log can tell")
     title = titles.a if titles.a == titles.b else f"{titles.a} and {titles.b}"
     return heading(title, facts, style)
 
@@ -138,6 +140,8 @@ def _head(diff: PlanDiff, titles: Titles, style: Style) -> str:
         refused = ", which ggml refuses" if side.plan.error is not None else ""
         facts = f"{plan_step(side.plan)}{refused}"
         lines.append(Text.assemble((label, ink), "  ", (printable(title), "bold"), (" · ", "dim"), facts))
+    if diff.has_log:
+        lines.append(Text("views, shapes and memory apart, which a log does not have", "dim"))
     return render_lines(lines, style)
 
 
@@ -145,27 +149,37 @@ def _summary(diff: PlanDiff) -> Iterator[Row]:
     a, b = diff.a.plan, diff.b.plan
     yield _counts("nodes", len(a.nodes), len(b.nodes))
     yield _counts("splits", len(a.splits), len(b.splits))
-    inputs = sum(c.a[0] for c in diff.copies), sum(c.b[0] for c in diff.copies)
+    copied = [sum(amounts, Amount(0, 0, 0)) for amounts in ((c.a for c in diff.copies), (c.b for c in diff.copies))]
+    inputs = copied[0].n, copied[1].n
     yield _counts("inputs copied", *inputs)
     if diff.buffers and (len(a.copies), len(b.copies)) != inputs:
         yield _counts("copies in memory", len(a.copies), len(b.copies))
-    yield _bytes("bytes copied", sum(c.a[1] for c in diff.copies), sum(c.b[1] for c in diff.copies))
+    yield ["bytes copied", *_amounts(*copied)]
     if diff.buffers:
-        yield _bytes("compute buffers", sum(dict(a.buffer_sizes).values()), sum(dict(b.buffer_sizes).values()))
+        yield ["compute buffers", *_bytes(sum(dict(a.buffer_sizes).values()), sum(dict(b.buffer_sizes).values()))]
     if diff.held:
-        yield _bytes("contexts", sum(pair.a for pair in diff.held), sum(pair.b for pair in diff.held))
+        yield ["contexts", *_bytes(sum(pair.a for pair in diff.held), sum(pair.b for pair in diff.held))]
 
 
 def _counts(what: str, a: int, b: int) -> Row:
     return [what, str(a), str(b), f"{b - a:+}" if a != b else ""]
 
 
-def _bytes(what: str, a: int, b: int) -> Row:
-    return [what, size(a), size(b), _growth(b - a)]
+def _bytes(a: int, b: int) -> list[str]:
+    return [size(a), size(b), _growth(b - a)]
 
 
 def _growth(nbytes: int) -> str:
     return "" if nbytes == 0 else f"{'+' if nbytes > 0 else '-'}{size(abs(nbytes))}"
+
+
+def _amounts(a: Amount, b: Amount) -> list[str]:
+    """The bytes of both, and their difference as far as it is known."""
+    least, most = b.low - a.high, b.high - a.low
+    difference = ""
+    if least > 0 or most < 0:
+        difference = f"+{size_between(least, most)}" if least > 0 else f"-{size_between(-most, -least)}"
+    return [size_between(a.low, a.high), size_between(b.low, b.high), difference]
 
 
 def _change(a: str, b: str) -> str:
@@ -280,7 +294,7 @@ def _split_row(pair: SplitPair, inks: dict[str, str]) -> Row:
         f"#{b.id}" if b is not None else "",
         Cell(change(lambda s: s.backend), inks.get(there.backend, "")),
         change(lambda s: str(s.n_nodes)),
-        change(lambda s: size(s.nbytes) if s.n_inputs else "–"),
+        change(lambda s: size_between(s.copied.low, s.copied.high) if s.copied.n else "–"),
         f"{there.index} {there.first}",
         there.reason,
     ]
@@ -302,8 +316,8 @@ def _copies(diff: PlanDiff, style: Style) -> str:
         [
             Cell(c.src, inks.get(c.src, "")),
             Cell(c.dst, inks.get(c.dst, "")),
-            _change(str(c.a[0]), str(c.b[0])),
-            *_bytes("", c.a[1], c.b[1])[1:],
+            _change(str(c.a.n), str(c.b.n)),
+            *_amounts(c.a, c.b),
         ]
         for c in diff.copies
     ]
@@ -317,8 +331,7 @@ def _copies(diff: PlanDiff, style: Style) -> str:
 def _copied_row(pair: CopiedPair, inks: dict[str, str]) -> Row:
     return [
         _mark(pair.a, pair.b),
-        "–" if pair.a is None else size(pair.a),
-        "–" if pair.b is None else size(pair.b),
+        *("–" if amount is None else size_between(amount.low, amount.high) for amount in (pair.a, pair.b)),
         _change(pair.id or pair.id_b or "", pair.id_b or pair.id or ""),
         Cell(pair.what, "dim"),
         Cell(pair.src, inks.get(pair.src, "")),
@@ -384,7 +397,7 @@ def _sizes(diff: PlanDiff, style: Style) -> str:
 
 def _shape_row(pair: ShapePair) -> Row:
     return [
-        *_bytes("", pair.a.nbytes or 0, pair.b.nbytes or 0)[1:],
+        *_bytes(pair.a.nbytes or 0, pair.b.nbytes or 0),
         _change(pair.id, pair.id_b),
         Cell("leaf" if pair.op == "NONE" else pair.op, "dim"),
         _change(pair.a.shape, pair.b.shape),
@@ -392,7 +405,7 @@ def _shape_row(pair: ShapePair) -> Row:
 
 
 def _contexts(diff: PlanDiff, style: Style) -> str:
-    rows: list[Row] = [[pair.buft, pair.usage, *_bytes("", pair.a, pair.b)[1:]] for pair in diff.held]
+    rows: list[Row] = [[pair.buft, pair.usage, *_bytes(pair.a, pair.b)] for pair in diff.held]
     out = render_lines(["contexts: weights and all else that has memory before the graph"], style)
     out += render_table(_HELD, rows, style) if rows else ""
     groups: dict[str, list[HeldMove]] = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ggmltool.views.plan_diff import PARTS, NodePair, PlanDiff, Side, Titles
+from ggmltool.views.diff_side import Side, Titles
+from ggmltool.views.plan_diff import PARTS, NodePair, PlanDiff
+from ggmltool.views.split_diff import Amount
 
 
 def diff_json(diff: PlanDiff, titles: Titles, parts: Collection[str]) -> dict[str, Any]:
@@ -54,11 +56,7 @@ def _part(diff: PlanDiff, part: str) -> dict[str, Any]:
             return {"splits": [_value(pair) for pair in diff.splits]}
         case "copies":
             return {
-                "copies": [
-                    {"from": c.src, "to": c.dst}
-                    | {name: {"tensors": n, "nbytes": nbytes} for name, (n, nbytes) in (("a", c.a), ("b", c.b))}
-                    for c in diff.copies
-                ],
+                "copies": [_value(c) for c in diff.copies],
                 "copied": [_value(pair) for pair in diff.inputs],
             }
         case "buffers":
@@ -82,6 +80,9 @@ def _pairs(pairs: Iterable[NodePair]) -> list[dict[str, Any]]:
 
 def _value(value: Any) -> Any:
     """A record as a dict, with the records in it; `from` and `to` for the backends of a copy."""
+    if isinstance(value, Amount):
+        exact = {"tensors": value.n, "nbytes": value.low}
+        return exact if value.low == value.high else exact | {"nbytes_max": value.high}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         names = {"src": "from", "dst": "to"}
         return {names.get(key, key): _value(item) for key, item in value._asdict().items()}

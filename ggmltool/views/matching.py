@@ -16,7 +16,10 @@ _NUMBERED = re.compile(r"(?:(?:node|leaf)_\d+)?(?:~\d+)?(?: \([^()]*\))*")
 
 
 class Item(NamedTuple):
-    """A tensor to find again: `shape` is its type and extents, `src` are ids of items; a leaf has the op NONE."""
+    """A tensor to find again: `shape` is its type and extents (None: unknown), `src` are ids of items.
+
+    A leaf has the op NONE.
+    """
 
     id: str
     name: str
@@ -45,9 +48,11 @@ def match(a: Sequence[Item], b: Sequence[Item]) -> dict[str, str]:
     stand at the same place between partners.
     """
     pairs = _Pairs(a, b)
-    pairs.by(lambda t: (t.id, t.op) if t.is_named else (t.id, t.shape) if t.is_leaf else None)
+    pairs.by(lambda t: (t.id, t.op) if t.is_named else None)
     pairs.by(lambda t: (t.name, t.op) if t.is_named else None)
-    pairs.by(lambda t: t.shape if t.is_leaf else None)
+    pairs.by_use()
+    pairs.by(lambda t: (t.id, t.shape) if t.is_leaf else None)
+    pairs.by(lambda t: t.shape if t.is_leaf and not t.is_named else None)
     pairs.by(lambda t: t.id if t.is_leaf else None)
     for with_shape in (True, False):
         pairs.by_sources(with_shape)

@@ -8,59 +8,12 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import NodePlan, Plan, PlanError
-from ggmltool.views.matching import Item, in_order, match
+from ggmltool.views.diff_side import Held, Side, as_a_log, items_of
+from ggmltool.views.matching import in_order, match
 from ggmltool.views.memory import MemoryPlan
-from ggmltool.views.split_diff import CopiedPair, Copies, SplitPair, copies_of, pair_inputs, pair_splits
+from ggmltool.views.split_diff import CopiedPair, Copies, SplitPair, copies_of, inputs_of, pair_inputs, pair_splits
 from ggmltool.views.tensors import TensorInfo, Tensors
 from ggmltool.views.text import dims
-
-VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
-"""Ops that a log has no line for."""
-
-LOG_NAME, LOG_OP = 20, 10
-"""Bytes that a log leaves of a name and of an op."""
-
-
-class Titles(NamedTuple):
-    """What the two plans are called."""
-
-    a: str
-    b: str
-
-
-class Held(NamedTuple):
-    """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
-
-    id: str
-    buft: str
-    usage: str
-    nbytes: int
-
-
-class HeldBuffer(NamedTuple):
-    """A buffer of tensors that have memory before any graph."""
-
-    buft: str
-    usage: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two plans to compare, and what is known beside it.
-
-    `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
-    split begins.
-    """
-
-    plan: Plan
-    tensors: Tensors
-    memory: MemoryPlan | None = None
-    reasons: Mapping[str, str] | None = None
-    starts: Sequence[str] = ()
-    held: Sequence[Held] = ()
-    held_buffers: Sequence[HeldBuffer] = ()
-    is_log: bool = False
 
 
 class Place(NamedTuple):
@@ -193,6 +146,11 @@ class PlanDiff:
     held_moves: tuple[HeldMove, ...]
 
     @property
+    def has_log(self) -> bool:
+        """Whether one of the plans is from a log, so that neither has views, shapes and memory."""
+        return self.a.is_log or self.b.is_log
+
+    @property
     def errors(self) -> tuple[PlanError | None, PlanError | None]:
         """What ggml refused with."""
         return self.a.plan.error, self.b.plan.error
@@ -205,7 +163,7 @@ class PlanDiff:
 PARTS: dict[str, Callable[[PlanDiff], bool]] = {
     "nodes": lambda d: bool(d.gone or d.added or d.reordered or d.moved or d.recaused),
     "splits": lambda d: any(pair.changes for pair in d.splits),
-    "copies": lambda d: bool(d.inputs) or any(c.a != c.b for c in d.copies),
+    "copies": lambda d: bool(d.inputs) or any(not c.a.same(c.b) for c in d.copies),
     "buffers": lambda d: any(pair.differs for pair in d.buffers) or bool(d.reuse or d.elsewhere),
     "sizes": lambda d: bool(d.shapes),
     "contexts": lambda d: bool(d.held_moves) or any(pair.a != pair.b for pair in d.held),
@@ -216,14 +174,17 @@ PARTS: dict[str, Callable[[PlanDiff], bool]] = {
 def plan_diff(a: Side, b: Side) -> PlanDiff:
     """Find the nodes of `a` again in `b` and compare everything."""
     logs = a.is_log or b.is_log
-    partner = match(_items(a, logs), _items(b, logs))
-    places_a, places_b = _places(a, logs), _places(b, logs)
+    if logs:
+        a, b = as_a_log(a), as_a_log(b)
+    partner = match(items_of(a, logs), items_of(b, logs))
+    places_a, places_b = _places(a), _places(b)
     other = {place.id: place for place in places_b}
     pairs = tuple(NodePair(p, other[partner[p.id]]) for p in places_a if partner.get(p.id) in other)
     found = {pair.b.id for pair in pairs}
     position = {place.id: n for n, place in enumerate(places_b)}
     kept = in_order([position[pair.b.id] for pair in pairs])
     there = {pair.a.id for pair in pairs}
+    copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
     return PlanDiff(
         a,
         b,
@@ -238,8 +199,8 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
         ),
         shapes=() if logs else tuple(_shapes(a, b, partner)),
         splits=pair_splits(a.plan, a.tensors, a.starts, b.plan, b.tensors, b.starts, partner),
-        copies=copies_of(a.plan, a.tensors, b.plan, b.tensors),
-        inputs=pair_inputs(a.plan, a.tensors, b.plan, b.tensors, partner),
+        copies=copies_of(*copied),
+        inputs=pair_inputs(*copied, partner),
         buffers=() if logs else tuple(_buffers(a, b)),
         reuse=() if logs else tuple(_reuse(a, b, partner)),
         elsewhere=0 if logs else _elsewhere(a.plan, b.plan, partner),
@@ -248,26 +209,12 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
     )
 
 
-def _items(side: Side, logs: bool) -> list[Item]:
-    """Leafs, then nodes. Beside a log, only what a log can tell: no views, cut names, no shapes."""
-    order = [*(leaf.id for leaf in side.plan.leafs), *(n.id for n in side.plan.nodes)]
-    infos = [side.tensors[id] for id in order if id in side.tensors]
-    if logs:
-        return [Item(t.id, _cut(t.name, LOG_NAME), _cut(t.op, LOG_OP), (), t.src) for t in infos if t.op not in VIEWS]
-    return [Item(t.id, t.name, t.op, (t.type, t.ne), t.src) for t in infos]
-
-
-def _cut(text: str, nbytes: int) -> str:
-    return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()
-
-
-def _places(side: Side, logs: bool) -> list[Place]:
+def _places(side: Side) -> list[Place]:
     plan = side.plan
     start_of: dict[str, str] = {}
     for place, split in enumerate(plan.splits):
-        nodes = [n for n in plan.nodes[split.i_start : split.i_end] if not (logs and n.op in VIEWS)]
-        if nodes and place:
-            start_of[nodes[0].id] = side.starts[place] if place < len(side.starts) else ""
+        if place and split.i_start < split.i_end:
+            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else ""
     reasons = side.reasons or {}
     return [
         Place(
@@ -281,7 +228,6 @@ def _places(side: Side, logs: bool) -> list[Place]:
             start_of.get(n.id),
         )
         for n in plan.nodes
-        if not (logs and n.op in VIEWS)
     ]
 
 

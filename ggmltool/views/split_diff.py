@@ -9,7 +9,24 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.copied import CopiedInput, copied_inputs
 from ggmltool.views.matching import in_order
-from ggmltool.views.tensors import Tensors
+from ggmltool.views.tensors import TensorInfo, Tensors
+
+
+class Amount(NamedTuple):
+    """A number of tensors with the bytes they have together: `high` is more than `low` where a log told them."""
+
+    n: int
+    low: int
+    high: int
+
+    def same(self, other: Amount) -> bool:
+        """Whether both can be the same."""
+        return self.n == other.n and self.low <= other.high and other.low <= self.high
+
+    def __add__(self, other: object) -> Amount:
+        if not isinstance(other, Amount):
+            return NotImplemented
+        return Amount(self.n + other.n, self.low + other.low, self.high + other.high)
 
 
 class SplitSide(NamedTuple):
@@ -20,8 +37,7 @@ class SplitSide(NamedTuple):
     index: int  # type: ignore[assignment]
     first: str
     n_nodes: int
-    n_inputs: int
-    nbytes: int
+    copied: Amount
     reason: str
 
 
@@ -34,24 +50,30 @@ class SplitPair(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Tensors and bytes copied from one backend to another, as (tensors, bytes) of either plan."""
+    """What is copied from one backend (`?` where a log does not tell) to another in A and in B."""
 
     src: str
     dst: str
-    a: tuple[int, int]
-    b: tuple[int, int]
+    a: Amount
+    b: Amount
 
 
 class CopiedPair(NamedTuple):
-    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None where it is not copied there."""
+    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None where it is not."""
 
     id: str | None
     id_b: str | None
     what: str
     src: str
     dst: str
-    a: int | None
-    b: int | None
+    a: Amount | None
+    b: Amount | None
+
+    @property
+    def change(self) -> int:
+        """How many bytes more or fewer are copied."""
+        a, b = (0 if amount is None else amount.low for amount in (self.a, self.b))
+        return abs(b - a)
 
 
 def pair_splits(
@@ -84,10 +106,14 @@ def _sides(plan: Plan, tensors: Tensors, starts: Sequence[str]) -> list[SplitSid
     for place, split in enumerate(plan.splits):
         nodes = plan.nodes[split.i_start : split.i_end]
         index, first = (nodes[0].index, nodes[0].id) if nodes else (split.i_start, "")
-        nbytes = sum(tensors[i].nbytes for i in split.inputs if i in tensors)
+        copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount(0, 0, 0))
         reason = starts[place] if place < len(starts) else ""
-        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), len(split.inputs), nbytes, reason))
+        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, reason))
     return out
+
+
+def _amount(info: TensorInfo) -> Amount:
+    return Amount(1, info.nbytes, info.nbytes + info.slack)
 
 
 def _joined(a: Plan, b: Plan, partner: Mapping[str, str]) -> dict[int, int]:
@@ -123,41 +149,56 @@ def _names(a: Plan, b: Plan, i: int, j: int, partner: Mapping[str, str]) -> tupl
 
 def _changes(a: SplitSide, b: SplitSide, same: tuple[bool, bool]) -> tuple[str, ...]:
     inputs, nodes = same
-    found = {"backend": a.backend != b.backend, "nodes": not nodes, "inputs": not inputs, "bytes": a.nbytes != b.nbytes}
+    found = {"backend": a.backend != b.backend, "nodes": not nodes, "inputs": not inputs}
+    found["bytes"] = not a.copied.same(b.copied)
     return tuple(name for name, differs in found.items() if differs)
 
 
-def copies_of(a: Plan, tensors_a: Tensors, b: Plan, tensors_b: Tensors) -> tuple[Copies, ...]:
+def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[Copies, ...]:
     """Per pair of backends between which a plan copies."""
-    sums: list[dict[tuple[str, str], tuple[int, int]]] = []
-    for plan, tensors in ((a, tensors_a), (b, tensors_b)):
-        total: dict[tuple[str, str], tuple[int, int]] = {}
-        for i in copied_inputs(plan, tensors):
-            n, nbytes = total.get((i.src, i.dst), (0, 0))
-            total[i.src, i.dst] = n + 1, nbytes + i.nbytes
-        sums.append(total)
-    mine, theirs = sums
+    nothing = Amount(0, 0, 0)
+    sums: list[dict[tuple[str, str], Amount]] = [{}, {}]
+    for inputs, total in zip((mine, theirs), sums, strict=True):
+        for i in inputs:
+            total[i.src, i.dst] = total.get((i.src, i.dst), nothing) + _bytes(i)
     return tuple(
-        Copies(src, dst, mine.get((src, dst), (0, 0)), theirs.get((src, dst), (0, 0)))
-        for src, dst in dict.fromkeys((*mine, *theirs))
+        Copies(*pair, sums[0].get(pair, nothing), sums[1].get(pair, nothing))
+        for pair in dict.fromkeys((*sums[0], *sums[1]))
     )
 
 
+def inputs_of(
+    a: Plan, tensors_a: Tensors, b: Plan, tensors_b: Tensors, has_log: bool
+) -> tuple[Sequence[CopiedInput], Sequence[CopiedInput]]:
+    """What either plan copies. A log does not say where leafs are, which can be guessed where it names all backends."""
+    both = copied_inputs(a, tensors_a), copied_inputs(b, tensors_b)
+    if has_log and (len(a.backends) != len(b.backends) or any(i.src == "?" for inputs in both for i in inputs)):
+        mine, theirs = ([i if i.what == "node" else i._replace(src="?") for i in inputs] for inputs in both)
+        return mine, theirs
+    return both
+
+
 def pair_inputs(
-    a: Plan, tensors_a: Tensors, b: Plan, tensors_b: Tensors, partner: Mapping[str, str]
+    mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput], partner: Mapping[str, str]
 ) -> tuple[CopiedPair, ...]:
     """What only one of the plans copies to a backend, or from elsewhere, or with other bytes; most bytes first."""
-    theirs: dict[tuple[str, str], deque[CopiedInput]] = defaultdict(deque)
-    for i in copied_inputs(b, tensors_b):
-        theirs[i.tensor, i.dst].append(i)
+    there: dict[tuple[str, str], deque[CopiedInput]] = defaultdict(deque)
+    for i in theirs:
+        there[i.tensor, i.dst].append(i)
     found: list[CopiedPair] = []
-    for i in copied_inputs(a, tensors_a):
-        there = theirs.get((partner.get(i.tensor, ""), i.dst))
-        other = there.popleft() if there else None
-        if other is None or (i.src, i.nbytes) != (other.src, other.nbytes):
-            src = i.src if other is None or i.src == other.src else f"{i.src} → {other.src}"
-            id_b, nbytes = (other.tensor, other.nbytes) if other is not None else (None, None)
-            found.append(CopiedPair(i.tensor, id_b, i.what, src, i.dst, i.nbytes, nbytes))
-    for left in theirs.values():
-        found += (CopiedPair(None, i.tensor, i.what, i.src, i.dst, None, i.nbytes) for i in left)
-    return tuple(sorted(found, key=lambda pair: -abs((pair.b or 0) - (pair.a or 0))))
+    for i in mine:
+        others = there.get((partner.get(i.tensor, ""), i.dst))
+        if not others:
+            found.append(CopiedPair(i.tensor, None, i.what, i.src, i.dst, _bytes(i), None))
+            continue
+        other = others.popleft()
+        if i.src != other.src or not _bytes(i).same(_bytes(other)):
+            src = i.src if i.src == other.src else f"{i.src} → {other.src}"
+            found.append(CopiedPair(i.tensor, other.tensor, i.what, src, i.dst, _bytes(i), _bytes(other)))
+    for left in there.values():
+        found += (CopiedPair(None, i.tensor, i.what, i.src, i.dst, None, _bytes(i)) for i in left)
+    return tuple(sorted(found, key=lambda pair: -pair.change))
+
+
+def _bytes(i: CopiedInput) -> Amount:
+    return Amount(1, i.nbytes, i.nbytes + i.slack)

@@ -78,7 +78,7 @@ def test_its_numbers_are_those_of_the_plans(call: Call, names: tuple[str, str]) 
         assert found[side]["buffer_sizes"] == plan["buffer_sizes"]
         assert [s[side]["id"] for s in found["splits"] if s[side] is not None] == [s["id"] for s in plan["splits"]]
         assert sum(c[side]["nbytes"] for c in found["copies"]) == bytes_["nbytes"]
-        assert sum(s[side]["nbytes"] for s in found["splits"] if s[side] is not None) == bytes_["nbytes"]
+        assert sum(s[side]["copied"]["nbytes"] for s in found["splits"] if s[side] is not None) == bytes_["nbytes"]
     pairs = found["a"]["nodes"] - len(found["only_in_a"])
     assert pairs == found["b"]["nodes"] - len(found["only_in_b"])
 
@@ -210,3 +210,74 @@ def test_two_thousand_nodes_under_other_names_are_compared_quickly(call: Call) -
     found = document(call, "a.json", "b.json")
     assert time.perf_counter() - start < 5
     assert found["same"]
+
+
+LOGS = Path(__file__).parents[1] / "sources" / "logs"
+
+
+@pytest.mark.parametrize("path", [p for p in samples() if p.name != "preallocated.yaml"], ids=lambda path: path.name)
+@pytest.mark.parametrize("causes", ["--causes", "--no-causes"])
+def test_a_scenario_is_what_its_own_print_tells(call: Call, path: Path, causes: str) -> None:
+    for graph in ggmltool.load(path).model.graphs:
+        printed = call("splits", causes, "--graph", graph, path).out
+        if not printed:
+            continue
+        Path("printed.log").write_text(printed)
+        for names in ((f"{path}:{graph}", "printed.log"), ("printed.log", f"{path}:{graph}")):
+            found = document(call, *names)
+            assert found["same"], found["differing"]
+            assert found["compared"] == ["nodes", "splits", "copies"]
+
+
+def test_a_print_differs_from_another_scenario_as_the_scenarios_do(call: Call) -> None:
+    a, b = "gemma-3-270m-ngl9", "gemma-3-270m"
+    Path("b.log").write_text(call("splits", "--no-causes", b).out)
+    found, scenarios = document(call, a, "b.log"), document(call, a, b)
+    views = {"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"}
+    moved = [pair["a"]["id"] for pair in scenarios["moved"] if pair["a"]["op"] not in views]
+    assert [pair["a"]["id"] for pair in found["moved"]] == moved
+    assert [s["a"]["id"] for s in found["splits"] if s["a"]] == list(range(152))
+    assert found["divergences"][0]["a"]["id"] == scenarios["divergences"][0]["a"]["id"]
+
+
+def test_two_graphs_of_a_log_are_compared(call: Call) -> None:
+    texts = [call("splits", "--no-causes", f"--{on}op-offload", "gemma-3-270m-ngl9").out for on in ("", "no-")]
+    Path("two.log").write_text("graph_reserve: reserving\n".join(texts))
+    result = call("diff", "two.log:1", "two.log:2", columns=100)
+    assert result.status == 1
+    check_golden(GOLDEN / "diff_log_100.txt", result.out)
+    assert max(map(len, result.out.splitlines())) <= 100
+    assert call("diff", "--brief", "two.log:2", "gemma-3-270m-ngl9", "--graph", "2").status == 2
+    assert call("diff", "two.log:1", "gemma-3-270m-ngl9").status == 0
+
+
+def test_older_dialects_are_compared_with_themselves(call: Call) -> None:
+    for log in LOGS.glob("*.log"):
+        assert call("diff", f"{log}:1", f"{log}:1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--step", "reserve", "x.log", "x.log"), "--step needs a scenario"),
+        (("--after", "1", "x.log", "moe"), "--after needs a scenario"),
+        (("--parallel", "x.log"), "--parallel needs a scenario"),
+        (("--only", "nodes,buffers", "x.log", "moe"), "--only needs a scenario: a log has no shapes and no memory"),
+        (("x.log:9", "moe"), "9"),
+        (("level1.log", "moe"), "2 prints them"),
+    ],
+)
+def test_what_a_log_cannot_tell_is_said(call: Call, args: tuple[str, ...], said: str) -> None:
+    Path("x.log").write_text(call("splits", "moe").out)
+    Path("level1.log").write_text(call("splits", "--debug", "1", "moe").out)
+    result = call("diff", *args)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+def test_a_log_is_read_from_standard_input_once(call: Call) -> None:
+    printed = call("splits", "moe").out.encode()
+    assert call("diff", "-", "moe", stdin=printed).status == 0
+    result = call("diff", "--", "-:1", "-:1", stdin=printed)
+    assert (result.status, result.out) == (2, "")
+    assert "only once" in result.err

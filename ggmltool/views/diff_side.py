@@ -1,0 +1,92 @@
+"""What is compared: a plan with what is known beside it; beside a log, a scenario as a log would tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
+from ggmltool.views.matching import Item
+from ggmltool.views.memory import MemoryPlan
+from ggmltool.views.tensors import Tensors
+
+_VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
+"""Ops that a log has no line for."""
+
+_NAME, _OP = 20, 10
+"""Bytes that a log leaves of a name and of an op."""
+
+
+class Titles(NamedTuple):
+    """What the two plans are called."""
+
+    a: str
+    b: str
+
+
+class Held(NamedTuple):
+    """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
+
+    id: str
+    buft: str
+    usage: str
+    nbytes: int
+
+
+class HeldBuffer(NamedTuple):
+    """A buffer of tensors that have memory before any graph."""
+
+    buft: str
+    usage: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two plans to compare, and what is known beside it.
+
+    `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
+    split begins.
+    """
+
+    plan: Plan
+    tensors: Tensors
+    memory: MemoryPlan | None = None
+    reasons: Mapping[str, str] | None = None
+    starts: Sequence[str] = ()
+    held: Sequence[Held] = ()
+    held_buffers: Sequence[HeldBuffer] = ()
+    is_log: bool = False
+
+
+def as_a_log(side: Side) -> Side:
+    """The side without the nodes that are views; they are leafs, as far as a log tells of them."""
+    plan = side.plan
+    views = [n for n in plan.nodes if n.op in _VIEWS]
+    if not views:
+        return side
+    leafs = tuple(LeafPlan(len(plan.leafs) + i, n.id, n.backend, None, None, None, None) for i, n in enumerate(views))
+    before = [0]
+    for node in plan.nodes:
+        before.append(before[-1] + (node.op not in _VIEWS))
+    splits = tuple(SplitPlan(s.id, s.backend, before[s.i_start], before[s.i_end], s.inputs) for s in plan.splits)
+    nodes = tuple(n for n in plan.nodes if n.op not in _VIEWS)
+    return replace(side, plan=replace(plan, nodes=nodes, leafs=(*plan.leafs, *leafs), splits=splits))
+
+
+def items_of(side: Side, as_log: bool) -> list[Item]:
+    """The leafs and then the nodes, for `match`; with `as_log` names and ops are cut, and nobody knows a shape."""
+    plan, tensors = side.plan, side.tensors
+    leafs = [tensors[leaf.id] for leaf in plan.leafs if leaf.id in tensors]
+    nodes = [tensors[n.id] for n in plan.nodes if n.id in tensors]
+    if as_log:
+        return [
+            *(Item(t.id, _cut(t.name, _NAME), "NONE", None) for t in leafs),
+            *(Item(t.id, _cut(t.name, _NAME), _cut(t.op, _OP), None, t.src) for t in nodes),
+        ]
+    return [Item(t.id, t.name, t.op, (t.type, t.ne), t.src) for t in (*leafs, *nodes)]
+
+
+def _cut(text: str, nbytes: int) -> str:
+    return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()
