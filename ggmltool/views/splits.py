@@ -96,8 +96,7 @@ def splits_json(plan: Plan, tensors: Tensors) -> dict[str, Any]:
                     {"id": i} | (bytes_json([tensors[i]]) if i in tensors else {"nbytes": None}) for i in split.inputs
                 ],
                 "nodes": [
-                    {"index": n.index, "id": n.id, "op": n.op, "backend": n.backend, "cause": n.cause}
-                    for n in nodes
+                    {"index": n.index, "id": n.id, "op": n.op, "backend": n.backend, "cause": n.cause} for n in nodes
                 ],
             }
             for split in plan.splits
