@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +185,21 @@ def test_structs_of_another_release_are_noticed_whatever_the_version_says() -> N
 
 
 @needs_library
-def test_a_crash_of_the_library_is_a_message(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    import subprocess
+def test_a_mistake_of_ours_in_the_child_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
+        said = b"Traceback (most recent call last):\n  File child.py, line 1\nZeroDivisionError: oops\n"
+        return subprocess.CompletedProcess([], 1, b"", said)
 
+    monkeypatch.setattr("subprocess.run", failed)
+    result = call("capture", cached("llama"))
+    assert result.status == 3
+    assert "ended with exit status 1: ZeroDivisionError: oops" in result.err
+    assert "Traceback" not in result.err
+    assert "File child.py, line 1" in call("--traceback", "capture", cached("llama")).err
+
+
+@needs_library
+def test_a_crash_of_the_library_is_a_message(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def crashed(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
         said = b"terminate called after throwing an instance of 'std::runtime_error'\n  what():  no luck\n"
         return subprocess.CompletedProcess([], -6, b"", said)

@@ -103,7 +103,7 @@ def check_gguf(path: Path) -> None:
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The child's answer. Raises CaptureError where it crashed."""
+    """The child's answer. Raises CaptureError where the library crashed, RuntimeError for a mistake of ours."""
     environment = os.environ | _NO_GPU | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     child = subprocess.run(
         [sys.executable, "-P", "-m", "ggmltool.sources.llama.child"],
@@ -115,17 +115,19 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     try:
         reply: dict[str, Any] = json.loads(child.stdout)
     except ValueError:
-        raise CaptureError(f"{request['path']}: {_crash(child)}") from None
+        raise _crash(request["path"], child) from None
     return reply
 
 
-def _crash(child: subprocess.CompletedProcess[bytes]) -> str:
-    """What is known of a child that ended without an answer."""
+def _crash(path: str, child: subprocess.CompletedProcess[bytes]) -> Exception:
+    """What to raise for a child that ended without an answer."""
     said = child.stderr.decode("utf-8", "replace").strip()
-    what = _WHAT.search(said)
     last = said.splitlines()[-1] if said else ""
     if child.returncode >= 0:
-        return f"llama.cpp ended with exit status {child.returncode}: {last}"
+        mistake = RuntimeError(f"the process that captures ended with exit status {child.returncode}: {last}")
+        mistake.add_note(said)
+        return mistake
     name = signal.Signals(-child.returncode).name
+    what = _WHAT.search(said)
     reason = what[1] if what is not None else last
-    return f"llama.cpp crashed with {name}" + (f": {reason}" if reason else "")
+    return CaptureError(f"{path}: llama.cpp crashed with {name}" + (f": {reason}" if reason else ""))

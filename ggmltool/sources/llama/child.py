@@ -21,7 +21,7 @@ from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
 from ggmltool.sources.llama.memory import PromisedMemory
 from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
 
-LEVEL_DEBUG, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONT = 1, 3, 4, 5
+LEVEL_DEBUG, LEVEL_ERROR, LEVEL_CONT = 1, 4, 5
 _LOAD_MODE_NONE = 0
 
 MAX_CTX = 1 << 24

@@ -133,6 +133,7 @@ class GraphWriter:
             if any(words):
                 out["op_params"] = words
         if tensor.view_src:
+            self._leaf(tensor.view_src)
             out["view_src"] = self.ids[tensor.view_src]
             if tensor.view_offs:
                 out["view_offs"] = tensor.view_offs
