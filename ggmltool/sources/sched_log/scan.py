@@ -87,6 +87,17 @@ class OpenGraph:
             self.n_splits += 1
         return True
 
+    def add(self, match: re.Match[bytes], line: int) -> None:
+        """Count a node."""
+        op, cut = match.group(2, 6)
+        key = op, cut, self.backend
+        self.tally[key] = self.tally.get(key, 0) + 1
+        self.crc = crc32(match[0], self.crc)
+        self.last_line = line
+        if self.n_nodes == 0 and self.dialect is None:
+            self.dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
+        self.n_nodes += 1
+
     def keep(self, number: int, raw: bytes, source: str) -> None:
         """Remember a line. Raises ScenarioError where there are too many."""
         if self.kept is not None:
@@ -151,15 +162,7 @@ class Scanner:
                 if graph is None or not (graph.has_headers or graph.continued(match)):
                     graph = self._headless(match, at)
                 if graph is not None:
-                    op, cut = match.group(2, 6)
-                    key = op, cut, graph.backend
-                    tally = graph.tally
-                    tally[key] = tally.get(key, 0) + 1
-                    graph.crc = crc32(match[0], graph.crc)
-                    graph.last_line = at
-                    if graph.n_nodes == 0:
-                        graph.dialect = graph.dialect or (Dialect.Y2025 if match[8] is None else Dialect.Y2026)
-                    graph.n_nodes += 1
+                    graph.add(match, at)
                     if graph.kept is not None:
                         graph.keep(at, line[mark:], self.lines.source)
             if self.stopped:
