@@ -39,6 +39,7 @@ ANSWERS = {
     "trace outgrown": "source is larger: many (512 → 4096)",
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",
+    'explain error "out of free blocks"': "256 free blocks",
     "run buffer-not-set": "c has no memory",
     "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
     "lifetime q k_rope transformer": "at different times: k_rope is written",

@@ -183,3 +183,25 @@ def test_a_compute_buffer_of_gigabytes_and_what_would_make_it_smaller(call: Call
         assert growth is not None
         assert growth[3] == ("+" if name == "fa" else "-")
         assert re.search(told, out)
+
+
+def test_tensor_buffer_not_set_what_does_it_mean(call: Call) -> None:
+    """whisper.cpp 1859, llama.cpp 25584: the assertion, which graphs bring it about, and which tensor it is here."""
+    said = 'ggml-backend.cpp:327: GGML_ASSERT(buf != NULL && "tensor buffer not set") failed'
+    out = " ".join(call("explain", "error", said).out.split())
+    assert "A tensor that the graph does not reach" in out
+    assert "a leaf that nobody uses" in out
+    assert "a view of something without memory" in out
+    assert "c has no memory" in call("run", "buffer-not-set").out
+
+
+def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
+    """llama.cpp 28614, 24657, 28753: any assertion or log line, with the names and numbers of one's own model."""
+    for said, told in (
+        ("GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs) failed", "With 2048 there is room"),
+        ("ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 1)",
+         "in another buffer type than in the graph before"),
+        ("pre-allocated tensor (cache_k_l3) in a buffer (Vulkan0) that cannot run the operation (SET_ROWS)",
+         "no such backend runs the op"),
+    ):  # fmt: skip
+        assert told in " ".join(call("explain", "error", said).out.split())

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import Moment, complete_tensors, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import is_scenario, open_scenario
 from ggmltool.cli.watched import Watched
 
-FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B"}
+_MOST_READ = 1 << 20
+"""Characters of standard input that are looked at."""
+
+FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B", "error": "error TEXT"}
 """What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
 
 
@@ -30,7 +34,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @json_option
 @output_option
 def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: bool, output: Output) -> int:
-    """Explain a decision of the scheduler's: which rules were asked, what settled it, and what would change it.
+    """Explain a decision of ggml's: which rules were asked, what settled it, and what would change it.
 
     \b
     WHAT is one of these:
@@ -41,6 +45,9 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
       realloc A B
                would the memory planned for A serve B? A and B are graphs of the
                scenario, or two scenarios (with --graph, that graph of each)
+      error TEXT
+               what a message of ggml's means, what brings it about, what to do:
+               a line of a log or a part of it; `-` reads standard input
     A node that is called like such a word is `node NODE`. Changes are tried:
     each that is shown was planned.
 
@@ -49,11 +56,14 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
       ggmltool explain kq graph.yaml
       ggmltool explain split 1 graph.yaml
       ggmltool explain realloc prompt token graph.yaml
+      ggmltool explain error "tensor buffer not set"
     """
     given = [*words, *([scenario] if scenario is not None else [])]
     if not given:
         raise click.UsageError(f"Say what to explain: NODE, {', '.join(list(FORMS.values())[1:])}.")
     form = given.pop(0) if given[0] in FORMS else "node"
+    if form == "error":
+        return _error(given, moment, json, output)
     if form == "realloc":
         return _realloc(given, moment, json, output)
     if form == "split":
@@ -119,6 +129,31 @@ def _realloc(given: list[str], moment: Moment, json: bool, output: Output) -> in
     else:
         output.write(explain_realloc_view(facts, title, output.style))
     return 0
+
+
+def _error(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+    from ggmltool.ggml.messages.match import find, nearest
+    from ggmltool.views.explain_error import explain_error_json, explain_error_view, nearest_text
+
+    if moment.graph is not None:
+        raise click.UsageError("`explain error` takes no --graph.")
+    _no_moment(moment, "error")
+    text = sys.stdin.read(_MOST_READ) if given == ["-"] else " ".join(given)
+    if not text.strip():
+        raise click.UsageError(
+            f"It is `explain {FORMS['error']}`, with a message of ggml's, or `-` for standard input."
+        )
+    found = find(text)
+    near = nearest(text) if found is None else []
+    if json:
+        from ggmltool.views.json_text import json_text
+
+        output.write(json_text(explain_error_json(found, near)))
+    elif found is None:
+        raise CliError(nearest_text(near), GGML_FAILED)
+    else:
+        output.write(explain_error_view(found, output.style))
+    return FINE if found is not None else GGML_FAILED
 
 
 def _no_moment(moment: Moment, form: str) -> None:

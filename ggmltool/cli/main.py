@@ -21,7 +21,7 @@ COMMANDS: dict[str, str] = {
     "check": "Show how near the graph is to every limit of ggml.",
     "context": "Show what lies where in the arenas of the contexts.",
     "tensor": "Show everything about one tensor.",
-    "explain": "Explain where nodes run, splits, and reallocations.",
+    "explain": "Explain where nodes run, splits, reallocations, and errors.",
     "lifetime": "Show who has a tensor's memory before and after it.",
     "trace": "Show the calls that ggml makes, in order.",
     "backends": "Show devices, buffer types and function tables.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.errors import GgmlAssert, GgmlFailed
+from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, advice
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
@@ -184,8 +184,7 @@ def view_init(tensor: Tensor) -> None:
         raise GgmlAssert(
             "ggml_backend_view_init",
             "tensor->view_src->buffer != NULL",
-            f"{name} is a view of {root.name or root.id}, which has no memory; allocate that first: give its context a "
-            "buft, and list it before the context of the view",
+            f"{name} is a view of {root.name or root.id}, which has no memory; {advice('view_of_unallocated')}",
         )
     if not root.data:
         raise GgmlAssert(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name
 from ggmltool.ggml.version import MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
 
@@ -145,8 +145,8 @@ class Context:
             "ggml_new_tensor_impl",
             "obj_new",
             f"the context's memory pool of {self.mem_size} bytes is too small for one more tensor: "
-            f"{tensor.label or 'it'} needs {OBJECT_SIZE + pad(size, MEM_ALIGN)}, {left} are left; give ggml_init a "
-            "larger mem_size",
+            f"{tensor.label or 'it'} needs {OBJECT_SIZE + pad(size, MEM_ALIGN)}, {left} are left; "
+            f"{advice('pool_full')}",
         )
 
     def dup_tensor(self, src: Tensor) -> Tensor:

@@ -14,6 +14,13 @@ from typing import Literal, NamedTuple, Self
 ErrorKind = Literal["abort", "failed"]
 
 
+def advice(key: str) -> str:
+    """What `ggml.messages` says can be done about a message: the end of an explanation."""
+    from ggmltool.ggml.messages import remedy
+
+    return remedy(key)
+
+
 class Breach(NamedTuple):
     """A limit that was not kept: its key in `ggml.limits.LIMITS`, and how much of it would have been needed."""
 

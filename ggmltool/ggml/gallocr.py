@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, advice
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -233,7 +233,7 @@ class Gallocr:
                 "ggml_gallocr_allocate_node",
                 "buffer_id >= 0",
                 f"{node.name or node.id} has no backend: it is a leaf that no node uses directly (only a view or a "
-                "reshape of it is used, or nothing). Flag it as input, or give its context a buft",
+                f"reshape of it is used, or nothing); {advice('buffer_id')}",
             )
         hn = self.hash_nodes
         i = node.index
@@ -327,7 +327,7 @@ class Gallocr:
             self.buf_tallocs[b].free_bytes(addr, size)
         except GgmlError as error:
             self.refused = node
-            error.explanation += f", when {node.label} was given back to {buft.name}; fewer tensors that live long help"
+            error.explanation += f", when {node.label} was given back to {buft.name}; {advice('free_blocks')}"
             raise
         hn.allocated[i] = 0
         if events:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
@@ -150,13 +150,13 @@ class CGraph:
                 "ggml_visit_parents_graph",
                 "node_hash_pos != GGML_HASHSET_FULL",
                 f"the graph was made for {self.size} nodes, its hash set has {slots} slots, and "
-                f"{self.visited[slots].label or 'a tensor'} is one more; give ggml_new_graph_custom a larger size",
+                f"{self.visited[slots].label or 'a tensor'} is one more; {advice('cgraph_full')}",
             ).of("cgraph_slots", slots + 1)
         return GgmlAssert(
             "ggml_visit_parents_graph",
             f"cgraph->n_{what} < cgraph->size",
-            f"the graph was made for {self.size} {what}, and {t.label or 'a tensor'} is one more; give "
-            "ggml_new_graph_custom a larger size",
+            f"the graph was made for {self.size} {what}, and {t.label or 'a tensor'} is one more; "
+            f"{advice('cgraph_full')}",
         ).of(f"cgraph_{what}", self.size + 1)
 
     def _mark_compute(self, tensor: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.errors import GgmlAbort
+from ggmltool.ggml.errors import GgmlAbort, advice
 from ggmltool.ggml.tensor import Tensor
 
 
@@ -28,8 +28,7 @@ class Tallocr:
                 "not enough space in the buffer",
                 None,
                 f"{tensor.label} needs {size} bytes, {self.buffer.size - self.offset} are left; make the buffer "
-                f"{self.offset + size - self.buffer.size} bytes larger, or allocate the whole context at once "
-                "(ggml_backend_alloc_ctx_tensors), which measures first",
+                f"{self.offset + size - self.buffer.size} bytes larger, or {advice('tallocr_full')}",
             )
         offset = self.offset
         self.offset += size

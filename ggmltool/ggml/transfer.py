@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Listener, TensorCopied, TensorWritten
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.tensor import Tensor, are_same_layout
@@ -46,7 +46,7 @@ def check_access(function: str, verb: str, t: Tensor, offset: int, size: int) ->
             function,
             'buf != NULL && "tensor buffer not set"',
             f"{name} has no memory: its graph was not allocated, no node of the graph uses it, or it is a view of "
-            "something without memory",
+            f"something without memory; {advice('buffer_not_set')}",
         )
     if size == 0:
         return
@@ -72,7 +72,7 @@ def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> Non
         raise GgmlAssert(
             "ggml_backend_tensor_copy",
             'ggml_are_same_layout(src, dst) && "cannot copy tensors with different layouts"',
-            f"{src.name} and {dst.name} differ in type, ne or nb",
+            f"{src.name} and {dst.name} differ in type, ne or nb; {advice('other_layouts')}",
         )
     if src is dst:
         return

@@ -28,6 +28,9 @@ CASES: dict[str, tuple[str, ...]] = {
     "realloc_ids": ("realloc", "token", "prompt", "offload"),
     "realloc_count": ("realloc", "one", "two", "allocator"),
     "realloc_none": ("realloc", "large", "small", "outgrown"),
+    "error_assert": ("error", 'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed'),
+    "error_log": ("error", "0.01 D ggml_gallocr_needs_realloc: src 1 (KQ_mask) of node KQ (view) is not valid"),
+    "error_old": ("error", "GGML_ASSERT(n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS) failed"),
 }
 
 
@@ -153,7 +156,11 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         (("split", "9" * 30, "transformer"), "a split has a number"),
         (("split",), "split N [SCENARIO]"),
         (("node",), "node NODE [SCENARIO]"),
-        ((), "Say what to explain: NODE, split N, realloc A B"),
+        ((), "Say what to explain: NODE, split N, realloc A B, error TEXT"),
+        (("error",), "error TEXT"),
+        (("error", " "), "error TEXT"),
+        (("error", "out of free blocks", "--graph", "main"), "takes no --graph"),
+        (("error", "out of free blocks", "--after", "1"), "neither --after nor --step"),
         (("realloc", "small", "outgrown"), "no graph is called small"),
         (("realloc", "smal", "large", "outgrown"), "did you mean small?"),
         (("realloc", "small"), "realloc A B [SCENARIO]"),
@@ -218,3 +225,39 @@ def test_a_graph_that_ggml_refuses_is_named(call: Call) -> None:
     result = call("explain", "realloc", "main", "main", "preallocated")
     assert result.status == 1
     assert "main: pre-allocated tensor (stored)" in result.err
+
+
+def test_an_error_is_explained_from_words_and_from_standard_input(call: Call) -> None:
+    words = call("explain", "error", "out", "of", "free", "blocks")
+    assert words.status == 0
+    assert "256 free blocks" in words.out
+    log = (
+        b'hello\nggml-alloc.c:135: GGML_ASSERT(chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed\n'
+    )
+    assert call("explain", "error", "-", stdin=log).out == words.out
+
+
+def test_an_error_that_nobody_knows_names_the_three_nearest(call: Call) -> None:
+    result = call("explain", "error", "graph has too many noodles")
+    assert (result.status, result.out) == (1, "")
+    assert "the nearest are:" in result.err
+    assert "graph has different number of nodes" in result.err
+    assert len(result.err.splitlines()) == 5
+    document = explained(call, "error", "graph has too many noodles", status=1)
+    assert (document["found"], len(document["nearest"])) == (False, 3)
+
+
+def test_an_error_as_data_has_its_texts_and_what_to_do(call: Call) -> None:
+    document = explained(call, "error", "tensor buffer not set")
+    assert document["key"] == "buffer_not_set"
+    assert "ggml_backend_tensor_set" in document["functions"]
+    assert document["remedy"].startswith("allocate its graph first")
+
+
+@pytest.mark.parametrize(("sample", "key"), [("preallocated", "preallocated"), ("buffer-not-set", "buffer_not_set")])
+def test_what_a_command_prints_can_be_given_to_explain_error(call: Call, sample: str, key: str) -> None:
+    result = call("run", sample)
+    assert result.status == 1
+    document = explained(call, "error", "-", stdin=(result.out + result.err).encode())
+    assert document["key"] == key
+    assert document["remedy"] in result.out + result.err

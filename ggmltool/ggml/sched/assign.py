@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
@@ -137,7 +137,7 @@ def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
         f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
         None,
         f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
-        f"{', '.join(answers)}; keep it in memory of a backend that can run the op, or copy it into a node there first",
+        f"{', '.join(answers)}; {advice('preallocated')}",
     )
 
 
@@ -294,7 +294,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
                 raise GgmlAssert(
                     "ggml_backend_sched_split_graph",
                     "*cur_backend_id != -1",
-                    f"no backend can run {n.name or n.id} ({op_desc(n)}); leave the op in what one of them supports",
+                    f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
                 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend, GraphOrder
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Reordered, Synchronized
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
@@ -60,7 +60,7 @@ class Scheduler:
                 raise GgmlAssert(
                     "ggml_backend_sched_new",
                     "ggml_backend_supports_buft(backends[b], sched->bufts[b])",
-                    f"{self.names[b]} cannot use its own default buffer type {buft.name}; add it to supports_bufts",
+                    f"{self.names[b]} cannot use its own default buffer type {buft.name}; {advice('own_buft')}",
                 )
         self.graph_size = graph_size
         self.hash_size = hash_size(graph_size)
@@ -274,7 +274,7 @@ class Scheduler:
         self._check_size(function, graph)
         if self.is_alloc:
             raise GgmlAssert(
-                function, "!sched->is_alloc", "the scheduler holds an allocated graph; put the step `reset` before"
+                function, "!sched->is_alloc", f"the scheduler holds an allocated graph; {advice('is_alloc')}"
             )
         self.cur_copy = self.next_copy
         self.next_copy = (self.next_copy + 1) % self.n_copies
@@ -374,7 +374,7 @@ def _copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int)
 def _check_backends(backends: list[Backend]) -> None:
     function = "ggml_backend_sched_new"
     if not backends:
-        raise GgmlAssert(function, "n_backends > 0", "there is no backend; the CPU is one at least")
+        raise GgmlAssert(function, "n_backends > 0", f"there is no backend; {advice('n_backends')}")
     if len(backends) > SCHED_MAX_BACKENDS:
         raise GgmlAssert(
             function,
@@ -385,5 +385,5 @@ def _check_backends(backends: list[Backend]) -> None:
         raise GgmlAssert(
             function,
             "ggml_backend_dev_type(ggml_backend_get_device(backends[n_backends - 1])) == GGML_BACKEND_DEVICE_TYPE_CPU",
-            f"the last backend is {backends[-1].name}, which is no CPU; list the CPU last",
+            f"the last backend is {backends[-1].name}, which is no CPU; {advice('last_is_cpu')}",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import GraphInputCopied, InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.assign import (
@@ -106,7 +106,7 @@ def _how_to_get_one(t: Tensor) -> str:
     root = t.view_src
     if root is not None:
         return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
-    return "give its context a buft, flag it input, or name its backend"
+    return advice("no_backend_for_source")
 
 
 def _split_at(s: Scheduler, i_split: int) -> Split:
