@@ -20,8 +20,8 @@ PROMPTS = [
     for name in captured.names()
     if name in ("mamba2-pp512", "rwkv7-pp512-s4-ngl2", "granitehybrid-pp512-ngl3", "gemma2-pp512", "bert-pp512")
 ]
-NMSE = {**dict.fromkeys(TOKENS, 1e-6), **dict.fromkeys(PROMPTS, 5e-4)}
-"""How far logits and caches may be off: rounding grows over the layers where operands are quantized."""
+NMSE = {**dict.fromkeys(TOKENS, 1e-6), **dict.fromkeys(PROMPTS, 5e-4), "t5-tg1-ub1": 5e-4}
+"""How far logits and caches may be off: rounding grows over layers and rows (T5 reads 2048 of its encoder)."""
 
 
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
