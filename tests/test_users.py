@@ -32,6 +32,20 @@ def test_pre_allocated_tensor_in_a_buffer_that_cannot_run_the_operation(call: Ca
     assert result.status == 1
 
 
+def test_which_tensors_land_where_with_this_ot_and_ts(call: Call) -> None:
+    """llama.cpp 15263, 15975: tensor to device, totals, and a deficit with exit status 1."""
+    options = "-ot ffn_down=CPU -ts 1,3 --device CUDA0:100MiB --device CUDA1:600MiB gemma-3-270m".split()
+    result = call("place", *options, columns=110)
+    rows = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "0–4 CPU 5 4.48 MiB -ot ffn_down=CPU" in rows
+    assert any(row.startswith("CUDA0 13.8 MiB 10 MiB ") for row in rows)
+    assert "fits: CUDA0" in rows
+    assert any(row.startswith("CUDA1 does not fit: ") for row in rows)
+    assert result.status == 1
+    tensors = call("place", "--tensors", *options, columns=110).out.splitlines()
+    assert any("blk.0.ffn_down.weight" in line and line.endswith("CPU     -ot ffn_down=CPU") for line in tensors)
+
+
 def test_why_is_there_an_extra_split(call: Call) -> None:
     """llama.cpp 18599, 27880: the node that begins it, the reason, the bytes, and for whom."""
     out = " ".join(call("explain", "split", "2", "gemma-3-270m-ngl9", columns=200).out.split())

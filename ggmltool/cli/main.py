@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "ops": "List the ops of ggml, or show one in full.",
     "types": "List the types of ggml, or show its tables of values.",
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
+    "place": "Show where llama.cpp would put a captured model, and whether it fits.",
     "import": "Show what a log of GGML_SCHED_DEBUG tells.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",

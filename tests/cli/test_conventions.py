@@ -282,7 +282,7 @@ def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("ggmltool pl", "plain,plan\n"),
+        ("ggmltool pl", "plain,plan\nplain,place\n"),
         (f"ggmltool plan {MATMUL} --graph m", "plain,main\n"),
         (f"ggmltool run {SAMPLES}/transformer.yaml --tensor q_", "plain,q_heads\nplain,q_rope\nplain,q_perm\n"),
         ("ggmltool run nowhere.yaml --tensor q", ""),

@@ -1,4 +1,4 @@
-"""What can go wrong when a graph is captured, as messages for the user."""
+"""What can go wrong when a graph is captured or placed, as messages for the user."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ class CaptureError(Exception):
 
 class LlamaUnavailable(CaptureError):  # noqa: N818 - it says what is the matter
     """The library is not installed, or is a release that is not known; the message says how to get one that is."""
+
+
+class PlaceError(Exception):
+    """The graph cannot be placed so; the message says why and what would be right."""

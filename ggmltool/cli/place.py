@@ -1,0 +1,168 @@
+"""`ggmltool place`: where llama.cpp would put a captured model with these options, and whether it fits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import format_option, output_option, scenario_argument
+from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.placing import (
+    Common,
+    asked,
+    common_options,
+    devices_of,
+    options_of,
+    overrides,
+    read_layers,
+    read_split,
+)
+from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.views.place import Placed, PlacedTensor, Use, place_json, place_view
+
+if TYPE_CHECKING:
+    from ggmltool.sources.llama.fit import Fit
+    from ggmltool.sources.llama.layers import PlaceOptions
+    from ggmltool.sources.llama.place import Placement
+
+SCENARIO_ENDINGS = (".json", ".json.gz")
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option(
+    "-ngl", "--n-gpu-layers", metavar="N|all", default="all", show_default=True,
+    help="Layers on GPUs, counted from the last; the output layer is one of them.",
+)  # fmt: skip
+@click.option(
+    "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
+    help="Weights whose name the expression is found in go to DEVICE; the first that is found counts.",
+)  # fmt: skip
+@click.option(
+    "-ts", "--tensor-split", metavar="SHARES", help="How GPUs share the layers: 3,1. Default: by their memory."
+)
+@click.option(
+    "-ncmoe", "--n-cpu-moe", type=click.IntRange(0, 10_000), metavar="N", default=0,
+    help="Keep the experts of the first N layers on the CPU.",
+)  # fmt: skip
+@common_options
+@click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
+@format_option("text", "json", "scenario", help="Text (default), JSON with exact bytes, or the placed scenario.")
+@output_option
+def place(
+    scenario: str | None,
+    n_gpu_layers: str,
+    override_tensor: tuple[str, ...],
+    tensor_split: str | None,
+    n_cpu_moe: int,
+    common: Common,
+    tensors: bool,
+    format: str | None,
+    output: Output,
+) -> int:
+    """Show where llama.cpp would put a captured model with these options, and whether that fits.
+
+    The scenario is one of `ggmltool capture`, wherever its tensors lie there; neither llama.cpp nor a GPU is needed.
+    Weights, caches, llama.cpp's own assignments and its scheduler follow llama.cpp's rules. Exit status 1: a device
+    has too little memory. With -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
+
+    \b
+    Example:
+      ggmltool place -ngl 9 --device CUDA0:2GiB gemma-3-270m
+      ggmltool place -ts 3,1 -ot 'ffn_.*=CPU' --tensors gemma-3-270m
+      ggmltool place -ngl 9 -f scenario gemma-3-270m | ggmltool splits -
+    """
+    opened = open_scenario(scenario)
+    split = read_split(tensor_split) if tensor_split else ()
+    chosen = overrides(override_tensor, n_cpu_moe, common.cpu_moe)
+    options = options_of(opened.model, common, read_layers(n_gpu_layers), split, chosen)
+    placement, fit = _place(opened, common, options)
+    words = asked(
+        common,
+        **{"-ngl": n_gpu_layers, "-ts": tensor_split or "", "-ot": ",".join(override_tensor)},
+        **{"--n-cpu-moe": str(n_cpu_moe or "")},
+    )
+    log_lines(fit.plan.log)
+    placed = _placed(placement, fit, options, words)
+    if format is None and output.path is not None and output.path.name.endswith(SCENARIO_ENDINGS):
+        format = "scenario"
+    if format == "scenario":
+        output.write(_scenario(placement, words, output))
+    elif format == "json":
+        from ggmltool.views.json_text import json_text
+
+        output.write(json_text(place_json(placed)))
+    else:
+        output.write(place_view(placed, opened.title, words, output.style, tensors))
+    if placed.error is not None and format != "json":
+        from ggmltool.views.errors import ggml_error
+
+        note(ggml_error(dict(placed.error)))
+    if format == "scenario":
+        from ggmltool.views.text import size
+
+        for device, n in placed.short.items():
+            note(f"{device} does not fit: {size(n)} too little")
+    return 1 if placed.short or placed.error is not None else 0
+
+
+def _place(opened: Opened, common: Common, options: PlaceOptions) -> tuple[Placement, Fit]:
+    """Place and measure. Raises CliError."""
+    from ggmltool.sources.llama.errors import PlaceError
+    from ggmltool.sources.llama.fit import measure
+    from ggmltool.sources.llama.place import Placer
+
+    opened.scenario.graph_name()
+    devices = devices_of(opened.model, common, len(options.tensor_split))
+    try:
+        placer = Placer(opened.model, devices)
+        placement = placer.place(options)
+        return placement, measure(placement, placer.probe(options))
+    except PlaceError as error:
+        raise CliError(f"{opened.argument}: {error}") from None
+
+
+def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -> Placed:
+    """The records that the view shows."""
+    devices = {use.buft: use.device for use in fit.uses}
+    tensors = [
+        PlacedTensor(
+            t.id, t.name, t.kind, t.layer, t.type, t.nbytes, t.buft, devices.get(t.buft, t.buft), t.rule,
+            t.rule.startswith("-"), t.used,
+        )
+        for t in placement.tensors
+    ]  # fmt: skip
+    told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k != "overrides"}
+    told["overrides"] = [o.option for o in options.overrides]
+    return Placed(
+        options={"command_line": words, **told, "n_gpu_layers": placement.n_gpu_layers},
+        layers=[*placement.layers.layers, placement.layers.output],
+        backends=[b.name for b in placement.model.backends],
+        tensors=tensors,
+        uses=[Use(u.device, u.buft, u.weights, u.cache, u.compute, u.output) for u in fit.uses],
+        memory=fit.memory,
+        graph=fit.plan.graph or "",
+        splits=len(fit.plan.splits),
+        copied=fit.copied,
+        decided=fit.decided,
+        pipeline=placement.pipeline,
+        parallel=placement.model.scheduler.parallel,
+        warnings=fit.warnings,
+        error=dict(fit.plan.error) if fit.plan.error is not None else None,
+    )
+
+
+def _scenario(placement: Placement, words: str, output: Output) -> bytes:
+    """The placed scenario as JSON, one line per tensor, packed where the file's name says so."""
+    import gzip
+
+    from ggmltool.scenario.dump import dump
+    from ggmltool.sources.llama.text import scenario_text
+
+    model = placement.model
+    data = scenario_text(dump(replace(model, meta={**model.meta, "placed": words}))).encode()
+    return gzip.compress(data, mtime=0) if output.path is not None and output.path.suffix == ".gz" else data

@@ -1,0 +1,113 @@
+"""The order of a graph's leafs when some of its nodes use other leafs than those it was captured with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Sources = Mapping[str, Sequence[str | None]]
+"""The sources of every node, by id."""
+
+
+class LeafOrder:
+    """How a graph was built: what ggml_build_forward_expand must have been called with, told from what it left.
+
+    ggml visits the sources of a node in their order before the node itself, and keeps nodes and leafs as it meets
+    them. The calls are the longest runs of nodes that such visits explain, leafs included.
+    """
+
+    def __init__(self, src: Sources, nodes: Sequence[str], leafs: Sequence[str]) -> None:
+        self._src = src
+        self._nodes = nodes
+        self.roots = self._find_roots(leafs)
+
+    def of(self, changed: Sources) -> list[str]:
+        """The leafs where the nodes of `changed` have these sources instead."""
+        src = {**self._src, **changed}
+        seen: set[str] = set()
+        leafs: list[str] = []
+        for root in self.roots:
+            _visit(root, src, seen, [], leafs)
+        return leafs
+
+    def _find_roots(self, leafs: Sequence[str]) -> list[str]:
+        used = {s for sources in self._src.values() for s in sources if s is not None}
+        roots: list[str] = []
+        seen: set[str] = set()
+        at, at_leaf = 0, 0
+        while at < len(self._nodes):
+            run = self._longest_run(at, leafs[at_leaf:], seen, used)
+            if run is None and at_leaf < len(leafs):
+                # No node explains the next leaf: it was asked for itself.
+                roots.append(leafs[at_leaf])
+                seen.add(leafs[at_leaf])
+                at_leaf += 1
+                continue
+            end, n_leafs, met = run if run is not None else (at + 1, 0, {self._nodes[at]})
+            roots.append(self._nodes[end - 1])
+            seen |= met
+            at, at_leaf = end, at_leaf + n_leafs
+        return [*roots, *leafs[at_leaf:]]
+
+    def _longest_run(
+        self, at: int, leafs: Sequence[str], seen: set[str], used: set[str]
+    ) -> tuple[int, int, set[str]] | None:
+        """The longest run of nodes from `at` on that a visit of its last explains: its end, how many of the next
+        leafs it brings, all that it meets. None where not even one node is explained.
+        """
+        nodes = self._nodes
+        end = at + 1
+        while end < len(nodes) and nodes[end - 1] in used:
+            end += 1
+        for last in range(end, at, -1):
+            met = _Overlay(seen)
+            met_nodes: list[str] = []
+            met_leafs: list[str] = []
+            _visit(nodes[last - 1], self._src, met, met_nodes, met_leafs, nodes[at:last])
+            if len(met_nodes) == last - at and met_leafs == list(leafs[: len(met_leafs)]):
+                return last, len(met_leafs), met.new
+        return None
+
+
+class _Overlay:
+    """A set with what was added kept apart."""
+
+    def __init__(self, base: set[str]) -> None:
+        self._base = base
+        self.new: set[str] = set()
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._base or id in self.new
+
+    def add(self, id: str) -> None:
+        self.new.add(id)
+
+
+def _visit(
+    root: str,
+    src: Sources,
+    seen: set[str] | _Overlay,
+    nodes: list[str],
+    leafs: list[str],
+    expected: Sequence[str] | None = None,
+) -> None:
+    """ggml_visit_parents of a root; it gives up, without nodes, at the first that is not `expected`."""
+    if root in seen:
+        return
+    seen.add(root)
+    stack = [(root, iter(src.get(root, ())))]
+    while stack:
+        id, rest = stack[-1]
+        for s in rest:
+            if s is not None and s not in seen:
+                seen.add(s)
+                stack.append((s, iter(src.get(s, ()))))
+                break
+        else:
+            stack.pop()
+            if id in src:
+                nodes.append(id)
+                if expected is not None and (len(nodes) > len(expected) or id != expected[len(nodes) - 1]):
+                    nodes.clear()
+                    return
+            else:
+                leafs.append(id)

@@ -1,0 +1,221 @@
+"""A captured model taken apart: weights with their roles, caches with their layers, inputs, graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from ggmltool.ggml.op import IS_VIEW_OP, Op
+from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, TensorSpec
+from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.leaf_order import LeafOrder
+from ggmltool.sources.llama.weight_test import Hparams
+from ggmltool.sources.llama.weights import (
+    PER_LAYER,
+    TIED,
+    LayerKind,
+    layer_of_cache,
+    layer_of_node,
+    tested_op,
+    weight_of,
+)
+
+_MANY = 1 << 30
+_LEAST_NODES = 1024
+_NODES_PER_WEIGHT = (8, 32)
+
+
+class Role(NamedTuple):
+    """A weight as part of one layer (`il` -1: of the input or output layer), with the nodes that use it there."""
+
+    kind: LayerKind
+    il: int
+    op: Op
+    nodes: tuple[str, ...]
+
+    @property
+    def layer(self) -> str:
+        return str(self.il) if self.il >= 0 else self.kind
+
+
+class Parts:
+    """The parts of a captured model, however it was placed: duplicates of weights are one again, no node is assigned.
+
+    `weights` and `caches` are in their order, caches with their layer; `names` are the weights' in llama.cpp, `ids`
+    those of the scenario; `used` is what some node has as a source. Raises PlaceError where there is no graph.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.meta = model.meta
+        alias = _aliases(model)
+        self.graphs = {name: _plain(g, alias) for name, g in model.graphs.items()}
+        self._users = _users(self.graphs.values())
+        self.used = set(self._users)
+        self.weights = self._in_order(model, alias)
+        self._nodes_per_weight = _nodes_per_weight(model, len(self.weights) + len(alias))
+        if not self.graphs:
+            raise PlaceError("it has no graph")
+        self.inputs = [ContextSpec(c.name, None, c.usage, list(c.tensors)) for c in model.contexts if c.buft is None]
+        self.names = list(dict.fromkeys(w.name for w in self.weights))
+        self.ids = {w.id for w in self.weights}
+        self.n_layer = self._n_layer()
+        self.roles = {w.id: self._roles(w) for w in self.weights}
+        caches = [t for c in model.contexts if c.buft is not None and c.usage != "weights" for t in c.tensors]
+        by_id = {t.id: t for t in caches}
+        self.caches = [(t, self._cache_layer(by_id.get(t.view_src or "", t))) for t in caches]
+        self._taken = {t.id for t in model.tensors()} | {n.id for g in self.graphs.values() for n in g.nodes}
+        self._orders: dict[str, LeafOrder] = {}
+
+    def _in_order(self, model: Model, alias: dict[str, str]) -> list[TensorSpec]:
+        contexts = [c for c in model.contexts if c.usage == "weights" and c.buft is not None]
+        weights = [t for c in contexts for t in c.tensors if t.id not in alias]
+        if len(contexts) > 1:
+            # Of a model that was placed before, the graph tells the order that the contexts had together.
+            met: dict[str, int] = {}
+            for g in self.graphs.values():
+                for id in g.expand:
+                    met.setdefault(id, len(met))
+            weights.sort(key=lambda t: met.get(t.id, _MANY))
+        return weights
+
+    def _n_layer(self) -> int:
+        told = self.meta.get("n_layer", 0)
+        numbers = [w.il + 1 for w in (weight_of(name) for name in self.names) if w.il >= 0]
+        return max([told if isinstance(told, int) else 0, *numbers])
+
+    def _roles(self, spec: TensorSpec) -> list[Role]:
+        """What a weight is used as, what it is made for first; another role has a duplicate where it lies elsewhere."""
+        weight = weight_of(spec.name)
+        users = self._users.get(spec.id, [])
+        op = tested_op(weight, users[0].op if users else None)
+        if weight.base == TIED and weight.suffix == "weight":
+            output = tuple(n.id for n in users if n.op == Op.MUL_MAT)
+            rows = tuple(n.id for n in users if n.op != Op.MUL_MAT)
+            roles = [Role("input", -1, Op.GET_ROWS, rows)]
+            return [*roles, Role("output", -1, Op.MUL_MAT, output)] if output else roles
+        if weight.base in PER_LAYER:
+            layers: dict[int, list[str]] = {0: []}
+            for node in users:
+                layers.setdefault(layer_of_node(node.name) or 0, []).append(node.id)
+            return [Role("repeating", il, op, tuple(nodes)) for il, nodes in sorted(layers.items())]
+        return [Role(weight.kind, weight.il, op, tuple(n.id for n in users))]
+
+    def _cache_layer(self, spec: TensorSpec) -> int | None:
+        il = layer_of_cache(spec.name)
+        if il is not None:
+            return il
+        layers = [layer_of_node(node.name) for node in self._users.get(spec.id, [])]
+        return next((il for il in layers if il is not None), None)
+
+    def graph_size(self, given: int | None, n_weights: int) -> int | None:
+        """llama_context::graph_max_nodes: the scheduler's size, which counts weights that lie twice as two."""
+        if not self._nodes_per_weight:
+            return given
+        return max(_LEAST_NODES, self._nodes_per_weight * n_weights)
+
+    def unique(self, id: str) -> str:
+        """An id like this one that nothing else has."""
+        n, unique = 1, id
+        while unique in self._taken:
+            unique = f"{id}~{n}"
+            n += 1
+        return unique
+
+    def leafs(self, graph: str) -> list[str]:
+        """The leafs of a graph, in the order in which ggml keeps them."""
+        g = self.graphs[graph]
+        nodes = {n.id for n in g.nodes}
+        met = dict.fromkeys(e for e in g.expand if e not in nodes)
+        for node in g.nodes:
+            met.update(dict.fromkeys(s for s in node.src if s is not None and s not in nodes))
+        return list(met)
+
+    def numbered(self, graph: str) -> list[str]:
+        """The inputs of a graph that ggml has named, by their number among the leafs."""
+        names = {t.id: t.name for c in self.inputs for t in c.tensors}
+        return [id for i, id in enumerate(self.leafs(graph)) if names.get(id) == f"leaf_{i}"]
+
+    def leaf_order(self, graph: str) -> LeafOrder:
+        """How a graph was built, found out once."""
+        if graph not in self._orders:
+            g = self.graphs[graph]
+            src = {n.id: n.src for n in g.nodes}
+            order = [e for e in g.expand if e in src] or list(src)
+            self._orders[graph] = LeafOrder(src, order, self.leafs(graph))
+        return self._orders[graph]
+
+    def n_tokens(self, graph: GraphSpec) -> int:
+        """Tokens of a graph's batch; a great many where nothing tells."""
+        met = {*graph.expand, *(s for n in graph.nodes for s in n.src if s is not None)}
+        inputs = {t.name: t for c in self.inputs for t in c.tensors if t.id in met}
+        if "inp_tokens" in inputs:
+            return inputs["inp_tokens"].ne[0]
+        told = self.meta.get("n_tokens")
+        if isinstance(told, int):
+            return told
+        return inputs["inp_embd"].ne[1] if "inp_embd" in inputs else _MANY
+
+    def hparams(self) -> Hparams:
+        """The numbers of the model that the test of a buffer type asks for, told from the graph."""
+        tensors = {t.id: t for c in self.inputs for t in c.tensors}
+        tensors |= {t.id: t for t in self.weights} | {t.id: t for t, _ in self.caches}
+        found: dict[str, int] = {}
+        for g in self.graphs.values():
+            tensors |= {n.id: n for n in g.nodes}
+            for node in g.nodes:
+                src = [tensors.get(s or "") for s in node.src]
+                for name, value in _numbers(node, src).items():
+                    found.setdefault(name, value)
+        return Hparams(**found)
+
+
+def _numbers(node: TensorSpec, src: list[TensorSpec | None]) -> dict[str, int]:
+    """What a node tells of the model."""
+    if node.op == Op.MUL_MAT_ID and len(src) > 2 and src[2] is not None:
+        return {"n_expert_used": src[2].ne[0]}
+    if node.op == Op.ROPE:
+        return {"n_embd_head": node.ne[0], "n_head": node.ne[1]}
+    if node.op == Op.SSM_SCAN and len(src) > 4 and src[0] is not None and src[4] is not None:
+        return {"ssm_d_state": src[0].ne[0], "ssm_head_dim": src[0].ne[1], "ssm_n_group": src[4].ne[1]}
+    return {}
+
+
+def _nodes_per_weight(model: Model, n_weights: int) -> int:
+    """Nodes that the scheduler's size grants each weight; 0 where it has another reason."""
+    size = model.scheduler.graph_size
+    return next((n for n in _NODES_PER_WEIGHT if size == max(_LEAST_NODES, n * n_weights)), 0)
+
+
+def _aliases(model: Model) -> dict[str, str]:
+    """For weights that an earlier placement duplicated: the id of the first with the same name."""
+    first: dict[str, str] = {}
+    alias: dict[str, str] = {}
+    weights = (t for c in model.contexts if c.usage == "weights" and c.buft is not None for t in c.tensors)
+    for t in weights:
+        if first.setdefault(t.name, t.id) != t.id:
+            alias[t.id] = first[t.name]
+    return alias
+
+
+def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:
+    """The graph without duplicates and assignments."""
+    nodes = []
+    for node in graph.nodes:
+        if node.backend is not None or any(s in alias for s in node.src):
+            src = tuple(alias.get(s or "", s) for s in node.src)
+            node = replace(node, src=src, view_src=alias.get(node.view_src or "", node.view_src), backend=None)
+        nodes.append(node)
+    return GraphSpec(graph.name, nodes, [e for e in graph.expand if e not in alias])
+
+
+def _users(graphs: Iterable[GraphSpec]) -> dict[str, list[TensorSpec]]:
+    """The nodes that use each tensor, looked at through views and reshapes of it."""
+    users: dict[str, list[TensorSpec]] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            for s in dict.fromkeys(s for s in node.src if s is not None and s != node.id):
+                users.setdefault(s, []).append(node)
+    for id, nodes in users.items():
+        users[id] = [n for n in nodes if not IS_VIEW_OP[n.op]] or nodes
+    return users

@@ -1,0 +1,344 @@
+"""What-if placement of a captured graph: where llama.cpp would put its weights and caches, without llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.device import Device
+from ggmltool.ggml.devices.cpu_extra import REPACK
+from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Tensor, nbytes_of
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, SchedulerSpec, TensorSpec, Usage
+from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions, chosen_gpus, layer_devices
+from ggmltool.sources.llama.overrides import Override, overridden
+from ggmltool.sources.llama.parts import Parts, Role
+from ggmltool.sources.llama.weight_test import Hparams, weight_buft_supported
+
+SMALL_BATCH = 32
+"""From so many tokens on, llama.cpp lets the scheduler place the norms of a model that is not wholly on GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """Where a weight or a cache went, and the rule that put it there.
+
+    `name` is llama.cpp's, `id` the scenario's; `layer` is a number, `input` or `output`; `used` says whether the graph
+    looks at it.
+    """
+
+    id: str
+    name: str
+    kind: str
+    layer: str
+    type: str
+    nbytes: int
+    buft: str
+    rule: str
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A placed model with what was decided: the device of every layer, each tensor's place, pipeline copies or why
+    not."""
+
+    model: Model
+    layers: LayerDevices
+    tensors: tuple[TensorPlace, ...]
+    pipeline: str
+    n_gpu_layers: int
+
+
+class Placer:
+    """A captured model, prepared to be placed many times on the same devices.
+
+    `devices` are the GPUs and accelerators, and the CPU where something is to be said of it; without any GPU there,
+    llama.cpp has the CPU alone. Raises PlaceError for a model without a graph.
+    """
+
+    def __init__(self, model: Model, devices: Sequence[BackendSpec]) -> None:
+        self.parts = Parts(model)
+        self.gpus = [d for d in devices if _type(d) in ("gpu", "igpu")]
+        self.accels = [d for d in devices if _type(d) == "accel"]
+        self.cpu = next((d for d in devices if _type(d) == "cpu"), BackendSpec("CPU", "CPU"))
+        backends = [*self.gpus, *self.accels, self.cpu]
+        further = [b for b in model.buffer_types if b.device in {d.name for d in backends}]
+        self.model = replace(model, backends=backends, buffer_types=further)
+        self.bufts = make_bufts(self.model, all_known=True)
+        self.devices = {b.name: b.device for b in make_backends(self.model, self.bufts)}
+        self._tested: dict[tuple[object, ...], bool] = {}
+
+    @cached_property
+    def hparams(self) -> Hparams:
+        return self.parts.hparams()
+
+    def place(self, options: PlaceOptions) -> Placement:
+        """Place everything as llama.cpp does with these options. Raises PlaceError."""
+        return _Placing(self, options).placement()
+
+    def probe(self, options: PlaceOptions) -> Placement:
+        """The same with what else llama.cpp does for one token, which its check of flash attention is made with.
+
+        In a graph of many tokens no op is worth an offload then.
+        """
+        many = any(self.parts.n_tokens(g) >= SMALL_BATCH for g in self.parts.graphs.values())
+        offload = options.op_offload and not many
+        return _Placing(self, replace(options, op_offload=offload), one_token=True).placement()
+
+    def runs(self, device: Device, buft: BufferType, op: Op, t: TensorSpec) -> bool:
+        """weight_buft_supported, asked once for all weights alike."""
+        key = (device.name, buft.name, op, t.type.name, t.ne)
+        if key not in self._tested:
+            self._tested[key] = weight_buft_supported(device, buft, op, t.type, t.ne, self.hparams)
+        return self._tested[key]
+
+
+class _Placing:
+    """One placement."""
+
+    def __init__(self, placer: Placer, options: PlaceOptions, one_token: bool = False) -> None:
+        self.one_token = one_token
+        self.placer = placer
+        self.parts = placer.parts
+        self.options = options
+        self.cpu = placer.cpu.name
+        self.gpus = chosen_gpus(placer.gpus, options)
+        self.n_gpu = options.n_gpu(self.parts.n_layer)
+        self.layers = layer_devices(self.parts.n_layer, self.gpus, self.cpu, options)
+        self.cpu_list = self._cpu_list()
+        self.overrides = self._overrides()
+        self.tensors: list[TensorPlace] = []
+
+    def placement(self) -> Placement:
+        weights, moved = self._weights()
+        caches = self._caches()
+        pipeline = self._why_no_pipeline()
+        parallel = not pipeline if self.options.parallel is None else self.options.parallel
+        placer = self.placer
+        backends = [*self.gpus, *placer.accels, placer.cpu]
+        size = self.parts.graph_size(placer.model.scheduler.graph_size, sum(map(len, weights.values())))
+        scheduler = SchedulerSpec(size, parallel, self.options.op_offload)
+        names = {b.name for b in backends}
+        model = replace(
+            placer.model,
+            backends=backends,
+            buffer_types=[b for b in placer.model.buffer_types if b.device in names],
+            contexts=[*_contexts("kv", "any", caches), *_contexts("w", "weights", weights), *self._inputs(moved)],
+            graphs={name: self._graph(g, moved) for name, g in self.parts.graphs.items()},
+            scheduler=scheduler,
+        )
+        return Placement(model, self.layers, tuple(self.tensors), pipeline, self.n_gpu)
+
+    def _cpu_list(self) -> list[tuple[Device, BufferType, BufferType]]:
+        """The buffer types for weights on the CPU: device and type to ask, and the type that is taken then.
+
+        A GPU's host memory comes first, but with mmap (the default) what would go there stays where it is mapped.
+        """
+        placer = self.placer
+        cpu = placer.devices[self.cpu]
+        out: list[tuple[Device, BufferType, BufferType]] = []
+        for gpu in self.gpus:
+            if "host_buffer" in PROFILES[gpu.profile].caps:
+                out.append((placer.devices[gpu.name], BufferType(f"{gpu.name}_Host", gpu.name, host=True), cpu.buft))
+                break
+        if self.options.extra_bufts:
+            names = dict.fromkeys([*(b.name for b in placer.model.buffer_types), REPACK])
+            extra = [placer.bufts[name] for name in names if name in placer.bufts]
+            out += [(cpu, buft, buft) for buft in extra if buft.device == self.cpu and not buft.host]
+        return [*out, (cpu, cpu.buft, cpu.buft)]
+
+    def _overrides(self) -> dict[str, Override]:
+        """The override of each weight's name that one is found in. Raises PlaceError for an unknown buffer type."""
+        known = [self.placer.devices[d.name].buft.name for d in (*self.gpus, self.placer.cpu)]
+        for override in self.options.overrides:
+            if override.buft not in known:
+                raise PlaceError(f"{override.option}: there is no {override.buft}; there are {', '.join(known)}")
+        return overridden(self.parts.names, self.options.overrides)
+
+    def _weights(self) -> tuple[dict[str, list[TensorSpec]], dict[str, dict[str, str]]]:
+        """The weights of each buffer type, and for the nodes that use a duplicate: which source is which."""
+        placed: dict[str, list[TensorSpec]] = {}
+        moved: dict[str, dict[str, str]] = {}
+        for spec in self.parts.weights:
+            made: dict[str, str] = {}
+            for role in self.parts.roles[spec.id]:
+                buft, rule = self._choose(spec, role)
+                if buft not in made:
+                    id = spec.id if not made else self.parts.unique(f"{spec.id}~{buft}")
+                    made[buft] = id
+                    copy = spec if id == spec.id else replace(spec, id=id, name=spec.name)
+                    placed.setdefault(buft, []).append(copy)
+                    self._note(copy, "weight", role.layer, buft, rule, bool(role.nodes))
+                if made[buft] != spec.id:
+                    for node in role.nodes:
+                        moved.setdefault(node, {})[spec.id] = made[buft]
+        if moved:
+            order = {id: i for g in self.parts.graphs for i, id in enumerate(self._leafs(g, moved))}
+            _sort_duplicates(placed, order, self.parts.ids)
+        return placed, moved
+
+    def _choose(self, spec: TensorSpec, role: Role) -> tuple[str, str]:
+        """The buffer type of a weight in one of its roles, and why. Raises PlaceError."""
+        override = self.overrides.get(spec.name)
+        device = self._device_of(role)
+        if override is not None:
+            if override.buft != self.placer.devices[self.cpu].buft.name:
+                return override.buft, override.option
+            found = self._first(spec, role, self.cpu_list)
+            return (found or override.buft), override.option
+        layer = f"{role.kind} layer" if role.il < 0 else f"layer {role.il}"
+        rule = f"{layer} on {device}" + (", always" if role.kind == "input" else "")
+        list_ = self.cpu_list
+        if device != self.cpu:
+            gpu = self.placer.devices[device]
+            list_ = [(gpu, gpu.buft, gpu.buft), *list_]
+        found = self._first(spec, role, list_)
+        if found is None:
+            raise PlaceError(f"no device runs {role.op.name} with {spec.name} ({spec.type.name})")
+        own = self.placer.devices[device].buft.name
+        if found != own and device != self.cpu:
+            rule += f", which runs no {role.op.name} of {spec.type.name} there"
+        elif found != own:
+            rule += f", {found} first"
+        return found, rule
+
+    def _first(
+        self, spec: TensorSpec, role: Role, list_: Iterable[tuple[Device, BufferType, BufferType]]
+    ) -> str | None:
+        """select_weight_buft: the first buffer type whose device runs the op with the weight there."""
+        for device, buft, taken in list_:
+            if self.placer.runs(device, buft, role.op, spec):
+                return taken.name
+        return None
+
+    def _device_of(self, role: Role) -> str:
+        if role.kind == "input":
+            return self.cpu
+        return self.layers.output if role.kind == "output" else self.layers.of(role.il)
+
+    def _caches(self) -> dict[str, list[TensorSpec]]:
+        """The KV cache and the recurrent state: with their layers, unless they stay on the CPU."""
+        placed: dict[str, list[TensorSpec]] = {}
+        for spec, il in self.parts.caches:
+            device, rule = self.cpu, "-nkvo"
+            if il is None:
+                rule = "belongs to no layer"
+            elif self.options.offload_kqv:
+                device = self.layers.of(il)
+                rule = f"layer {il} on {device}"
+            buft = self.placer.devices[device].buft.name
+            placed.setdefault(buft, []).append(spec)
+            if spec.view_src is None:
+                self._note(spec, "cache", "" if il is None else str(il), buft, rule, spec.id in self.parts.used)
+        return placed
+
+    def _note(self, spec: TensorSpec, kind: str, layer: str, buft: str, rule: str, used: bool) -> None:
+        nbytes = nbytes_of(spec.type, spec.ne, spec.nb)
+        self.tensors.append(TensorPlace(spec.id, spec.name, kind, layer, spec.type.name, nbytes, buft, rule, used))
+
+    def _inputs(self, moved: dict[str, dict[str, str]]) -> list[ContextSpec]:
+        """The inputs. ggml calls a leaf without a name by its number, which a duplicate before it changes."""
+        if not moved:
+            return self.parts.inputs
+        renamed: dict[str, str] = {}
+        for graph in self.parts.graphs:
+            now = {id: i for i, id in enumerate(self._leafs(graph, moved))}
+            renamed |= {id: f"leaf_{now[id]}" for id in self.parts.numbered(graph)}
+        return [
+            replace(c, tensors=[replace(t, name=renamed[t.id]) if t.id in renamed else t for t in c.tensors])
+            for c in self.parts.inputs
+        ]
+
+    def _leafs(self, graph: str, moved: dict[str, dict[str, str]]) -> list[str]:
+        """The leafs of a graph in ggml's order, with duplicates in the place of what they duplicate."""
+        order = self.parts.leaf_order(graph)
+        nodes = {n.id: n for n in self.parts.graphs[graph].nodes}
+        changed = {id: [by.get(s or "", s) for s in nodes[id].src] for id, by in moved.items() if id in nodes}
+        return order.of(changed) if changed else self.parts.leafs(graph)
+
+    def _graph(self, graph: GraphSpec, moved: dict[str, dict[str, str]]) -> GraphSpec:
+        """The graph with duplicates as sources and with llama.cpp's own assignments."""
+        assigned = self._assigned(graph)
+        nodes = []
+        for node in graph.nodes:
+            backend, by = assigned.get(node.id), moved.get(node.id)
+            if by is not None:
+                view = node.view_src if node.view_src is None else by.get(node.view_src, node.view_src)
+                node = replace(node, src=tuple(by.get(s or "", s) for s in node.src), view_src=view)
+            nodes.append(node if backend is None else replace(node, backend=backend))
+        expand = graph.expand
+        if moved:
+            ids = {n.id for n in graph.nodes}
+            expand = [*self._leafs(graph.name, moved), *(e for e in expand if e in ids)]
+        return GraphSpec(graph.name, nodes, list(expand))
+
+    def _assigned(self, graph: GraphSpec) -> dict[str, str]:
+        """llama_context::graph_get_cb and, with -nkvo, build_attn_mha: nodes that llama.cpp assigns itself.
+
+        The result of an attention is one of them only without flash attention; it is made contiguous then.
+        """
+        assigned: dict[str, str] = {}
+        small = self.one_token or self.parts.n_tokens(graph) < SMALL_BATCH or self.n_gpu > self.parts.n_layer
+        nodes = {n.id: n for n in graph.nodes}
+        for node in graph.nodes:
+            base, _, number = node.name.rpartition("-")
+            if not number.isdecimal():
+                continue
+            il = int(number)
+            if small and self.gpus and base in ("norm", "l_last"):
+                device = self.placer.devices[self.layers.of(il)]
+                if device.supports_op(_lone_tensor(node, nodes)):
+                    assigned[node.id] = device.name
+            elif base == "kqv_out" and node.op == Op.CONT and not self.options.offload_kqv:
+                assigned[node.id] = self.cpu
+        return assigned
+
+    def _why_no_pipeline(self) -> str:
+        """Why llama.cpp makes no pipeline copies; "" where it does."""
+        if len(self.gpus) < 2:
+            return "there is one GPU" if self.gpus else "there is no GPU"
+        if self.n_gpu <= self.parts.n_layer:
+            return "not all layers are on GPUs"
+        if not self.options.offload_kqv:
+            return "the KV cache is on the CPU"
+        if self.options.overrides:
+            return "there are overrides of tensors"
+        for spec in (*self.gpus, *self.placer.accels):
+            profile, device = PROFILES[spec.profile], self.placer.devices[spec.name]
+            if not device.events or not ("async" in profile.caps or spec.profile == "custom"):
+                return f"{spec.name} has no events, or does not compute asynchronously"
+        return ""
+
+
+def _type(spec: BackendSpec) -> str:
+    return spec.type or PROFILES[spec.profile].type
+
+
+def _lone_tensor(node: TensorSpec, nodes: dict[str, TensorSpec]) -> Tensor:
+    """A node with its sources, without memory, for questions about the op alone."""
+    t = Tensor(node.type, node.ne, node.nb, node.op, node.op_params, node.flags)
+    specs = [nodes.get(s) if s is not None else None for s in node.src]
+    t.src = [Tensor(s.type, s.ne, s.nb, s.op, s.op_params) if s is not None else None for s in specs]
+    return t
+
+
+def _contexts(prefix: str, usage: Usage, placed: dict[str, list[TensorSpec]]) -> list[ContextSpec]:
+    """A context for each buffer type; llama.cpp keeps them by the names of those."""
+    return [ContextSpec(f"{prefix}_{buft}", buft, usage, placed[buft]) for buft in sorted(placed)]
+
+
+def _sort_duplicates(placed: dict[str, list[TensorSpec]], order: dict[str, int], originals: set[str]) -> None:
+    """Put duplicates where the graph meets them; all others keep their order."""
+    for buft, specs in placed.items():
+        mine = [s for s in specs if s.id in originals]
+        for copy in (s for s in specs if s.id not in originals):
+            at = order.get(copy.id, len(order))
+            i = next((i for i, s in enumerate(mine) if order.get(s.id, len(order)) > at), len(mine))
+            mine.insert(i, copy)
+        placed[buft] = mine

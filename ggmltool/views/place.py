@@ -1,0 +1,262 @@
+"""A placement for people: what lies where, what each device needs, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, size
+
+
+class PlacedTensor(NamedTuple):
+    """A weight or a cache: `layer` is a number, `input` or `output`; `rule` says what put it into the buffer type."""
+
+    id: str
+    name: str
+    kind: str
+    layer: str
+    type: str
+    nbytes: int
+    buft: str
+    device: str
+    rule: str
+    option: bool
+    used: bool
+
+
+class Use(NamedTuple):
+    """Bytes in one buffer type of a device."""
+
+    device: str
+    buft: str
+    weights: int
+    cache: int
+    compute: int
+    output: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute + self.output
+
+
+class Placed(NamedTuple):
+    """A placement with its plan in numbers.
+
+    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have, where known;
+    `splits` and `copied` (bytes) are of the first graph, `decided` says whose reserve made each compute buffer.
+    `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, where there is no plan.
+    """
+
+    options: Mapping[str, Any]
+    layers: Sequence[str]
+    backends: Sequence[str]
+    tensors: Sequence[PlacedTensor]
+    uses: Sequence[Use]
+    memory: Mapping[str, int]
+    graph: str
+    splits: int
+    copied: int
+    decided: Mapping[str, str]
+    pipeline: str
+    parallel: bool
+    warnings: Sequence[str]
+    error: Mapping[str, str | None] | None
+
+    def left(self, device: str) -> int | None:
+        """What a device has left; None where nobody knows what it has."""
+        memory = self.memory.get(device)
+        return None if memory is None else memory - sum(u.total for u in self.uses if u.device == device)
+
+    @property
+    def short(self) -> dict[str, int]:
+        """What devices lack, in bytes."""
+        left = {device: self.left(device) for device in self.memory}
+        return {device: -n for device, n in left.items() if n is not None and n < 0}
+
+
+_DEVICES = (
+    Column("device"),
+    Column("buffer type", cut=True, drop=5),
+    Column("weights", right=True),
+    Column("cache", right=True),
+    Column("compute", right=True),
+    Column("output", right=True, drop=6),
+    Column("total", right=True),
+    Column("memory", right=True, drop=3),
+    Column("left", right=True),
+)
+
+_LAYERS = (
+    Column("layers"),
+    Column("device"),
+    Column("buffer type", cut=True, drop=6),
+    Column("weights", right=True),
+    Column("size", right=True),
+    Column("cache", right=True),
+    Column("because of", cut=True, drop=5),
+)
+
+_TENSORS = (
+    Column("tensor", cut=True),
+    Column("layer", right=True, drop=1),
+    Column("type", drop=5),
+    Column("size", right=True),
+    Column("buffer"),
+    Column("because", cut=True),
+)
+
+
+def place_view(placed: Placed, title: str, options: str, style: Style, tensors: bool = False) -> str:
+    """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
+    n_layer = len(placed.layers) - 1
+    parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
+    parts += ["\n", render_table(_DEVICES, _device_rows(placed), style)]
+    if placed.tensors:
+        rows, columns = (_tensor_rows(placed), _TENSORS) if tensors else (_layer_rows(placed), _LAYERS)
+        parts += ["\n", render_table(columns, rows, style)]
+    parts += ["\n", render_lines(_facts(placed, style), style)]
+    return "".join(parts)
+
+
+def _inks(placed: Placed) -> dict[str, str]:
+    return {name: color.term for name, color in colors(placed.backends).items()}
+
+
+def _device_rows(placed: Placed) -> list[Row]:
+    inks = _inks(placed)
+    rows: list[Row] = []
+    seen: set[str] = set()
+    for use in placed.uses:
+        first = use.device not in seen
+        seen.add(use.device)
+        left = placed.left(use.device) if first else None
+        memory = placed.memory.get(use.device) if first else None
+        rows.append(
+            [
+                Cell(use.device if first else "", inks.get(use.device, "")),
+                use.buft if use.buft != use.device else "",
+                *(size(n) if n else "" for n in (use.weights, use.cache, use.compute, use.output)),
+                size(use.total),
+                "" if memory is None else size(memory),
+                "" if left is None else Cell(f"-{size(-left)}", "bold red") if left < 0 else size(left),
+            ]
+        )
+    return rows
+
+
+def _layer_rows(placed: Placed) -> list[Row]:
+    """A row per run of layers alike and buffer type."""
+    inks = _inks(placed)
+    layers: dict[str, list[PlacedTensor]] = {}
+    for t in placed.tensors:
+        layers.setdefault(t.layer, []).append(t)
+    order = sorted(layers, key=_layer_key)
+    runs: list[tuple[list[str], list[PlacedTensor]]] = []
+    for layer in order:
+        alike = runs and layer.isdecimal() and runs[-1][0][-1].isdecimal()
+        if alike and _signature(layers[layer]) == _signature(layers[runs[-1][0][-1]]):
+            runs[-1][0].append(layer)
+            runs[-1][1].extend(layers[layer])
+        else:
+            runs.append(([layer], list(layers[layer])))
+    rows: list[Row] = []
+    for names, tensors in runs:
+        label = names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"
+        for i, (buft, device) in enumerate(sorted({(t.buft, t.device) for t in tensors})):
+            mine = [t for t in tensors if t.buft == buft]
+            weights = [t for t in mine if t.kind == "weight"]
+            because = ", ".join(dict.fromkeys(t.rule for t in mine if t.option))
+            cache = sum(t.nbytes for t in mine if t.kind == "cache")
+            row: Row = [
+                label if i == 0 else "",
+                Cell(device, inks.get(device, "")),
+                buft if buft != device else "",
+                str(len(weights)) if weights else "",
+                size(sum(t.nbytes for t in weights)) if weights else "",
+                size(cache) if cache else "",
+                because,
+            ]
+            rows.append(row)
+    return rows
+
+
+def _layer_key(layer: str) -> tuple[int, int]:
+    if layer.isdecimal():
+        return 1, int(layer)
+    return {"input": (0, 0), "output": (2, 0)}.get(layer, (3, 0))
+
+
+def _signature(tensors: Sequence[PlacedTensor]) -> tuple[object, ...]:
+    """What makes layers alike: how many weights and caches lie where, and by which option."""
+    found: dict[tuple[str, str, str], int] = {}
+    for t in tensors:
+        key = (t.buft, t.kind, t.rule if t.option else "")
+        found[key] = found.get(key, 0) + 1
+    return tuple(sorted(found.items()))
+
+
+def _tensor_rows(placed: Placed) -> list[Row]:
+    inks = _inks(placed)
+    return [
+        [
+            t.name,
+            t.layer,
+            t.type,
+            size(t.nbytes),
+            Cell(t.buft, inks.get(t.device, "")),
+            t.rule if t.used else f"{t.rule}; the graph does not use it",
+        ]
+        for t in placed.tensors
+    ]
+
+
+def _facts(placed: Placed, style: Style) -> list[str]:
+    lines = [f"{count(placed.splits, 'split')}, {size(placed.copied)} copied per batch"]
+    if len(set(placed.decided.values())) > 1:
+        lines += [f"{backend}'s compute buffer is as large as {g} needs it" for backend, g in placed.decided.items()]
+    elif placed.decided:
+        lines.append(f"compute buffers as reserved for graph {placed.graph}")
+    if placed.parallel:
+        lines.append("pipeline copies: 4")
+    elif placed.pipeline:
+        lines.append(f"no pipeline copies: {placed.pipeline}")
+    for device, n in placed.short.items():
+        lines.append(f"{device} does not fit: {size(n)} too little")
+    known = [device for device in placed.memory if device not in placed.short]
+    if known:
+        lines.append(f"fits: {', '.join(known)}")
+    return [*lines, *(f"note: {warning}" for warning in placed.warnings)]
+
+
+def place_json(placed: Placed) -> dict[str, Any]:
+    """The placement as data: bytes, device by device and tensor by tensor."""
+    devices = [
+        {
+            **use._asdict(),
+            "total": use.total,
+            "memory": placed.memory.get(use.device),
+            "left": placed.left(use.device),
+        }
+        for use in placed.uses
+    ]
+    return {
+        "ggmltool": 1,
+        "kind": "placement",
+        "options": dict(placed.options),
+        "fits": not placed.short,
+        "short": placed.short,
+        "graph": placed.graph,
+        "splits": placed.splits,
+        "copied": placed.copied,
+        "parallel": placed.parallel,
+        "no_pipeline_because": placed.pipeline or None,
+        "decided": dict(placed.decided),
+        "devices": devices,
+        "layers": [{"layer": i, "device": d} for i, d in enumerate(placed.layers[:-1])]
+        + [{"layer": "output", "device": placed.layers[-1]}],
+        "tensors": [t._asdict() for t in placed.tensors],
+        "warnings": list(placed.warnings),
+        **({"error": dict(placed.error)} if placed.error is not None else {}),
+    }

@@ -1,0 +1,144 @@
+"""`place`: where a captured model's tensors go, what every device needs, and whether it fits."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import ggmltool
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+GEMMA = SAMPLES / "gemma-3-270m.json.gz"
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "place": ("-ngl", "9", "--device", "CUDA0:2GiB"),
+    "place_short": ("-ngl", "9", "--device", "CUDA0:700MiB", "--device", "CPU:64GiB"),
+    "place_two": (
+        *("-ot", r"blk\.[0-3]\.ffn_.*=CPU,attn_k=CUDA1", "-ts", "1,3"),
+        *("--device", "CUDA0:300MiB", "--device", "CUDA1:1GiB"),
+    ),
+    "place_cpu": ("--device", "CPU",),
+    "place_tensors": ("-ngl", "2", "--device", "Metal", "--tensors"),
+    "place_json": ("-ngl", "9", "--json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
+    result = call("place", *COMMANDS[command], GEMMA, columns=columns)
+    assert (result.status, result.err) == (command == "place_short", "")
+    if "json" not in command:
+        assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"gemma_{command}_{columns}.txt", result.out)
+
+
+def test_the_sum_of_a_device_is_that_of_its_parts_and_of_the_plan(call: Call) -> None:
+    document = json.loads(call("place", "-ngl", "9", "--device", "CUDA0:2GiB", "--json", GEMMA).out)
+    call("place", "-ngl", "9", "--device", "CUDA0:2GiB", "-o", "placed.json.gz", GEMMA)
+    plan = ggmltool.load("placed.json.gz").plan(step="reserve")
+    assert document["splits"] == len(plan.splits)
+    assert {d["device"]: d["compute"] for d in document["devices"]} == dict(plan.buffer_sizes)
+    for device in document["devices"]:
+        parts = [device[part] for part in ("weights", "cache", "compute", "output")]
+        assert device["total"] == sum(parts)
+        mine = [t for t in document["tensors"] if t["buft"] == device["buft"]]
+        assert sum(t["nbytes"] for t in mine if t["kind"] == "cache") == device["cache"]
+        weights = sum(t["nbytes"] for t in mine if t["kind"] == "weight")
+        assert weights <= device["weights"] <= weights * 1.1  # rows are padded, tensors aligned
+    gpu = document["devices"][0]
+    assert gpu["left"] == gpu["memory"] - gpu["total"] == 2**31 - gpu["total"]
+    assert document["fits"] is True
+
+
+def test_the_placed_scenario_is_one_for_all_other_commands(call: Call) -> None:
+    written = call("place", "-ngl", "9", "-o", "placed.json.gz", GEMMA)
+    assert (written.status, written.out, written.err) == (0, "", "Wrote placed.json.gz\n")
+    piped = call("place", "-ngl", "9", "-f", "scenario", GEMMA)
+    assert piped.out == gzip.decompress(Path("placed.json.gz").read_bytes()).decode()
+    assert json.loads(piped.out)["meta"]["placed"] == "-ngl 9"
+    splits = call("splits", "placed.json.gz")
+    assert splits.status == 0
+    assert call("splits", "-", stdin=piped.out.encode()).out == splits.out
+    assert call("place", "-ngl", "9", "--json", GEMMA, "-o", "numbers.json").status == 0
+    assert json.loads(Path("numbers.json").read_text("utf-8"))["kind"] == "placement"
+
+
+def test_a_scenario_that_does_not_fit_is_written_and_said_so(call: Call) -> None:
+    result = call("place", "-ngl", "9", "--device", "CUDA0:700MiB", "-o", "placed.json", GEMMA)
+    assert (result.status, result.out) == (1, "")
+    assert "CUDA0 does not fit: " in result.err
+    assert Path("placed.json").exists()
+
+
+def test_a_second_placement_forgets_the_first(call: Call) -> None:
+    call("place", "-ngl", "4", "--device", "CUDA0", "--device", "CUDA1", "-o", "placed.json", GEMMA)
+    again = json.loads(call("place", "-ngl", "9", "--device", "CUDA0", "--json", "placed.json").out)
+    direct = json.loads(call("place", "-ngl", "9", "--device", "CUDA0", "--json", GEMMA).out)
+    assert again["devices"] == direct["devices"]
+    assert again["splits"] == direct["splits"]
+
+
+def test_experts_stay_on_the_cpu(call: Call) -> None:
+    tensors = {f"blk.{il}.ffn_{name}_exps.weight": "q4_0[256, 32, 8]" for il in range(3) for name in ("up", "down")}
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {
+            "weights": {"buft": "CPU", "usage": "weights", "tensors": tensors},
+            "inputs": {"tensors": {"x": {"type": "f32", "ne": [256, 1, 8], "flags": ["input"]}, "ids": "i32[2, 8]"}},
+        },
+        "graphs": {
+            "main": {"nodes": {f"y-{il}": f"mul_mat_id(blk.{il}.ffn_up_exps.weight, x, ids)" for il in range(3)}}
+        },
+    }
+
+    def on_cpu(*options: str) -> list[str]:
+        result = call("place", *options, "--device", "CUDA0", "--json", "-", stdin=json.dumps(scenario).encode())
+        return [t["name"] for t in json.loads(result.out)["tensors"] if t["buft"] == "CPU"]
+
+    assert on_cpu() == []
+    assert on_cpu("--cpu-moe") == list(tensors)
+    assert on_cpu("--n-cpu-moe", "2") == list(tensors)[:4]
+    assert on_cpu("-ngl", "0") == list(tensors)
+    assert on_cpu("-ot", r"\.[1]\.=CPU", "-ot", "exps=CUDA0") == list(tensors)[2:4]
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (("-ngl", "many"), "'many' is neither a number nor all"),
+        (("-ts", "3;1"), "'3;1' is no list of numbers such as 3,1"),
+        (("-ts", "0,0"), "not all of them 0"),
+        (("-ts", "1,1", "--device", "CUDA0"), "-ts has 2 shares for 1 GPUs"),
+        (("-ot", "ffn"), "'ffn' is no REGEX=DEVICE"),
+        (("-ot", "ffn=GPU7"), "there is no GPU7; there are CUDA0, CPU"),
+        (("-ot", "(=CPU"), "'(' is no regular expression"),
+        (("-ot", "(?<x>a)=CPU"), "not known to the regular expressions of llama.cpp"),
+        (("-ot", "a" * 1001 + "=CPU"), "1000 are allowed"),
+        (("-sm", "none", "-mg", "2"), "the GPUs are numbered from 0 to 0"),
+        (("--device", "CUDA0:much"), "memory must be a size"),
+    ],
+)
+def test_wrong_options_are_answered_with_a_hint(call: Call, options: tuple[str, ...], hint: str) -> None:
+    result = call("place", *options, GEMMA)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmltool.sources.llama.overrides.SECONDS", 0.2)
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {"w": {"buft": "CPU", "usage": "weights", "tensors": {"a" * 40 + "!": "f32[8, 8]"}}},
+        "graphs": {"main": {"nodes": {"y": f"sqr({'a' * 40}!)"}}},
+    }
+    scenario["graphs"] = {"main": {"nodes": {"y": {"op": "sqr", "src": ["a" * 40 + "!"]}}}}
+    result = call("place", "-ot", "(a+)+$=CPU", "-", stdin=json.dumps(scenario).encode())
+    assert (result.status, result.out) == (2, "")
+    assert "the patterns of -ot search for longer than" in result.err

@@ -1,0 +1,93 @@
+"""The single rules of a placement: names, overrides, shares of GPUs, the order of leafs."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from ggmltool.ggml.op import Op
+from ggmltool.scenario.model import BackendSpec
+from ggmltool.sources.llama import weights
+from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.layers import PlaceOptions, layer_devices, split_points
+from ggmltool.sources.llama.leaf_order import LeafOrder
+from ggmltool.sources.llama.overrides import n_cpu_moe, overridden, parse_overrides
+
+
+def gpus(*memory: int | None) -> list[BackendSpec]:
+    return [BackendSpec(f"CUDA{i}", "CUDA", memory=m) for i, m in enumerate(memory)]
+
+
+def test_the_examples_of_the_names() -> None:
+    assert doctest.testmod(weights).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "il", "op"),
+    [
+        ("token_embd.weight", "input", -1, Op.GET_ROWS),
+        ("token_embd_norm.weight", "repeating", 0, Op.MUL),
+        ("output.weight", "output", -1, Op.MUL_MAT),
+        ("output_norm.weight", "output", -1, Op.MUL),
+        ("blk.7.attn_q.bias", "repeating", 7, Op.ADD),
+        ("blk.7.ffn_up_exps.bias", "repeating", 7, Op.ADD_ID),
+        ("blk.7.attn_sinks.weight", "repeating", 7, Op.SCALE),
+        ("blk.7.ssm_a", "repeating", 7, Op.SSM_SCAN),
+        ("enc.blk.2.attn_rel_b.weight", "repeating", 2, Op.GET_ROWS),
+        ("dec.output_norm.weight", "output", -1, Op.MUL),
+    ],
+)
+def test_a_name_tells_layer_and_op(name: str, kind: str, il: int, op: Op) -> None:
+    weight = weights.weight_of(name)
+    assert (weight.kind, weight.il, weights.tested_op(weight, None)) == (kind, il, op)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (0, "C C C C C"),
+        (1, "C C C C 0"),
+        (3, "C C 0 0 1"),
+        (5, "0 0 0 1 1"),
+        (-1, "0 0 0 1 1"),
+        (99, "0 0 0 1 1"),
+    ],
+)
+def test_the_last_layers_go_to_the_gpus_in_their_order(n: int, expected: str) -> None:
+    devices = layer_devices(4, gpus(1 << 30, 1 << 30), "CPU", PlaceOptions(n))
+    assert " ".join(d[-1].replace("U", "C") for d in (*devices.layers, devices.output)) == expected
+
+
+def test_shares_are_those_of_ts_else_of_the_memory_else_equal() -> None:
+    assert split_points(gpus(1, 1), (3, 1)) == [0.75, 1]
+    assert split_points(gpus(8, 24), ()) == [0.25, 1]
+    assert split_points(gpus(8, None), ()) == [0.5, 1]
+    assert split_points(gpus(8, 8, 8), (1,)) == [1, 1, 1]
+    # As llama.cpp's floats have it, not as doubles would.
+    assert split_points(gpus(1, 1, 1), (1, 1, 1))[0] == 0.3333333432674408
+
+
+def test_the_first_override_that_is_found_counts() -> None:
+    rules = [*parse_overrides("ffn_up=CUDA1,ffn=CPU"), *n_cpu_moe(2)]
+    names = ["blk.0.ffn_up.weight", "blk.0.ffn_down.weight", "blk.1.attn_q.weight"]
+    assert {name: o.buft for name, o in overridden(names, rules).items()} == {names[0]: "CUDA1", names[1]: "CPU"}
+    assert overridden(["blk.1.ffn_up_exps.weight", "blk.11.ffn_up_exps.weight"], n_cpu_moe(2)).keys() == {
+        "blk.1.ffn_up_exps.weight"
+    }
+    assert overridden(["blk.3.x"], parse_overrides("blk\\.[[:digit:]]\\.=CPU"))
+
+
+@pytest.mark.parametrize("text", ["", "a", "=CPU", "a=", "a=CPU,", "[=CPU", "a++=CPU", r"a\Z=CPU"])
+def test_what_is_no_override_is_refused(text: str) -> None:
+    with pytest.raises(PlaceError):
+        parse_overrides(text)
+
+
+def test_the_calls_that_built_a_graph_are_found_again() -> None:
+    """The product of a weight and the last node: ggml meets the weight before everything that the node needs."""
+    src = {"a": ["w", "x"], "k": ["a", "cache"], "b": ["v", "a"], "y": ["w", "b"]}
+    order = LeafOrder(src, ["a", "k", "b", "y"], ["w", "x", "unused", "cache", "v"])
+    assert order.roots == ["a", "unused", "k", "y"]
+    assert order.of({}) == ["w", "x", "unused", "cache", "v"]
+    assert order.of({"y": ["w2", "b"]}) == ["w", "x", "unused", "cache", "w2", "v"]
