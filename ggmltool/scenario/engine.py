@@ -23,7 +23,7 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
         name = spec.buft or profile.buft or spec.name
         if name == spec.name:
             bufts[name] = make_buft(
-                profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host
+                profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
             )
     if "CPU" not in bufts:
         bufts["CPU"] = make_buft(PROFILES["CPU"], "CPU", "CPU")

@@ -83,7 +83,8 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
         (("--device", "CPU", "--device", "CPU"), 'two backends are called "CPU"'),
         (("--device", "X:buft=Y"), 'no buffer type "Y"'),
         (("--device", "CPU:features=avx3"), 'did you mean "avx2"?'),
-        (("--device", "CUDA0:features=avx2"), "the profile CUDA knows no features"),
+        (("--device", "CUDA0:features=avx2"), "expected one of turing, ada"),
+        (("--device", "SYCL0:features=avx2"), "the profile SYCL knows no features"),
         (("--device", "CUDA0:max_tensor_size=1GiB"), "devices of the profile CUDA look at no tensor's size"),
         (("--device", "CPU", SAMPLES / "matmul.yaml"), "instead of a scenario"),
         (("--interface",), "name a scenario, or --device"),
@@ -117,7 +118,17 @@ def test_a_name_cannot_steer_the_terminal(call: Call) -> None:
     assert "[red]X" in call("backends", "--device", "[red]X", tty=True).out
 
 
-ALL = ("CPU", "BLAS", "CUDA0:24GiB", "Metal", "Vulkan0:max_size=2GiB", "SYCL0", "RPC0[h:1]", "X:offload_min_batch=8")
+ALL = (
+    "CPU",
+    "BLAS",
+    "CUDA0:24GiB",
+    "ROCm0:features=mfma",
+    "Metal",
+    "Vulkan0:max_size=2GiB",
+    "SYCL0",
+    "RPC0[h:1]",
+    "X:offload_min_batch=8",
+)
 
 
 @pytest.mark.parametrize("device", ALL)

@@ -20,9 +20,10 @@ ODD_NAMES = (
 )  # fmt: skip
 
 
-PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC"}
+PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC", "ROCm": "ROCm"}
 KNOWN_BUFTS = {
     "CUDA": ("CUDA_Host",),
+    "ROCm": ("ROCm_Host",),
     "Metal": ("{}_Private", "{}_Mapped"),
     "Vulkan": ("Vulkan_Host",),
     "SYCL": ("SYCL_Host",),
@@ -102,7 +103,7 @@ class Generator:
         for i in range(n):
             name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
             if self.chance(0.2) and not self.values:
-                name = rng.choice(("MTL", "Vulkan", "Vulkan", "SYCL", "RPC")) + str(i)
+                name = rng.choice(("MTL", "Vulkan", "ROCm", "SYCL", "RPC")) + str(i)
                 self.profiles[name] = PROFILES[name.rstrip("0123456789")]
             self.backends.append(self.make_device(name))
         if self.chance(0.15):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_refusal
-from ggmltool.ggml.devices.extra import pinned
+from ggmltool.ggml.devices.extra import Features, pinned
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
@@ -22,7 +22,12 @@ from ggmltool.ggml.tensor import (
 ROW_PADDING = 512
 """MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
-FAMILY = "CUDA"
+FAMILIES = frozenset(("CUDA", "ROCm"))
+"""The memory of devices of this kind."""
+
+FEATURES = ("turing", "ada")
+AMD_FEATURES = ("wmma", "mfma")
+"""What decides which attention kernel there is; see `cuda_fattn.best_kernel`."""
 
 NEVER: frozenset[int] = frozenset(
     int(op)
@@ -320,18 +325,18 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
         for i, s in enumerate(op.src):
             if s is not None and s.buffer is not None:
                 other = s.buffer.buft
-                if other is not buft and other.family == FAMILY:
+                if other is not buft and other.family in FAMILIES:
                     return _ELSEWHERE[i]
         return None
 
     return check
 
 
-def alloc_size(row_padding: int) -> AllocSize:
+def alloc_size(row_padding: int, has: Features) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
 
     def size_of(t: Tensor) -> int:
-        size = flash_attn_nbytes(t) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
+        size = flash_attn_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
         if row_padding and t.type.quantized:
             rest = t.ne[0] % row_padding
             if rest:
@@ -342,3 +347,18 @@ def alloc_size(row_padding: int) -> AllocSize:
 
 
 EXTRA = (pinned("CUDA_Host"),)
+AMD_EXTRA = (pinned("ROCm_Host"),)
+
+
+_SORTED_ROW = 1024
+
+
+def _short_rows(op: Tensor) -> str | None:
+    long = _src(op, 0).ne[0] > _SORTED_ROW
+    return "it sorts rows of up to 1024, and source 0 has {ne0[0]}" if long else None
+
+
+AMD_RULES: dict[int, OpRule] = {**RULES, Op.ARGSORT: _short_rows, Op.TOP_K: _short_rows}
+"""The rules of a build for ROCm, which has none of NVIDIA's library for sorting."""
+
+AMD_RULE_KEYS = RULE_KEYS | {int(Op.ARGSORT), int(Op.TOP_K)}

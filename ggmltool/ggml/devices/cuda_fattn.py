@@ -1,9 +1,10 @@
-"""Which flash attention kernel CUDA takes, and the room it needs behind its result (compute capability 8.9)."""
+"""Which flash attention kernel CUDA and ROCm take, and the room it needs behind its result."""
 
 from __future__ import annotations
 
 from enum import Enum
 
+from ggmltool.ggml.devices.extra import Features
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import Tensor, nelements
@@ -28,25 +29,55 @@ class Kernel(Enum):
     MMA = 3
 
 
-def best_kernel(dst: Tensor) -> Kernel:
-    """ggml_cuda_get_best_fattn_kernel for compute capability 8.9 with the default build's K and V types."""
+NVIDIA = frozenset({"turing", "ada"})
+"""An NVIDIA GPU of the Ada generation or newer: matrix units as since Turing, and vectors good enough for one row."""
+
+
+def best_kernel(dst: Tensor, has: Features = NVIDIA) -> Kernel:
+    """ggml_cuda_get_best_fattn_kernel with the default build's K and V types.
+
+    `has` is what the GPU has: `turing` (matrix units as since then) and `ada` (it is at least of that generation) of
+    NVIDIA's, `wmma` (RDNA 3 and newer) or `mfma` (CDNA) of AMD's.
+    """
     q, k, _, _ = _operands(dst)
     gqa = _gqa(q, k)
     gqa_opt = _gqa_opt_applies(dst, gqa)
     if _refusal(dst, gqa, gqa_opt) is not None:
         return Kernel.NONE
     vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % _KQ_STRIDE == 0
-    if q.ne[0] in (40, 72):
-        return Kernel.TILE
-    if vec_ok:
-        if not k.type.quantized:
-            if q.ne[1] == 1 and q.ne[3] == 1 and not (gqa > 4 and k.ne[1] >= _LONG_CONTEXT):
-                return Kernel.VEC
-        elif q.ne[1] <= 2:
-            return Kernel.VEC
-        if not gqa_opt and q.ne[1] == 1:
-            return Kernel.VEC
-    return Kernel.MMA
+    has_matrix_kernel = q.ne[0] not in (40, 72)
+    if "turing" in has and has_matrix_kernel:
+        return Kernel.VEC if vec_ok and _rather_vectors(q, k, gqa, gqa_opt, "ada" in has) else Kernel.MMA
+    if has_matrix_kernel and _amd_has_matrices_for(q, gqa, gqa_opt, has):
+        return Kernel.MMA
+    if vec_ok and (q.ne[1] <= 2 if k.type.quantized else q.ne[1] == 1 and not gqa_opt):
+        return Kernel.VEC
+    return Kernel.TILE
+
+
+def _rather_vectors(q: Tensor, k: Tensor, gqa: int, gqa_opt: bool, ada: bool) -> bool:
+    """Whether a batch is so small that NVIDIA's vectors are faster than its matrix units."""
+    if not k.type.quantized:
+        if ada and q.ne[1] == 1 and q.ne[3] == 1 and not (gqa > 4 and k.ne[1] >= _LONG_CONTEXT):
+            return True
+    elif q.ne[1] <= (2 if ada else 1):
+        return True
+    return not gqa_opt and q.ne[1] == 1
+
+
+_AMD_ROWS = ((64, 8), (128, 16), (256, 64))
+"""Head sizes up to the first figure, and the rows above which CDNA's matrix units are faster."""
+
+
+def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
+    most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
+    shared = 1
+    while gqa % (2 * shared) == 0 and shared < most:
+        shared *= 2
+    rows = q.ne[1] * shared
+    if "mfma" in has and any(q.ne[0] <= head and rows > least for head, least in _AMD_ROWS):
+        return True
+    return "wmma" in has and gqa_opt and q.ne[0] <= 128 and rows > 8
 
 
 def flash_attn_refusal(dst: Tensor) -> str | None:
@@ -56,10 +87,10 @@ def flash_attn_refusal(dst: Tensor) -> str | None:
     return _refusal(dst, gqa, _gqa_opt_applies(dst, gqa))
 
 
-def flash_attn_nbytes(dst: Tensor) -> int:
+def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
     """ggml_cuda_flash_attn_ext_get_alloc_size: the result, then f16 copies of K and V where the kernel needs them."""
     _, k, v, _ = _operands(dst)
-    kernel = best_kernel(dst)
+    kernel = best_kernel(dst, has)
     always = kernel in (Kernel.TILE, Kernel.MMA)
     need_k = always or (kernel is Kernel.VEC and k.type is F32)
     need_v = always or (kernel is Kernel.VEC and v.type is F32)

@@ -45,7 +45,7 @@ class Profile:
     never: frozenset[int] = frozenset()
     rules: Mapping[int, OpRule] = field(default_factory=dict)
     check: Callable[[BufferType, Hardware], OpRule | None] | None = None
-    alloc_size: Callable[[int], AllocSize] | None = None
+    alloc_size: Callable[[int, Features], AllocSize] | None = None
     rule_keys: frozenset[int] | None = None
     offload_min_batch: int | None = None
     batch_size: BatchSize = batch_size
@@ -74,6 +74,7 @@ def make_buft(
     max_size: int | None = None,
     row_padding: int | None = None,
     host: bool | None = None,
+    features: Features | None = None,
 ) -> BufferType:
     """The device's own buffer type; what is None comes from the profile."""
     padding = profile.row_padding if row_padding is None else row_padding
@@ -85,7 +86,9 @@ def make_buft(
         padding,
         profile.host if host is None else host,
         None,
-        profile.alloc_size(padding) if profile.alloc_size is not None else None,
+        profile.alloc_size(padding, profile.has if features is None else features)
+        if profile.alloc_size is not None
+        else None,
         profile.name,
         alloc_more=profile.alloc_more,
     )

@@ -217,7 +217,9 @@ def graph(seed: int) -> CGraph:
             if op in (Op.SET_ROWS, Op.CPY):
                 t = b.view(f"n{i}", rng.choice(roots), op=op, src=(recent(), rng.choice(leafs)))
             else:
-                t = b.node(f"n{i}", op, recent(), rng.choice(leafs) if op == Op.ROPE else recent(), ne=(8, 8, 4))
+                # Vulkan trusts that a function has one source, and that positions are no node's.
+                further = () if op == Op.UNARY else (rng.choice(leafs) if op == Op.ROPE else recent(),)
+                t = b.node(f"n{i}", op, recent(), *further, ne=(8, 8, 4))
         if rng.random() < 0.05:
             t.flags |= 2
         nodes.append(t)

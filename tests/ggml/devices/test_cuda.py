@@ -386,6 +386,39 @@ CHOICES: list[tuple[str, Callable[[], Tensor], Kernel]] = [
 ]
 
 
+OTHERS: list[tuple[str, tuple[str, ...], Callable[[], Tensor], Kernel]] = [
+    ("Ampere: one row", ("turing",), lambda: attention(128, 1, gqa=2), Kernel.MMA),
+    ("Ampere: one row, keys of their own", ("turing",), lambda: attention(128, 1, gqa=1), Kernel.VEC),
+    ("Ampere: two rows on a quantized cache", ("turing",), lambda: attention(128, 2, type="q8_0"), Kernel.MMA),
+    ("Ampere: one row on a quantized cache", ("turing",), lambda: attention(128, 1, type="q8_0"), Kernel.VEC),
+    ("Pascal: a prompt", (), lambda: attention(128, 64), Kernel.TILE),
+    ("RDNA: a prompt", ("wmma",), lambda: attention(128, 64, gqa=2), Kernel.MMA),
+    ("RDNA: a prompt, keys of their own", ("wmma",), lambda: attention(128, 64, gqa=1), Kernel.TILE),
+    ("RDNA: a prompt with large heads", ("wmma",), lambda: attention(256, 64, gqa=2), Kernel.TILE),
+    ("RDNA: few rows, but many heads a key", ("wmma",), lambda: attention(128, 2, gqa=8), Kernel.MMA),
+    ("RDNA: two rows on a quantized cache", ("wmma",), lambda: attention(128, 2, gqa=2, type="q8_0"), Kernel.VEC),
+    ("CDNA: nine rows with small heads", ("mfma",), lambda: attention(64, 9, gqa=1), Kernel.MMA),
+    ("CDNA: eight rows with small heads", ("mfma",), lambda: attention(64, 8, gqa=1), Kernel.TILE),
+    ("CDNA: 17 rows", ("mfma",), lambda: attention(128, 17, gqa=1), Kernel.MMA),
+    ("CDNA: 64 rows with large heads", ("mfma",), lambda: attention(256, 64, gqa=1), Kernel.TILE),
+    ("CDNA: heads of 40", ("mfma",), lambda: attention(40, 64, gqa=1), Kernel.TILE),
+]
+
+
+@pytest.mark.parametrize(("has", "make_node", "kernel"), [c[1:] for c in OTHERS], ids=[c[0] for c in OTHERS])
+def test_other_gpus_take_other_kernels(has: tuple[str, ...], make_node: Callable[[], Tensor], kernel: Kernel) -> None:
+    assert best_kernel(make_node(), frozenset(has)) is kernel
+
+
+def test_the_room_behind_attention_depends_on_what_the_gpu_has() -> None:
+    n = attention(128, 2, type="q8_0")
+    sizes = {}
+    for features in ((), ("turing",), ("turing", "ada")):
+        buft = make_buft(PROFILES["CUDA"], "CUDA0", "CUDA0", features=frozenset(features))
+        sizes[features] = buft.get_alloc_size(n)
+    assert sizes[()] == sizes["turing", "ada"] == n.nbytes < sizes[("turing",)]
+
+
 @pytest.mark.parametrize(("make_node", "kernel"), [c[1:] for c in CHOICES], ids=[c[0] for c in CHOICES])
 def test_the_kernel_of_attention_depends_on(make_node: Callable[[], Tensor], kernel: Kernel) -> None:
     assert best_kernel(make_node()) is kernel

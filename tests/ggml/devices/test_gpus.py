@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import SIZE_MAX
 from tests.ggml.graphs import Builder
 
-NAMES = {"Metal": "MTL0", "Vulkan": "Vulkan0", "SYCL": "SYCL0", "RPC": "RPC0"}
+NAMES = {"ROCm": "ROCm0", "Metal": "MTL0", "Vulkan": "Vulkan0", "SYCL": "SYCL0", "RPC": "RPC0"}
 
 
 def make(profile: str) -> tuple[Device, BufferType]:
@@ -26,6 +26,7 @@ def make(profile: str) -> tuple[Device, BufferType]:
         ("Metal", 32, SIZE_MAX, 32, True),
         ("Vulkan", 64, 1 << 30, 32, True),
         ("SYCL", 128, SIZE_MAX, 32, True),
+        ("ROCm", 128, SIZE_MAX, 32, True),
         ("RPC", 128, SIZE_MAX, None, False),
     ],
 )
@@ -86,7 +87,7 @@ def test_rpc_says_yes_to_everything() -> None:
     assert all(device.supports_op(b.node("n", op, x, x, x)) for op in Op)
 
 
-@pytest.mark.parametrize("profile", ["CUDA", "Vulkan", "SYCL"])
+@pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Vulkan", "SYCL"])
 def test_pinned_memory_is_host_memory(profile: str) -> None:
     ((name, extra),) = extra_names(PROFILES[profile], f"{profile}0").items()
     buft = make_extra_buft(PROFILES[profile], extra, name, f"{profile}0")
@@ -118,3 +119,21 @@ def test_a_metal_gpu_without_a_feature_says_so(features: tuple[str, ...], why: s
     n = b.node("n", Op.MUL_MAT, b.leaf("w", 64, 64, type="bf16"), b.leaf("x", 64, 2), ne=(64, 2), type="f32")
     assert device.why_not(n) == why
     assert make("Metal")[0].supports_op(n)
+
+
+@pytest.mark.parametrize("op", [Op.ARGSORT, Op.TOP_K])
+def test_rocm_sorts_rows_of_up_to_1024(op: Op) -> None:
+    device, _ = make("ROCm")
+    b = Builder()
+    assert device.supports_op(b.node("n", op, b.leaf("x", 1024)))
+    assert device.why_not(b.node("n", op, b.leaf("x", 1025))) == ("it sorts rows of up to 1024, and source 0 has 1025")
+
+
+def test_memory_of_another_rocm_device_is_as_far_away_as_that_of_another_cuda_device() -> None:
+    for profile in ("ROCm", "CUDA"):
+        b = Builder()
+        there = make_buft(PROFILES[profile], f"{profile}1", f"{profile}1")
+        x = b.leaf("x", 8)
+        tensor_alloc(Buffer(there, 32, AddressSpace()), x, 0)
+        here = make_device(PROFILES[profile], f"{profile}0", make_buft(PROFILES[profile], f"{profile}0", f"{profile}0"))
+        assert here.why_not(b.node("n", Op.SQR, x)) == f"source 0 lies in {profile}1, memory of another CUDA device"

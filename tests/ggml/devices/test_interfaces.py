@@ -12,6 +12,7 @@ KNOWN = [p for p in PROFILES.values() if p.interface is not None]
 
 IDLE = {
     "CUDA": {"graph_optimize"},
+    "ROCm": {"graph_optimize"},
     "Metal": {"is_host"},
     "Vulkan": {"cpy_tensor_async", "buffer_from_host_ptr", "get_alloc_size"},
     "SYCL": {"buffer_from_host_ptr"},
