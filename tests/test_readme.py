@@ -32,7 +32,7 @@ ANSWERS = {
     "buffers --copies pipeline": "total    28 KiB   10 KiB  +18 KiB",
     "explain realloc small large outgrown": "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB",
     "diff two-orders:together two-orders:apart": "begins split #2: values runs on GPU0",
-    "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence: the backend of node 1, inp_scaled (SCALE)",
+    "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence · backend of node 1 · inp_scaled (SCALE)",
     "diff --step reserve outgrown:small outgrown:large": "512 B  4 KiB    +3.5 KiB  few → many  leaf",
     "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
     "plan --no-op-offload offload": "nothing is copied between backends",

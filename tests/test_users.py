@@ -120,8 +120,8 @@ def test_two_orders_of_one_graph_and_one_more_split(call: Call) -> None:
     result = call("diff", "two-orders:together", "two-orders:apart", columns=110)
     out = " ".join(result.out.split())
     assert result.status == 1
-    assert "first divergence: the order, from node 0 on A node 0, values (MUL_MAT) B node 0, scores (MUL_MAT)" in out
-    assert "a split that begins with node 2, values (MUL_MAT)" in out
+    assert "first divergence · order from node 0 on A values (MUL_MAT) B scores (MUL_MAT)" in out
+    assert "a split begins at node 2 · values (MUL_MAT)" in out
     assert "begins split #2: values runs on GPU0" in out
     assert "splits 2 3 +1" in out
     assert "bytes copied 640 B 640 B" in out

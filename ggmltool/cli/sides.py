@@ -15,16 +15,22 @@ from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import Moment, WhatIf
 from ggmltool.cli.scenario import Opened, tensor_infos
-from ggmltool.cli.watched import watch
+from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, SplitStarted
+from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.scenario.samples import find_sample
 from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
 from ggmltool.views.memory import memory_plan
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
+    from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.model import Model
+
+
+LAST = len(PASSES) - 1
+"""The number of the scheduler's last pass."""
 
 
 def with_graph(argument: str) -> tuple[str, str | None]:
@@ -102,7 +108,16 @@ def _titles(asked: Sequence[Asked]) -> Titles:
 def scenario_side(opened: Opened, moment: Moment) -> Side:
     """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and CliError."""
     events: list[Event] = []
-    watched = watch(opened, moment, events.append)
+    order: list[str] = []
+
+    def started(sched: Scheduler) -> None:
+        sched.on_pass = passed
+
+    def passed(number: int, sched: Scheduler) -> None:
+        if number == LAST:
+            order[:] = [n.id for n in sched.seen_graphs[-1].nodes]
+
+    watched = Watch(opened, moment, events.append, started).watched()
     buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
     return Side(
         watched.plan,
@@ -112,6 +127,7 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         _starts(events),
         _held(opened.model),
         buffers,
+        order,
     )
 
 

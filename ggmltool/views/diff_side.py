@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from msgspec.structs import replace as replace_row
+
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.views.matching import Item
 from ggmltool.views.memory import MemoryPlan
@@ -47,7 +49,7 @@ class Side:
     """One of two plans to compare, and what is known beside it.
 
     `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
-    split begins.
+    split begins. `order` are the nodes' ids before devices put them into an order of their own, if they do.
     """
 
     plan: Plan
@@ -57,22 +59,25 @@ class Side:
     starts: Sequence[str] = ()
     held: Sequence[Held] = ()
     held_buffers: Sequence[HeldBuffer] = ()
+    order: Sequence[str] = ()
     is_log: bool = False
 
 
 def as_a_log(side: Side) -> Side:
-    """The side without the nodes that are views; they are leafs, as far as a log tells of them."""
-    plan = side.plan
-    views = [n for n in plan.nodes if n.op in _VIEWS]
-    if not views:
+    """The side in the order that ggml prints; nodes that are views are not printed, and so they are leafs."""
+    if side.is_log:
         return side
+    plan = side.plan
+    printed = {id: place for place, id in enumerate(side.order)}
+    nodes = sorted(plan.nodes, key=lambda n: printed.get(n.id, n.index))
+    views = [n for n in nodes if n.op in _VIEWS]
     leafs = tuple(LeafPlan(len(plan.leafs) + i, n.id, n.backend, None, None, None, None) for i, n in enumerate(views))
     before = [0]
-    for node in plan.nodes:
+    for node in nodes:
         before.append(before[-1] + (node.op not in _VIEWS))
     splits = tuple(SplitPlan(s.id, s.backend, before[s.i_start], before[s.i_end], s.inputs) for s in plan.splits)
-    nodes = tuple(n for n in plan.nodes if n.op not in _VIEWS)
-    return replace(side, plan=replace(plan, nodes=nodes, leafs=(*plan.leafs, *leafs), splits=splits))
+    told = tuple(replace_row(n, index=i) for i, n in enumerate(nodes) if n.op not in _VIEWS)
+    return replace(side, plan=replace(plan, nodes=told, leafs=(*plan.leafs, *leafs), splits=splits))
 
 
 def items_of(side: Side, as_log: bool) -> list[Item]:

@@ -287,7 +287,7 @@ def _sizes(side: Side) -> dict[str, int]:
 
 def _buffers(a: Side, b: Side) -> Iterable[BufferPair]:
     sides = [_buffers_of(side) for side in (a, b)]
-    for backend in dict.fromkeys((*sides[0], *sides[1])):
+    for backend in dict.fromkeys(name for side in sorted(sides, key=len, reverse=True) for name in side):
         yield BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
 
 
@@ -311,14 +311,17 @@ def _reuse(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[ReusePair]:
     """Nodes that take over another source's memory, or that of one in only one of the plans."""
     if a.memory is None or b.memory is None:
         return
-    mine = {life.tensor: life.reused for life in a.memory.lifetimes}
-    theirs = {life.tensor: life.reused for life in b.memory.lifetimes}
+    mine, theirs = _taken(a.memory, a.plan), _taken(b.memory, b.plan)
     for id, parent in mine.items():
         other = partner.get(id)
-        if other not in theirs:
-            continue
-        if (None if parent is None else partner.get(parent, parent)) != theirs[other]:
+        if other in theirs and (None if parent is None else partner.get(parent, parent)) != theirs[other]:
             yield ReusePair(id, parent, theirs[other])
+
+
+def _taken(memory: MemoryPlan, plan: Plan) -> dict[str, str | None]:
+    """Per tensor in a compute buffer the source whose memory, or whose copy's, it takes over."""
+    of = {copy.name: copy.of for copy in plan.copies}
+    return {life.tensor: of.get(life.reused, life.reused) if life.reused else None for life in memory.lifetimes}
 
 
 def _elsewhere(a: Plan, b: Plan, partner: Mapping[str, str]) -> int:

@@ -212,6 +212,27 @@ def test_two_thousand_nodes_under_other_names_are_compared_quickly(call: Call) -
     assert found["same"]
 
 
+IN_PLACE = b"""ggmltool: 1
+backends: [CPU]
+contexts: {c: {tensors: {x: 'f32[8]'}}}
+graphs:
+  reused: {nodes: {p: 'sqr(x)', q: 'silu(p)', r: 'sqrt(q)'}}
+  kept: {nodes: {p: {op: sqr, src: [x], flags: [output]}, q: 'silu(p)', r: 'sqrt(q)'}}
+"""
+
+
+def test_nodes_that_are_computed_in_place_in_one_plan_only_are_named(call: Call) -> None:
+    Path("model.yaml").write_bytes(IN_PLACE)
+    there = call("diff", "model.yaml:reused", "model.yaml:kept", columns=80).out
+    assert "  in place in A, with memory of their own in B: q\n" in there
+    back = call("diff", "model.yaml:kept", "model.yaml:reused", columns=80).out
+    assert "  in place in B, with memory of their own in A: q\n" in back
+    found = document(call, "model.yaml:reused", "model.yaml:kept")
+    assert found["differing"] == ["buffers"]
+    assert found["reuse"] == [{"id": "q", "a": "p", "b": None}]
+    assert found["elsewhere"] == 2
+
+
 LOGS = Path(__file__).parents[1] / "sources" / "logs"
 
 
