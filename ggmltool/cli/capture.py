@@ -17,6 +17,7 @@ from ggmltool.views.text import count, size
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture import Captured
 
+_LASTING = ("weights", "kv")
 _NUMBER = click.IntRange(1)
 _CACHE_TYPE = click.Choice(CACHE_TYPES)
 
@@ -47,8 +48,8 @@ _CACHE_TYPE = click.Choice(CACHE_TYPES)
 @click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Note that the KV cache stays on the CPU.")
 @click.option("--embeddings", is_flag=True, help="A context that gives embeddings.")
 @click.option(
-    "--phase", type=click.Choice(["prompt", "token"]), default="prompt", show_default=True,
-    help="A whole ubatch of a prompt, or one token of each sequence.",
+    "--phase", type=click.Choice(["prompt", "token", "both"]), default="prompt", show_default=True,
+    help="A whole ubatch of a prompt, one token of each sequence, or a graph of each (`prompt` and `token`).",
 )  # fmt: skip
 @click.option("--n-tokens", type=_NUMBER, metavar="N", help="Tokens of the graph, instead of what the phase says.")
 @click.option("--n-seqs", type=_NUMBER, metavar="N", help="Sequences of the graph (default: all that the context has).")
@@ -154,12 +155,17 @@ def _summary(captured: Captured, file: Path | None) -> str:
     """What was captured, and what to do with it."""
     from ggmltool.sources.llama.text import context_sizes
 
-    facts, graph = captured.facts, captured.scenario["graphs"]["main"]
+    facts, graphs = captured.facts, captured.scenario["graphs"]
+    memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name in _LASTING)
+    lines = [
+        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}",
+        f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}, {memory}",
+        *(f"graph {name}: {_parts(graph)}" for name, graph in graphs.items()),
+        f"Look at it with: ggmltool plan --step reserve {file}",
+    ]
+    return "\n".join(lines)
+
+
+def _parts(graph: dict[str, Any]) -> str:
     nodes = len(graph["nodes"])
-    memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name != "inputs")
-    return (
-        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}, {count(nodes, 'node')}, "
-        f"{count(len(graph['expand']) - nodes, 'leaf')}\n"
-        f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}, {memory}\n"
-        f"Look at it with: ggmltool plan --step reserve {file}"
-    )
+    return f"{count(nodes, 'node')}, {count(len(graph['expand']) - nodes, 'leaf')}"

@@ -189,7 +189,7 @@ class FakeSession(Session):
         """In the place of ggml_backend_sched_reserve: the graph before it is split."""
         self.sched = sched
         try:
-            self.scenario = PlacedWriter(self, sched, graph).scenario()
+            self.scenario = PlacedWriter(self, sched).scenario(graph)
         except Exception as failure:
             self.failure = failure
         return bool(self.original(sched, graph))
@@ -232,8 +232,8 @@ class FakeSession(Session):
 class PlacedWriter(GraphWriter):
     """A graph with its devices: a context per kind and buffer type, and llama.cpp's assignments."""
 
-    def __init__(self, session: FakeSession, sched: int, graph: int) -> None:
-        super().__init__(session.lib, graph)
+    def __init__(self, session: FakeSession, sched: int) -> None:
+        super().__init__(session.lib)
         self.session = session
         self.sched = sched
 
@@ -244,7 +244,8 @@ class PlacedWriter(GraphWriter):
         backend = self.session.ggml("ggml_backend_sched_get_tensor_backend")(self.sched, node)
         return self.session.backend_name(backend) if backend else None
 
-    def scenario(self) -> dict[str, Any]:
+    def scenario(self, graph: int) -> dict[str, Any]:
+        self.add("main", graph)
         parts = self.written()
         sched = structs.Sched.from_address(self.sched)
         if sched.n_copies > 1:
@@ -277,7 +278,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     gpus = [FakeGpu(**{**gpu, "without": tuple(gpu["without"])}) for gpu in request["devices"]]
     session = FakeSession(gpus, Settings(**settings))
     session.load(request["path"])
-    session.graph()
+    session.reserve(settings["options"].phase)
     if session.failure is not None:
         raise session.failure
     return session.result()

@@ -131,6 +131,32 @@ def test_the_batch_is_as_the_options_say(call: Call) -> None:
     assert logits("-ub", 128) == [304, 128]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_both_phases_share_weights_and_caches(call: Call, name: str) -> None:
+    both = captured(call, name, "--phase", "both")
+    for phase in ("prompt", "token"):
+        alone = captured(call, name, "--phase", phase)
+        plans = [ggmltool.load(s).plan(graph, step="reserve") for s, graph in ((both, phase), (alone, "main"))]
+        assert len({tuple(plan.buffer_sizes) for plan in plans}) == 1
+        assert [(t.name, t.type, t.ne) for t in plans[0].nodes] == [(t.name, t.type, t.ne) for t in plans[1].nodes]
+        for kind in both["contexts"].keys() - {"inputs", "inputs_token"}:
+            assert tensors(both, kind).keys() == tensors(alone, kind).keys()
+        inputs = tensors(both, "inputs" if phase == "prompt" else "inputs_token")
+        assert [t["ne"] for t in inputs.values()] == [t["ne"] for t in tensors(alone, "inputs").values()]
+    assert both["name"] == f"{name}, prompt of 512 tokens and one token, captured from llama.cpp"
+    plans = ggmltool.load(both).run()
+    assert [(plan["step"], plan["graph"], plan["ok"]) for plan in plans] == [
+        ("reserve", "prompt", True), ("reserve", "token", True), ("reserve", "prompt", True),
+        ("alloc", "prompt", True), ("alloc", "token", True),
+    ]  # fmt: skip
+
+
+def test_both_phases_have_batches_of_their_own(call: Call) -> None:
+    both = captured(call, "llama", "--phase", "both", "-np", 4, "--n-tokens", 100, "--outputs", 8)
+    assert both["graphs"]["prompt"]["nodes"]["result_output"]["ne"] == [304, 8, 1, 1]
+    assert both["graphs"]["token"]["nodes"]["result_output"]["ne"] == [304, 4, 1, 1]
+
+
 def test_flash_attention_is_one_node_or_several(call: Call) -> None:
     def ops(*options: object) -> set[str]:
         scenario = captured(call, "llama", *options)
@@ -151,8 +177,9 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
     assert (result.status, result.out) == (0, "")
     assert result.err.splitlines() == [
         "Wrote llama.json.gz",
-        "llama, 6 layers, 192 nodes, 76 leafs",
+        "llama, 6 layers",
         "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
+        "graph main: 192 nodes, 76 leafs",
         "Look at it with: ggmltool plan --step reserve llama.json.gz",
     ]
     written = gzip.decompress(Path("llama.json.gz").read_bytes()).decode()

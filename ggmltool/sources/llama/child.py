@@ -13,10 +13,8 @@ import sys
 from typing import Any, NoReturn
 
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.op import Op
-from ggmltool.oracle.structs import Tensor
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.graph import scenario_of
+from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, LOG_CALLBACK, Lib
 from ggmltool.sources.llama.memory import PromisedMemory
 from ggmltool.sources.llama.options import FLASH_ATTN, CaptureOptions
@@ -26,6 +24,12 @@ _LOAD_MODE_NONE = 0
 
 MAX_CTX = 1 << 24
 """Tokens of a context, at most: llama.cpp keeps some bytes for each of them."""
+
+GRAPHS = {"prompt": {"main": "prompt"}, "token": {"main": "token"}, "both": {"prompt": "prompt", "token": "token"}}
+"""The graphs of each choice of `phase`: their names, and the phase that each is of."""
+
+STEPS = ["reserve prompt", "reserve token", "reserve prompt", "alloc prompt", "reset", "alloc token"]
+"""What llama.cpp does with both: it reserves for each and for the larger one again, then comes what is computed."""
 
 
 class Log:
@@ -118,16 +122,17 @@ class Session:
         attends = lib.llama_get_memory(self.ctx) and not lib.llama_model_is_recurrent(self.model)
         return int(lib.llama_n_seq_max(self.ctx)) if attends and not self.options.kv_unified else 1
 
-    def batch(self) -> tuple[int, int, int]:
-        """Tokens, sequences and outputs of the graph. Raises CaptureError for a batch that no context can have."""
+    def batch(self, phase: str) -> tuple[int, int, int]:
+        """Tokens, sequences and outputs of a graph. Raises CaptureError for a batch that no context can have."""
         options, lib = self.options, self.lib
+        one_of_two = phase == "token" and options.phase == "both"
         n_ubatch, n_seq_max = lib.llama_n_ubatch(self.ctx), lib.llama_n_seq_max(self.ctx)
         n_seqs = n_seq_max if options.n_seqs is None else options.n_seqs
         if n_seqs > n_seq_max:
             raise CaptureError(f"--n-seqs {n_seqs} needs --parallel {n_seqs}; the context has {n_seq_max}")
-        n_tokens = options.n_tokens
+        n_tokens = None if one_of_two else options.n_tokens
         if n_tokens is None:
-            n_tokens = min(lib.llama_n_ctx(self.ctx), n_ubatch) if options.phase == "prompt" else n_seqs
+            n_tokens = n_seqs if phase == "token" else min(lib.llama_n_ctx(self.ctx), n_ubatch)
         if n_tokens > n_ubatch:
             raise CaptureError(f"--n-tokens {n_tokens} needs --ubatch-size {n_tokens}; the context has {n_ubatch}")
         # llama.cpp reserves for as many tokens in every sequence.
@@ -138,24 +143,22 @@ class Session:
                 f"{n_tokens} tokens are no multiple of {n_streams}, the sequences with a KV cache of their own; "
                 "change --n-tokens, or share the cache with --kv-unified"
             )
-        n_outputs = n_tokens if options.n_outputs is None else options.n_outputs
+        n_outputs = n_tokens if options.n_outputs is None or one_of_two else options.n_outputs
         if n_outputs > n_tokens:
             raise CaptureError(f"--outputs {n_outputs} is more than the {n_tokens} tokens of the graph")
         return n_tokens, n_seqs, n_outputs
 
-    def graph(self) -> int:
-        """The graph for the batch. Raises CaptureError where it cannot be reserved."""
-        graph = self.lib.graph_reserve(self.ctx, *self.batch())
+    def reserve(self, phase: str) -> int:
+        """The graph of a phase, until the next one is reserved. Raises CaptureError where it cannot be."""
+        graph = self.lib.graph_reserve(self.ctx, *self.batch(phase))
         if not graph:
             raise self.log.error("llama.cpp cannot reserve the graph")
         return graph
 
-    def facts(self, graph: int) -> dict[str, Any]:
-        """What the graph was made from and with: the scenario's `meta`."""
+    def facts(self, flash_attn: bool) -> dict[str, Any]:
+        """What the graphs were made from and with: the scenario's `meta`. The batch is that of the first one."""
         lib, model, ctx, options = self.lib, self.model, self.ctx, self.options
-        n_tokens, n_seqs, n_outputs = self.batch()
-        nodes, _ = lib.graph_tensors(graph)
-        fused = any(lib.ggml_op_name(Tensor.from_address(t).op) == Op.FLASH_ATTN_EXT.name.encode() for t in nodes)
+        n_tokens, n_seqs, n_outputs = self.batch(options.phase)
         return {
             "source": "llama.cpp",
             "library": f"xllamacpp {lib.version}, ggml {lib.ggml}",
@@ -175,7 +178,7 @@ class Session:
             "n_batch": lib.llama_n_batch(ctx),
             "n_ubatch": lib.llama_n_ubatch(ctx),
             "n_seq_max": lib.llama_n_seq_max(ctx),
-            "flash_attn": fused,
+            "flash_attn": flash_attn,
             "type_k": options.type_k,
             "type_v": options.type_v,
             "swa_full": options.swa_full,
@@ -185,23 +188,32 @@ class Session:
 
 
 def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
-    """The scenario of a model's graph, and what the library logged. Raises CaptureError."""
+    """The scenario of a model's graph or graphs, and what the library logged. Raises CaptureError."""
     session = Session(options)
     session.load(path)
-    graph = session.graph()
-    facts = session.facts(graph)
+    writer = GraphWriter(session.lib)
+    for name, phase in GRAPHS[options.phase].items():
+        writer.add(name, session.reserve(phase))
+    nodes = [node for graph in writer.graphs.values() for node in graph["nodes"].values()]
+    facts = session.facts(any(node["op"] == "flash_attn_ext" for node in nodes))
     file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
-    model = facts["model"] or file
-    size = f"prompt of {facts['n_tokens']} tokens"
-    if options.phase == "token":
-        size = "one token" if facts["n_seqs"] == 1 else f"one token of {facts['n_seqs']} sequences"
     scenario = {
         "ggmltool": 1,
-        "name": f"{model}, {size}, captured from llama.cpp",
+        "name": f"{facts['model'] or file}, {_batch(facts)}, captured from llama.cpp",
         "meta": {"file": file, **facts},
-        **scenario_of(session.lib, graph),
+        "backends": [{"name": "CPU"}],
+        **writer.written(),
     }
+    if options.phase == "both":
+        scenario["steps"] = STEPS
     return {"scenario": scenario, "log": [said for level, said in session.log.lines if level != LEVEL_DEBUG]}
+
+
+def _batch(facts: dict[str, Any]) -> str:
+    """What the graphs are for, in words."""
+    prompt = f"prompt of {facts['n_tokens']} tokens"
+    token = "one token" if facts["n_seqs"] == 1 else f"one token of {facts['n_seqs']} sequences"
+    return {"prompt": prompt, "token": token, "both": f"{prompt} and {token}"}[facts["phase"]]
 
 
 def printable(text: str) -> str:

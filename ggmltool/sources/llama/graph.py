@@ -1,4 +1,4 @@
-"""A graph in llama.cpp's memory as a scenario: nodes and leafs in their order, with raw words and unique ids."""
+"""Graphs in llama.cpp's memory as a scenario: nodes and leafs in their order, with raw words and unique ids."""
 
 from __future__ import annotations
 
@@ -20,25 +20,22 @@ _OPS = {op.name: op for op in Op}
 _SUB_OPS = {Op.UNARY: ("ggml_unary_op_name", UnaryOp), Op.GLU: ("ggml_glu_op_name", GluOp)}
 
 
-def scenario_of(lib: Lib, graph: int) -> dict[str, Any]:
-    """The scenario of a ggml_cgraph that was not split yet, or only for one backend: everything on the CPU.
-
-    Its contexts are `weights` (also those that this graph does not use), `kv` (KV cache and recurrent state) and
-    `inputs`, which the scheduler allocates. Raises CaptureError for an op or a type that this ggml does not have.
-    """
-    return {"backends": [{"name": "CPU"}], **GraphWriter(lib, graph).written()}
-
-
 class GraphWriter:
-    """Gives every tensor an id, and writes it in long form. `ids` has what is named so far, by address."""
+    """Writes graphs of one llama_context, everything on the CPU.
 
-    def __init__(self, lib: Lib, graph: int) -> None:
+    Contexts are `weights` (also those that no graph uses), `kv` (KV cache and recurrent state) and, for each graph, its
+    inputs, which the scheduler allocates. `ids` has what is named so far, by address.
+    """
+
+    def __init__(self, lib: Lib) -> None:
         self.lib = lib
-        self.graph = graph
         self.ids: dict[int, str] = {}
         self.taken: set[str] = set()
         self.names: dict[str, int] = {}
         self.contexts: dict[str, dict[str, Any]] = {}
+        self.graphs: dict[str, dict[str, Any]] = {}
+        self.inputs = "inputs"
+        self.graph_size = 0
 
     def context(self, kind: str, buft: str) -> tuple[str, str]:
         """The context of the `weights` or the `kv` in a buffer type: its name and its buffer type in the scenario."""
@@ -48,20 +45,34 @@ class GraphWriter:
         """The user assignment of a node."""
         return None
 
-    def written(self) -> dict[str, Any]:
-        """The parts `scheduler`, `contexts` and `graphs` of the scenario."""
-        nodes, leafs = self.lib.graph_tensors(self.graph)
+    def add(self, name: str, graph: int) -> None:
+        """Write a ggml_cgraph that was not split yet, or only for one backend.
+
+        Raises CaptureError for an op or a type that this ggml does not have.
+        """
+        self.inputs = f"inputs_{name}" if self.graphs else "inputs"
+        self.graph_size = max(self.graph_size, CGraph.from_address(graph).size)
+        nodes, leafs = self.lib.graph_tensors(graph)
+        # Tensors of contexts and nodes of any graph have different ids; nodes of two graphs may have the same.
+        self.taken = self._in_contexts().union(*(graph["nodes"] for graph in self.graphs.values()))
+        self.names = {}
         for leaf in leafs:
             self._leaf(leaf)
         for address in self._neighbours(list(self.ids)):
             self._leaf(address)
-        graph: dict[str, Any] = {"nodes": {self._name(node): self._node(node) for node in nodes}}
-        graph["expand"] = [self.ids[address] for address in (*leafs, *nodes)]
-        return {
-            "scheduler": {"graph_size": CGraph.from_address(self.graph).size},
-            "contexts": self.contexts,
-            "graphs": {"main": graph},
-        }
+        # The next graph takes this one's memory, but not that of the weights and caches.
+        lasting = {address: id for address, id in self.ids.items() if Tensor.from_address(address).buffer}
+        self.taken = self._in_contexts()
+        written = {self._name(node): self._node(node) for node in nodes}
+        self.graphs[name] = {"nodes": written, "expand": [self.ids[address] for address in (*leafs, *nodes)]}
+        self.ids = lasting
+
+    def _in_contexts(self) -> set[str]:
+        return {id for context in self.contexts.values() for id in context["tensors"]}
+
+    def written(self) -> dict[str, Any]:
+        """The parts `scheduler`, `contexts` and `graphs` of the scenario."""
+        return {"scheduler": {"graph_size": self.graph_size}, "contexts": self.contexts, "graphs": self.graphs}
 
     def _leaf(self, address: int) -> None:
         """Write a tensor without op into the context of its memory, after what it views."""
@@ -77,7 +88,7 @@ class GraphWriter:
         """The tensors of the context of a leaf's memory: that of its buffer; the scheduler gives inputs theirs."""
         while not tensor.buffer and tensor.view_src:
             tensor = Tensor.from_address(tensor.view_src)
-        name, head = "inputs", {}
+        name, head = self.inputs, {}
         if tensor.buffer:
             lib = self.lib
             weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS

@@ -22,7 +22,7 @@ class CaptureOptions:
 
     `n_ctx` 0 is what the model was trained with. `n_seqs` and `n_outputs` None: as llama.cpp reserves memory, that is
     all sequences, and an output for every token. `n_tokens` None: a whole ubatch for the phase prompt, one for each
-    sequence for the phase token.
+    sequence for the phase token. The phase both is a graph of each, where `n_tokens` and `n_outputs` are the prompt's.
     """
 
     n_ctx: int = 0
@@ -32,7 +32,7 @@ class CaptureOptions:
     flash_attn: Literal["auto", "off", "on"] = "auto"
     type_k: str = "f16"
     type_v: str = "f16"
-    phase: Literal["prompt", "token"] = "prompt"
+    phase: Literal["prompt", "token", "both"] = "prompt"
     n_tokens: int | None = None
     n_seqs: int | None = None
     n_outputs: int | None = None
