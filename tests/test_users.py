@@ -207,6 +207,7 @@ def test_tensor_buffer_not_set_what_does_it_mean(call: Call) -> None:
     assert "a leaf that nobody uses" in out
     assert "a view of something without memory" in out
     assert "c has no memory" in call("run", "buffer-not-set").out
+    assert "graph main does not reach c" in call("explain", "c", "buffer-not-set").err
 
 
 def test_what_does_a_line_of_the_log_mean(call: Call) -> None:

@@ -23,7 +23,7 @@ class Lifetimes:
         self.nodes = tuple(self.memory.nodes)
         self.planned = self.watched.gallocr.planned_nodes
         self.tensors: dict[str, Tensor] = {}
-        for t in (*self.watched.at.built().table, *self.watched.gallocr.planned_leafs, *self._of_the_graph()):
+        for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table):
             self.tensors.setdefault(t.label, t)
 
     def _of_the_graph(self) -> list[Tensor]:
@@ -37,7 +37,7 @@ class Lifetimes:
             hint = f"; did you mean {near}?" if near else ""
             raise CliError(f"graph {self.watched.at.graph} has no tensor {name!r}{hint}")
         root = t.view_src if t.view_src is not None else t
-        life = next((life for life in self.memory.lifetimes if life.tensor == root.label), None)
+        life = self._life(root)
         own = root.buffer if life is None else None
         if life is not None:
             place = (f"{life.buft} compute buffer", life.chunk, life.offset)
@@ -67,6 +67,14 @@ class Lifetimes:
             writers=tuple(n.label for n in self.planned if n.view_src is root and n.op and not n.is_view_op),
         )
 
+    def _life(self, t: Tensor) -> Lifetime | None:
+        """What was planned for a tensor. Copies of tensors of one name have one name; then its place tells."""
+        lives = [life for life in self.memory.lifetimes if life.tensor == t.label]
+        hn = self.watched.gallocr.hash_nodes
+        if len(lives) > 1 and t.index < len(hn.offset):
+            lives = [x for x in lives if (x.chunk, x.offset) == (hn.chunk[t.index], hn.offset[t.index])] or lives
+        return lives[0] if lives else None
+
     def _readers(self, t: Tensor, root: Tensor) -> list[Reader]:
         """The nodes that read a tensor, through its views too, and its copies; with the number of each.
 
@@ -75,12 +83,12 @@ class Lifetimes:
         out = []
         for i, node in enumerate(self.planned):
             if node.view_src is not None and not node.op:
-                if _is(node.view_src, root) and i + 1 < len(self.planned):
+                if node.view_src is root and i + 1 < len(self.planned):
                     out.append(Reader(i + 1, self.planned[i + 1].label, is_copy=True))
                 continue
             for s in node.src:
-                if s is not None and (s.label == t.label or (t is root and _is(s.view_src, root))):
-                    out.append(Reader(i, node.label, s.label if s.label != t.label else ""))
+                if s is not None and (s is t or (t is root and s.view_src is root)):
+                    out.append(Reader(i, node.label, "" if s is t else s.label))
                     break
         return out
 
@@ -95,7 +103,3 @@ class Lifetimes:
             and other.offset < offset + size
             and offset < other.offset + other.size
         ]
-
-
-def _is(t: Tensor | None, root: Tensor) -> bool:
-    return t is not None and t.label == root.label

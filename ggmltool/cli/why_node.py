@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ggmltool.cli.errors import CliError
+from ggmltool.cli.errors import GGML_FAILED, CliError
 from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened
 from ggmltool.cli.watched import Watched, watch
@@ -72,7 +72,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
     tensors = [*built.nodes, *built.leafs]
     found = next((t for t in tensors if t.id == name), None)
     if found is None:
-        raise CliError(_not_there(name, state, tensors))
+        raise _not_there(name, state, tensors)
     plan = state.plan
     node = next((n for n in plan.nodes if n.id == name), None)
     chain = deciders(heard.settled, name)
@@ -108,12 +108,21 @@ def _in_a_graph_that_has_it(opened: Opened, moment: Moment, name: str) -> Moment
     return moment if with_it is None else moment._replace(graph=with_it)
 
 
-def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> str:
+def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> CliError:
+    """What to say of a name that is not one of the graph's tensors."""
     copy = next((c for c in state.plan.copies if c.name == name), None)
     if copy is not None:
-        return f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` says what it is made for"
-    near = nearest(name, [t.id for t in tensors])
-    return f"graph {state.graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else "")
+        return CliError(f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` says what it is made for")
+    model = state.run.model
+    home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)
+    if home is None and all(n.id != name for n in model.graphs[state.graph].nodes):
+        near = nearest(name, [t.id for t in tensors])
+        return CliError(f"graph {state.graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
+    text = f"graph {state.graph} does not reach {name}: no node that it expands uses it, so it gets no backend"
+    if home is not None and home.buft is not None:
+        return CliError(f"{text}; it keeps the memory of its context in {home.buft}", GGML_FAILED)
+    told = f'{text} and no memory; to write to it is ggml\'s "tensor buffer not set"'
+    return CliError(f"{told}. Use it in the graph, or give its context a buft", GGML_FAILED)
 
 
 def _asked(event: Assigned | PassedOver | Refused) -> RuleAsked:

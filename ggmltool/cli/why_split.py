@@ -55,7 +55,8 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
         raise CliError(f"there is no split {number} in {state.heading}, which has {there}")
     split = plan.splits[number]
-    start = next(e for e in heard.started if e.split == number)
+    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, "all nodes are views")
+    start = next((e for e in heard.started if e.split == number), of_views)
     before = plan.splits[number - 1] if number else None
     facts = SplitFacts(
         number=number,

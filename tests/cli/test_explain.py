@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.cli.options import Moment
+from ggmltool.cli.scenario import Opened
+from ggmltool.cli.why_node import explain_node
+from ggmltool.cli.why_split import explain_split
 from tests.cli.conftest import SAMPLES, Call
+from tests.conformance.fuzz import scenario as random_scenario
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -73,6 +78,27 @@ def test_what_is_said_to_move_a_node_moves_it_and_says_so_of_no_change(call: Cal
         for move in document["moves"]:
             assert move["backend"] not in (None, document["backend"])
             assert move["splits"] >= 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_graphs_are_explained_as_they_are_planned(seed: int) -> None:
+    scenario = ggmltool.load(random_scenario(seed))
+    opened = Opened(scenario, "it")
+    for graph in scenario.model.graphs:
+        plan = scenario.plan(graph)
+        if not plan.ok:
+            continue
+        moment = Moment(graph, "alloc")
+        for node in plan.nodes[:: max(len(plan.nodes) // 4, 1)]:
+            _, facts = explain_node(opened, moment, node.id)
+            assert facts.verdict is not None
+            assert (facts.verdict.backend, facts.verdict.cause) == (node.backend, node.cause)
+            assert all(m.backend not in (None, node.backend) for m in facts.moves)
+        for split in plan.splits[:3]:
+            _, told = explain_split(opened, moment, split.id)
+            assert tuple(i.id for i in told.inputs) == split.inputs
+            assert all(i.users for i in told.inputs)
+            assert all(m.splits < len(plan.splits) for m in told.merges)
 
 
 def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
@@ -186,6 +212,13 @@ def test_what_ggml_refuses_is_explained_all_the_same(call: Call) -> None:
     assert [a["supports_op"] for a in document["answers"]] == [False, True]
     assert [a["supports_buft"] for a in document["answers"]] == [True, False]
     assert document["moves"][0]["text"] == "put cache_k into CPU"
+
+
+def test_what_the_graph_does_not_reach_has_no_backend_and_no_memory(call: Call) -> None:
+    result = call("explain", "c", "buffer-not-set")
+    assert (result.status, result.out) == (1, "")
+    assert "graph main does not reach c" in result.err
+    assert 'it gets no backend and no memory; to write to it is ggml\'s "tensor buffer not set"' in result.err
 
 
 def test_one_backend_has_nothing_to_move_to(call: Call) -> None:

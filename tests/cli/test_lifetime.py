@@ -15,7 +15,9 @@ from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened
 from ggmltool.views.lifetime import collision, shared, story, together
 from tests.cli.conftest import SAMPLES, Call
+from tests.conformance.fuzz import scenario as random_scenario
 from tests.golden import check_golden
+from tests.invariants import violations
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: dict[str, tuple[str, ...]] = {
@@ -99,6 +101,20 @@ def test_a_copy_that_lies_over_what_it_is_made_of_is_a_danger(call: Call) -> Non
     assert "bytes are overwritten that are still to be copied" in out
     told = " ".join(lived(call, "s", "CUDA0#s#0", "-", stdin=text)["told"])
     assert "DANGER" in told
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_danger_is_told_only_where_ggml_itself_goes_wrong(seed: int) -> None:
+    """Another checker, which knows nothing of the allocator's events, sees the same in random scenarios."""
+    scenario = ggmltool.load(random_scenario(seed))
+    for graph in scenario.model.graphs:
+        plan = scenario.plan(graph)
+        if plan.ok:
+            kinds = {v.kind for v in violations(scenario.model, plan.as_dict())}
+            found = Lifetimes(Opened(scenario, "it"), Moment(graph, "alloc"))
+            dangers = [name for name in found.tensors if found.of(name).overwritten_too_early]
+            assert not dangers or kinds & {"self_copy", "leaf_view", "early"}
+            assert dangers or "self_copy" not in kinds
 
 
 def test_an_input_must_be_set_again_and_an_output_is_kept(call: Call) -> None:
