@@ -45,7 +45,8 @@ A scenario is a YAML or JSON file, also .gz, or the name of a sample: `ggmltool 
 Without one, graph.yaml in the current folder is taken, else the sample matmul. Every option can be set in the
 environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
 
-Exit status: 0 fine, 1 ggml would have failed (or `verify` found a difference), 2 wrong use or a bad file.
+Exit status: 0 fine, 1 ggml would have failed (or `diff` or `verify` found a
+difference), 2 wrong use or a bad file.
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -128,7 +129,18 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         _held(opened.model),
         buffers,
         order,
+        _again(opened, moment),
     )
+
+
+def _again(opened: Opened, moment: Moment) -> str:
+    """How to name it behind a command that knows of graphs and steps, but not of other options of the scheduler."""
+    if opened.options or opened.argument == "-":
+        return ""
+    words = [] if moment.graph is None else ["--graph", moment.graph]
+    words += [] if moment.after is None else ["--after", str(moment.after)]
+    words += ["--step", moment.step] if moment.after is None and moment.step != "alloc" else []
+    return join([*words, opened.argument])
 
 
 def _reason(event: Assigned) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from shlex import join
 
 from ggmltool.views.diff_cells import A, B, amounts, bytes_of, inks_of, wrapped_lines
 from ggmltool.views.diff_memory import buffers_section, contexts_section, sizes_section
@@ -35,6 +36,7 @@ def diff_view(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Sty
     shown = [d for d in diff.divergences if _part_of(d) in parts]
     for i, divergence in enumerate(shown):
         out += ["\n", _divergence(divergence, "first divergence" if i == 0 else "then", style)]
+        out += [render_lines([f"  more: {command}"], style) for command in _more(diff, divergence)]
     for part in found:
         if PARTS[part](diff):
             out += ["\n", _SECTIONS[part](diff, style)]
@@ -110,6 +112,18 @@ def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
         facts = [] if there is None else [f"{what} node {there.index}", f"{there.id} ({there.op})"]
         lines = [(label, ink, _decision(p)) for label, ink, p in sides if p is not None]
     return heading(lead, facts, style) + wrapped_lines(lines, style)
+
+
+def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
+    """The command that tells more of the node in B, or else in A; of a split, where it begins."""
+    for side, place in ((diff.b, divergence.b), (diff.a, divergence.a)):
+        if place is None or not side.again or divergence.kind == "order":
+            continue
+        if divergence.kind == "split" and place.start is None:
+            continue
+        what = ["split", str(place.split)] if divergence.kind == "split" else ["node", place.id]
+        yield printable(f"ggmltool explain {join(what)} {side.again}")
+        return
 
 
 def _name(place: Place | None) -> str:

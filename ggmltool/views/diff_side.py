@@ -49,7 +49,8 @@ class Side:
     """One of two plans to compare, and what is known beside it.
 
     `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
-    split begins. `order` are the nodes' ids before devices put them into an order of their own, if they do.
+    split begins. `order` are the ids of the nodes before devices put them into an order of their own, if they do.
+    `again` is how the command line names the side, behind a command; "" where it cannot.
     """
 
     plan: Plan
@@ -60,6 +61,7 @@ class Side:
     held: Sequence[Held] = ()
     held_buffers: Sequence[HeldBuffer] = ()
     order: Sequence[str] = ()
+    again: str = ""
     is_log: bool = False
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,26 @@ def test_nodes_that_are_computed_in_place_in_one_plan_only_are_named(call: Call)
     assert found["differing"] == ["buffers"]
     assert found["reuse"] == [{"id": "q", "a": "p", "b": None}]
     assert found["elsewhere"] == 2
+
+
+@pytest.mark.parametrize("name", ["two-orders", "gemma-ngl9", "refused"])
+def test_the_command_that_tells_more_can_be_pasted(call: Call, name: str) -> None:
+    commands = re.findall(r"^  more: ggmltool (.*)$", call("diff", *COMMANDS[name]).out, re.MULTILINE)
+    assert len(commands) == {"two-orders": 1, "gemma-ngl9": 1, "refused": 0}[name]
+    for command in commands:
+        result = call(*shlex.split(command))
+        assert (result.status, result.err) == (0, "")
+        assert result.out
+
+
+def test_a_placement_is_compared(call: Call) -> None:
+    """llama.cpp's own, captured with -ngl 9, and what it would do with -ngl 9: the same but for offsets in contexts."""
+    placed = call("place", "-ngl", "9", "gemma-3-270m", "-o", "placed.json.gz")
+    assert placed.status == 0
+    parts = "nodes,splits,copies,sizes,contexts"
+    assert call("diff", "--only", parts, "placed.json.gz", "gemma-3-270m-ngl9").status == 0
+    moved = document(call, "gemma-3-270m", "placed.json.gz")["context_tensors"]
+    assert {(m["a"]["buft"], m["b"]["buft"]) for m in moved if m["a"] and m["b"]} == {("CPU", "CUDA0")}
 
 
 LOGS = Path(__file__).parents[1] / "sources" / "logs"
