@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ggmltool.ggml import ops
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
+from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
 from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
 from ggmltool.ggml.graph import CGraph
@@ -17,6 +18,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.sched.arena import Split
+from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.transfer import tensor_copy, tensor_get, tensor_set
@@ -79,7 +81,7 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     for k, split in enumerate(s.splits[: s.n_splits]):
         for j, t in enumerate(split.inputs):
             _copy_input(s, split, j, t, experts)
-        _compute_nodes(s, k, split, watch)
+        _compute_split(s, k, split, watch)
         if split.inputs and s.has_events[split.backend_id]:
             _event(s, "record", split.backend_id)
     if s.events:
@@ -207,14 +209,29 @@ def _runs(used: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]
 
 
-def _compute_nodes(s: Scheduler, k: int, split: Split, watch: Watch | None) -> None:
-    """ggml_backend_graph_compute_async of one split."""
+def _compute_split(s: Scheduler, k: int, split: Split, watch: Watch | None) -> None:
+    """The nodes of one split at once, or batch by batch with an eval callback, waiting for each batch."""
     b = split.backend_id
+    if s.callback_eval is None:
+        _compute_nodes(s, k, b, split.nodes, watch)
+        return
+    for batch in batches(split.nodes, s.callback_eval):
+        _compute_nodes(s, k, b, batch, watch)
+        s.synchronize_backend(b)
+
+
+def _compute_nodes(s: Scheduler, k: int, b: int, nodes: list[Tensor], watch: Watch | None) -> None:
+    """ggml_backend_graph_compute_async of nodes of split `k`, by backend `b`."""
     arrays = DeviceArrays(s.names[b], s.usable_bufts[b])
     if s.events:
-        s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
-    on_cpu = s.backends[b].device.type == "cpu"
-    for n in split.nodes:
+        s.events(Computed(k, s.names[b], tuple(n.id for n in nodes)))
+    graph_compute_nodes(s.backends[b], arrays, nodes, watch)
+
+
+def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], watch: Watch | None = None) -> None:
+    """What a backend does with the nodes of a graph, in order: those that compute nothing are passed over."""
+    on_cpu = backend.device.type == "cpu"
+    for n in nodes:
         if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
             if on_cpu:
                 cpu_limits.check(n)

@@ -13,6 +13,7 @@ from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
 from ggmltool.ggml.sched.debug import SchedDebug, debug_of
+from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.split import run_passes
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
@@ -95,6 +96,7 @@ class Scheduler:
         self.debug = False
         self.debug_record: SchedDebug = ()
         self.on_pass: Callable[[int, Scheduler], None] | None = None
+        self.callback_eval: EvalCallback | None = None
 
     def log(self, level: str, text: str) -> None:
         """A line that a release build of ggml logs."""
@@ -119,6 +121,13 @@ class Scheduler:
         self.is_reset = False
         if self.events:
             self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", "assigned by the user"))
+
+    def set_eval_callback(self, callback: EvalCallback | None) -> None:
+        """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed (None: nobody).
+
+        Nodes are then computed in batches, each up to one that is wanted, and waited for.
+        """
+        self.callback_eval = callback
 
     def split_graph(self, graph: CGraph) -> None:
         """ggml_backend_sched_split_graph: assign a backend to every node and find the tensors to copy.

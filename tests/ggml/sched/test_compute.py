@@ -221,3 +221,26 @@ def test_an_expert_that_is_not_there_is_ggmls_assertion(bad: int) -> None:
     with pytest.raises(GgmlAssert) as error:
         run.compute("g")
     assert error.value.condition == "id >= 0 && id < n_expert"
+
+
+def test_an_eval_callback_that_refuses_ends_its_split_only() -> None:
+    run, events = started(two_devices({"a": "mul_mat(w, x)", "b": "scale(a, s=2)", "c": "mul_mat(u, b)"}))
+    asked: list[tuple[str, bool]] = []
+
+    def callback(t: Any, ask: bool) -> bool:
+        asked.append((t.id, ask))
+        return ask and t.id == "a"
+
+    run.start().set_eval_callback(callback)
+    run.compute("g")
+    assert asked == [("a", True), ("a", False), ("c", True)]
+    assert [e.nodes for e in of(events, Computed)] == [("a",), ("c",)]
+
+
+def test_without_an_eval_callback_a_split_is_computed_at_once_again() -> None:
+    run, events = started(two_devices({"a": "mul_mat(w, x)", "b": "scale(a, s=2)"}))
+    run.start().set_eval_callback(lambda t, ask: True)
+    run.compute("g")
+    run.start().set_eval_callback(None)
+    run.compute("g")
+    assert [e.nodes for e in of(events, Computed)] == [("a",), ("b",), ("a", "b")]

@@ -1,0 +1,32 @@
+"""Nodes in the batches that an eval callback asks for (the loop in ggml_backend_sched_compute_splits)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ggmltool.ggml.tensor import Tensor
+
+EvalCallback = Callable[[Tensor, bool], bool]
+"""ggml_backend_sched_eval_callback: asked (True) whether a node is wanted, called (False) once that is computed.
+
+The answer to the call says whether to go on with the split.
+"""
+
+
+def batches(nodes: list[Tensor], callback: EvalCallback) -> Iterator[list[Tensor]]:
+    """The nodes of one split (views too) in batches; each is to be computed and waited for before the next is taken.
+
+    A batch ends with the first node that the callback wants, or with the split, also where it wants none of it. Where
+    the callback, called with the node it wanted, answers no, the rest of this split is left out.
+    """
+    start = 0
+    while start < len(nodes):
+        last = start
+        wanted = callback(nodes[last], True)
+        while not wanted and last < len(nodes) - 1:
+            last += 1
+            wanted = callback(nodes[last], True)
+        yield nodes[start : last + 1]
+        if wanted and not callback(nodes[last], False):
+            return
+        start = last + 1
