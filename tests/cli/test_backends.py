@@ -127,6 +127,7 @@ ALL = (
     "Vulkan0:max_size=2GiB",
     "SYCL0",
     "RPC0[h:1]",
+    "OpenCL",
     "X:offload_min_batch=8",
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.conformance.fuzz_models import Transformer
 from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, T, contiguous
+from tests.conformance.fuzz_recurrent import RECURRENT
 
 Spec = dict[str, Any]
 
@@ -20,7 +21,7 @@ ODD_NAMES = (
 )  # fmt: skip
 
 
-PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC", "ROCm": "ROCm"}
+PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC", "ROCm": "ROCm", "CL": "OpenCL"}
 KNOWN_BUFTS = {
     "CUDA": ("CUDA_Host",),
     "ROCm": ("ROCm_Host",),
@@ -103,7 +104,7 @@ class Generator:
         for i in range(n):
             name = f"CUDA{i}" if self.chance(0.7) else rng.choice(("GPU", "NPU-é", "Vulkan", "dev")) + str(i)
             if self.chance(0.2) and not self.values:
-                name = rng.choice(("MTL", "Vulkan", "ROCm", "SYCL", "RPC")) + str(i)
+                name = rng.choice(tuple(PROFILES)) + str(i)
                 self.profiles[name] = PROFILES[name.rstrip("0123456789")]
             self.backends.append(self.make_device(name))
         if self.chance(0.15):
@@ -368,7 +369,7 @@ class Generator:
             self.input("f32", rng.choice(((0, 4, 1, 1), (width, 0, 1, 1), (width, rows, 0, 1))))
         if self.chance(0.06):
             self.wide(rng.choice((5, 29, 30, 31, 32, 45, 61, 62, 70, 130)), width, rows)
-        functions, weights = zip(*OPS, strict=True)
+        functions, weights = zip(*OPS, *RECURRENT, strict=True)
         tries = 0
         while len(self.nodes) < size and tries < 10 * size + 20:
             tries += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_refusal
-from ggmltool.ggml.devices.extra import Features, pinned
+from ggmltool.ggml.devices.extra import Memory, pinned
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
@@ -332,8 +332,10 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
     return check
 
 
-def alloc_size(row_padding: int, has: Features) -> AllocSize:
+def alloc_size(memory: Memory) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
+
+    row_padding, has = memory.row_padding, memory.features
 
     def size_of(t: Tensor) -> int:
         size = flash_attn_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.device import OpRule
@@ -11,6 +12,15 @@ from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
 Features = frozenset[str]
 """What a piece of hardware can do, by the names that its profile knows."""
+
+
+class Memory(NamedTuple):
+    """What the size of a tensor in a buffer type may depend on: the type's alignment and row padding, the hardware."""
+
+    alignment: int
+    row_padding: int
+    features: Features
+
 
 PINNED = "pinned host memory"
 """The family of host memory that a device has pinned: it is for the CPU, the device itself cannot use it."""

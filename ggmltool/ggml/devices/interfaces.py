@@ -45,6 +45,7 @@ IF_NULL: dict[str, str] = {
     "get_alloc_size": "ggml_nbytes",
     "is_host": "false",
     "init_tensor": "tensors need no preparation",
+    "memset_tensor": "an assertion, should anybody ask",
     "set_tensor_2d": "set_tensor piece by piece",
     "get_tensor_2d": "get_tensor piece by piece",
     "cpy_tensor": "copied through host memory",
@@ -203,4 +204,25 @@ RPC = Interface(
         get_max_size="ggml_backend_rpc_get_max_size",
     ),
     _buffer("ggml_backend_rpc_buffer_interface", "ggml_backend_rpc_buffer_", "set_tensor_2d get_tensor_2d reset"),
+)
+OPENCL = Interface(
+    _backend(
+        "ggml_backend_opencl_i",
+        "ggml_backend_opencl_",
+        f"set_tensor_async get_tensor_async {_NO_2D} cpy_tensor_async {_PLANS} event_record event_wait graph_optimize",
+        get_name="ggml_backend_opencl_name",
+    ),
+    _device(
+        "ggml_backend_opencl_device_i",
+        "ggml_backend_opencl_device_",
+        _HOST_DEVICE,
+        init_backend="ggml_backend_opencl_device_init",
+        buffer_from_host_ptr="ggml_backend_opencl_device_buffer_from_ptr",
+    ),
+    _buffer_type("ggml_backend_opencl_buffer_type_interface", "ggml_backend_opencl_buffer_type_", "is_host"),
+    _buffer(
+        "ggml_backend_opencl_buffer_interface",
+        "ggml_backend_opencl_buffer_",
+        "memset_tensor set_tensor_2d get_tensor_2d cpy_tensor",
+    ),
 )

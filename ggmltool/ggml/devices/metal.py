@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.extra import ExtraBuft, Features
+from ggmltool.ggml.devices.extra import ExtraBuft, Memory
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.devices.rule_parts import (
     F32_OR_F16,
@@ -234,7 +234,7 @@ _MAX_ROWS = 32
 _VEC_MAX_ROWS = 20
 
 
-def alloc_size(_padding: int, _has: Features) -> AllocSize:
+def alloc_size(_: Memory) -> AllocSize:
     """ggml_backend_metal_buffer_type_get_alloc_size: room behind some results for what their kernels leave there."""
     return _size_of
 

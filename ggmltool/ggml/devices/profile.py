@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
-from ggmltool.ggml.devices.extra import ExtraBuft, Features
+from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.version import SIZE_MAX
 
@@ -45,7 +45,7 @@ class Profile:
     never: frozenset[int] = frozenset()
     rules: Mapping[int, OpRule] = field(default_factory=dict)
     check: Callable[[BufferType, Hardware], OpRule | None] | None = None
-    alloc_size: Callable[[int, Features], AllocSize] | None = None
+    alloc_size: Callable[[Memory], AllocSize] | None = None
     rule_keys: frozenset[int] | None = None
     offload_min_batch: int | None = None
     batch_size: BatchSize = batch_size
@@ -77,18 +77,20 @@ def make_buft(
     features: Features | None = None,
 ) -> BufferType:
     """The device's own buffer type; what is None comes from the profile."""
-    padding = profile.row_padding if row_padding is None else row_padding
+    memory = Memory(
+        profile.alignment if alignment is None else alignment,
+        profile.row_padding if row_padding is None else row_padding,
+        profile.has if features is None else features,
+    )
     return BufferType(
         name,
         device,
-        profile.alignment if alignment is None else alignment,
+        memory.alignment,
         profile.max_size if max_size is None else max_size,
-        padding,
+        memory.row_padding,
         profile.host if host is None else host,
         None,
-        profile.alloc_size(padding, profile.has if features is None else features)
-        if profile.alloc_size is not None
-        else None,
+        profile.alloc_size(memory) if profile.alloc_size is not None else None,
         profile.name,
         alloc_more=profile.alloc_more,
     )

@@ -12,6 +12,7 @@ from ggmltool.ggml.devices import (
     interfaces,
     metal,
     metal_order,
+    opencl,
     sycl,
     vulkan,
     vulkan_order,
@@ -175,6 +176,19 @@ PROFILES: dict[str, Profile] = {
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         interface=interfaces.SYCL,
     ),
+    "OpenCL": Profile(
+        "OpenCL",
+        only=opencl.KEYS,
+        rules=opencl.RULES,
+        rule_keys=opencl.RULE_KEYS,
+        alloc_size=opencl.alloc_size,
+        leaves_out="the device's alignment and largest buffer (128 bytes is typical; give alignment, max_size), "
+        "experts of further types on Adreno, what old Adreno compilers cannot build",
+        names="OpenCL",
+        description="a GPU with OpenCL, such as Qualcomm's Adreno",
+        interface=interfaces.OPENCL,
+        alloc_more="room for the gaps between the parts of a quantized tensor",
+    ),
     "RPC": Profile(
         "RPC",
         leaves_out="what the server's own device needs beyond the bytes of a tensor, its alignment and largest buffer: "
@@ -195,6 +209,7 @@ _BY_NAME = (
     (re.compile(r"Metal|MTL\d+"), "Metal"),
     (re.compile(r"Vulkan\d+"), "Vulkan"),
     (re.compile(r"SYCL\d+"), "SYCL"),
+    (re.compile(r"OpenCL|GPUOpenCL"), "OpenCL"),
     (re.compile(r"RPC\d*(\[[^\]]*\])?"), "RPC"),
 )
 

@@ -32,6 +32,10 @@ _KEPT: tuple[tuple[int, ...], ...] = (
 )  # fmt: skip
 """Runs of ops that one shader computes (a choice of experts, the snake activation): they are never taken apart."""
 
+_KEPT_BY_FIRST: dict[int, list[tuple[int, ...]]] = {}
+for _pattern in _KEPT:
+    _KEPT_BY_FIRST.setdefault(_pattern[0], []).append(_pattern)
+
 _FUSED: frozenset[tuple[int, int]] = frozenset(
     (
         (Op.RMS_NORM, Op.MUL),
@@ -64,7 +68,7 @@ class _Ordering:
 
     def run(self) -> list[Tensor]:
         while self.first < self.n:
-            kept = next((len(p) for p in _KEPT if self._matches(p, self.first)), 0)
+            kept = self._kept(self.first)
             if kept:
                 self._place(range(self.first, self.first + kept))
                 continue
@@ -83,10 +87,15 @@ class _Ordering:
         while self.first < self.n and self.used[self.first]:
             self.first += 1
 
-    def _matches(self, pattern: tuple[int, ...], start: int) -> bool:
-        if start + len(pattern) > self.n:
-            return False
-        return all(self.nodes[start + k].op == op and not self.used[start + k] for k, op in enumerate(pattern))
+    def _kept(self, start: int) -> int:
+        """The length of the run of ops from `start` on that is not to be taken apart; 0 where there is none."""
+        for pattern in _KEPT_BY_FIRST.get(self.nodes[start].op, ()):
+            n = len(pattern)
+            if self.n - start < n or any(self.used[start : start + n]):
+                continue
+            if all(self.nodes[start + k].op == op for k, op in enumerate(pattern)):
+                return n
+        return 0
 
     def _window(self) -> range:
         return range(self.first + 1, min(self.first + _LOOK_AHEAD, self.n))
@@ -96,7 +105,7 @@ class _Ordering:
         nodes = self.nodes
         taken = [self.first]
         for j in self._window():
-            if self.used[j] or nodes[j].op in EMPTY_OPS or any(self._matches(p, j) for p in _KEPT):
+            if self.used[j] or nodes[j].op in EMPTY_OPS or self._kept(j):
                 continue
             if self._waits(j, taken):
                 continue

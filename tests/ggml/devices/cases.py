@@ -149,6 +149,10 @@ def _no_params(_c: Cases, _n: Tensor, _s: list[Tensor], params: list[int]) -> No
     params[:9] = [0] * 9
 
 
+def _rotation(c: Cases, _n: Tensor, _s: list[Tensor], params: list[int]) -> None:
+    params[2] = c.rng.choice((0, 2, 8, 24, 40))
+
+
 def _weights(c: Cases, _: Tensor, src: list[Tensor], _p: list[int]) -> None:
     if c.rng.random() < 0.2:
         c.fit(src[0], c.rng.choice(("nvfp4", "q8_K", "i32")), ne0=256)
@@ -174,6 +178,7 @@ NEAR: dict[Op, Callable[[Cases, Tensor, list[Tensor], list[int]], None]] = {
     Op.SILU_BACK: _all_f32,
     Op.PAD: _no_params,
     Op.SOFT_MAX_BACK: _no_params,
+    Op.ROPE: _rotation,
     Op.MUL_MAT: _weights,
     Op.MUL_MAT_ID: _weights,
 }

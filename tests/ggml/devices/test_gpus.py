@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import SIZE_MAX
 from tests.ggml.graphs import Builder
 
-NAMES = {"ROCm": "ROCm0", "Metal": "MTL0", "Vulkan": "Vulkan0", "SYCL": "SYCL0", "RPC": "RPC0"}
+NAMES = {"OpenCL": "OpenCL", "ROCm": "ROCm0", "Metal": "MTL0", "Vulkan": "Vulkan0", "SYCL": "SYCL0", "RPC": "RPC0"}
 
 
 def make(profile: str) -> tuple[Device, BufferType]:
@@ -28,6 +28,7 @@ def make(profile: str) -> tuple[Device, BufferType]:
         ("SYCL", 128, SIZE_MAX, 32, True),
         ("ROCm", 128, SIZE_MAX, 32, True),
         ("RPC", 128, SIZE_MAX, None, False),
+        ("OpenCL", 128, SIZE_MAX, None, False),
     ],
 )
 def test_its_memory_and_what_it_can_do(
@@ -137,3 +138,12 @@ def test_memory_of_another_rocm_device_is_as_far_away_as_that_of_another_cuda_de
         tensor_alloc(Buffer(there, 32, AddressSpace()), x, 0)
         here = make_device(PROFILES[profile], f"{profile}0", make_buft(PROFILES[profile], f"{profile}0", f"{profile}0"))
         assert here.why_not(b.node("n", Op.SQR, x)) == f"source 0 lies in {profile}1, memory of another CUDA device"
+
+
+@pytest.mark.parametrize("alignment", [64, 128, 256])
+def test_opencl_takes_quantized_tensors_apart_and_leaves_room_for_the_gaps(alignment: int) -> None:
+    buft = make_buft(PROFILES["OpenCL"], "OpenCL", "OpenCL", alignment)
+    b = Builder()
+    for type, more in (("q8_0", 4 * alignment), ("f16", 0)):
+        w = b.leaf("w", 256, 3, type=type)
+        assert buft.get_alloc_size(w) == w.nbytes + more

@@ -17,6 +17,7 @@ IDLE = {
     "Vulkan": {"cpy_tensor_async", "buffer_from_host_ptr", "get_alloc_size"},
     "SYCL": {"buffer_from_host_ptr"},
     "RPC": {"get_alloc_size"},
+    "OpenCL": {"buffer_from_host_ptr"},
 }
 """Functions that are there, and by default say no, or nothing that another's absence would not say."""
 
