@@ -34,7 +34,8 @@ def test_pre_allocated_tensor_in_a_buffer_that_cannot_run_the_operation(call: Ca
 
 def test_which_tensors_land_where_with_this_ot_and_ts(call: Call) -> None:
     """llama.cpp 15263, 15975: tensor to device, totals, and a deficit with exit status 1."""
-    options = "-ot ffn_down=CPU -ts 1,3 --device CUDA0:100MiB --device CUDA1:600MiB gemma-3-270m".split()
+    devices = ("--device", "CUDA0:100MiB", "--device", "CUDA1:600MiB")
+    options = ("-ot", "ffn_down=CPU", "-ts", "1,3", *devices, "gemma-3-270m")
     result = call("place", *options, columns=110)
     rows = [" ".join(line.split()) for line in result.out.splitlines()]
     assert "0–4 CPU 5 4.48 MiB -ot ffn_down=CPU" in rows
@@ -44,6 +45,14 @@ def test_which_tensors_land_where_with_this_ot_and_ts(call: Call) -> None:
     assert result.status == 1
     tensors = call("place", "--tensors", *options, columns=110).out.splitlines()
     assert any("blk.0.ffn_down.weight" in line and line.endswith("CPU     -ot ffn_down=CPU") for line in tensors)
+
+
+def test_the_largest_ngl_that_fits(call: Call) -> None:
+    """People who tune -ngl: the last placement that fits, what it copies, and the command that shows it."""
+    result = call("sweep", "-ngl", "0..19", "--device", "CUDA0:740MiB", "gemma-3-270m", columns=110)
+    assert "largest that fits: -ngl 11\n  122 splits, 58.2 MiB copied per batch, 540 KiB left on CUDA0" in result.out
+    assert result.out.endswith("ggmltool place gemma-3-270m --device CUDA0:740MiB -ngl 11\n")
+    assert call("place", "-ngl", "12", "--device", "CUDA0:740MiB", "gemma-3-270m").status == 1
 
 
 def test_why_is_there_an_extra_split(call: Call) -> None:

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "types": "List the types of ggml, or show its tables of values.",
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
+    "sweep": "Place a captured model in many ways, and find the largest that fits.",
     "import": "Show what a log of GGML_SCHED_DEBUG tells.",
     "sample": "List the samples that teach, or print one of them.",
     "man": "Print the manual page.",

@@ -23,6 +23,13 @@ def scenario_argument(command: F) -> F:
     return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=_complete_scenarios)(command)
 
 
+def scenarios_argument(command: F) -> F:
+    """SCENARIO...: any number of them, a tuple."""
+    return click.argument(
+        "scenario", nargs=-1, required=False, metavar="[SCENARIO]...", shell_complete=_complete_scenarios
+    )(command)
+
+
 def graph_option(command: F) -> F:
     """--graph: which graph; None for the first."""
     return click.option(

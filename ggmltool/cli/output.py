@@ -139,9 +139,12 @@ def detail(message: str) -> None:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[], None] | None]:
-    """A bar on standard error that moves with every call, for work that takes seconds; None where nobody looks."""
-    if current_settings().verbosity < 0 or total < _WORTH_A_BAR or not sys.stderr.isatty():
+def progress(label: str, total: int, least: int = _WORTH_A_BAR) -> Iterator[Callable[[], None] | None]:
+    """A bar on standard error that moves with every call, for work that takes seconds: from `least` calls on.
+
+    None where nobody looks.
+    """
+    if current_settings().verbosity < 0 or total < least or not sys.stderr.isatty():
         yield None
         return
     with click.progressbar(length=total, label=label, file=sys.stderr) as bar:

@@ -59,7 +59,7 @@ class Parts:
         self.inputs = [ContextSpec(c.name, None, c.usage, list(c.tensors)) for c in model.contexts if c.buft is None]
         self.names = list(dict.fromkeys(w.name for w in self.weights))
         self.ids = {w.id for w in self.weights}
-        self.n_layer = self._n_layer()
+        self.n_layer = n_layer(model)
         self.roles = {w.id: self._roles(w) for w in self.weights}
         caches = [t for c in model.contexts if c.buft is not None and c.usage != "weights" for t in c.tensors]
         by_id = {t.id: t for t in caches}
@@ -78,11 +78,6 @@ class Parts:
                     met.setdefault(id, len(met))
             weights.sort(key=lambda t: met.get(t.id, _MANY))
         return weights
-
-    def _n_layer(self) -> int:
-        told = self.meta.get("n_layer", 0)
-        numbers = [w.il + 1 for w in (weight_of(name) for name in self.names) if w.il >= 0]
-        return max([told if isinstance(told, int) else 0, *numbers])
 
     def _roles(self, spec: TensorSpec) -> list[Role]:
         """What a weight is used as, what it is made for first; another role has a duplicate where it lies elsewhere."""
@@ -168,6 +163,14 @@ class Parts:
                 for name, value in _numbers(node, src).items():
                     found.setdefault(name, value)
         return Hparams(**found)
+
+
+def n_layer(model: Model) -> int:
+    """The layers of a captured model: as the capture says, else by the names of its weights."""
+    told = model.meta.get("n_layer", 0)
+    weights = (t for c in model.contexts if c.usage == "weights" and c.buft is not None for t in c.tensors)
+    numbers = [w.il + 1 for w in (weight_of(t.name) for t in weights) if w.il >= 0]
+    return max([told if isinstance(told, int) else 0, *numbers])
 
 
 def _numbers(node: TensorSpec, src: list[TensorSpec | None]) -> dict[str, int]:

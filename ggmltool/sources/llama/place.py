@@ -114,6 +114,7 @@ class _Placing:
         self.cpu_list = self._cpu_list()
         self.overrides = self._overrides()
         self.tensors: list[TensorPlace] = []
+        self._orders: dict[str, list[str]] = {}
 
     def placement(self) -> Placement:
         weights, moved = self._weights()
@@ -257,6 +258,11 @@ class _Placing:
 
     def _leafs(self, graph: str, moved: dict[str, dict[str, str]]) -> list[str]:
         """The leafs of a graph in ggml's order, with duplicates in the place of what they duplicate."""
+        if graph not in self._orders:
+            self._orders[graph] = self._ordered(graph, moved)
+        return self._orders[graph]
+
+    def _ordered(self, graph: str, moved: dict[str, dict[str, str]]) -> list[str]:
         order = self.parts.leaf_order(graph)
         nodes = {n.id: n for n in self.parts.graphs[graph].nodes}
         changed = {id: [by.get(s or "", s) for s in nodes[id].src] for id, by in moved.items() if id in nodes}

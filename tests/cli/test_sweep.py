@@ -1,0 +1,118 @@
+"""`sweep`: many placements side by side, and the largest that fits."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+GEMMA = "gemma-3-270m"
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "sweep": ("-ngl", "0..19:3", "--device", "CUDA0:740MiB"),
+    "sweep_unknown": ("-ngl", "0,9,all"),
+    "sweep_two": (
+        *("-ngl", "8,all", "-ts", "1,1", "-ts", "3,1", "-ot", "none", "-ot", "ffn_down=CPU"),
+        *("--device", "CUDA0:400MiB", "--device", "CUDA1:740MiB"),
+    ),
+    "sweep_nothing": ("-ngl", "9,10", "--device", "CUDA0:100MiB"),
+    "sweep_csv": ("-ngl", "0..18:9", "--device", "CUDA0:740MiB", "-f", "csv"),
+    "sweep_json": ("-ngl", "0..18:9", "--device", "CUDA0:740MiB", "--json"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
+    result = call("sweep", *COMMANDS[command], GEMMA, columns=columns)
+    assert (result.status, result.err) == (command == "sweep_nothing", "")
+    if command not in ("sweep_csv", "sweep_json"):
+        assert max(len(line) for line in result.out.splitlines() if not line.startswith("  ggmltool ")) <= columns
+    check_golden(GOLDEN / f"gemma_{command}_{columns}.txt", result.out)
+
+
+def test_every_placement_is_that_of_place(call: Call) -> None:
+    options = ("--device", "CUDA0:740MiB", "--no-op-offload", "--json")
+    swept = json.loads(call("sweep", "-ngl", "0..19:5", "-ot", "none", "-ot", "ffn=CPU", *options, GEMMA).out)
+    for row in swept["placements"]:
+        override = ("-ot", row["-ot"]) if row["-ot"] else ()
+        placed = json.loads(call("place", "-ngl", row["-ngl"], *override, *options, GEMMA).out)
+        assert (row["splits"], row["copied"], row["fits"]) == (placed["splits"], placed["copied"], placed["fits"])
+        assert row["needs"] == {d["device"]: d["total"] for d in placed["devices"]}
+        assert row["left"] == {"CUDA0": placed["devices"][0]["left"]}
+
+
+def test_the_largest_that_fits_is_named_with_the_command_that_shows_it(call: Call) -> None:
+    out = call("sweep", "--device", "CUDA0:740MiB", GEMMA).out.splitlines()
+    assert out[-3:-1] == ["largest that fits: -ngl 11", out[-2]]
+    assert out[-2].startswith("  122 splits, ")
+    _, *command = shlex.split(out[-1])
+    assert call(*command).status == 0
+    larger = [word if word != "11" else "12" for word in command]
+    assert call(*larger).status == 1
+
+
+def test_more_processes_change_nothing(call: Call) -> None:
+    options = ("-ngl", "0..19", "-ts", "1,2", "-ts", "2,1", GEMMA)
+    one, three = (call("sweep", "-j", n, *options) for n in (1, 3))
+    assert one == three
+    assert one.status == 0
+
+
+def test_captures_of_several_ubatches_are_compared(call: Call) -> None:
+    document: dict[str, Any] = json.loads(gzip.decompress((SAMPLES / f"{GEMMA}.json.gz").read_bytes()))
+    for n in (512, 256):
+        document["meta"] = {**document.get("meta", {}), "n_ubatch": n}
+        Path(f"ub{n}.json").write_text(json.dumps(document), "utf-8")
+    rows = list(
+        csv.DictReader(io.StringIO(call("sweep", "-ngl", "0,all", "-f", "csv", "ub512.json", "ub256.json").out))
+    )
+    assert [(row["file"], row["-ngl"]) for row in rows] == [
+        ("-ub 512", "0"),
+        ("-ub 512", "19"),
+        ("-ub 256", "0"),
+        ("-ub 256", "19"),
+    ]
+
+
+def test_a_csv_file_is_known_by_its_name(call: Call) -> None:
+    assert call("sweep", "-ngl", "1", "-o", "layers.csv", GEMMA).err == "Wrote layers.csv\n"
+    rows = list(csv.DictReader(io.StringIO(Path("layers.csv").read_text("utf-8"))))
+    assert [row["-ngl"] for row in rows] == ["1"]
+    assert int(rows[0]["CUDA0"]) > 0
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call) -> None:
+    result = call("sweep", "-ngl", "0..9", "-j", "1", GEMMA, tty=True)
+    assert "placing" in result.err
+    assert call("sweep", "-ngl", "0..9", "-j", "1", "-q", GEMMA, tty=True).err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (("-ngl", "3..1"), "'3..1' has no number in it"),
+        (("-ngl", "a"), "'a' is no number or range such as 0..32:4"),
+        (("-ngl", "0..9:0"), "is no number or range"),
+        (("-ngl", "0..9999", "-ts", "1,1", "-ts", "1,2", "-ts", "1,3"), "30000 placements are too many"),
+        (("-ncmoe", "x"), "'x' is no number or range"),
+        (("-ts", "a"), "'a' is no list of numbers"),
+        (("-ot", "x=GPU7"), "there is no GPU7"),
+        (("-j", "0"), "-j"),
+    ],
+)
+def test_wrong_options_are_answered_with_a_hint(call: Call, options: tuple[str, ...], hint: str) -> None:
+    result = call("sweep", *options, GEMMA)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
+    assert "Traceback" not in result.err
