@@ -75,4 +75,4 @@ def test_random_graphs_serve_each_other_as_in_ggml(level: int, monkeypatch: pyte
     scenarios = [s for s in (ggmltool.load(scenario(seed)) for seed in range(SEEDS)) if len(s.model.graphs) > 1]
     cases = cases_of(scenarios)
     assert len(cases) > SEEDS // 10
-    assert check(cases, level, monkeypatch) >= 3
+    assert check(cases, level, monkeypatch) >= 2
