@@ -9,7 +9,15 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
-from ggmltool.cli.options import Moment, complete_tensors, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Moment,
+    complete_sides,
+    complete_words,
+    json_option,
+    moment_options,
+    output_option,
+    scenario_argument,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import is_scenario, open_scenario
 from ggmltool.cli.watched import Watched
@@ -21,10 +29,14 @@ FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B", "err
 """What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    words = ctx.params.get("words") or ()
-    forms = [form for form in FORMS if form.startswith(incomplete)] if not words else []
-    return [*forms, *complete_tensors(ctx, param, incomplete)]
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    given = [*(ctx.params.get("words") or ()), *filter(None, [ctx.params.get("scenario")])]
+    if given[:1] == ["realloc"]:
+        return complete_sides(ctx, param, incomplete)
+    forms = [] if given else [form for form in FORMS if form.startswith(incomplete)]
+    return [*map(CompletionItem, forms), *complete_words(ctx, param, incomplete)]
 
 
 @click.command(cls=Command)

@@ -7,7 +7,7 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
-    complete_tensors,
+    complete_words,
     json_option,
     moment_options,
     output_option,
@@ -18,7 +18,7 @@ from ggmltool.cli.scenario import is_scenario, open_scenario
 
 
 @click.command(cls=Command)
-@click.argument("names", nargs=-1, metavar="NAME [OTHER]", shell_complete=complete_tensors)
+@click.argument("names", nargs=-1, metavar="NAME [OTHER]", shell_complete=complete_words)
 @scenario_argument
 @moment_options
 @json_option

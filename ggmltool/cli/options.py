@@ -221,6 +221,16 @@ def complete_tensors(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     return [id for id in ids if id.startswith(incomplete)]
 
 
+def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """The ids of tensors, and behind the first word scenarios too: for commands that take names and a scenario."""
+    from click.shell_completion import CompletionItem
+
+    names = [CompletionItem(name) for name in complete_tensors(ctx, param, incomplete)]
+    given = ctx.params.get(param.name or "") or ctx.params.get("scenario")
+    scenarios = _complete_scenarios(ctx, param, incomplete) if given else []
+    return [*names, *(item for item in scenarios if item.type == "plain" or not names)]
+
+
 def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The names of the contexts of the scenario that stands on the line."""
     model = _model_on_the_line(ctx)
@@ -228,11 +238,13 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
-    from ggmltool.cli.scenario import default_scenario, scenario_path
+    from ggmltool.cli.scenario import default_scenario, is_scenario, scenario_path
     from ggmltool.scenario.load import load_model
 
     # While an option waits for its value, click has not yet given the arguments their names.
     named = named or ctx.params.get("scenario")
+    if named is not None and not is_scenario(named):
+        named = None  # a name, of a command whose last word may be one
     for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
         try:
             return None if argument == "-" else load_model(scenario_path(argument))

@@ -294,3 +294,25 @@ def test_what_a_command_prints_can_be_given_to_explain_error(call: Call, sample:
     document = explained(call, "error", "-", stdin=(result.out + result.err).encode())
     assert document["key"] == key
     assert document["remedy"] in result.out + result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("ggmltool explain sp", ["split"]),
+        ("ggmltool explain node resu", ["result"]),
+        ("ggmltool explain split 1 transf", ["transformer"]),
+        ("ggmltool explain realloc outg", ["outgrown"]),
+        ("ggmltool lifetime resu", ["result"]),
+        ("ggmltool lifetime result transf", ["transformer"]),
+        ("ggmltool explain gate transformer --graph m", ["main"]),
+    ],
+)
+def test_the_shell_completes_forms_names_and_scenarios(
+    words: str, completed: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_GGMLTOOL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    result = call()
+    assert [line.removeprefix("plain,") for line in result.out.split()] == completed

@@ -19,6 +19,8 @@ ENGINE = Path(__file__).parents[2] / "ggmltool" / "ggml"
 SOURCE = json.loads((Path(__file__).parent / "messages_0_20_2.json").read_text())
 TEXTS = [tuple(row) for row in SOURCE["texts"]]
 """Every GGML_ASSERT, GGML_ABORT and log call of ggml-alloc.c and ggml-backend.cpp: file, function, kind, text."""
+BEFORE = [tuple(row) for row in json.loads((Path(__file__).parent / "messages_before.json").read_text())["texts"]]
+"""Texts of allocator and scheduler in the ggml of January 2024 and of 2025: era, kind, text."""
 WORDS = {"%s": "blk.0_x", "%zu": "4096", "%d": "7", "%5.5s": "CPU", "%8.8s": "1.dst", "%zx": "ff"}
 
 
@@ -51,6 +53,15 @@ def test_every_text_of_allocator_and_backends_has_an_entry_and_is_found(row: tup
     found = find(printed(function, kind, text))
     assert found is not None
     assert text in MESSAGES[found.key].texts
+
+
+@pytest.mark.parametrize("row", BEFORE, ids=lambda row: f"{row[0]} {row[2][:40]}")
+def test_texts_of_older_releases_are_found(row: tuple[str, str, str]) -> None:
+    _, kind, text = row
+    filled = re.sub(r"%[-0-9.]*(?:z[ux]|lu|\w)", "7", text)
+    found = find(f"GGML_ASSERT: /src/ggml-backend.c:1204: {text}" if kind == "assert" else filled)
+    assert found is not None
+    assert found.score == 1
 
 
 @pytest.mark.parametrize("key", [k for k, m in MESSAGES.items() if not m.era])
