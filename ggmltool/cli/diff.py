@@ -68,8 +68,9 @@ def diff(
 ) -> int:
     """Show what differs between two plans, and the first node where they part.
 
-    Nodes are found again by id, else by name, else by what they are computed from. Exit status as diff's: 0 nothing
-    differs, 1 something does (or ggml refuses one of the plans), 2 wrong use or a bad file.
+    Nodes are found again by id, else by name, else by what they are computed from. Compared is what ggml decides, not
+    values and parameters. Exit status as diff's: 0 nothing differs, 1 something does (or ggml refuses one of the
+    plans), 2 wrong use or a bad file.
 
     With one scenario and an option of the scheduler, its plans without and with that are compared. Graphs of a log of
     GGML_SCHED_DEBUG=2 are compared as far as it can tell, with another (`LOG:1 LOG:3`) or with a scenario.
