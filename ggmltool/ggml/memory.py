@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ggmltool.ggml.dtypes import BF16, DType
+from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.converted import CONVERTED
+from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
+from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
 if TYPE_CHECKING:
@@ -36,44 +40,6 @@ def numpy_type(type: DType) -> np.dtype[Any]:
         bf16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bf16
     return np.dtype(_NUMPY[type.name])
-
-
-def dequantize(data: NDArray[np.uint8], type: DType) -> NDArray[np.float32]:
-    """The float32 values of quantized rows: shape [..., row bytes] to [..., elements].
-
-    Raises NotComputable for the few types that have no dequantization in the gguf library.
-    """
-    import gguf
-
-    with np.errstate(all="ignore"):
-        try:
-            values = gguf.quants.dequantize(np.ascontiguousarray(data), gguf.GGMLQuantizationType(type.id))
-        except (NotImplementedError, ValueError):
-            raise _no_conversion(type, "read") from None
-    return np.asarray(values, dtype=np.float32)
-
-
-def quantize(values: NDArray[np.float32], type: DType) -> NDArray[np.uint8]:
-    """The bytes of quantized rows: shape [..., elements] to [..., row bytes].
-
-    Raises NotComputable for the types that have no quantization in the gguf library (the k-quants, the iq types).
-    """
-    import gguf
-
-    with np.errstate(all="ignore"):
-        try:
-            data = gguf.quants.quantize(np.ascontiguousarray(values), gguf.GGMLQuantizationType(type.id))
-        except (NotImplementedError, ValueError):
-            raise _no_conversion(type, "written") from None
-    return np.asarray(data).view(np.uint8)
-
-
-def _no_conversion(type: DType, verb: str) -> NotComputable:
-    return NotComputable(
-        "ggml_get_type_traits",
-        f"values of type {type.name} cannot be {verb} here",
-        explanation=f"the gguf library has no conversion for {type.name}; planning is possible, computing is not",
-    )
 
 
 def convert(values: Any, type: DType) -> Any:
@@ -147,6 +113,20 @@ class HostArrays:
         if t.type.quantized:
             values = np.broadcast_to(np.asarray(values), (*raw.shape[:3], t.ne[0]))
         raw[...] = self.encode(values, t.type)
+        self.written(t)
+
+    def kept(self, t: Tensor, part: Hashable, convert: Callable[[], Any]) -> Any:
+        """What `convert` makes of a part of `t`, in float32: of weights it is kept, of other tensors made anew."""
+        buffer = t.buffer
+        if buffer is None or buffer.usage != USAGE_WEIGHTS or t.type is F32:
+            return convert()
+        return CONVERTED.get(buffer.memory, (t.data, t.type.name, t.ne, t.nb, part), convert)
+
+    def written(self, t: Tensor) -> None:
+        """The memory of `t` has been written to: what was kept of it is no longer true."""
+        buffer = t.buffer
+        if buffer is not None and buffer.usage == USAGE_WEIGHTS:
+            CONVERTED.forget(buffer.memory)
 
     def decode(self, data: Any, type: DType) -> Any:
         """Elements as `raw` has them, or rows of quantized ones, as float32 (f32 itself is not copied)."""
@@ -171,6 +151,7 @@ class HostArrays:
         array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         memory, start = self._extent("ggml_backend_tensor_set", "write", t, offset, array.size)
         memory[start] = array
+        self.written(t)
 
     def copy(self, src: Tensor, dst: Tensor) -> None:
         """ggml_backend_tensor_copy between two tensors of the same layout: the bytes of `src`, gaps included."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _PLAIN = {
     "f32": "<f4", "f16": "<f2", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
 }  # fmt: skip
-_QUANTIZED = frozenset(("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq1_0", "tq2_0", "mxfp4"))
-_UNREADABLE = frozenset(("q8_1", "q8_K", "q1_0", "q2_0"))
+_QUANTIZED = frozenset(("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq1_0", "tq2_0", "mxfp4", "q1_0", "q2_0"))
+_UNREADABLE = frozenset(("q8_1", "q8_K"))
 
 
 def can_decode(type: DType) -> bool:
@@ -37,7 +37,7 @@ def encode(values: NDArray[Any], type: DType) -> bytes:
             if dtype.kind == "f" and dtype.itemsize < 4:
                 values = values.astype(np.float32)
             return np.ascontiguousarray(values.astype(dtype)).tobytes()
-    from ggmltool.ggml.memory import quantize
+    from ggmltool.ggml.quants import quantize
 
     with np.errstate(over="ignore", invalid="ignore"):
         floats = np.ascontiguousarray(values.astype(np.float32))
@@ -58,7 +58,7 @@ def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
         import ml_dtypes
 
         return np.frombuffer(raw, dtype=ml_dtypes.bfloat16).astype(np.float32).reshape(ne[::-1])
-    from ggmltool.ggml.memory import dequantize
+    from ggmltool.ggml.quants import dequantize
 
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(*ne[:0:-1], -1)
     return dequantize(rows, type).reshape(ne[::-1])

@@ -295,6 +295,9 @@ class Real:
                 lib.ggml_backend_buffer_free(buffer)
 
 
+NEEDS_IMPORTANCE = ("iq2_xxs", "iq2_xs", "iq1_s")
+"""ggml_quantize_requires_imatrix."""
+
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 0.5, -0.5, 2.5, 89.0, -104.0]
 
 
@@ -330,7 +333,9 @@ def bytes_of(lib: Lib, s: Src, rng: np.random.Generator) -> bytes:
         values = np.ascontiguousarray(values, dtype=np.float32)
         out = ctypes.create_string_buffer(s.dtype.row_size(n))
         block = s.dtype.block_size
-        lib.ggml_quantize_chunk(s.dtype.id, values.ctypes.data, out, 0, n // block, block, None)
+        ones = np.ones(block, dtype=np.float32)
+        importance = ones.ctypes.data if s.type in NEEDS_IMPORTANCE else None
+        lib.ggml_quantize_chunk(s.dtype.id, values.ctypes.data, out, 0, n // block, block, importance)
         return out.raw
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values.astype(numpy_type(s.dtype))).tobytes()

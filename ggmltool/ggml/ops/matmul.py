@@ -6,6 +6,8 @@ call transposed. a is repeated over dimensions 2 and 3 of b. The result is alway
 
 from __future__ import annotations
 
+from functools import partial
+
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert
@@ -126,7 +128,8 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     data = x.raw(a)
     step = max(1, CHUNK // max(1, a.ne[0] * a2 * a3))
     for i in range(0, rows, step):
-        part = weights(x, data[:, :, i : i + step], a.type)
+        rows_of_a = data[:, :, i : i + step]
+        part = x.kept(a, (i, step), partial(weights, x, rows_of_a, a.type))
         x.xp.matmul(other, part[:, None].swapaxes(-1, -2), out=out[..., i : i + step])
     x.put(dst, out.reshape(dst.ne[::-1]))
 
@@ -167,7 +170,8 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
     for expert in x.xp.unique(chosen).tolist():
         token, slot = x.xp.nonzero(chosen == expert)
         rows = other[token, slot % b.ne[1]]
-        out[token, slot] = rows @ weights(x, data[expert], experts.type).T
+        matrix = x.kept(experts, expert, partial(weights, x, data[expert], experts.type))
+        out[token, slot] = rows @ matrix.T
     x.put(dst, out)
 
 

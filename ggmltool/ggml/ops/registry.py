@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import inspect
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -278,6 +278,14 @@ class Arrays(Protocol):
         """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
         ...
 
+    def kept(self, t: Tensor, part: Hashable, convert: Callable[[], Any]) -> Any:
+        """What `convert` makes of a part of `t`; of weights it may be what it made before."""
+        ...
+
+    def written(self, t: Tensor) -> None:
+        """The memory of `t` has been written to, other than by `put`."""
+        ...
+
     def decode(self, data: Any, type: DType) -> Any:
         """Elements as `raw` has them, or rows of quantized ones, as float32."""
         ...
@@ -306,6 +314,7 @@ def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
 
             with np.errstate(all="ignore"):
                 fn(x, dst)
+            x.written(dst)
 
         for op in ops:
             KERNELS[op] = quiet
