@@ -144,9 +144,9 @@ def _again(opened: Opened, moment: Moment) -> str:
 
 
 def _reason(event: Assigned) -> str:
-    """Why, and which tensor settled it."""
-    told = not event.by or event.by == event.tensor or event.by in event.reason
-    return event.reason if told else f"{event.reason}, from {event.by}"
+    """Why, and which neighbour it was."""
+    neighbour = event.rule == 2 and event.by and event.by != event.tensor
+    return f"{event.reason}, from {event.by}" if neighbour else event.reason
 
 
 def _starts(events: Iterable[Event]) -> list[str]:
