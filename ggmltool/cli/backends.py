@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import BackendSpec, Model
 
 
-_DEVICES = ("CPU", "BLAS", "CUDA0", "CUDA1", "ROCm0", "Metal", "MTL0", "Vulkan0", "SYCL0", "OpenCL", "RPC0")
+_DEVICES = ("CPU", "BLAS", "CUDA0", "CUDA1", "ROCm0", "Metal", "MTL0", "Vulkan0", "SYCL0", "OpenCL", "CANN0", "RPC0")
 
 
 def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -128,6 +128,7 @@ ALL = (
     "SYCL0",
     "RPC0[h:1]",
     "OpenCL",
+    "CANN0",
     "X:offload_min_batch=8",
 )
 

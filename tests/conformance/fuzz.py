@@ -21,7 +21,15 @@ ODD_NAMES = (
 )  # fmt: skip
 
 
-PROFILES = {"MTL": "Metal", "Vulkan": "Vulkan", "SYCL": "SYCL", "RPC": "RPC", "ROCm": "ROCm", "CL": "OpenCL"}
+PROFILES = {
+    "MTL": "Metal",
+    "Vulkan": "Vulkan",
+    "SYCL": "SYCL",
+    "RPC": "RPC",
+    "ROCm": "ROCm",
+    "CL": "OpenCL",
+    "CANN": "CANN",
+}
 KNOWN_BUFTS = {
     "CUDA": ("CUDA_Host",),
     "ROCm": ("ROCm_Host",),

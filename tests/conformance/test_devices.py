@@ -133,7 +133,7 @@ def on(profile: str, scenario: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
-@pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Metal", "Vulkan", "SYCL", "OpenCL", "RPC"])
+@pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Metal", "Vulkan", "SYCL", "OpenCL", "CANN", "RPC"])
 @pytest.mark.parametrize("name", captured.names()[::9])
 def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(name: str, profile: str) -> None:
     loaded = ggmltool.load(on(profile, captured.read(name)))

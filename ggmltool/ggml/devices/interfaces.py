@@ -226,3 +226,27 @@ OPENCL = Interface(
         "memset_tensor set_tensor_2d get_tensor_2d cpy_tensor",
     ),
 )
+CANN = Interface(
+    _backend(
+        "ggml_backend_cann_interface",
+        "ggml_backend_cann_",
+        f"{_NO_2D} {_PLANS} graph_optimize",
+        get_name="ggml_backend_cann_name",
+    ),
+    _device(
+        "ggml_backend_cann_device_interface",
+        "ggml_backend_cann_device_",
+        "buffer_from_host_ptr",
+        init_backend="ggml_backend_cann_device_init",
+        supports_op="ggml_backend_cann_supports_op",
+        supports_buft="ggml_backend_cann_supports_buft",
+        offload_op="ggml_backend_cann_offload_op",
+    ),
+    _buffer_type(
+        "ggml_backend_cann_buffer_type_interface",
+        "ggml_backend_cann_buffer_type_",
+        "get_max_size",
+        get_name="ggml_backend_cann_buffer_type_name",
+    ),
+    _buffer("ggml_backend_cann_buffer_interface", "ggml_backend_cann_buffer_", "set_tensor_2d get_tensor_2d reset"),
+)

@@ -6,6 +6,7 @@ import re
 
 from ggmltool.ggml.devices import (
     blas,
+    cann,
     cpu,
     cpu_extra,
     cuda,
@@ -189,6 +190,23 @@ PROFILES: dict[str, Profile] = {
         interface=interfaces.OPENCL,
         alloc_more="room for the gaps between the parts of a quantized tensor",
     ),
+    "CANN": Profile(
+        "CANN",
+        row_padding=cann.ROW_PADDING,
+        only=cann.KEYS,
+        rules=cann.RULES,
+        rule_keys=cann.RULE_KEYS,
+        offload_min_batch=32,
+        batch_size=cann.batch_size,
+        events=True,
+        copies_async=True,
+        extra=cann.EXTRA,
+        leaves_out="the NZ format, in which weights may take more (as with GGML_CANN_WEIGHT_NZ=off), the 310P",
+        names="CANN0, CANN1, …",
+        description="an Ascend NPU",
+        caps=frozenset(("host_buffer", "mmap_support")),
+        interface=interfaces.CANN,
+    ),
     "RPC": Profile(
         "RPC",
         leaves_out="what the server's own device needs beyond the bytes of a tensor, its alignment and largest buffer: "
@@ -209,6 +227,7 @@ _BY_NAME = (
     (re.compile(r"Metal|MTL\d+"), "Metal"),
     (re.compile(r"Vulkan\d+"), "Vulkan"),
     (re.compile(r"SYCL\d+"), "SYCL"),
+    (re.compile(r"CANN\d+"), "CANN"),
     (re.compile(r"OpenCL|GPUOpenCL"), "OpenCL"),
     (re.compile(r"RPC\d*(\[[^\]]*\])?"), "RPC"),
 )

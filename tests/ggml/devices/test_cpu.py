@@ -103,6 +103,7 @@ def test_profiles_are_found_by_backend_name() -> None:
     assert [profile_of_name(n) for n in ("CPU", "BLAS", "CUDA0", "CUDA12", "CUDA", "CPU0", "GPU", "cuda0")] == [
         "CPU", "BLAS", "CUDA", "CUDA", "CUDA", "custom", "custom", "custom",
     ]  # fmt: skip
-    assert [profile_of_name(n) for n in ("Metal", "MTL0", "Vulkan1", "SYCL0", "RPC0", "RPC1[h:50052]", "OpenCL")] == [
-        "Metal", "Metal", "Vulkan", "SYCL", "RPC", "RPC", "OpenCL",
+    further = ("Metal", "MTL0", "Vulkan1", "SYCL0", "RPC0", "RPC1[h:50052]", "OpenCL", "CANN0")
+    assert [profile_of_name(n) for n in further] == [
+        "Metal", "Metal", "Vulkan", "SYCL", "RPC", "RPC", "OpenCL", "CANN",
     ]  # fmt: skip

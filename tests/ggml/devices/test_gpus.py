@@ -12,7 +12,15 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import SIZE_MAX
 from tests.ggml.graphs import Builder
 
-NAMES = {"OpenCL": "OpenCL", "ROCm": "ROCm0", "Metal": "MTL0", "Vulkan": "Vulkan0", "SYCL": "SYCL0", "RPC": "RPC0"}
+NAMES = {
+    "CANN": "CANN0",
+    "OpenCL": "OpenCL",
+    "ROCm": "ROCm0",
+    "Metal": "MTL0",
+    "Vulkan": "Vulkan0",
+    "SYCL": "SYCL0",
+    "RPC": "RPC0",
+}
 
 
 def make(profile: str) -> tuple[Device, BufferType]:
@@ -29,6 +37,7 @@ def make(profile: str) -> tuple[Device, BufferType]:
         ("ROCm", 128, SIZE_MAX, 32, True),
         ("RPC", 128, SIZE_MAX, None, False),
         ("OpenCL", 128, SIZE_MAX, None, False),
+        ("CANN", 128, SIZE_MAX, 32, True),
     ],
 )
 def test_its_memory_and_what_it_can_do(
@@ -88,7 +97,7 @@ def test_rpc_says_yes_to_everything() -> None:
     assert all(device.supports_op(b.node("n", op, x, x, x)) for op in Op)
 
 
-@pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Vulkan", "SYCL"])
+@pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Vulkan", "SYCL", "CANN"])
 def test_pinned_memory_is_host_memory(profile: str) -> None:
     ((name, extra),) = extra_names(PROFILES[profile], f"{profile}0").items()
     buft = make_extra_buft(PROFILES[profile], extra, name, f"{profile}0")
@@ -147,3 +156,13 @@ def test_opencl_takes_quantized_tensors_apart_and_leaves_room_for_the_gaps(align
     for type, more in (("q8_0", 4 * alignment), ("f16", 0)):
         w = b.leaf("w", 256, 3, type=type)
         assert buft.get_alloc_size(w) == w.nbytes + more
+
+
+def test_cann_looks_at_columns_of_any_op_but_of_rows_that_are_taken() -> None:
+    device, _ = make("CANN")
+    b = Builder()
+    w, x = b.leaf("w", 64, 64), b.leaf("x", 64, 32)
+    assert device.offload_op(b.node("n", Op.ADD, x, x))
+    assert device.offload_op(b.node("n", Op.MUL_MAT_ID, w, x, x, ne=(64, 32, 1)))
+    assert not device.offload_op(b.node("n", Op.MUL_MAT_ID, w, x, x, ne=(64, 2, 512)))
+    assert not device.offload_op(b.node("n", Op.GET_ROWS, w, x, ne=(64, 512)))

@@ -31,7 +31,7 @@ def node(t: Tensor) -> str:
     return f"{Op(t.op).name} {[(s.type.name, s.ne, s.nb) for s in (t, *t.src) if s is not None]} {t.op_params}"
 
 
-@pytest.mark.parametrize("name", ["Metal", "Metal-none", "Vulkan", "SYCL", "OpenCL"])
+@pytest.mark.parametrize("name", ["Metal", "Metal-none", "Vulkan", "SYCL", "OpenCL", "CANN"])
 def test_a_device_runs_what_ggml_says_it_runs(name: str) -> None:
     bits = int(recorded("answers")["supports"][name], 16)
     profile = PROFILES[name.partition("-")[0]]
@@ -71,7 +71,7 @@ def test_a_device_orders_nodes_as_ggml_does(name: str) -> None:
 
 def test_the_cases_reach_yes_and_no_for_most_ops_of_each_device() -> None:
     answers = recorded("answers")["supports"]
-    for name in ("Metal", "Vulkan", "SYCL", "OpenCL"):
+    for name in ("Metal", "Vulkan", "SYCL", "OpenCL", "CANN"):
         bits, profile = int(answers[name], 16), PROFILES[name]
         seen: dict[int, set[bool]] = {}
         for i, t in enumerate(CASES):
