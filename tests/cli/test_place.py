@@ -43,7 +43,10 @@ def test_the_sum_of_a_device_is_that_of_its_parts_and_of_the_plan(call: Call) ->
     call("place", "-ngl", "9", "--device", "CUDA0:2GiB", "-o", "placed.json.gz", GEMMA)
     plan = ggmltool.load("placed.json.gz").plan(step="reserve")
     assert document["splits"] == len(plan.splits)
-    assert {d["device"]: d["compute"] for d in document["devices"]} == dict(plan.buffer_sizes)
+    bufts = dict(plan.backends)
+    assert bufts == {"CUDA0": "CUDA0", "CPU": "CUDA_Host"}  # as llama.cpp, which logs "CUDA_Host compute buffer size"
+    sizes = {bufts[backend]: size for backend, size in plan.buffer_sizes}
+    assert {d["buft"]: d["compute"] for d in document["devices"] if d["compute"]} == sizes
     for device in document["devices"]:
         parts = [device[part] for part in ("weights", "cache", "compute", "output")]
         assert device["total"] == sum(parts)

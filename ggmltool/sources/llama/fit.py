@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.compiled import Compiled
@@ -84,10 +84,11 @@ def measure(placement: Placement, probe: Placement | None = None) -> Fit:
             uses = _allocated(run)
             copied = _copied(run, plan, name)
     decided = _compute_buffers(plans, uses)
-    _add_outputs(model, uses)
+    _add_outputs(model, placement.output_buft, uses)
     memory = {b.name: b.memory for b in model.backends if b.memory is not None}
     order = {b.name: i for i, b in enumerate(model.backends)}
-    rows = sorted(uses.values(), key=lambda use: order.get(use.device, len(order)))
+    shown = (use for use in uses.values() if use.total or use.buft in order)
+    rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
     plan = next(iter(plans.values()))
     return Fit(tuple(rows), memory, plan, copied, decided, tuple(_warnings(model, placement.layers, probe)))
 
@@ -97,9 +98,9 @@ def _allocated(run: Run) -> dict[str, BufferUse]:
     uses: dict[str, BufferUse] = {}
     for backend in run.backends:
         buft = backend.device.buft
-        uses.setdefault(buft.name, BufferUse(_owner(run, buft.device), buft.name))
+        uses.setdefault(buft.name, BufferUse(_owner(run, buft), buft.name))
     for buffer in run.buffers:
-        use = uses.setdefault(buffer.buft.name, BufferUse(_owner(run, buffer.buft.device), buffer.buft.name))
+        use = uses.setdefault(buffer.buft.name, BufferUse(_owner(run, buffer.buft), buffer.buft.name))
         if buffer.usage == USAGE_WEIGHTS:
             use.weights += buffer.size
         else:
@@ -107,10 +108,10 @@ def _allocated(run: Run) -> dict[str, BufferUse]:
     return uses
 
 
-def _owner(run: Run, device: str) -> str:
-    """The backend that a buffer type's memory is counted for: that of its device, else the last, the CPU."""
+def _owner(run: Run, buft: BufferType) -> str:
+    """The backend that a buffer type's memory is counted for: its device's; host memory of any kind is the CPU's."""
     names = [b.name for b in run.backends]
-    return device if device in names or not names else names[-1]
+    return buft.device if buft.device in names and not buft.host else names[-1]
 
 
 def _copied(run: Run, plan: Plan, graph: str) -> int:
@@ -133,16 +134,16 @@ def _compute_buffers(plans: Mapping[str, Plan], uses: Mapping[str, BufferUse]) -
     return decided
 
 
-def _add_outputs(model: Model, uses: Mapping[str, BufferUse]) -> None:
+def _add_outputs(model: Model, buft: str, uses: dict[str, BufferUse]) -> None:
     """llama_context's buffer of outputs, in host memory: at first for the logits of a token of each sequence."""
     n_seq_max = model.meta.get("n_seq_max")
-    cpu = uses.get("CPU")
-    if not isinstance(n_seq_max, int) or cpu is None:
+    if not isinstance(n_seq_max, int):
         return
+    use = uses.setdefault(buft, BufferUse(model.backends[-1].name, buft))
     for graph in model.graphs.values():
         result = next((n for n in reversed(graph.nodes) if n.name == "result_output"), None)
         if result is not None:
-            cpu.output = max(cpu.output, n_seq_max * result.ne[0] * _F32)
+            use.output = max(use.output, n_seq_max * result.ne[0] * _F32)
 
 
 def _warnings(model: Model, layers: LayerDevices, probe: Placement | None) -> list[str]:

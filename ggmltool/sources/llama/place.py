@@ -9,7 +9,8 @@ from functools import cached_property
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cpu_extra import REPACK
-from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.ggml.devices.extra import PINNED
+from ggmltool.ggml.devices.profiles import PROFILES, extra_names
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, nbytes_of
 from ggmltool.scenario.engine import make_backends, make_bufts
@@ -45,14 +46,16 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A placed model with what was decided: the device of every layer, each tensor's place, pipeline copies or why
-    not."""
+    """A placed model with what was decided: the device of every layer, each tensor's place, why there are no pipeline
+    copies ("": there are), and the buffer type of the context's outputs.
+    """
 
     model: Model
     layers: LayerDevices
     tensors: tuple[TensorPlace, ...]
     pipeline: str
     n_gpu_layers: int
+    output_buft: str
 
 
 class Placer:
@@ -66,7 +69,8 @@ class Placer:
         self.parts = Parts(model)
         self.gpus = [d for d in devices if _type(d) in ("gpu", "igpu")]
         self.accels = [d for d in devices if _type(d) == "accel"]
-        self.cpu = next((d for d in devices if _type(d) == "cpu"), BackendSpec("CPU", "CPU"))
+        # A model that was placed before may have its compute buffers in a GPU's host memory.
+        self.cpu = replace(next((d for d in devices if _type(d) == "cpu"), BackendSpec("CPU", "CPU")), buft=None)
         backends = [*self.gpus, *self.accels, self.cpu]
         further = [b for b in model.buffer_types if b.device in {d.name for d in backends}]
         self.model = replace(model, backends=backends, buffer_types=further)
@@ -122,7 +126,9 @@ class _Placing:
         pipeline = self._why_no_pipeline()
         parallel = not pipeline if self.options.parallel is None else self.options.parallel
         placer = self.placer
-        backends = [*self.gpus, *placer.accels, placer.cpu]
+        host = pinned_buft(self.gpus[0]) if self.gpus else None
+        cpu = placer.cpu if host is None else replace(placer.cpu, buft=host)
+        backends = [*self.gpus, *placer.accels, cpu]
         size = self.parts.graph_size(placer.model.scheduler.graph_size, sum(map(len, weights.values())))
         scheduler = SchedulerSpec(size, parallel, self.options.op_offload)
         names = {b.name for b in backends}
@@ -134,7 +140,9 @@ class _Placing:
             graphs={name: self._graph(g, moved) for name, g in self.parts.graphs.items()},
             scheduler=scheduler,
         )
-        return Placement(model, self.layers, tuple(self.tensors), pipeline, self.n_gpu)
+        output = next((pinned_buft(g) for g in self.gpus if g.name == self.layers.output), None)
+        cpu_buft = placer.devices[self.cpu].buft.name
+        return Placement(model, self.layers, tuple(self.tensors), pipeline, self.n_gpu, output or cpu_buft)
 
     def _cpu_list(self) -> list[tuple[Device, BufferType, BufferType]]:
         """The buffer types for weights on the CPU: device and type to ask, and the type that is taken then.
@@ -145,8 +153,9 @@ class _Placing:
         cpu = placer.devices[self.cpu]
         out: list[tuple[Device, BufferType, BufferType]] = []
         for gpu in self.gpus:
-            if "host_buffer" in PROFILES[gpu.profile].caps:
-                out.append((placer.devices[gpu.name], BufferType(f"{gpu.name}_Host", gpu.name, host=True), cpu.buft))
+            host = pinned_buft(gpu)
+            if host is not None:
+                out.append((placer.devices[gpu.name], placer.bufts[host], cpu.buft))
                 break
         if self.options.extra_bufts:
             names = dict.fromkeys([*(b.name for b in placer.model.buffer_types), REPACK])
@@ -320,6 +329,12 @@ class _Placing:
             if not device.events or not ("async" in profile.caps or spec.profile == "custom"):
                 return f"{spec.name} has no events, or does not compute asynchronously"
         return ""
+
+
+def pinned_buft(spec: BackendSpec) -> str | None:
+    """ggml_backend_dev_host_buffer_type: the name of a device's host memory; None where it has none."""
+    extra = extra_names(PROFILES[spec.profile], spec.name)
+    return next((name for name, buft in extra.items() if buft.family == PINNED), None)
 
 
 def _type(spec: BackendSpec) -> str:
