@@ -11,15 +11,17 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import (
     Moment,
+    WhatIf,
     complete_sides,
     complete_words,
     json_option,
     moment_options,
     output_option,
     scenario_argument,
+    what_if_options,
 )
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import is_scenario, open_scenario
+from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched import Watched
 
 _MOST_READ = 1 << 20
@@ -43,9 +45,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("words", nargs=-1, metavar="WHAT...", shell_complete=_complete)
 @scenario_argument
 @moment_options
+@what_if_options
 @json_option
 @output_option
-def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: bool, output: Output) -> int:
+def explain(
+    words: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
+) -> int:
     """Explain a decision of ggml's: which rules were asked, what settled it, and what would change it.
 
     \b
@@ -56,7 +61,7 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
                changes with which there are fewer splits
       realloc A B
                would the memory planned for A serve B? A and B are graphs of the
-               scenario, or two scenarios (with --graph, that graph of each)
+               scenario, or two scenarios (FILE:GRAPH, or --graph for both)
       error TEXT
                what a message of ggml's means, what brings it about, what to do:
                a line of a log or a part of it; `-` reads standard input
@@ -75,12 +80,12 @@ def explain(words: tuple[str, ...], scenario: str | None, moment: Moment, json: 
         raise click.UsageError(f"Say what to explain: NODE, {', '.join(list(FORMS.values())[1:])}.")
     form = given.pop(0) if given[0] in FORMS else "node"
     if form == "error":
-        return _error(given, moment, json, output)
+        return _error(given, moment, what_if, json, output)
     if form == "realloc":
-        return _realloc(given, moment, json, output)
+        return _realloc(given, moment, what_if, json, output)
     if form == "split":
-        return _split(given, moment, json, output)
-    return _node(given, moment, json, output)
+        return _split(given, moment, what_if, json, output)
+    return _node(given, moment, what_if, json, output)
 
 
 def _named(given: list[str], form: str) -> tuple[str, str | None]:
@@ -90,49 +95,40 @@ def _named(given: list[str], form: str) -> tuple[str, str | None]:
     return given[0], given[1] if len(given) > 1 else None
 
 
-def _node(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+def _node(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
     from ggmltool.cli.why_node import explain_node
     from ggmltool.views.explain_node import explain_node_json, explain_node_view
 
     name, scenario = _named(given, "node")
-    state, facts = explain_node(open_scenario(scenario), moment, name)
+    state, facts = explain_node(open_scenario(scenario).what_if(what_if), moment, name)
     if json:
         return _write_json(state, explain_node_json(facts, state.plan), output)
     output.write(explain_node_view(facts, state.plan, state.title, state.heading, output.style))
     return state.status()
 
 
-def _split(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+def _split(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
     from ggmltool.cli.why_split import explain_split
     from ggmltool.views.explain_split import explain_split_json, explain_split_view
 
     number, scenario = _named(given, "split")
     if not number.lstrip("#").isdecimal() or len(number) > 9:
         raise CliError(f"a split has a number, not {number!r}; `explain node {number}` explains a node of that name")
-    state, facts = explain_split(open_scenario(scenario), moment, int(number.lstrip("#")))
+    state, facts = explain_split(open_scenario(scenario).what_if(what_if), moment, int(number.lstrip("#")))
     if json:
         return _write_json(state, explain_split_json(facts, state.plan), output)
     output.write(explain_split_view(facts, state.plan, state.title, state.heading, output.style))
     return state.status()
 
 
-def _realloc(given: list[str], moment: Moment, json: bool, output: Output) -> int:
-    from ggmltool.cli.why_realloc import Side, explain_realloc
+def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+    from ggmltool.cli.why_realloc import explain_realloc, named_sides
     from ggmltool.views.explain_realloc import explain_realloc_json, explain_realloc_view
 
     if len(given) not in (2, 3):
         raise click.UsageError(f"It is `explain {FORMS['realloc']} [SCENARIO]`.")
     _no_moment(moment, "realloc")
-    if len(given) == 2 and all(map(is_scenario, given)):
-        one, other = map(open_scenario, given)
-        first, second = (Side(o, o.scenario.graph_name(moment.graph), o.argument) for o in (one, other))
-        title = "two scenarios"
-    else:
-        if moment.graph is not None:
-            raise click.UsageError("The graphs are named already; leave --graph out.")
-        opened = open_scenario(given[2] if len(given) == 3 else None)
-        first, second = (Side(opened, opened.scenario.graph_name(name), name) for name in given[:2])
-        title = opened.title
+    title, first, second = named_sides(given, moment.graph, what_if)
     facts = explain_realloc(first, second)
     if json:
         from ggmltool.views.json_text import json_text
@@ -140,15 +136,15 @@ def _realloc(given: list[str], moment: Moment, json: bool, output: Output) -> in
         output.write(json_text(explain_realloc_json(facts)))
     else:
         output.write(explain_realloc_view(facts, title, output.style))
-    return 0
+    return FINE
 
 
-def _error(given: list[str], moment: Moment, json: bool, output: Output) -> int:
+def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
     from ggmltool.ggml.messages.match import find, nearest
     from ggmltool.views.explain_error import explain_error_json, explain_error_view, nearest_text
 
-    if moment.graph is not None:
-        raise click.UsageError("`explain error` takes no --graph.")
+    if moment.graph is not None or str(what_if):
+        raise click.UsageError("`explain error` takes a text, and no graph or scheduler.")
     _no_moment(moment, "error")
     text = sys.stdin.read(_MOST_READ) if given == ["-"] else " ".join(given)
     if not text.strip():

@@ -7,11 +7,13 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
+    WhatIf,
     complete_words,
     json_option,
     moment_options,
     output_option,
     scenario_argument,
+    what_if_options,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import is_scenario, open_scenario
@@ -21,9 +23,12 @@ from ggmltool.cli.scenario import is_scenario, open_scenario
 @click.argument("names", nargs=-1, metavar="NAME [OTHER]", shell_complete=complete_words)
 @scenario_argument
 @moment_options
+@what_if_options
 @json_option
 @output_option
-def lifetime(names: tuple[str, ...], scenario: str | None, moment: Moment, json: bool, output: Output) -> int:
+def lifetime(
+    names: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
+) -> int:
     """Show who has the bytes of the tensor NAME before it and who takes them next, in program order.
 
     It is alive from the node that it is made for to the last one that needs it; then its memory may be given to
@@ -41,7 +46,7 @@ def lifetime(names: tuple[str, ...], scenario: str | None, moment: Moment, json:
     wanted, file = _sorted(given)
     from ggmltool.cli.lifetimes import Lifetimes
 
-    found = Lifetimes(open_scenario(file), moment)
+    found = Lifetimes(open_scenario(file).what_if(what_if), moment)
     facts = [found.of(name) for name in wanted]
     state = found.watched.at
     if json:

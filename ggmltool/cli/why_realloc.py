@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import click
+
 from ggmltool.cli.errors import GGML_FAILED, CliError
+from ggmltool.cli.options import WhatIf
 from ggmltool.cli.output import log_lines
-from ggmltool.cli.scenario import Opened
+from ggmltool.cli.scenario import Opened, is_scenario, open_scenario
+from ggmltool.cli.sides import with_graph
 from ggmltool.ggml.events import Event, Grown, IdsChanged, ReallocNeeded
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.scheduler import Scheduler
@@ -52,6 +56,25 @@ class Heard:
             self.outgrown = list(gallocr.outgrown(sched.nodes))
         self.parting = _parting(gallocr.planned_nodes, sched.nodes)
         self.names = {t.label: t.name for n in sched.nodes for t in (n, *n.src) if t is not None}
+
+
+def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[str, Side, Side]:
+    """The two graphs that the command line names, and a title: two graphs of one scenario (the third word, else the
+    one that is taken by default), or two scenarios with their graphs. Raises UsageError, CliError and ScenarioError.
+    """
+    named = [with_graph(word) for word in given[:2]]
+    if len(given) == 2 and all(is_scenario(file) for file, _ in named):
+        opened = {file: open_scenario(file).what_if(what_if) for file, _ in dict(named).items()}
+        sides = [
+            Side(opened[file], opened[file].scenario.graph_name(at or graph), word)
+            for (file, at), word in zip(named, given, strict=True)
+        ]
+        return "two scenarios" if len(opened) > 1 else sides[0].opened.title, sides[0], sides[1]
+    if graph is not None:
+        raise click.UsageError("The graphs are named already; leave --graph out.")
+    only = open_scenario(given[2] if len(given) > 2 else None).what_if(what_if)
+    one, other = (Side(only, only.scenario.graph_name(name), name) for name in given[:2])
+    return only.title, one, other
 
 
 def _parting(old: list[Tensor], new: list[Tensor]) -> Parting | None:

@@ -51,6 +51,8 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
     plan = state.plan
     if not plan.splits:
         raise state.refusal()
+    if not plan.nodes:
+        raise CliError(f"graph {state.graph} has no node")
     if number >= len(plan.splits):
         there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
         raise CliError(f"there is no split {number} in {state.heading}, which has {there}")

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+from ggmltool.ggml.dtypes import BF16, F16, F32
+from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
@@ -93,8 +95,8 @@ def to_another_backend(
     if any(b.type != "cpu" for b in model.backends[:-1]):
         yield _op_offload(model)
     if spec.op:
-        for i in dict.fromkeys(s for s in spec.src if s is not None):
-            yield from _contiguous(model, graph, spec, specs[i])
+        for i in dict.fromkeys(s for s in spec.src if s is not None and s != node):
+            yield from _copied_before(model, graph, spec, specs[i])
         for backend in model.backends:
             yield from _given_the_op(model, backend, spec)
     for name in able:
@@ -144,24 +146,31 @@ def _op_offload(model: Model) -> Change:
     return Change(f"switch op offload {'off' if on else 'on'}", switched)
 
 
-def _contiguous(model: Model, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
-    """A copy of a source without gaps, made before the node."""
-    from ggmltool.ggml.op import Op
-
+def _copied_before(model: Model, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
+    """A copy of a source made before the node: without gaps, or of a type that more devices take."""
     nb = contiguous_nb(source.type, source.ne)
-    if nb == source.nb:
-        return
-    made = f"{source.id} (cont)"
-    cont = TensorSpec(made, made, source.type, source.ne, nb, int(Op.CONT), src=(source.id,))
-    reading = replace(spec, src=tuple(made if s == source.id else s for s in spec.src))
-    nodes = [n for node in model.graphs[graph].nodes for n in ((cont, reading) if node is spec else (node,))]
-    yield Change(f"make {source.id} contiguous before (cont)", _with_nodes(model, graph, nodes))
+    if nb != source.nb:
+        made = f"{source.id} (cont)"
+        cont = TensorSpec(made, made, source.type, source.ne, nb, int(Op.CONT), src=(source.id,))
+        text = f"make {source.id} contiguous before (cont)"
+        yield Change(text, _reading(model, graph, spec, source.id, cont))
+    if source.type in (F16, BF16):
+        made = f"{source.id} (cast)"
+        # ggml_cast: the copy is a source of its own, for its type and layout.
+        cast = TensorSpec(made, made, F32, source.ne, contiguous_nb(F32, source.ne), int(Op.CPY), src=(source.id, made))
+        text = f"cast {source.id} from {source.type.name} to f32 before"
+        yield Change(text, _reading(model, graph, spec, source.id, cast))
+
+
+def _reading(model: Model, graph: str, spec: TensorSpec, source: str, made: TensorSpec) -> Model:
+    """The node reads `made`, a new node before it, in place of a source."""
+    reading = replace(spec, src=tuple(made.id if s == source else s for s in spec.src))
+    nodes = [n for node in model.graphs[graph].nodes for n in ((made, reading) if node is spec else (node,))]
+    return _with_nodes(model, graph, nodes)
 
 
 def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Iterator[Change]:
     """A backend whose `supports` has the op too."""
-    from ggmltool.ggml.op import KEY_NAMES, op_key
-
     supports = backend.supports
     if supports is None:
         return

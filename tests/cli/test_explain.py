@@ -150,6 +150,27 @@ def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_no
     assert {"text": "make t contiguous before (cont)", "backend": "CUDA0"}.items() <= document["moves"][0].items()
 
 
+def test_a_type_that_a_device_does_not_take_is_named_and_a_cast_before_moves_the_node(call: Call) -> None:
+    text = (
+        b"ggmltool: 1\nbackends: [CUDA0, CPU]\n"
+        b"contexts: {w: {buft: CUDA0, usage: weights, tensors: {a: 'q4_0[256, 64]', n: 'f32[256]'}},\n"
+        b"  i: {tensors: {x: 'f32[256, 4]'}}}\n"
+        b"graphs: {main: {nodes: {y: 'mul(x, n)', h: 'cast(y, f16)', p: {op: mul_mat, src: [a, h], backend: CPU}}}}\n"
+    )
+    document = explained(call, "p", "-", stdin=text)
+    assert document["answers"][0]["why_not_op"] == "source 1 is f16, and source 0 is q4_0, not f16 too"
+    unassigned = text.replace(b"{op: mul_mat, src: [a, h], backend: CPU}", b"'mul_mat(a, h)'")
+    told = {m["text"]: m["backend"] for m in explained(call, "p", "-", stdin=unassigned, status=1)["moves"]}
+    assert told["cast h from f16 to f32 before"] == "CUDA0"
+
+
+def test_options_of_the_scheduler_stand_in_for_the_scenarios(call: Call) -> None:
+    assert explained(call, "y_many", "offload")["cause"] == "1.off"
+    assert explained(call, "y_many", "offload", "--no-op-offload")["backend"] == "CPU"
+    one, four = (explained(call, "realloc", "small", "large", "outgrown", *on)["first"] for on in ((), ("--parallel",)))
+    assert four["buffers"]["GPU0"] > one["buffers"]["GPU0"]
+
+
 def test_the_split_says_for_whom_it_copies(call: Call) -> None:
     document = explained(call, "split", "0", "transformer")
     assert {i["id"]: [u["node"] for u in i["users"]] for i in document["inputs"]}["x"] == ["norm", "ffn_inp"]
@@ -185,7 +206,7 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         ((), "Say what to explain: NODE, split N, realloc A B, error TEXT"),
         (("error",), "error TEXT"),
         (("error", " "), "error TEXT"),
-        (("error", "out of free blocks", "--graph", "main"), "takes no --graph"),
+        (("error", "out of free blocks", "--graph", "main"), "takes a text"),
         (("error", "out of free blocks", "--after", "1"), "neither --after nor --step"),
         (("realloc", "small", "outgrown"), "no graph is called small"),
         (("realloc", "smal", "large", "outgrown"), "did you mean small?"),
@@ -252,6 +273,16 @@ def test_two_files_are_judged_like_two_graphs_of_one(call: Call) -> None:
             assert two[side].pop("called").endswith(".json")
         assert one == two
     assert explained(call, "realloc", "small.json", "large.json", "--graph", "main")["serves"] is False
+    for first in ("outgrown:small", "small.json:main"):
+        assert explained(call, "realloc", first, "outgrown:large")["why"]["tensor"] == "many"
+
+
+def test_a_graph_without_nodes_and_one_of_views_have_nothing_to_split(call: Call) -> None:
+    head = "ggmltool: 1\nbackends: [GPU0, CPU]\ncontexts: {i: {buft: CPU, tensors: {x: 'f32[4, 4]'}}}\ngraphs: {main: "
+    empty = call("explain", "split", "0", "-", stdin=f"{head}{{nodes: {{}}, expand: [x]}}}}".encode())
+    assert (empty.status, empty.err) == (2, "Error: graph main has no node\n")
+    views = explained(call, "split", "0", "-", stdin=f"{head}{{nodes: {{v: 'reshape(x, ne=[16])'}}}}}}".encode())
+    assert views["reason"] == "all nodes are views"
 
 
 def test_a_graph_that_ggml_refuses_is_named(call: Call) -> None:
