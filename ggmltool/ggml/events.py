@@ -222,7 +222,7 @@ class TensorWritten(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """A backend computed nodes of one split."""
+    """A backend computed nodes of one split (-1: of a graph that no scheduler split)."""
 
     split: int
     backend: str

@@ -85,7 +85,7 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
         case EventCall(call, backend, copy):
             return [Call(0, f"ggml_backend_event_{call}({backend}, copy {copy})")]
         case Computed(split, backend, nodes):
-            what = f"split {split}: {shortened(nodes, _NODES)}"
+            what = f"split {split}: {shortened(nodes, _NODES)}" if split >= 0 else shortened(nodes, _NODES)
             return [Call(0, f"ggml_backend_graph_compute_async({backend})  {what}")]
         case TensorWritten(tensor, buft, offset, nbytes, get):
             return _access(0, get, tensor, buft, offset, nbytes, families)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -238,6 +238,14 @@ def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], 
             compute_node(arrays, n)
         if watch is not None:
             watch(n)
+
+
+def backend_graph_compute(backend: Backend, nodes: Sequence[Tensor]) -> None:
+    """ggml_backend_graph_compute of a graph without a scheduler, all of it by one backend."""
+    ops.load()
+    used = {t.buffer.buft for n in nodes for t in (n, *n.src) if t is not None and t.buffer is not None}
+    usable = frozenset(buft for buft in used if backend.device.supports_buft(buft))
+    graph_compute_nodes(backend, DeviceArrays(backend.name, usable), nodes)
 
 
 def compute_node(arrays: Any, n: Tensor) -> None:

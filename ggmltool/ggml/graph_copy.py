@@ -1,0 +1,223 @@
+"""ggml_backend_graph_copy and ggml_backend_compare_graph_backend: one graph on two backends, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ggmltool.ggml.buffer import AddressSpace, Buffer, view_init
+from ggmltool.ggml.context import Context, IndexSpace
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
+from ggmltool.ggml.events import Computed, Entered, Left, Listener, Logged, Synchronized
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.transfer import tensor_copy
+from ggmltool.ggml.version import graph_nbytes, graph_overhead, hash_size, tensor_overhead
+
+GraphCompute = Callable[[Backend, Sequence[Tensor]], None]
+"""Computes nodes on a backend, in order: the source of the kernels."""
+
+CompareCallback = Callable[[int, Tensor, Tensor], bool]
+"""Called with a node's index, the node, and its copy; the answer says whether to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCopy:
+    """ggml_backend_graph_copy: a graph's nodes anew on another backend, with its own memory.
+
+    `graph` has the nodes only, in order: no leafs, no use counts. `copies` maps each tensor of the original to its
+    copy. What has memory of its own is in `ctx_allocated`, views are in `ctx_unallocated`.
+    """
+
+    graph: CGraph
+    buffers: list[Buffer]
+    ctx_allocated: Context
+    ctx_unallocated: Context
+    copies: dict[Tensor, Tensor]
+
+    def free(self, indices: IndexSpace) -> None:
+        """ggml_backend_graph_copy_free: the copies are used no more, and their indices may be given out again."""
+        indices.give_back([t.index for ctx in (self.ctx_allocated, self.ctx_unallocated) for t in ctx.tensors])
+
+
+def graph_copy(
+    backend: Backend, graph: CGraph, indices: IndexSpace, addresses: AddressSpace, events: Listener | None = None
+) -> GraphCopy | None:
+    """ggml_backend_graph_copy: the nodes of an allocated graph and all they need, with their values, on `backend`.
+
+    None where the backend has no memory for them. Raises GgmlAssert where a tensor has no memory.
+    """
+    function = "ggml_backend_graph_copy"
+    if events:
+        events(Entered(function))
+    copier = _Copier(graph, indices)
+    for node in graph.nodes:
+        copier.dup(node)
+    buffers = alloc_ctx_tensors_from_buft(copier.ctx_allocated, backend.device.buft, addresses)
+    if not buffers:
+        if events:
+            events(Logged("error", f"{function}: failed to allocate buffer for graph copy\n"))
+            events(Left(function))
+        return None
+    for node in graph.nodes:
+        copier.init(node, events)
+    made = CGraph(graph.size)
+    made.nodes = [copier.copies[node] for node in graph.nodes]
+    copier.ctx_allocated.new_object("graph", graph_nbytes(graph.size, False))
+    if events:
+        events(Left(function))
+    return GraphCopy(made, buffers, copier.ctx_allocated, copier.ctx_unallocated, copier.copies)
+
+
+class _Copier:
+    """Makes the tensors of a graph anew. `copies` has those that are complete, by their originals."""
+
+    def __init__(self, graph: CGraph, indices: IndexSpace) -> None:
+        self.slots = hash_size(hash_size(2 * graph.size))
+        mem_size = tensor_overhead() * self.slots + graph_overhead(graph.size, False)
+        self.ctx_allocated = Context(mem_size, indices=indices, name="ctx_allocated")
+        self.ctx_unallocated = Context(mem_size, indices=indices, name="ctx_unallocated")
+        self.copies: dict[Tensor, Tensor] = {}
+        self._seen: set[Tensor] = set()
+        self._done: set[Tensor] = set()
+
+    def dup(self, root: Tensor) -> None:
+        """graph_copy_dup_tensor: `root` anew, then what it views, then its sources, each once.
+
+        A tensor that is met while it is still being made stays out: the copy of a cast has no edge to itself.
+        """
+        if root in self._seen:
+            return
+        stack = [(root, self._new(root), _needs(root))]
+        while stack:
+            t, made, needs = stack[-1]
+            s = next(needs, None)
+            if s is None:
+                stack.pop()
+                self._link(t, made)
+            elif s not in self._seen:
+                stack.append((s, self._new(s), _needs(s)))
+
+    def _new(self, t: Tensor) -> Tensor:
+        """ggml_dup_tensor_layout, in the context of what has memory or in that of the views."""
+        if not t.data:
+            raise GgmlAssert(
+                "graph_copy_dup_tensor",
+                'src->data && "graph must be allocated"',
+                f"{t.label} has no memory; {advice('buffer_not_set')}",
+            )
+        self._seen.add(t)
+        if len(self._seen) > self.slots:
+            raise GgmlAbort(
+                "ggml_hash_insert",
+                "fatal error",
+                None,
+                f"the graph's hash set has {self.slots} slots, and its nodes need more tensors than that",
+            )
+        made = (self.ctx_allocated if t.view_src is None else self.ctx_unallocated).dup_tensor(t)
+        made.set_layout(t.ne, t.nb)
+        return made
+
+    def _link(self, t: Tensor, made: Tensor) -> None:
+        copies = self.copies
+        if t.view_src is not None:
+            made.view_src = copies.get(t.view_src)
+            made.view_offs = t.view_offs
+        made.set_op(Op(t.op), t.op_params, *(None if s is None else copies.get(s) for s in t.src))
+        made.flags = t.flags
+        made.name = t.name
+        made.id = t.id
+        made.fun = t.fun
+        copies[t] = made
+
+    def init(self, root: Tensor, events: Listener | None) -> None:
+        """graph_copy_init_tensor: what `root` views first, then its own values or place, then its sources."""
+        stack = [(root, False)]
+        while stack:
+            t, root_is_done = stack.pop()
+            if not root_is_done:
+                if t in self._done:
+                    continue
+                self._done.add(t)
+                if t.view_src is not None and self.copies[t].view_src is not None:
+                    stack += [(t, True), (t.view_src, False)]
+                    continue
+                tensor_copy(t, self.copies[t], events)
+            else:
+                view_init(self.copies[t])
+            stack += [(s, False) for s in reversed(t.src) if s is not None]
+
+
+def _needs(t: Tensor) -> Iterator[Tensor]:
+    if t.view_src is not None:
+        yield t.view_src
+    yield from (s for s in t.src if s is not None)
+
+
+def compare_graph_backend(
+    backend1: Backend,
+    backend2: Backend,
+    graph: CGraph,
+    callback: CompareCallback,
+    compute: GraphCompute,
+    indices: IndexSpace,
+    addresses: AddressSpace,
+    events: Listener | None = None,
+    test_nodes: Sequence[Tensor] = (),
+) -> bool:
+    """ggml_backend_compare_graph_backend: compute `graph` on `backend1`, a copy of it on `backend2`, and compare.
+
+    Node by node: each by itself on the first backend, then on the second, then the callback gets both; views are
+    computed and not compared, and the callback may end it. With `test_nodes` the whole graph is computed on each
+    first, and only these are compared. False where the copy cannot be made. Raises GgmlAssert where no test node is
+    in the graph.
+    """
+    function = "ggml_backend_compare_graph_backend"
+    if events:
+        events(Entered(function))
+    copy = graph_copy(backend2, graph, indices, addresses, events)
+    if copy is None:
+        if events:
+            events(Left(function))
+        return False
+    pairs = list(zip(graph.nodes, copy.graph.nodes, strict=True))
+    if test_nodes:
+        _compute(backend1, graph.nodes, compute, events)
+        _compute(backend2, copy.graph.nodes, compute, events)
+        if not _compare_tested(pairs, test_nodes, callback):
+            names = ", ".join(t.label for t in test_nodes)
+            raise GgmlAssert(function, "verified", f"none of {names} is a node of the graph")
+    else:
+        for i, (t1, t2) in enumerate(pairs):
+            _compute(backend1, [t1], compute, events)
+            _compute(backend2, [t2], compute, events)
+            if not t1.is_view_op and not callback(i, t1, t2):
+                break
+    copy.free(indices)
+    if events:
+        events(Left(function))
+    return True
+
+
+def _compare_tested(
+    pairs: Sequence[tuple[Tensor, Tensor]], test_nodes: Sequence[Tensor], callback: CompareCallback
+) -> bool:
+    verified = False
+    for i, (t1, t2) in enumerate(pairs):
+        for test in test_nodes:
+            if t1 is test:
+                callback(i, t1, t2)
+                verified = True
+    return verified
+
+
+def _compute(backend: Backend, nodes: Sequence[Tensor], compute: GraphCompute, events: Listener | None) -> None:
+    """ggml_backend_graph_compute: compute and wait."""
+    if events:
+        events(Computed(-1, backend.name, tuple(t.id for t in nodes)))
+    compute(backend, nodes)
+    if events:
+        events(Synchronized(backend.name))

@@ -1,0 +1,117 @@
+"""How far the values of two tensors are apart, and how far they may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import Dims, Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EXACT = 1e-7
+"""The NMSE that ggml's own tests allow between two backends where floats are float32."""
+
+ROUNDED = 5e-4
+"""The same where quantized or half-precision operands are computed with."""
+
+_MOVING = frozenset(
+    (Op.NONE, Op.DUP, Op.CPY, Op.CONT, Op.SET, Op.REPEAT, Op.CONCAT, Op.GET_ROWS, Op.SET_ROWS, Op.PAD, Op.ROLL)
+)
+"""Ops that only move values, whatever their type."""
+
+_BLOCK = 1 << 20
+"""Elements looked at together: a whole tensor as doubles may not fit into memory."""
+
+_INTEGERS = ("i8", "i16", "i32", "i64")
+
+
+class Apart(NamedTuple):
+    """The difference of two tensors of one shape.
+
+    `nmse` is the squared error by the first one's squares, `largest` the largest absolute error, both over elements
+    that are finite in the two, and `at` where that is (in ggml's order; None where all are equal) with the two values
+    there, `values`. `not_finite` counts NaN and infinities of each; `misplaced` the elements that are finite in one
+    and not in the other, or another kind of not finite. `exact` says that integers were compared, which must be equal.
+    """
+
+    nmse: float
+    largest: float
+    at: Dims | None
+    values: tuple[float, float]
+    not_finite: tuple[int, int]
+    misplaced: int
+    exact: bool
+
+    def within(self, tolerance: float) -> bool:
+        """Whether the two agree."""
+        return not self.misplaced and (self.largest == 0 if self.exact else self.nmse <= tolerance)
+
+
+def tolerance_of(node: Tensor) -> float:
+    """The NMSE that a node's op may have by itself on exact sources."""
+    if node.op in _MOVING or node.is_view_op:
+        return EXACT
+    types = [s.type for s in node.src if s is not None]
+    rounded = any(t.quantized or t.name in ("f16", "bf16") for t in (*types, node.type))
+    return ROUNDED if rounded else EXACT
+
+
+def measure(a: Tensor, b: Tensor) -> Apart:
+    """How the values of `b` differ from those of `a`, two tensors of one layout in memory of their own."""
+    from ggmltool.scenario.run import values_of
+
+    x, y = values_of(a).reshape(-1), values_of(b).reshape(-1)
+    parts = [_part(x[i : i + _BLOCK], y[i : i + _BLOCK]) for i in range(0, x.size, _BLOCK)]
+    squares = sum(p.squares for p in parts)
+    error = sum(p.squared_error for p in parts)
+    largest = max((p.largest for p in parts), default=0.0)
+    misplaced = sum(p.misplaced for p in parts)
+    worst = max(range(len(parts)), key=lambda i: (parts[i].misplaced > 0, parts[i].largest), default=0)
+    at, values = None, (0.0, 0.0)
+    if largest or misplaced:
+        flat = worst * _BLOCK + parts[worst].at
+        values = (float(x[flat]), float(y[flat]))
+        at = _position(flat, a.ne)
+    nmse = error / squares if squares else (float("inf") if error else 0.0)
+    not_finite = (sum(p.not_finite[0] for p in parts), sum(p.not_finite[1] for p in parts))
+    return Apart(nmse, largest, at, values, not_finite, misplaced, a.type.name in _INTEGERS)
+
+
+class _Part(NamedTuple):
+    """What a block of elements adds; `at` is where in it the first misplaced element is, else the largest error."""
+
+    squares: float
+    squared_error: float
+    largest: float
+    at: int
+    not_finite: tuple[int, int]
+    misplaced: int
+
+
+def _part(x: NDArray[Any], y: NDArray[Any]) -> _Part:
+    with np.errstate(all="ignore"):
+        unequal = (x != y) & ~((x != x) & (y != y))
+        u, v = x.astype(np.float64), y.astype(np.float64)
+        fine = np.isfinite(u), np.isfinite(v)
+        both = fine[0] & fine[1]
+        misplaced = unequal & ~both
+        error = np.where(unequal & both, np.abs(u - v), 0.0)
+        if x.dtype.kind in "iu":
+            # Integers beyond 2^53 may be unequal and yet one double.
+            error = np.where(unequal, np.maximum(error, 1.0), 0.0)
+        squares = float(np.square(u[fine[0]]).sum())
+    n_misplaced = int(misplaced.sum())
+    at = int((misplaced if n_misplaced else error).argmax())
+    not_finite = (x.size - int(fine[0].sum()), x.size - int(fine[1].sum()))
+    return _Part(squares, float(np.square(error).sum()), float(error.max()), at, not_finite, n_misplaced)
+
+
+def _position(flat: int, ne: Dims) -> Dims:
+    """Where the element with this number is, in ggml's order."""
+    i0, rest = flat % ne[0], flat // ne[0]
+    i1, rest = rest % ne[1], rest // ne[1]
+    return (i0, i1, rest % ne[2], rest // ne[2])
