@@ -203,7 +203,7 @@ def _sweep(
 ) -> Sweep:
     """The records that the view shows."""
     swept = [
-        Swept(options, o.n_gpu_layers, o.splits, o.copied, o.needs, o.left, o.error)
+        Swept(options, o.n_gpu_layers, o.graphs, o.needs, o.left, o.error)
         for options, o in zip(texts, outcomes, strict=True)
     ]
     devices = dict.fromkeys(device for s in swept for device in s.needs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from ggmltool.views.palette import colors
@@ -45,7 +46,7 @@ class Placed(NamedTuple):
     """A placement with its plan in numbers.
 
     `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have, where known;
-    `splits` and `copied` (bytes) are of the first graph, `decided` says whose reserve made each compute buffer.
+    `graphs` are each graph's splits and the bytes they copy, `decided` says whose reserve made each compute buffer.
     `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, where there is no plan.
     """
 
@@ -55,9 +56,7 @@ class Placed(NamedTuple):
     tensors: Sequence[PlacedTensor]
     uses: Sequence[Use]
     memory: Mapping[str, int]
-    graph: str
-    splits: int
-    copied: int
+    graphs: Sequence[tuple[str, int, int]]
     decided: Mapping[str, str]
     pipeline: str
     parallel: bool
@@ -213,11 +212,14 @@ def _tensor_rows(placed: Placed) -> list[Row]:
 
 
 def _facts(placed: Placed, style: Style) -> list[str]:
-    lines = [f"{count(placed.splits, 'split')}, {size(placed.copied)} copied per batch"]
+    many = len(placed.graphs) > 1
+    lines = []
+    for name, splits, copied in placed.graphs:
+        lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per batch")
     if len(set(placed.decided.values())) > 1:
         lines += [f"{backend}'s compute buffer is as large as {g} needs it" for backend, g in placed.decided.items()]
     elif placed.decided:
-        lines.append(f"compute buffers as reserved for graph {placed.graph}")
+        lines.append(f"compute buffers as reserved for graph {next(iter(placed.decided.values()))}")
     if placed.parallel:
         lines.append("pipeline copies: 4")
     elif placed.pipeline:
@@ -227,7 +229,9 @@ def _facts(placed: Placed, style: Style) -> list[str]:
     known = [device for device in placed.memory if device not in placed.short]
     if known:
         lines.append(f"fits: {', '.join(known)}")
-    return [*lines, *(f"note: {warning}" for warning in placed.warnings)]
+    for warning in placed.warnings:
+        lines += wrap(f"note: {warning}", max(style.width, 20), subsequent_indent="  ")
+    return lines
 
 
 def place_json(placed: Placed) -> dict[str, Any]:
@@ -247,9 +251,7 @@ def place_json(placed: Placed) -> dict[str, Any]:
         "options": dict(placed.options),
         "fits": not placed.short,
         "short": placed.short,
-        "graph": placed.graph,
-        "splits": placed.splits,
-        "copied": placed.copied,
+        "graphs": [{"graph": name, "splits": splits, "copied": copied} for name, splits, copied in placed.graphs],
         "parallel": placed.parallel,
         "no_pipeline_because": placed.pipeline or None,
         "decided": dict(placed.decided),

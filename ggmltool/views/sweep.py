@@ -16,12 +16,14 @@ _WIDEST_BAR = 40
 
 
 class Swept(NamedTuple):
-    """One placement: its options as texts by name, and what it came to. `needs` and `left` are bytes by device."""
+    """One placement: its options as texts by name, and what it came to.
+
+    `graphs` are the name of each graph, its splits and the bytes they copy; `needs` and `left` are bytes by device.
+    """
 
     options: Mapping[str, str]
     n_gpu_layers: int
-    splits: int
-    copied: int
+    graphs: Sequence[tuple[str, int, int]]
     needs: Mapping[str, int]
     left: Mapping[str, int]
     error: str
@@ -29,6 +31,14 @@ class Swept(NamedTuple):
     @property
     def fits(self) -> bool:
         return not self.error and all(n >= 0 for n in self.left.values())
+
+    @property
+    def splits(self) -> int:
+        return sum(splits for _, splits, _ in self.graphs)
+
+    @property
+    def copied(self) -> int:
+        return sum(copied for _, _, copied in self.graphs)
 
 
 class Sweep(NamedTuple):
@@ -65,8 +75,7 @@ def _table(sweep: Sweep, style: Style) -> str:
     known = bool(sweep.memory)
     columns = [
         *(Column(name, right=name in ("-ngl", "--n-cpu-moe"), cut=name in ("-ot", "file")) for name in varied),
-        Column("splits", right=True),
-        Column("copied", right=True),
+        *(Column(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
         *(Column(device, right=True) for device in sweep.devices),
         *([Column("left", right=True, drop=5), Column("fits")] if known else []),
     ]
@@ -75,9 +84,9 @@ def _table(sweep: Sweep, style: Style) -> str:
     for s in sweep.swept:
         cells: list[str | Cell] = [s.options[name] or "–" for name in varied]
         if s.error:
-            cells += ["", "", *("" for _ in sweep.devices)]
+            cells += ["" for _ in (*s.graphs, *s.graphs, *sweep.devices)]
         else:
-            cells += [str(s.splits), size(s.copied)]
+            cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
             for device in sweep.devices:
                 over = s.left.get(device, 0) < 0
                 cells.append(Cell(size(s.needs.get(device, 0)), "bold red" if over else inks[device]))
@@ -89,18 +98,27 @@ def _table(sweep: Sweep, style: Style) -> str:
     return render_table(columns, rows, style)
 
 
+def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
+    """The graphs, with the headings of their splits and copied bytes."""
+    names = [name for name, _, _ in sweep.swept[0].graphs]
+    if len(names) == 1:
+        return [(names[0], ("splits", "copied"))]
+    return [(name, (f"{name} splits", f"{name} copied")) for name in names]
+
+
 def _chart(sweep: Sweep, style: Style) -> str:
-    """A line for each placement: bars of what the GPUs need, the room they have behind them, and of what is copied."""
+    """A line for each placement: bars of what the GPUs need, with a mark where they end, and of what graphs copy."""
     from rich.text import Text
 
     inks = {name: color.term for name, color in colors(sweep.devices).items()}
     labels = [" ".join(s.options[name] or "–" for name in sweep.varied) for s in sweep.swept]
     wide = min(max(map(len, labels)), max(style.width // 4, 8))
     shown = [g for g in sweep.gpus if g in sweep.devices]
-    width = max(min((style.width - 2 - wide) // (len(shown) + 1) - 4, _WIDEST_BAR), 6)
+    titles = _graph_titles(sweep)
+    width = max(min((style.width - 2 - wide) // (len(shown) + len(titles)) - 4, _WIDEST_BAR), 6)
     scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, 0) for s in sweep.swept)]) for g in shown}
-    most = max(s.copied for s in sweep.swept)
-    full = {**scales, "copied": most}
+    most = [max(s.graphs[i][2] for s in sweep.swept) for i in range(len(titles))]
+    full = {**scales, **{heading: n for (_, (_, heading)), n in zip(titles, most, strict=True)}}
     head = [name if len(name) + 12 > width else f"{name} (to {size(n)})" for name, n in full.items()]
     lines = [Text("  " + " " * wide + "".join(f"  {h[: width + 1]:<{width + 1}}" for h in head), "dim")]
     for label, s in zip(labels, sweep.swept, strict=True):
@@ -109,8 +127,9 @@ def _chart(sweep: Sweep, style: Style) -> str:
             n, limit = s.needs.get(g, 0), sweep.memory.get(g, scales[g])
             line.append("  ")
             line.append(_bar(n, limit, scales[g], width), "red" if s.left.get(g, 0) < 0 else inks[g])
-        line.append("  ")
-        line.append(_bar(s.copied, most, most, width).rstrip("│"))
+        for (_, _, copied), n in zip(s.graphs, most, strict=True):
+            line.append("  ")
+            line.append(_bar(copied, n, n, width)[:-1].ljust(width + 1))
         lines.append(line)
     for line in lines:
         line.rstrip()
@@ -143,7 +162,11 @@ def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
         return [*lines, f"nothing fits; nearest is {_words(near)}: {told}"]
     left = [f"{size(n)} left on {d}" for d, n in best.left.items()]
     lines.append(f"largest that fits: {_words(best)}")
-    lines += _wrapped([count(best.splits, "split"), f"{size(best.copied)} copied per batch", *left], style)
+    costs = [f"{count(splits, 'split')}, {size(copied)} copied per batch" for _, splits, copied in best.graphs]
+    if len(costs) > 1:
+        lines += [f"  {name}: {cost}" for (name, _, _), cost in zip(best.graphs, costs, strict=True)]
+        costs = []
+    lines += _wrapped([*costs, *left], style)
     return [*lines, *([f"  {again} {_words(best)}"] if again else [])]
 
 
@@ -183,13 +206,23 @@ def sweep_json(sweep: Sweep) -> dict[str, Any]:
 
 
 def _record(s: Swept) -> dict[str, Any]:
-    return {**s.options, "splits": s.splits, "copied": s.copied, "fits": s.fits, "error": s.error or None}
+    return {**s.options, **_costs(s), "fits": s.fits, "error": s.error or None}
+
+
+def _costs(s: Swept) -> dict[str, int]:
+    """The splits and copied bytes of each graph, under its name where there are several."""
+    prefix = len(s.graphs) > 1
+    return {
+        f"{name} " * prefix + what: n
+        for name, splits, copied in s.graphs
+        for what, n in (("splits", splits), ("copied", copied))
+    }
 
 
 def sweep_csv(sweep: Sweep) -> str:
     """The sweep as comma-separated values, exact bytes, a column for each device's need and for what it has left."""
     out = io.StringIO()
-    names = [*sweep.swept[0].options, "splits", "copied", "fits", "error"]
+    names = list(_record(sweep.swept[0]))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*names, *sweep.devices, *(f"{device} left" for device in sweep.devices)])
     for s in sweep.swept:

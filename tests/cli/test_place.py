@@ -42,7 +42,7 @@ def test_the_sum_of_a_device_is_that_of_its_parts_and_of_the_plan(call: Call) ->
     document = json.loads(call("place", "-ngl", "9", "--device", "CUDA0:2GiB", "--json", GEMMA).out)
     call("place", "-ngl", "9", "--device", "CUDA0:2GiB", "-o", "placed.json.gz", GEMMA)
     plan = ggmltool.load("placed.json.gz").plan(step="reserve")
-    assert document["splits"] == len(plan.splits)
+    assert [(g["graph"], g["splits"]) for g in document["graphs"]] == [("main", len(plan.splits))]
     bufts = dict(plan.backends)
     assert bufts == {"CUDA0": "CUDA0", "CPU": "CUDA_Host"}  # as llama.cpp, which logs "CUDA_Host compute buffer size"
     sizes = {bufts[backend]: size for backend, size in plan.buffer_sizes}
@@ -84,7 +84,7 @@ def test_a_second_placement_forgets_the_first(call: Call) -> None:
     again = json.loads(call("place", "-ngl", "9", "--device", "CUDA0", "--json", "placed.json").out)
     direct = json.loads(call("place", "-ngl", "9", "--device", "CUDA0", "--json", GEMMA).out)
     assert again["devices"] == direct["devices"]
-    assert again["splits"] == direct["splits"]
+    assert again["graphs"] == direct["graphs"]
 
 
 def test_experts_stay_on_the_cpu(call: Call) -> None:

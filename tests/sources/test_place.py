@@ -146,6 +146,30 @@ def test_each_option_places_as_llama_cpp_does(name: str, case: str) -> None:
     check(cached(name), *OTHER_CASES[case])
 
 
+@pytest.mark.parametrize("n_gpu_layers", [0, 2, -1])
+@pytest.mark.parametrize("name", ["llama", "t5", "rwkv7", "gemma3"])
+def test_both_graphs_of_a_capture_are_placed_and_the_larger_decides(name: str, n_gpu_layers: int) -> None:
+    """With the graph of one token at hand, it is also known whether llama.cpp keeps flash attention."""
+    gpu = read_backends([gpu.spec() for gpu in ONE])
+    for flash_attn in ("auto", "off"):
+        options = [replace(o, flash_attn=flash_attn) for o in (PROMPT, TOKEN, replace(PROMPT, phase="both"))]
+        there = [place(cached(name), ONE, Settings(n_gpu_layers, options=o)) for o in options[:2]]
+        model = load_model(captured(cached(name), options[2]))
+        placer = Placer(model, gpu)
+        asked = PlaceOptions(n_gpu_layers, extra_bufts=False)
+        fit = measure(placer.place(asked), placer.probe(asked))
+        n_nodes = [len(placed.scenario["graphs"]["main"]["nodes"]) for placed in there]
+        same = n_nodes == [len(graph.nodes) for graph in model.graphs.values()]
+        assert same != any("flash attention" in warning for warning in fit.warnings)
+        if same:
+            assert [(g.name, g.splits) for g in fit.graphs] == [
+                ("prompt", len(there[0].splits)),
+                ("token", len(there[1].splits)),
+            ]
+            largest = {b: max(placed.buffer_sizes[b] for placed in there) for b in there[0].buffer_sizes}
+            assert {use.device: use.compute for use in fit.uses} == largest
+
+
 @pytest.mark.parametrize("gpus", [ONE, TWO], ids=["one", "two"])
 @pytest.mark.parametrize("n_gpu_layers", [0, 9, -1])
 def test_gemma_3_270m_is_placed_and_planned_as_llama_cpp_does(n_gpu_layers: int, gpus: list[FakeGpu]) -> None:

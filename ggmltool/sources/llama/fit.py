@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.op import Op
@@ -12,7 +13,7 @@ from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import GraphSpec, Model
 from ggmltool.scenario.run import Run
 from ggmltool.sources.llama.layers import LayerDevices
-from ggmltool.sources.llama.place import Placement
+from ggmltool.sources.llama.place import Placement, Probe
 from ggmltool.sources.llama.weights import layer_of_cache, layer_of_node
 
 _F32 = 4
@@ -34,20 +35,27 @@ class BufferUse:
         return self.weights + self.cache + self.compute + self.output
 
 
+class GraphCost(NamedTuple):
+    """What a graph is planned to: its splits, and the bytes that they copy from elsewhere for a batch."""
+
+    name: str
+    splits: int
+    copied: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a placement needs, and what its graph is planned to.
+    """What a placement needs, and what its graphs are planned to.
 
     `uses` are per buffer type, devices in priority order; `memory` is what devices have, where that is known. `plan`
-    is the plan of the first graph after reserve, `copied` the bytes that its splits copy from elsewhere, once each.
-    `decided` names the graph whose reserve made each compute buffer as large as it is. `warnings` are what
-    llama.cpp would do in another way.
+    is the plan of the first graph after reserve, or that of the graph that ggml refuses. `decided` names the graph
+    whose reserve made each compute buffer as large as it is. `warnings` are what llama.cpp would do in another way.
     """
 
     uses: tuple[BufferUse, ...]
     memory: Mapping[str, int]
     plan: Plan
-    copied: int
+    graphs: tuple[GraphCost, ...]
     decided: Mapping[str, str]
     warnings: tuple[str, ...]
 
@@ -67,30 +75,29 @@ class Fit:
         return {device: -n for device, n in left.items() if n is not None and n < 0}
 
 
-def measure(placement: Placement, probe: Placement | None = None) -> Fit:
+def measure(placement: Placement, probe: Probe | None = None) -> Fit:
     """Reserve every graph of a placed model as llama.cpp does when it makes a context, and add up.
 
-    `probe` is the same placement as for one token (`Placer.probe`), for warnings about flash attention.
+    `probe` is `Placer.probe` of the same options, for warnings about flash attention.
     """
     model = placement.model
     compiled = Compiled(model)
     plans: dict[str, Plan] = {}
     uses: dict[str, BufferUse] = {}
-    copied = 0
-    for i, name in enumerate(model.graphs):
+    costs = []
+    for name in model.graphs:
         run = Run(compiled)
         plan = plans[name] = run.reserve(name)
-        if i == 0:
-            uses = _allocated(run)
-            copied = _copied(run, plan, name)
+        uses = uses or _allocated(run)
+        costs.append(GraphCost(name, len(plan.splits), _copied(run, plan, name)))
     decided = _compute_buffers(plans, uses)
     _add_outputs(model, placement.output_buft, uses)
     memory = {b.name: b.memory for b in model.backends if b.memory is not None}
     order = {b.name: i for i, b in enumerate(model.backends)}
     shown = (use for use in uses.values() if use.total or use.buft in order)
     rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
-    plan = next(iter(plans.values()))
-    return Fit(tuple(rows), memory, plan, copied, decided, tuple(_warnings(model, placement.layers, probe)))
+    plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
+    return Fit(tuple(rows), memory, plan, tuple(costs), decided, tuple(_warnings(model, placement.layers, probe)))
 
 
 def _allocated(run: Run) -> dict[str, BufferUse]:
@@ -146,20 +153,19 @@ def _add_outputs(model: Model, buft: str, uses: dict[str, BufferUse]) -> None:
             use.output = max(use.output, n_seq_max * result.ne[0] * _F32)
 
 
-def _warnings(model: Model, layers: LayerDevices, probe: Placement | None) -> list[str]:
+def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[str]:
     """What is known to come out differently in llama.cpp.
 
-    `probe` is the model placed as for one token. With -fa auto, llama.cpp looks then where the nodes of flash
-    attention went, and does without if one is not on the device of its layer.
+    With -fa auto, llama.cpp looks where the nodes of flash attention went in the graph of one token, and does without
+    if one is not on the device of its layer.
     """
     out = []
     if model.meta.get("phase") == "token":
         out.append("the graph is that of one token: llama.cpp reserves compute buffers for a whole ubatch of a prompt")
     if probe is None:
         return out
-    name = next(iter(model.graphs))
-    backends = {node.id: node.backend for node in Run(Compiled(probe.model)).reserve(name).nodes}
-    for id, il in _attention_layers(model.graphs[name]).items():
+    backends = {n.id: n.backend for n in Run(Compiled(probe.placement.model)).reserve(probe.graph).nodes}
+    for id, il in _attention_layers(model.graphs[probe.graph]).items():
         backend = backends.get(id)
         if backend is not None and backend != layers.of(il):
             out.append(

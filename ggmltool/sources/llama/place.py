@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
@@ -58,6 +59,13 @@ class Placement:
     output_buft: str
 
 
+class Probe(NamedTuple):
+    """What to plan to know where flash attention runs."""
+
+    placement: Placement
+    graph: str
+
+
 class Placer:
     """A captured model, prepared to be placed many times on the same devices.
 
@@ -86,14 +94,15 @@ class Placer:
         """Place everything as llama.cpp does with these options. Raises PlaceError."""
         return _Placing(self, options).placement()
 
-    def probe(self, options: PlaceOptions) -> Placement:
-        """The same with what else llama.cpp does for one token, which its check of flash attention is made with.
+    def probe(self, options: PlaceOptions) -> Probe:
+        """The placement and the graph that llama.cpp's check of flash attention is about: that of one token.
 
-        In a graph of many tokens no op is worth an offload then.
+        Where there is none, the smallest graph with what llama.cpp does for one token; no op is worth an offload then.
         """
-        many = any(self.parts.n_tokens(g) >= SMALL_BATCH for g in self.parts.graphs.values())
-        offload = options.op_offload and not many
-        return _Placing(self, replace(options, op_offload=offload), one_token=True).placement()
+        graph = min(self.parts.graphs.values(), key=self.parts.n_tokens)
+        many = self.parts.n_tokens(graph) >= SMALL_BATCH
+        placed = replace(options, op_offload=options.op_offload and not many)
+        return Probe(_Placing(self, placed, one_token=many).placement(), graph.name)
 
     def runs(self, device: Device, buft: BufferType, op: Op, t: TensorSpec) -> bool:
         """weight_buft_supported, asked once for all weights alike."""

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.sources.llama.fit import measure
+from ggmltool.sources.llama.fit import GraphCost, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +30,15 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a placement came to: bytes needed on each device and left there (where its memory is known), the number of
-    splits, the bytes they copy; `error` is ggml's message where there is no plan.
+    """What a placement came to: bytes needed on each device and left there (where its memory is known), and what each
+    graph is planned to; `error` is ggml's message where there is no plan.
     """
 
     n_gpu_layers: int
     needs: dict[str, int]
     left: dict[str, int]
-    splits: int
-    copied: int
+    graphs: tuple[GraphCost, ...]
     error: str
-
-    @property
-    def fits(self) -> bool:
-        """Whether nothing is known to be too small."""
-        return not self.error and all(n >= 0 for n in self.left.values())
 
 
 _placers: list[Placer] = []
@@ -102,7 +96,6 @@ def _outcome(job: Job) -> Outcome:
         placement.n_gpu_layers,
         {device: fit.needs(device) for device in devices},
         {device: left for device in devices if (left := fit.left(device)) is not None},
-        len(fit.plan.splits),
-        fit.copied,
+        fit.graphs,
         error if not fit.plan.ok else "",
     )
