@@ -7,12 +7,14 @@ import doctest
 import pytest
 
 from ggmltool.ggml.op import Op
+from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.sources.llama import weights
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, layer_devices, split_points
 from ggmltool.sources.llama.leaf_order import LeafOrder
 from ggmltool.sources.llama.overrides import n_cpu_moe, overridden, parse_overrides
+from ggmltool.sources.llama.place import Placement, Placer
 
 
 def gpus(*memory: int | None) -> list[BackendSpec]:
@@ -76,6 +78,7 @@ def test_the_first_override_that_is_found_counts() -> None:
         "blk.1.ffn_up_exps.weight"
     }
     assert overridden(["blk.3.x"], parse_overrides("blk\\.[[:digit:]]\\.=CPU"))
+    assert overridden(["a[b"], parse_overrides("[[a]=CPU"))
 
 
 @pytest.mark.parametrize("text", ["", "a", "=CPU", "a=", "a=CPU,", "[=CPU", "a++=CPU", r"a\Z=CPU"])
@@ -91,3 +94,74 @@ def test_the_calls_that_built_a_graph_are_found_again() -> None:
     assert order.roots == ["a", "unused", "k", "y"]
     assert order.of({}) == ["w", "x", "unused", "cache", "v"]
     assert order.of({"y": ["w2", "b"]}) == ["w", "x", "unused", "cache", "w2", "v"]
+
+
+def placed(tensors: dict[str, object], nodes: dict[str, object], **more: object) -> Placement:
+    """A placement of weights of a scenario on one GPU, all layers."""
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {
+            "weights": {"buft": "CPU", "usage": "weights", "tensors": tensors},
+            "inputs": {"tensors": {"x": {"type": "f32", "ne": [64, 8], "flags": ["input"]}}},
+        },
+        "graphs": {"main": {"nodes": nodes}},
+        **more,
+    }
+    return Placer(load_model(scenario), gpus(1 << 30)).place(PlaceOptions())
+
+
+def test_a_model_with_more_layers_than_anybody_has_is_refused() -> None:
+    with pytest.raises(PlaceError, match="it would have 999999999 layers; 10000 are allowed"):
+        placed({"blk.999999998.w": "f32[64, 64]"}, {"y": "mul_mat(blk.999999998.w, x)"})
+    with pytest.raises(PlaceError, match="layers"):
+        placed({"w": "f32[64, 64]"}, {"y": "mul_mat(w, x)"}, meta={"n_layer": 1 << 40})
+
+
+def test_numbers_of_any_length_in_names_are_names() -> None:
+    digits = "9" * 900
+    placement = placed({f"blk.{digits}.w": "f32[64, 64]"}, {f"norm-{digits}": f"mul_mat(blk.{digits}.w, x)"})
+    assert [t.layer for t in placement.tensors] == ["0"]
+
+
+def test_two_weights_of_one_name_stay_two() -> None:
+    tensors = {"a": {"type": "f32", "ne": [64, 64], "name": "w"}, "b": {"type": "f32", "ne": [64, 32], "name": "w"}}
+    placement = placed(dict(tensors), {"y": "mul_mat(a, x)", "z": "mul_mat(b, y)"})
+    assert [t.id for t in placement.tensors] == ["a", "b"]
+
+
+def test_a_view_of_a_weight_goes_where_the_weight_goes() -> None:
+    tensors = {
+        "blk.0.w": {"type": "f32", "ne": [64, 64]},
+        "part": {"type": "f32", "ne": [64, 32], "view_src": "blk.0.w", "view_offs": 0},
+    }
+    (context, _) = placed(dict(tensors), {"y": "mul_mat(part, x)"}).model.contexts
+    assert [t.id for t in context.tensors] == ["blk.0.w", "part"]
+
+
+def test_a_tied_weight_lies_twice_where_its_layers_are_apart() -> None:
+    tensors = {"token_embd.weight": "f32[64, 100]", "output_norm.weight": "f32[64]"}
+    nodes = {
+        "embd": {"op": "get_rows", "src": ["token_embd.weight", "ids"]},
+        "h": "mul(embd, output_norm.weight)",
+        "result_output": "mul_mat(token_embd.weight, h)",
+    }
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {
+            "weights": {"buft": "CPU", "usage": "weights", "tensors": tensors},
+            "inputs": {"tensors": {"ids": {"type": "i32", "ne": [8], "flags": ["input"]}}},
+        },
+        "graphs": {"main": {"nodes": nodes}},
+    }
+    placer = Placer(load_model(scenario), gpus(1 << 30))
+    model = placer.place(PlaceOptions()).model
+    assert {c.name: [t.id for t in c.tensors] for c in model.contexts if c.buft} == {
+        "w_CPU": ["token_embd.weight"],
+        "w_CUDA0": ["token_embd.weight~CUDA0", "output_norm.weight"],
+    }
+    assert model.graphs["main"].nodes[-1].src == ("token_embd.weight~CUDA0", "h")
+    again = Placer(model, gpus(1 << 30))
+    assert [w.id for w in again.parts.weights] == ["token_embd.weight", "output_norm.weight"]
+    back = again.place(PlaceOptions(0)).model
+    assert [(c.name, [t.id for t in c.tensors]) for c in back.contexts if c.buft] == [("w_CPU", list(tensors))]
+    assert back.graphs["main"].nodes[-1].src == ("token_embd.weight", "h")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
@@ -69,7 +70,10 @@ def _compile(pattern: str) -> re.Pattern[str]:
     for name, characters in _POSIX.items():
         pattern = pattern.replace(name, characters)
     try:
-        return re.compile(pattern)
+        with warnings.catch_warnings():
+            # Python has plans for some sets of characters; ECMAScript has none.
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise PlaceError(f"{pattern!r} is no regular expression: {error}") from None
 

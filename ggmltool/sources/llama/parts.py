@@ -22,6 +22,7 @@ from ggmltool.sources.llama.weights import (
 )
 
 _MANY = 1 << 30
+_MOST_LAYERS = 10_000
 _LEAST_NODES = 1024
 _NODES_PER_WEIGHT = (8, 32)
 
@@ -43,7 +44,8 @@ class Parts:
     """The parts of a captured model, however it was placed: duplicates of weights are one again, no node is assigned.
 
     `weights` and `caches` are in their order, caches with their layer; `names` are the weights' in llama.cpp, `ids`
-    those of the scenario; `used` is what some node has as a source. Raises PlaceError where there is no graph.
+    those of the scenario; `used` is what some node has as a source. Raises PlaceError where there is no
+    graph, or a layer beyond all measure.
     """
 
     def __init__(self, model: Model) -> None:
@@ -60,6 +62,8 @@ class Parts:
         self.names = list(dict.fromkeys(w.name for w in self.weights))
         self.ids = {w.id for w in self.weights}
         self.n_layer = n_layer(model)
+        if self.n_layer > _MOST_LAYERS:
+            raise PlaceError(f"it would have {self.n_layer} layers; {_MOST_LAYERS} are allowed")
         self.roles = {w.id: self._roles(w) for w in self.weights}
         caches = [t for c in model.contexts if c.buft is not None and c.usage != "weights" for t in c.tensors]
         by_id = {t.id: t for t in caches}
@@ -196,8 +200,9 @@ def _aliases(model: Model) -> dict[str, str]:
     alias: dict[str, str] = {}
     weights = (t for c in model.contexts if c.usage == "weights" and c.buft is not None for t in c.tensors)
     for t in weights:
-        if first.setdefault(t.name, t.id) != t.id:
-            alias[t.id] = first[t.name]
+        original = first.setdefault(t.name, t.id)
+        if original != t.id and t.id.startswith(f"{t.name}~"):
+            alias[t.id] = original
     return alias
 
 

@@ -22,6 +22,8 @@ from ggmltool.sources.llama.overrides import Override, overridden
 from ggmltool.sources.llama.parts import Parts, Role
 from ggmltool.sources.llama.weight_test import Hparams, weight_buft_supported
 
+_DIGITS = 9
+
 SMALL_BATCH = 32
 """From so many tokens on, llama.cpp lets the scheduler place the norms of a model that is not wholly on GPUs."""
 
@@ -184,7 +186,11 @@ class _Placing:
         """The weights of each buffer type, and for the nodes that use a duplicate: which source is which."""
         placed: dict[str, list[TensorSpec]] = {}
         moved: dict[str, dict[str, str]] = {}
+        where: dict[str, str] = {}
         for spec in self.parts.weights:
+            if spec.view_src in where:
+                placed[where[spec.view_src]].append(spec)
+                continue
             made: dict[str, str] = {}
             for role in self.parts.roles[spec.id]:
                 buft, rule = self._choose(spec, role)
@@ -194,6 +200,7 @@ class _Placing:
                     copy = spec if id == spec.id else replace(spec, id=id, name=spec.name)
                     placed.setdefault(buft, []).append(copy)
                     self._note(copy, "weight", role.layer, buft, rule, bool(role.nodes))
+                where.setdefault(spec.id, buft)
                 if made[buft] != spec.id:
                     for node in role.nodes:
                         moved.setdefault(node, {})[spec.id] = made[buft]
@@ -312,7 +319,7 @@ class _Placing:
         nodes = {n.id: n for n in graph.nodes}
         for node in graph.nodes:
             base, _, number = node.name.rpartition("-")
-            if not number.isdecimal():
+            if not number.isdecimal() or len(number) > _DIGITS:
                 continue
             il = int(number)
             if small and self.gpus and base in ("norm", "l_last"):

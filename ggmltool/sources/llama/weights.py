@@ -9,9 +9,9 @@ from ggmltool.ggml.op import Op
 
 LayerKind = Literal["input", "repeating", "output"]
 
-_BLOCK = re.compile(r"(?:^|\.)blk\.(\d+)\.")
-_LAYER_OF_NODE = re.compile(r"-(\d+)(?=$| \()")
-_LAYER_OF_CACHE = re.compile(r"_l(\d+)(?=$| \()")
+_BLOCK = re.compile(r"(?:^|\.)blk\.(\d{1,9})\.")
+_LAYER_OF_NODE = re.compile(r"-(\d{1,9})(?=$| \()")
+_LAYER_OF_CACHE = re.compile(r"_l(\d{1,9})(?=$| \()")
 
 _LAYERS: dict[LayerKind, str] = {
     "input": "token_embd position_embd token_types per_layer_token_embd",
