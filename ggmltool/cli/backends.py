@@ -132,16 +132,16 @@ def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
 def _device_file(model: Model) -> str:
     from ggmltool.ggml.device import EMPTY_OPS, NO
     from ggmltool.ggml.devices.profiles import PROFILES
-    from ggmltool.ggml.op import KEY_NAMES, Op
     from ggmltool.scenario.device_files import device_map
+    from ggmltool.scenario.dump import op_names
     from ggmltool.scenario.engine import make_backends, make_bufts
     from ggmltool.views.device_file import DeviceFacts, device_yaml
 
     facts = []
     for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
         profile, table = PROFILES[spec.profile], backend.device.table
-        never = [KEY_NAMES[op] for op in Op if table[op] == NO]
-        runs = [KEY_NAMES[op] for op in Op if table[op] != NO and op not in EMPTY_OPS]
+        lacks = {key for key, answer in enumerate(table) if answer == NO}
+        never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
         facts.append(DeviceFacts(device_map(spec), profile.description, profile.ggml, profile.leaves_out, key, ops))
     return device_yaml(facts)

@@ -15,7 +15,7 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
 Support = Literal["yes", "no", "some"]
 """Whether a device runs an op: always, never, or by a condition on its tensors."""
 
-REFERENCE_PROFILES = ("CPU", "CUDA", "BLAS")
+REFERENCE_PROFILES = ("CPU", "CUDA", "Metal", "Vulkan", "BLAS", "ROCm", "SYCL", "OpenCL", "CANN")
 
 RESULT_OF: dict[Op, str] = {
     Op.CPY: "b",

@@ -51,7 +51,7 @@ def dump_backend(spec: BackendSpec) -> dict[str, Any]:
         if value is not None:
             out[key] = value
     if spec.supports is not None:
-        out["supports"] = {"except" if spec.supports.exclude else "only": _op_names(spec.supports.keys)}
+        out["supports"] = {"except" if spec.supports.exclude else "only": op_names(spec.supports.keys)}
     if spec.supports_bufts is not None:
         out["supports_bufts"] = list(spec.supports_bufts)
     if spec.offload_min_batch is not None or spec.never_offloads:
@@ -66,11 +66,13 @@ def dump_backend(spec: BackendSpec) -> dict[str, Any]:
     return out
 
 
-def _op_names(keys: Iterable[int]) -> list[str]:
+def op_names(keys: Iterable[int]) -> list[str]:
     """The names that stand for these op keys; a family's name stands for all of it."""
     left = set(keys)
     for op, members in _FAMILIES.items():
-        if op in left:
+        if op in left and not left.issuperset(members):
+            left.discard(op)
+        elif op in left:
             left.difference_update(members)
     return [KEY_NAMES[key] for key in sorted(left)]
 
@@ -85,7 +87,7 @@ def _buffer_type(spec: BufferTypeSpec) -> dict[str, Any]:
     if spec.max_size is not None:
         out["max_size"] = spec.max_size
     if spec.ops is not None:
-        out["ops"] = _op_names(spec.ops)
+        out["ops"] = op_names(spec.ops)
     return out
 
 

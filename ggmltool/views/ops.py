@@ -87,6 +87,11 @@ def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
     return "".join(parts) + render_lines(["", *_legend(style)], style)
 
 
+def _columns(style: Style) -> tuple[str, ...]:
+    """The devices that the table has room for; one op in full names all."""
+    return ("CPU", "CUDA", "BLAS") if style.width < _SPELLED_FROM else ("CPU", "CUDA", "Metal", "Vulkan", "BLAS")
+
+
 def _table(infos: Sequence[OpInfo], style: Style) -> str:
     spelled = style.width >= _SPELLED_FROM
     functions = bool(infos[0].function_of)
@@ -94,7 +99,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
     if not functions:
         columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
     columns += [Column("sources", right=True, drop=3), Column("memory", drop=2), Column("engine", drop=1)]
-    columns += [Column(name) for name in REFERENCE_PROFILES]
+    columns += [Column(name) for name in _columns(style)]
     if spelled:
         columns.append(Column("in a scenario", cut=True))
     rows: list[list[str | Cell]] = []
@@ -103,7 +108,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
         if not functions:
             cells.append(info.symbol)
         cells += [_sources(info), _memory(info), _engine(info)]
-        cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in REFERENCE_PROFILES]
+        cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in _columns(style)]
         if spelled:
             cells.append(info.forms[0].spelled() if info.forms else info.long_form)
         rows.append(cells)
@@ -116,7 +121,7 @@ _LEGEND = (
         "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
     ),
     "engine: computes; plans, but cannot compute yet; type+ne, it plans with the type and the extents as written",
-    "CPU, CUDA, BLAS: whether a device of that profile runs it; some, by a condition on the tensors",
+    "CPU, CUDA …: whether a device of that profile runs it; some, by a condition on the tensors",
 )
 
 
@@ -169,11 +174,11 @@ def op_view(info: OpInfo, style: Style) -> str:
     return out
 
 
-_SUPPORTS = {
-    "yes": "runs it",
-    "no": "does not run it",
-    "some": "runs it on a condition that its tensors must meet",
-}
+def _devices(info: OpInfo) -> list[tuple[str, list[str]]]:
+    """The devices that run an op, on a condition or not at all."""
+    by = {answer: [n for n in REFERENCE_PROFILES if info.supports[n] == answer] for answer in ("yes", "some", "no")}
+    some = [*by["some"][:-1], f"{by['some'][-1]} (by a condition on its tensors)"] if by["some"] else []
+    return [("runs on", by["yes"]), ("some on", some), ("not on", by["no"])]
 
 
 def _facts(info: OpInfo) -> list[tuple[str, str]]:
@@ -193,7 +198,7 @@ def _facts(info: OpInfo) -> list[tuple[str, str]]:
         ("sources", _sources(info)),
         ("memory", memory),
         ("engine", engine),
-        *((name, _SUPPORTS[info.supports[name]]) for name in REFERENCE_PROFILES),
+        *((label, ", ".join(names)) for label, names in _devices(info)),
         ("written", "" if info.forms else info.long_form),
         ("note", info.note),
     ]

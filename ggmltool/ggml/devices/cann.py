@@ -18,7 +18,7 @@ from ggmltool.ggml.devices.rule_parts import (
     yes,
 )
 from ggmltool.ggml.dtypes import F16
-from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, GluOp, Op, UnaryOp
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor, is_contiguous
 
 ROW_PADDING = 512
@@ -31,20 +31,13 @@ _ZERO = (0, -(2**31))
 _QUANTIZED = types("q8_0 q4_0")
 _GET_ROWS_TYPES = FLOATS | types("q8_0")
 _U = UnaryOp
-_FUNCTIONS: frozenset[int] = frozenset(
-    (
+_FUNCTIONS = frozenset(
+    FIRST_UNARY_KEY + function
+    for function in (
         _U.ABS, _U.NEG, _U.GELU, _U.SILU, _U.RELU, _U.SIGMOID, _U.HARDSIGMOID, _U.HARDSWISH, _U.GELU_QUICK, _U.TANH,
         _U.EXP, _U.ELU, _U.SGN, _U.STEP, _U.GELU_ERF, _U.SOFTPLUS,
     )
 )  # fmt: skip
-
-
-def _unary(op: Tensor) -> str | None:
-    return None if word(op, 0) in _FUNCTIONS else "it has no {op}"
-
-
-def _glu(op: Tensor) -> str | None:
-    return "it has no {op}" if word(op, 0) == GluOp.SWIGLU_OAI else None
 
 
 def _mul_mat(op: Tensor) -> str | None:
@@ -121,8 +114,6 @@ def _flash_attn(op: Tensor) -> str | None:
 
 
 RULES: dict[int, OpRule] = {
-    Op.UNARY: _unary,
-    Op.GLU: _glu,
     Op.MUL_MAT: _mul_mat,
     Op.MUL_MAT_ID: _mul_mat,
     Op.GET_ROWS: _get_rows,
@@ -141,21 +132,18 @@ RULES: dict[int, OpRule] = {
     **dict.fromkeys(ops("CUMSUM TRI FILL DIAG SOLVE_TRI"), f32_sources(0)),
     **dict.fromkeys(
         ops(
-            "L2_NORM CROSS_ENTROPY_LOSS DUP IM2COL CONCAT REPEAT NORM ADD ADD1 SUB MUL DIV RMS_NORM SQR SQRT CLAMP "
-            "DIAG_MASK_INF SUM_ROWS ARGSORT ACC SET GROUP_NORM ARANGE TIMESTEP_EMBEDDING LEAKY_RELU ARGMAX COS SIN LOG "
-            "MEAN PAD_REFLECT_1D COUNT_EQUAL GATED_LINEAR_ATTN CONV_TRANSPOSE_1D SSM_CONV"
+            "UNARY GLU L2_NORM CROSS_ENTROPY_LOSS DUP IM2COL CONCAT REPEAT NORM ADD ADD1 SUB MUL DIV RMS_NORM SQR SQRT "
+            "CLAMP DIAG_MASK_INF SUM_ROWS ARGSORT ACC SET GROUP_NORM ARANGE TIMESTEP_EMBEDDING LEAKY_RELU ARGMAX COS "
+            "SIN LOG MEAN PAD_REFLECT_1D COUNT_EQUAL GATED_LINEAR_ATTN CONV_TRANSPOSE_1D SSM_CONV"
         ),
         yes,
     ),
 }
 """All that CANN runs (ggml_backend_cann_supports_op), but for the 310P, which runs less."""
 
-KEYS: frozenset[int] = frozenset({int(op) for op in RULES} | set(range(FIRST_UNARY_KEY, N_OP_KEYS)))
-RULE_KEYS: frozenset[int] = frozenset(
-    {int(op) for op, rule in RULES.items() if rule is not yes}
-    | set(range(FIRST_UNARY_KEY, FIRST_GLU_KEY))
-    | set(range(FIRST_GLU_KEY, N_OP_KEYS))
-)
+_GATES = frozenset(FIRST_GLU_KEY + function for function in GluOp if function != GluOp.SWIGLU_OAI)
+KEYS: frozenset[int] = frozenset(int(op) for op in RULES) | _FUNCTIONS | _GATES
+RULE_KEYS: frozenset[int] = frozenset(int(op) for op, rule in RULES.items() if rule is not yes)
 
 
 def batch_size(op: Tensor) -> int:

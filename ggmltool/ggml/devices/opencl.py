@@ -48,8 +48,6 @@ def _unary(op: Tensor) -> str | None:
         return None if is_contiguous(a) else "source 0 is not contiguous"
     if function in _HALF_OR_FULL:
         return half_or_full(op)
-    if function not in _F32_WHOLE and function not in _F32_ANY:
-        return "it has no {op}"
     if a.type is not F32:
         return "source 0 is {type0}, not f32"
     return None if function in _F32_ANY or is_contiguous(a) else "source 0 is not contiguous"
@@ -192,12 +190,10 @@ RULES: dict[int, OpRule] = {
 }
 """All that OpenCL runs (ggml_opencl_supports_op)."""
 
-KEYS: frozenset[int] = frozenset({int(op) for op in RULES} | set(range(FIRST_UNARY_KEY, N_OP_KEYS)))
-RULE_KEYS: frozenset[int] = frozenset(
-    {int(op) for op, rule in RULES.items() if rule is not yes}
-    | set(range(FIRST_UNARY_KEY, FIRST_GLU_KEY))
-    | set(range(FIRST_GLU_KEY, N_OP_KEYS))
-)
+_FUNCTIONS = {FIRST_UNARY_KEY + f for f in (*_F32_WHOLE, *_F32_ANY, *_HALF_OR_FULL, UnaryOp.SIGMOID)}
+_FUNCTIONS |= set(range(FIRST_GLU_KEY, N_OP_KEYS))
+KEYS: frozenset[int] = frozenset({int(op) for op in RULES} | _FUNCTIONS)
+RULE_KEYS: frozenset[int] = frozenset({int(op) for op, rule in RULES.items() if rule is not yes} | _FUNCTIONS)
 
 
 def alloc_size(memory: Memory) -> AllocSize:

@@ -53,7 +53,7 @@ PROFILES: dict[str, Profile] = {
         extra=cpu_extra.EXTRA,
         features=cpu_extra.FEATURES,
         has=frozenset({"avx2"}),
-        leaves_out="the buffer types of KleidiAI and SpacemiT; that packed weights cannot be read back",
+        leaves_out="whether this machine has AMX or HBM; KleidiAI and SpacemiT; that packed weights cannot be read",
         names="CPU",
         description="the host; runs nearly every op on host memory of any kind",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
@@ -153,7 +153,7 @@ PROFILES: dict[str, Profile] = {
         max_tensor_size=vulkan.MAX_TENSOR_SIZE,
         leaves_out="the driver's own limits (alignment 64, tensors below 4 GiB, 32 KiB of shared memory are typical; "
         "give alignment, max_size, max_tensor_size), 64-bit indexing, drivers without subgroup operations, copies "
-        "from pinned memory that do not wait",
+        "from pinned memory that do not wait, 32 bytes more in every Vulkan_Host buffer",
         names="Vulkan0, Vulkan1, …",
         description="a GPU with a current Vulkan driver; compute buffers in blocks of at most 1 GiB",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
