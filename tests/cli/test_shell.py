@@ -36,7 +36,7 @@ def bash(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["pl"], ["plan"]),
+        (["pla"], ["plan", "place"]),
         (["plan", "--st"], ["--step"]),
         (["plan", "--step", "re"], ["reserve"]),
         (["--color", ""], ["auto", "always", "never"]),
