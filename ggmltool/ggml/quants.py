@@ -95,6 +95,12 @@ def _unpack(rows: NDArray[np.uint8], type: DType, bits: int) -> Any:
     return ((2 * numbers - 1 if bits == 1 else numbers - 1) * scale).reshape(len(rows), -1)
 
 
+def _round_away(values: NDArray[np.float32]) -> Any:
+    """C's roundf: to the nearest whole number, halves away from zero."""
+    whole = np.trunc(values)
+    return whole + np.copysign(np.abs(values - whole) >= 0.5, values)
+
+
 def _pack(values: NDArray[np.float32], type: DType, bits: int) -> NDArray[np.uint8]:
     """quantize_row_q1_0_ref: the signs, by the mean size; quantize_row_q2_0_ref: the nearest, by the largest."""
     blocks = values.reshape(-1, type.block_size)
@@ -106,8 +112,7 @@ def _pack(values: NDArray[np.float32], type: DType, bits: int) -> NDArray[np.uin
     else:
         scale = size.max(axis=1, keepdims=True)
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0).astype(np.float32)
-        exact = blocks * inverse
-        codes = np.clip(np.trunc(exact + np.copysign(np.float32(0.5), exact)) + 1, 0, 3)
+        codes = np.clip(_round_away(blocks * inverse) + 1, 0, 3)
     places = codes.astype(np.uint8).reshape(len(blocks), -1, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
     packed = np.bitwise_or.reduce(places, axis=2)
     half = scale.astype(np.float16).view(np.uint8)
