@@ -9,6 +9,7 @@ import click
 import pytest
 
 from ggmltool.cli.backends import backends
+from ggmltool.ggml.op import Op
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
@@ -184,3 +185,29 @@ def test_a_profile_is_one_device_in_a_file_beside_the_scenario(call: Call, tmp_p
         assert result.status == 2
         assert "graph.yaml:2:31: " in result.err
         assert hint in result.err
+
+
+@pytest.mark.parametrize("device", ["CPU", "BLAS", "CUDA0", "Metal", "Vulkan0", "SYCL0", "OpenCL", "CANN0"])
+def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp_path: Path, device: str) -> None:
+    from ggmltool.ggml.device import NO
+    from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.scenario.load import load_model
+
+    text = call("backends", "--device", device, "-f", "yaml").out
+    lines = text.splitlines()
+    offered = next((i for i, line in enumerate(lines) if "# supports: " in line), None)
+    if offered is None:
+        assert device == "CPU"
+        return
+    with_list = lines[:offered] + [line.replace("  # ", "  ", 1) for line in lines[offered:]]
+    tables = []
+    for devices in (lines, with_list):
+        (tmp_path / "device.yaml").write_text("\n".join(devices) + "\n", "utf-8")
+        document = {"ggmltool": 1, "backends": [{"name": device, "profile": "device.yaml"}, "X"]}
+        model = load_model(document, tmp_path)
+        tables.append(make_backends(model, make_bufts(model))[0].device.table)
+    by_rules, by_list = ([answer == NO for answer in table] for table in tables)
+    families = (Op.UNARY, Op.GLU)
+    assert [no for op, no in enumerate(by_list) if op not in families] == [
+        no for op, no in enumerate(by_rules) if op not in families
+    ]

@@ -239,15 +239,18 @@ def alloc_size(_: Memory) -> AllocSize:
     return _size_of
 
 
+_TAKES_MORE = ops("MUL_MAT_ID FLASH_ATTN_EXT CUMSUM ARGSORT TOP_K")
+
+
 def _size_of(t: Tensor) -> int:
+    if t.op not in _TAKES_MORE:
+        return t.nbytes
     if t.op == Op.MUL_MAT_ID:
         experts, tokens = source(t, 0).ne[2], source(t, 2).ne[1]
         return t.nbytes + 4 * experts + 4 * experts * tokens
     if t.op == Op.FLASH_ATTN_EXT:
         return t.nbytes + _flash_attn_extra(t)
-    if t.op in (Op.CUMSUM, Op.ARGSORT):
-        return 2 * t.nbytes
-    return 8 * nelements(source(t, 0)) if t.op == Op.TOP_K else t.nbytes
+    return 8 * nelements(source(t, 0)) if t.op == Op.TOP_K else 2 * t.nbytes
 
 
 def _flash_attn_extra(t: Tensor) -> int:

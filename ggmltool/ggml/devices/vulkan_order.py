@@ -56,12 +56,18 @@ def graph_optimize(nodes: list[Tensor], _: Callable[[Tensor], int]) -> list[Tens
 
 
 class _Ordering:
-    """The nodes, which of them have their place already (`used`), and the order so far (`out`)."""
+    """The nodes, which of them have their place already (`used`), and the order so far (`out`).
+
+    `ids` tell the nodes apart, `roots` the tensors whose memory they have, `sources` are the ids of what they need.
+    """
 
     def __init__(self, nodes: list[Tensor]) -> None:
         self.nodes = nodes
         self.n = len(nodes)
         self.used = bytearray(self.n)
+        self.ids = [id(node) for node in nodes]
+        self.roots = [id(node if node.view_src is None else node.view_src) for node in nodes]
+        self.sources = [frozenset(id(s) for s in node.src if s is not None) for node in nodes]
         self.done: set[int] = set()
         self.out: list[Tensor] = []
         self.first = 0
@@ -115,13 +121,17 @@ class _Ordering:
 
     def _waits(self, j: int, taken: list[int]) -> bool:
         """Whether node `j` needs one that is left and that it cannot be fused with."""
-        node = self.nodes[j]
-        for c in range(self.first, j):
-            if self.used[c] or not _needs(node, self.nodes[c]):
-                continue
-            if not (j == c + 1 and c == taken[-1] and (self.nodes[c].op, node.op) in _FUSED):
-                return True
-        return False
+        fusible = self._fusible(j, taken)
+        return any(c != fusible and self._needs(j, c) for c in range(self.first, j) if not self.used[c])
+
+    def _fusible(self, j: int, taken: list[int]) -> int:
+        """The node right before `j` with which it can be fused, -1 where that is none."""
+        c = j - 1
+        return c if c == taken[-1] and (self.nodes[c].op, self.nodes[j].op) in _FUSED else -1
+
+    def _needs(self, j: int, c: int) -> bool:
+        """Whether a node has another as a source, or both are in the memory of one tensor."""
+        return self.ids[c] in self.sources[j] or self.roots[c] == self.roots[j]
 
     def _views(self, taken: list[int]) -> list[int]:
         """The views soon after the first node whose sources have their place, or get it now."""
@@ -131,7 +141,7 @@ class _Ordering:
             if self.used[j] or self.nodes[j].op not in EMPTY_OPS:
                 continue
             left = (c for c in range(self.first, j) if not self.used[c] and c not in have)
-            if not any(_needs(self.nodes[j], self.nodes[c]) for c in left):
+            if not any(self._needs(j, c) for c in left):
                 out.append(j)
                 have.add(j)
         return out
@@ -188,11 +198,3 @@ class _Ordering:
                     taken.append(i)
                     self.used[i] = 1
                 return
-
-
-def _needs(node: Tensor, other: Tensor) -> bool:
-    """Whether a node has another as a source, or both are in the memory of one tensor."""
-    if any(s is other for s in node.src):
-        return True
-    root = node if node.view_src is None else node.view_src
-    return root is (other if other.view_src is None else other.view_src)
