@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import SAMPLES, Call, call
 from tests.sources.models import cached
 
 __all__ = ["call"]
@@ -136,6 +137,70 @@ def test_two_orders_of_one_graph_and_one_more_split(call: Call) -> None:
     assert "bytes copied 640 B 640 B" in out
 
 
+def test_the_two_orders_as_pictures(call: Call) -> None:
+    """llama.cpp 18599: a box per split in both, and of the copies between them."""
+    boxes = {}
+    for graph in ("together", "apart"):
+        text = call("dot", "--style", "ggmltool", "--graph", graph, "two-orders").out
+        boxes[graph] = re.findall(r"split #\d+ · \w+", text)
+        assert "style=dashed" in text
+    assert boxes["together"] == ["split #0 · GPU0", "split #1 · CPU"]
+    assert boxes["apart"] == ["split #0 · GPU0", "split #1 · CPU", "split #2 · GPU0"]
+
+
+def sums(n: int) -> bytes:
+    """`n` nodes with an input each, for a scheduler of graph_size 2048."""
+    tensors = ", ".join(f"x{i}: {{type: f32, ne: [4], flags: [input]}}" for i in range(n))
+    nodes = ", ".join(f"s{i}: 'add({f's{i - 1}' if i else 'x0'}, x{i})'" for i in range(n))
+    return f"""ggmltool: 1
+backends: [CPU]
+scheduler: {{graph_size: 2048}}
+contexts: {{inputs: {{tensors: {{{tensors}}}}}}}
+graphs: {{main: {{nodes: {{{nodes}}}}}}}
+""".encode()
+
+
+@pytest.mark.parametrize(("n", "status", "word"), [(1026, 0, "near"), (1027, 1, "breached")])
+def test_am_i_near_a_limit(call: Call, n: int, status: int, word: str) -> None:
+    """llama.cpp 28614: 2054 nodes and leafs in a hash set of 2053, and the assertion that this ends in."""
+    result = call("check", "-", stdin=sums(n), columns=130)
+    assert result.status == status
+    row = next(line.split() for line in result.out.splitlines() if line.startswith("    hash set: nodes + leafs"))
+    assert row[5:7] == [str(2 * n), "2053"]
+    assert word in row
+    assert "GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs)" in " ".join(result.out.split())
+
+
+def test_thirty_inputs_of_a_split_and_other_limits(call: Call) -> None:
+    """llama.cpp 24657: every limit with its gauge, the closest first, and what lies beyond."""
+    out = call("check", "near-limits", columns=110).out
+    assert "closest: scheduler inputs of a split, 96 %" in out
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert any(row.startswith("inputs of a split 29 30 ") for row in rows)
+    assert any(re.match(r"free blocks of a chunk \d+ 256 ", row) for row in rows)
+    assert any(row.startswith("chunks of a buffer 1 16 ") for row in rows)
+
+
+def test_what_is_in_the_compute_buffer(call: Call) -> None:
+    """llama.cpp 16725, 23527: the tensors alive at the peak, largest first, and the node that has it."""
+    out = call("buffers", "--peak", "gemma-3-270m-ngl9", columns=110).out
+    assert out == call("buffers", "gemma-3-270m-ngl9", columns=110).out
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert "CUDA0 at its peak, while result_output is computed" in rows
+    assert "512 MiB 100 % 1310720 result_output MUL_MAT f32[262144, 512] result_output end" in rows
+
+
+def test_out_of_memory_although_there_is_some(call: Call) -> None:
+    """llama.cpp 11332, 18160, 16788: the chunks, the limit of each, and the tensor that opened it."""
+    rows = [" ".join(line.split()) for line in call("buffers", "--chunks", "chunks", columns=110).out.splitlines()]
+    assert "GPU0 1 3 KiB 4 KiB 1 KiB 2 p 3 KiB p" in rows
+    assert "GPU0 2 3 KiB 4 KiB 1 KiB 1 r 3 KiB r" in rows
+    scenario = (SAMPLES / "chunks.yaml").read_bytes().replace(b"max_size: 4KiB", b"max_size: 2KiB")
+    out = " ".join(call("buffers", "--chunks", "-", stdin=scenario, columns=110).out.split())
+    assert "GPU0 1 3 KiB 2 KiB over it 2 p 3 KiB p" in out
+    assert "closest: size of a buffer, 200 %" in call("check", "-", stdin=scenario, columns=110).out
+
+
 WARM_UP = b"""ggmltool: 1
 backends: [CPU]
 contexts:
@@ -175,6 +240,12 @@ def test_how_much_do_four_pipeline_copies_cost(call: Call) -> None:
     assert "A pipeline --no-parallel · alloc main B pipeline --parallel · alloc main" in out
     assert "compute buffers 10 KiB 28 KiB +18 KiB" in out
     assert "copies in memory 2 12 +10" in out
+    with_them, without = (
+        " ".join(call("plan", option, "pipeline", columns=110).out.split())
+        for option in ("--parallel", "--no-parallel")
+    )
+    assert "GPU0 2 1 2 KiB 16 KiB 10 KiB" in with_them
+    assert "GPU0 2 1 2 KiB 16 KiB 4 KiB" in without
     assert "GPU0 10 KiB" in " ".join(call("buffers", "--parallel", "pipeline", columns=110).out.split())
     assert "GPU0 4 KiB" in " ".join(call("buffers", "--no-parallel", "pipeline", columns=110).out.split())
 
@@ -229,3 +300,20 @@ def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
          "no such backend runs the op"),
     ):  # fmt: skip
         assert told in " ".join(call("explain", "error", said).out.split())
+
+
+def test_a_picture_please(call: Call) -> None:
+    """ggml 1156, llama.cpp 10825, 11967: boxes in the colours of the backends, and a whole model that fits a page."""
+    text = call("dot", "--style", "ggmltool", "transformer").out
+    assert re.findall(r"split #\d+ · \w+", text) == ["split #0 · CUDA0", "split #1 · CPU", "split #2 · CUDA0"]
+    whole = call("dot", "--style", "ggmltool", "--fold", "gemma-3-270m").out
+    assert "× 17 · layers 0–16 · 680 nodes" in whole
+    assert whole.count(" -> ") < 150
+
+
+def test_the_numbers_as_data_not_as_a_log_to_scrape(call: Call) -> None:
+    """llama.cpp 26129: what the log says of splits and buffers, as JSON that says its version and its kind."""
+    data = json.loads(call("plan", "--json", "--step", "reserve", "gemma-3-270m-ngl9").out)
+    assert (data["ggmltool"], data["kind"], data["ggml"]) == (1, "plan", "0.20.2")
+    assert (len(data["splits"]), data["splits"][1]["inputs"]) == (152, ["embd"])
+    assert data["buffer_sizes"] == {"CUDA0": 538181632, "CPU": 6838272}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @scenario_argument
 @moment_options
 @what_if_options
+@click.option("--peak", is_flag=True, help="Show the tensors that are alive at the peak, largest first (default).")
 @click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
 @click.option("--chart", is_flag=True, help="Draw what lies where: program order to the right, offsets upwards.")
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
@@ -42,6 +43,7 @@ def buffers(
     scenario: str | None,
     moment: Moment,
     what_if: WhatIf,
+    peak: bool,
     all: bool,
     chart: bool,
     ascii: bool,
@@ -62,10 +64,11 @@ def buffers(
       ggmltool buffers --after 3 model.yaml
       ggmltool buffers --no-parallel model.yaml
     """
-    views = [view for view, asked in (("--chart", chart), ("--chunks", chunks), ("--copies", copies)) if asked]
+    every = (("--peak", peak), ("--chart", chart), ("--chunks", chunks), ("--copies", copies))
+    views = [view for view, asked in every if asked]
     if len(views) > 1:
         raise click.UsageError(f"{' and '.join(views)} are different views; choose one.")
-    if views and all:
+    if all and views not in ([], ["--peak"]):
         raise click.UsageError(f"--all is for the tensors at the peak, not for {views[0]}.")
     if ascii and not chart:
         raise click.UsageError("--ascii is for --chart.")
