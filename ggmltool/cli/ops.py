@@ -90,24 +90,22 @@ def _find(name: str) -> OpFacts:
 
 
 def _info(facts: OpFacts) -> OpInfo:
-    from ggmltool.scenario.op_examples import NOTES, long_form, op_example
+    from ggmltool.scenario.op_examples import NOTES, op_example
     from ggmltool.views.ops import OpInfo
 
     op = facts.name.lower()
-    written, counted = long_form(op) or ("", None)
     return OpInfo(
         facts.number,
         facts.name,
         facts.function_of.name if facts.function_of is not None else "",
         facts.symbol,
-        facts.n_sources or counted,
+        facts.n_sources,
         tuple(_form(c, also, op) for c, also in zip(facts.constructors, facts.other_names, strict=True)),
         facts.is_view_op,
         facts.can_inplace,
-        facts.has_rule,
         facts.computes,
+        facts.cases,
         dict(facts.supports),
-        written,
         facts.result_of,
         op_example(op) or "",
         NOTES.get(op, ""),

@@ -10,6 +10,7 @@ from ggmltool.ggml.device import RULE, YES
 from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.op import CAN_INPLACE, FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
+from ggmltool.ggml.ops.checked import CASES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
 
 Support = Literal["yes", "no", "some"]
@@ -34,9 +35,9 @@ class OpFacts:
     """An op (`function_of` None) or a function of UNARY or GLU.
 
     `number` is ggml's in its own enumeration, `symbol` what ggml_op_symbol gives ("" for a function). `constructors`
-    are the ways to build it, grouped with their other names in `other_names`; none for an op whose shape has no rule
-    here. `result_of` names the source that the result is a view of, though it is computed (cpy), `can_inplace` is
-    ggml_op_can_inplace, `computes` whether there is a kernel.
+    are the ways to build it, grouped with their other names in `other_names`. `result_of` names the source that the
+    result is a view of, though it is computed (cpy), `can_inplace` is ggml_op_can_inplace, `computes` whether there is
+    a kernel, `cases` how many calls of it the tests compare with ggml's own CPU backend.
     """
 
     number: int
@@ -49,19 +50,13 @@ class OpFacts:
     result_of: str
     can_inplace: bool
     computes: bool
+    cases: int
     supports: tuple[tuple[str, Support], ...]
 
     @property
-    def has_rule(self) -> bool:
-        """Whether type and shape of the result follow from the sources."""
-        return bool(self.constructors) or (self.function_of is None and self.number == Op.NONE)
-
-    @property
-    def n_sources(self) -> tuple[int, int] | None:
-        """The fewest and the most sources a node has, None without a rule."""
-        counts = [_source_counts(c) for c in self.constructors]
-        if not counts:
-            return (0, 0) if self.has_rule else None
+    def n_sources(self) -> tuple[int, int]:
+        """The fewest and the most sources a node has."""
+        counts = [_source_counts(c) for c in self.constructors] or [(0, 0)]
         return min(low for low, _ in counts), max(high for _, high in counts)
 
 
@@ -98,6 +93,7 @@ def op_facts() -> tuple[OpFacts, ...]:
                 RESULT_OF.get(op, ""),
                 bool(CAN_INPLACE[op]),
                 op in KERNELS,
+                CASES.get(member.name.lower(), 0),
                 tuple((name, _SUPPORT.get(table[key], "no")) for name, table in tables),
             )
         )

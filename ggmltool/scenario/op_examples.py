@@ -1,4 +1,4 @@
-"""For every op a scenario as small as it can be, and how the ops without a constructor are written."""
+"""For every op a scenario as small as it can be."""
 
 from __future__ import annotations
 
@@ -224,17 +224,6 @@ NOTES: dict[str, str] = {
     "glu": "the functions are listed below the ops; each is written by its own name too",
 }
 """What else is to be said of an op."""
-
-
-def long_form(name: str) -> tuple[str, tuple[int, int]] | None:
-    """How a node of an op without a constructor is written, and the fewest and the most sources it has; else None."""
-    lines = _EXAMPLES.get(name)
-    if lines is None or not lines[-1].startswith("{"):
-        return None
-    sources = lines[-1].split("src: [", 1)[1].split("]", 1)[0]
-    n = len(sources.split(", "))
-    params = ", op_params: […]" if "op_params" in lines[-1] else ""
-    return f"{{op: {name}, src: [{sources}], type: …, ne: […]{params}}}", (n, n)
 
 
 def op_example(name: str) -> str | None:

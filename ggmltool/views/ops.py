@@ -51,8 +51,8 @@ class FormInfo(NamedTuple):
 class OpInfo(NamedTuple):
     """An op, or a function of UNARY or GLU (`function_of` says which, else "").
 
-    `sources` is (fewest, most) or None where that is not known, `result_of` the source whose memory the result always
-    has, `long_form` how a node without a constructor is written, `example` a scenario; `note` what else is to be said.
+    `sources` is (fewest, most), `cases` how many calls the tests compare with ggml's own, `result_of` the source whose
+    memory the result always has, `example` a scenario; `note` what else is to be said.
     `result` is type and extents of the example's node ("" where nobody has planned it).
     """
 
@@ -60,14 +60,13 @@ class OpInfo(NamedTuple):
     name: str
     function_of: str
     symbol: str
-    sources: tuple[int, int] | None
+    sources: tuple[int, int]
     forms: tuple[FormInfo, ...]
     is_view_op: bool
     can_inplace: bool
-    has_rule: bool
     computes: bool
+    cases: int
     supports: dict[str, str]
-    long_form: str
     result_of: str
     example: str
     note: str
@@ -99,6 +98,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
     if not functions:
         columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
     columns += [Column("sources", right=True, drop=3), Column("memory", drop=2), Column("engine", drop=1)]
+    columns.append(Column("cases", right=True, drop=4))
     columns += [Column(name) for name in _columns(style)]
     if spelled:
         columns.append(Column("in a scenario", cut=True))
@@ -107,10 +107,10 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
         cells: list[str | Cell] = [str(info.number), info.name]
         if not functions:
             cells.append(info.symbol)
-        cells += [_sources(info), _memory(info), _engine(info)]
+        cells += [_sources(info), _memory(info), _engine(info), str(info.cases or "")]
         cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in _columns(style)]
         if spelled:
-            cells.append(info.forms[0].spelled() if info.forms else info.long_form)
+            cells.append(info.forms[0].spelled() if info.forms else "")
         rows.append(cells)
     return render_table(columns, rows, style)
 
@@ -120,7 +120,8 @@ _LEGEND = (
         "memory: view, it computes nothing and has the memory of its source; of a, it computes into the memory of that "
         "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
     ),
-    "engine: computes; plans, but cannot compute yet; type+ne, it plans with the type and the extents as written",
+    "engine: computes it, or refuses to build it, as ggml does",
+    "cases: calls of it that the tests give to the engine and to ggml's own CPU backend, which do the same with them",
     "CPU, CUDA …: whether a device of that profile runs it; some, by a condition on the tensors",
 )
 
@@ -133,8 +134,6 @@ def _legend(style: Style) -> list[object]:
 
 
 def _sources(info: OpInfo) -> str:
-    if info.sources is None:
-        return ""
     low, high = info.sources
     return str(low) if low == high else f"{low}–{high}"
 
@@ -148,9 +147,7 @@ def _memory(info: OpInfo) -> str:
 
 
 def _engine(info: OpInfo) -> str:
-    if not info.has_rule:
-        return "type+ne"
-    return "computes" if info.computes else "plans"
+    return "computes" if info.computes else "refuses"
 
 
 def op_view(info: OpInfo, style: Style) -> str:
@@ -189,17 +186,18 @@ def _facts(info: OpInfo) -> list[tuple[str, str]]:
         memory = f"that of its source {info.result_of}"
     elif info.can_inplace:
         memory = "of its own, or in place: where a source lies that nobody else needs (ggml_op_can_inplace)"
-    if not info.has_rule:
-        engine = "plans it with the type and the extents that the scenario gives (it has no rule for them)"
-    else:
-        engine = "knows type and extents of the result"
-    engine += "; computes it" if info.computes else "; cannot compute it yet"
+    engine = (
+        "knows type and extents of the result; computes it" if info.computes else "refuses to build it, as ggml does"
+    )
     return [
         ("sources", _sources(info)),
         ("memory", memory),
         ("engine", engine),
         *((label, ", ".join(names)) for label, names in _devices(info)),
-        ("written", "" if info.forms else info.long_form),
+        (
+            "checked",
+            f"{count(info.cases, 'call')}, with which ggml's own CPU backend does the same" if info.cases else "",
+        ),
         ("note", info.note),
     ]
 
@@ -259,7 +257,7 @@ def op_json(info: OpInfo) -> dict[str, Any]:
         del plain["result"]
     return {
         **plain,
-        "sources": None if info.sources is None else {"min": info.sources[0], "max": info.sources[1]},
+        "sources": {"min": info.sources[0], "max": info.sources[1]},
         "forms": [
             {**form._asdict(), "spelled": form.spelled(), "params": [p._asdict() for p in form.params]}
             for form in info.forms

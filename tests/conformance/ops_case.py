@@ -399,13 +399,14 @@ def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
 
 
 def _for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], Callable[[Call], None]]:
-    """A test of each case, to be given a name in a module of tests."""
+    """A test of each case, to be given a name in a module of tests; its `cases` are what its `check` is called with."""
 
     def make(cases: Sequence[Call]) -> Callable[[Call], None]:
         @pytest.mark.parametrize("case", cases, ids=str)
         def test(case: Call) -> None:
             check(real_library(), case)
 
+        test.cases, test.check = cases, check  # type: ignore[attr-defined]
         return test
 
     return make

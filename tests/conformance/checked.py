@@ -1,0 +1,61 @@
+"""How many calls of each op the tests give to the engine and to the library.
+
+    python -m tests.conformance.checked
+
+writes the numbers that `ggmltool ops` shows (`ggml/ops/checked.py`); a test holds them against the tables.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import ggmltool.ggml.ops.checked as recorded
+from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.op_reference import op_facts
+from tests.conformance.op_sets import SETS
+from tests.conformance.ops_case import Call, check_values
+from tests.conformance.test_ops_custom import COMPUTED
+
+HEADER = '''"""How many calls of each op the tests give to the engine and to ggml's CPU backend, which do the same.
+
+Written by `python -m tests.conformance.checked`.
+"""
+
+from __future__ import annotations
+
+CASES: dict[str, int] = {
+'''
+
+
+def compared() -> Iterator[Call]:
+    """The calls of all tables: those beside the rules of each family, and the sets."""
+    for path in sorted(Path(__file__).parent.glob("test_ops_*.py")):
+        module = import_module(f"tests.conformance.{path.stem}")
+        for name, test in vars(module).items():
+            if name.startswith("test_") and getattr(test, "check", None) is check_values:
+                yield from test.cases
+    yield from COMPUTED
+    for calls in SETS.values():
+        yield from calls
+
+
+def counts() -> dict[str, int]:
+    """Calls by the lower-case name of their op; UNARY and GLU have those of their functions."""
+    names = {c.name: f for f in op_facts() for c in f.constructors}
+    names |= {other: f for f in op_facts() for group in f.other_names for other in group}
+    found: Counter[str] = Counter()
+    for case in compared():
+        facts = names[case.fn]
+        found[facts.name.lower()] += 1
+        if facts.function_of is not None:
+            found[facts.function_of.name.lower()] += 1
+    order = [e.name.lower() for enum in (Op, UnaryOp, GluOp) for e in enum]
+    return {name: found[name] for name in order if found[name]}
+
+
+if __name__ == "__main__":
+    lines = [f'    "{name}": {n},\n' for name, n in counts().items()]
+    Path(recorded.__file__).write_text(HEADER + "".join(lines) + "}\n", encoding="utf-8")
