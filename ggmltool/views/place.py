@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, size
+from ggmltool.views.text import count, printable, size
 
 
 class PlacedTensor(NamedTuple):
@@ -231,7 +231,7 @@ def _facts(placed: Placed, style: Style) -> list[str]:
         lines.append(f"fits: {', '.join(known)}")
     for warning in placed.warnings:
         lines += wrap(f"note: {warning}", max(style.width, 20), subsequent_indent="  ")
-    return lines
+    return list(map(printable, lines))
 
 
 def place_json(placed: Placed) -> dict[str, Any]:

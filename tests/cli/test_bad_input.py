@@ -340,6 +340,10 @@ EVIL = {
 }
 
 
+ARGUMENTS = dict.fromkeys(("tensor", "explain", "lifetime"), ("y", "a.yaml")) | {"diff": ("a.yaml", "a.yaml")}
+"""Of the commands that take more than a scenario."""
+
+
 def views() -> list[tuple[str]]:
     """The commands that show a scenario."""
     shown = []
@@ -361,7 +365,7 @@ def test_a_name_is_a_name_in_every_view(call: Call, folder: Path, kind: str) -> 
     texts = [*views(), ("splits", "-f", "table"), ("dot", "--style", "ggmltool")]
     for command in [*texts, *((name, "--json") for name in ("run", "plan", "splits", "buffers"))]:
         for columns in (40, 80, 200):
-            args = ("y", "a.yaml") if command == ("tensor",) else ("a.yaml",)
+            args = ARGUMENTS.get(command[0], ("a.yaml",))
             result = call(*command, *args, tty=True, columns=columns)
             assert (result.status, result.err) == (0, ""), command
             assert not any(mark in result.out for mark in "\u202e\u2066\x07"), (command, columns)
