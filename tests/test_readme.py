@@ -61,6 +61,7 @@ ANSWERS = {
     "supports --by node packed-weights": "0  up     MUL_MAT  q4_0, f32 → f32  [64, 32]  copy     yes  CPU",
     "types q4_K": "256 elements in 144 bytes",
     "plan --json transformer": '"buffer_sizes": {"CUDA0": ',
+    "compare --inject act=gelu wrong-kernel": "first bad node: act, node 4, SILU f32[32, 4]",
     "verify transformer": "the real ggml does the same",
 }
 """What the table of questions promises: a part of what each command prints."""
@@ -87,7 +88,7 @@ def test_a_question_of_the_readme_is_answered_by_its_command(command: str, tmp_p
     piped = "".join(run("-m", "ggmltool", *shlex.split(c), folder=tmp_path).stdout for c in before)
     result = run("-m", "ggmltool", *shlex.split(last), folder=tmp_path, check=False, stdin=piped)
     assert ANSWERS[command] in result.stdout + result.stderr
-    assert result.returncode == any(word in command for word in ("preallocated", "buffer-not-set", "diff "))
+    assert result.returncode == any(word in command for word in ("preallocated", "buffer-not-set", "diff ", "--inject"))
 
 
 def test_every_question_of_the_readme_has_its_answer_here() -> None:

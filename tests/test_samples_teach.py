@@ -186,3 +186,16 @@ def test_packed_weights_stay_on_the_cpu_and_pinned_ones_go_to_the_gpu() -> None:
     other = ggmltool.load(document).plan()
     assert [n.backend for n in other.nodes] == ["CUDA0", "CUDA0", "CUDA0"]
     assert [c.of for c in other.copies] == ["w_up", "x", "w_plain"]
+
+
+def test_a_wrong_kernel_spoils_everything_behind_it_and_nothing_else() -> None:
+    from ggmltool.ggml.sched.compute import backend_graph_compute
+    from ggmltool.scenario.comparison import compare
+    from ggmltool.scenario.injected import broken, read_injections
+
+    scenario = load("wrong-kernel")
+    first, second = scenario.model.backends
+    wrong = read_injections(["act=gelu"], scenario.model.graphs["main"], "")
+    found = compare(scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, ""))
+    assert [n.node.id for n in found.over] == ["act", "par", "down", "y"]
+    assert [n.tolerance for n in found.nodes] == [1e-7] * 3 + [5e-4] * 5

@@ -13,6 +13,7 @@ from ggmltool.cli.command import Command, Group
 
 COMMANDS: dict[str, str] = {
     "run": "Do the steps of a scenario, compute, and show the outputs.",
+    "compare": "Compute a graph on two backends and find the bad node.",
     "plan": "Show devices, splits, copies and buffers on one screen.",
     "splits": "Show which backend every node gets and why, as ggml prints it.",
     "buffers": "Show the size of every buffer and what lies in it at its peak.",

@@ -231,6 +231,13 @@ def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [*names, *(item for item in scenarios if item.type == "plain" or not names)]
 
 
+def complete_nodes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of the nodes of the scenario that stands on the line."""
+    model = _model_on_the_line(ctx)
+    nodes = [] if model is None else [node.id for graph in model.graphs.values() for node in graph.nodes]
+    return [id for id in dict.fromkeys(nodes) if id.startswith(incomplete)]
+
+
 def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The names of the contexts of the scenario that stands on the line."""
     model = _model_on_the_line(ctx)

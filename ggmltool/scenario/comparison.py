@@ -16,7 +16,7 @@ from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.data import INTEGER_BITS, UniformData
+from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.measure import Apart, measure, tolerance_of
 from ggmltool.scenario.model import BackendSpec, Model, TensorSpec
@@ -27,8 +27,8 @@ class Compared(NamedTuple):
     """A node that was computed on both backends, the `number`th of its graph.
 
     `apart` is how the values differ, `tolerance` the NMSE that is allowed, `begins` that the node is over it although
-    all its sources are within theirs. `not_run_by` names the backends that do not run the op, whose part another's
-    kernel did.
+    all its sources, which were compared too, are within theirs. `not_run_by` names the backends that do not run the
+    op, whose part another's kernel did.
     """
 
     number: int
@@ -48,7 +48,8 @@ class Compared(NamedTuple):
 class Comparison:
     """What came of comparing: the two backends, every node that was compared, and how much memory each side took.
 
-    `made_up` are the tensors without data, which were given values; `n_nodes` counts views too.
+    `made_up` are the tensors without data that were given values, `zero` those that were not; `n_nodes` counts views
+    too.
     """
 
     backends: tuple[Backend, Backend]
@@ -56,6 +57,7 @@ class Comparison:
     n_nodes: int
     nbytes: int
     made_up: list[str]
+    zero: list[str]
 
     @property
     def over(self) -> list[Compared]:
@@ -84,7 +86,7 @@ def compare(
     backends = _backends(model, specs)
     placed = PlacedGraph(scenario.compiled, graph, backends[0], events)
     not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
-    made_up = placed.allocate(seed)
+    made_up, zero = placed.allocate(seed)
     allowed = _tolerances(placed.graph, tolerance)
     done: list[Compared] = []
     bad: set[Tensor] = set()
@@ -93,7 +95,7 @@ def compare(
         apart = measure(a, b)
         over = not apart.within(allowed[a])
         sources = {s.view_src or s for s in a.src if s is not None and s is not a}
-        done.append(Compared(number, a, apart, allowed[a], over and bad.isdisjoint(sources), not_run[a]))
+        done.append(Compared(number, a, apart, allowed[a], over and not tests and bad.isdisjoint(sources), not_run[a]))
         if over:
             bad.add(a.view_src or a)
         if progress is not None:
@@ -107,7 +109,7 @@ def compare(
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     nbytes = sum(t.nbytes for t in placed.context.tensors if t.view_src is None)
-    return Comparison(backends, done, placed.graph.n_nodes, nbytes, made_up)
+    return Comparison(backends, done, placed.graph.n_nodes, nbytes, made_up, zero)
 
 
 def _backends(model: Model, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Backend, Backend]:
@@ -151,33 +153,39 @@ class PlacedGraph:
         for e in spec.expand:
             self.graph.build_forward_expand(self._made[e])
 
-    def allocate(self, seed: int | None) -> list[str]:
-        """Give the tensors memory and values; the ids of those without data of their own.
+    def allocate(self, seed: int | None) -> tuple[list[str], list[str]]:
+        """Give the tensors memory and values; the ids of those without data: which got values, and which are zero.
 
-        These get random values from -1 to 1, made with `seed` (None: they are zero), but integers, which may be
-        indices, and types that cannot be quantized here are zero.
+        The values are random ones from -1 to 1, made with `seed` (None: all are zero). Integers are zero, since they
+        may be indices, and so are types that cannot be quantized here.
         """
-        from ggmltool.ggml.transfer import tensor_set
-
         alloc_ctx_tensors_from_buft(self.context, self.backend.device.buft, self.addresses)
-        made_up = []
+        made_up, zero = [], []
         for at, t in self._made.items():
             if at >= len(self._specs) or t.view_src is not None or t.buffer is None or not t.nbytes:
                 continue
             data = self._specs[at].data
-            if data is None:
+            if data is not None:
+                self._set(t, data)
+            elif seed is not None and self._make_up(t, seed + at):
                 made_up.append(t.id)
-                if seed is None or t.type.name in INTEGER_BITS:
-                    continue
-                data = UniformData(seed + at)
-            try:
-                raw = data.raw(t.type, t.ne, t.nb)
-            except NotComputable:
-                if self._specs[at].data is not None:
-                    raise
-                continue
-            tensor_set(t, raw, 0, t.nbytes, self.events)
-        return made_up
+            else:
+                zero.append(t.id)
+        return made_up, zero
+
+    def _make_up(self, t: Tensor, seed: int) -> bool:
+        if t.type.name in INTEGER_BITS:
+            return False
+        try:
+            self._set(t, UniformData(seed))
+        except NotComputable:
+            return False
+        return True
+
+    def _set(self, t: Tensor, data: Data) -> None:
+        from ggmltool.ggml.transfer import tensor_set
+
+        tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.events)
 
 
 def _needed(tensors: Sequence[CompiledTensor], expand: Sequence[int]) -> list[int]:

@@ -1,0 +1,106 @@
+"""`compare`: two backends node by node, the first bad node, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+SAMPLE = SAMPLES / "wrong-kernel.yaml"
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "equal": (),
+    "wrong": ("--inject", "act=gelu"),
+    "tested": ("--inject", "act=gelu", "-t", "y", "-t", "up"),
+    "worst": ("--inject", "h=sub", "--worst", "2"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
+    result = call("compare", *COMMANDS[command], SAMPLE, columns=columns)
+    assert (result.status, result.err) == (command != "equal", "")
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"compare_{command}_{columns}.txt", result.out)
+
+
+def test_json_is_as_accepted(call: Call) -> None:
+    result = call("compare", "--json", "--inject", "act=gelu", SAMPLE)
+    assert result.status == 1
+    check_golden(GOLDEN / "compare.json", result.out)
+    assert json.loads(result.out)["first_bad"] == "act"
+
+
+def test_several_wrong_kernels_are_told_from_what_follows_them(call: Call) -> None:
+    result = call("compare", "--inject", "up=add1", "--inject", "gate=mul", SAMPLE)
+    assert result.status == 2
+    result = call("compare", "--json", "--inject", "act=sqr", "--inject", "norm=sqr", SAMPLE)
+    nodes = {n["id"]: n for n in json.loads(result.out)["nodes"]}
+    assert [id for id, n in nodes.items() if n["begins"]] == ["norm"]
+    assert not any(n["ok"] for n in nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("backends", "names"),
+    [
+        (None, ["CUDA0", "CPU"]),
+        ("CPU,CUDA0", ["CPU", "CUDA0"]),
+        ("Metal,Vulkan0", ["Metal", "Vulkan0"]),
+        ("CPU,CPU", ["CPU", "CPU"]),
+        ("CUDA0,CUDA1", ["CUDA0", "CUDA1"]),
+        (" CUDA0 , BLAS ", ["CUDA0", "BLAS"]),
+    ],
+)
+@pytest.mark.parametrize("sample", ["wrong-kernel", "matmul"])
+def test_any_two_backends_can_be_compared(call: Call, backends: str | None, names: list[str], sample: str) -> None:
+    option = ["--backends", backends] if backends else []
+    result = call("compare", "--json", *option, sample)
+    assert result.status == 0
+    assert [b["name"] for b in json.loads(result.out)["backends"]] == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("--backends", "CUDA0"), "takes two, separated by a comma"),
+        (("--backends", "CUDA0,CPU,BLAS"), "takes two, separated by a comma"),
+        (("--backends", "CUDA0,"), "takes two, separated by a comma"),
+        (("--backends", "CUDO0,CPU"), 'did you mean "CUDA0"?'),
+        (("--backends", "CUDA0:x=1,CPU"), "x"),
+        (("--tolerance", "-1"), "x>=0"),
+        (("--tolerance", "nan"), "takes a number"),
+        (("--inject", "act"), "expected NODE=OP"),
+        (("--inject", "akt=gelu"), "did you mean act?"),
+        (("--inject", "up=out_prod"), "the kernel of OUT_PROD cannot compute up, a MUL_MAT"),
+        (("-t", "x"), "no node x"),
+        (("-g", "mein"), "did you mean main?"),
+    ],
+)
+def test_wrong_use_is_answered_with_a_hint(call: Call, arguments: tuple[str, ...], hint: str) -> None:
+    result = call("compare", *arguments, SAMPLE)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_tolerance_of_ones_own_counts_for_every_node(call: Call) -> None:
+    assert call("compare", "--inject", "act=gelu", "--tolerance", "0.01", SAMPLE).status == 0
+    assert call("compare", "--tolerance", "0", SAMPLE).status == 0
+
+
+def test_what_cannot_be_computed_is_said_in_the_words_of_ggml(call: Call) -> None:
+    text = {
+        "ggmltool": 1,
+        "contexts": {"in": {"tensors": {"x": "f32[8]"}}},
+        "graphs": {"main": {"nodes": {"y": "map_custom1(x)"}}},
+    }
+    result = call("compare", "-", stdin=json.dumps(text).encode())
+    assert result.status == 1
+    assert "y" in result.err
+    assert "Traceback" not in result.err

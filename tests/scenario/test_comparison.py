@@ -1,0 +1,223 @@
+"""Comparing two backends: a kernel that is wrong on purpose is found at its node, whatever the op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import ggmltool
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.graph_copy import GraphCompute
+from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.op import CUSTOM_OPS, KEY_NAMES, VIEW_OPS, Op
+from ggmltool.ggml.ops import load
+from ggmltool.ggml.ops.registry import KERNELS
+from ggmltool.ggml.sched.compute import backend_graph_compute
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.backends import read_devices
+from ggmltool.scenario.comparison import Comparison, compare
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.injected import broken, read_injections
+from ggmltool.scenario.op_examples import RESULT, op_example
+
+load()
+
+NAN, INF = float("nan"), float("inf")
+KERNEL_OPS = [
+    name
+    for key, name in enumerate(KEY_NAMES[: len(Op)])
+    if key in KERNELS and key not in CUSTOM_OPS and key not in VIEW_OPS
+] + [name for name in KEY_NAMES[len(Op) :] if op_example(name) is not None]
+
+
+def compared(source: dict[str, Any], second: GraphCompute | None = None, **more: Any) -> Comparison:
+    """The graph `main` on CUDA0 and on the CPU, whose kernels are `second`."""
+
+    def compute(two: tuple[Backend, Backend]) -> GraphCompute:
+        if second is None:
+            return backend_graph_compute
+        wrong = second
+        return lambda b, nodes: wrong(b, nodes) if b is two[1] else backend_graph_compute(b, nodes)
+
+    first, other = read_devices(["CUDA0", "CPU"])
+    return compare(ggmltool.load(source), "main", (first, other), compute, **more)
+
+
+def wrong_at(id: str) -> GraphCompute:
+    """Kernels that get the first element of one node wrong."""
+
+    def compute(backend: Backend, nodes: Sequence[Tensor]) -> None:
+        for n in nodes:
+            backend_graph_compute(backend, [n])
+            if n.id == id:
+                values = HostArrays().raw(n)
+                right = values[0, 0, 0, 0]
+                values[0, 0, 0, 0] = right * 2 + 1000 if np.isfinite(right) else 0
+
+    return compute
+
+
+def between(name: str) -> dict[str, Any]:
+    """An op's example with another node before it and one behind it that uses it."""
+    source = yaml.safe_load(op_example(name) or "")
+    tensors = source.get("contexts", {}).get("inputs", {}).get("tensors", {})
+    nodes = source["graphs"]["main"]["nodes"]
+    before = {"before": f"dup({next(iter(tensors))})"} if tensors else {}
+    source["graphs"]["main"]["nodes"] = {**before, **nodes, "after": f"dup({RESULT})"}
+    return dict(source)
+
+
+@pytest.mark.parametrize("name", KERNEL_OPS)
+def test_a_wrong_kernel_is_found_at_its_node(name: str) -> None:
+    right = compared(between(name))
+    assert right.over == []
+    wrong = compared(between(name), wrong_at(RESULT))
+    assert [n.node.id for n in wrong.over] == [RESULT, "after"]
+    assert [n.begins for n in wrong.over] == [True, False]
+    assert wrong.over[0].apart.at == (0, 0, 0, 0)
+
+
+MLP: dict[str, Any] = {
+    "ggmltool": 1,
+    "contexts": {
+        "in": {
+            "tensors": {
+                "w": {"type": "f16", "ne": [8, 8], "data": {"normal": {"seed": 1}}},
+                "x": {"type": "f32", "ne": [8, 3], "data": {"normal": {"seed": 2}}},
+            }
+        }
+    },
+    "graphs": {
+        "main": {
+            "nodes": {
+                "n": "rms_norm(x, eps=1e-6)",
+                "side": "sqr(x)",
+                "h": "mul_mat(w, n)",
+                "v": "reshape(h, ne=[24])",
+                "y": "sqr(v)",
+            },
+            "expand": ["side", "y"],
+        }
+    },
+}
+
+
+def edited(value: float, at: str = "h") -> GraphCompute:
+    """Kernels that put a value into the first element of one node."""
+
+    def compute(backend: Backend, nodes: Sequence[Tensor]) -> None:
+        backend_graph_compute(backend, nodes)
+        for n in nodes:
+            if n.id == at:
+                HostArrays().raw(n)[0, 0, 0, 0] = value
+
+    return compute
+
+
+def test_an_error_is_followed_through_a_view() -> None:
+    found = compared(MLP, wrong_at("h"))
+    assert [(n.node.id, n.begins) for n in found.over] == [("h", True), ("y", False)]
+    assert [n.number for n in found.nodes] == [0, 1, 2, 4]
+    assert found.n_nodes == 5
+
+
+def test_what_comes_after_a_product_with_halves_may_be_as_far_off_as_the_product() -> None:
+    found = compared(MLP)
+    assert {n.node.id: n.tolerance for n in found.nodes} == {"n": 1e-7, "side": 1e-7, "h": 5e-4, "y": 5e-4}
+    assert {n.tolerance for n in compared(MLP, tolerance=0.25).nodes} == {0.25}
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_what_is_not_finite_on_one_side_only_is_an_error(value: float) -> None:
+    found = compared(MLP, edited(value), tolerance=1e9)
+    first = found.over[0]
+    assert first.node.id == "h"
+    assert (first.apart.misplaced, first.apart.not_finite) == (1, (0, 1))
+    assert first.apart.at == (0, 0, 0, 0)
+
+
+def test_what_is_not_finite_in_the_same_places_agrees() -> None:
+    source = {**MLP, "contexts": {"in": {"tensors": {**MLP["contexts"]["in"]["tensors"]}}}}
+    values = [NAN, INF, -INF, *[1.0] * 21]
+    source["contexts"]["in"]["tensors"]["x"] = {"type": "f32", "ne": [8, 3], "data": values}
+    found = compared(source)
+    assert found.over == []
+    assert found.nodes[0].apart.not_finite == (3, 3)
+
+
+def test_with_test_nodes_only_they_are_compared() -> None:
+    found = compared(MLP, wrong_at("h"), tests=["side", "y"])
+    assert [(n.node.id, n.ok, n.begins) for n in found.nodes] == [("side", True, False), ("y", False, False)]
+
+
+def test_tensors_without_data_get_values_and_indices_stay_zero() -> None:
+    source = {
+        "ggmltool": 1,
+        "contexts": {"in": {"tensors": {"t": "f16[8, 4]", "ids": "i32[3]", "unused": "f32[4]"}}},
+        "graphs": {"main": {"nodes": {"y": "get_rows(t, ids)"}}},
+    }
+    found = compared(source)
+    assert (found.made_up, found.zero) == (["t"], ["ids"])
+    assert np.any(HostArrays().f32(found.nodes[0].node))
+
+
+def test_a_backend_that_does_not_run_an_op_is_named() -> None:
+    source = {
+        "ggmltool": 1,
+        "contexts": {"in": {"tensors": {"x": "f32[8, 4, 4]"}}},
+        "graphs": {"main": {"nodes": {"y": "win_part(x, w=2)", "z": "sqr(y)"}}},
+    }
+    assert [n.not_run_by for n in compared(source).nodes] == [("CUDA0",), ()]
+
+
+def test_the_first_difference_of_integers_is_over_any_tolerance() -> None:
+    source = {
+        "ggmltool": 1,
+        "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [8], "data": {"arange": {}}}}}},
+        "graphs": {"main": {"nodes": {"y": "argsort(x, order=desc)"}}},
+    }
+    assert compared(source, edited(6, "y"), tolerance=10.0).over[0].apart.largest == 1
+    assert compared(source, edited(7, "y")).over == []
+
+
+def inject(*texts: str) -> Comparison:
+    scenario = ggmltool.load(MLP)
+    wrong = read_injections(texts, scenario.model.graphs["main"], "<dict>")
+    first, second = read_devices(["CUDA0", "CPU"])
+    return compare(
+        scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, "<dict>")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "first"), [("n=norm", "n"), ("side=sqrt", "side"), ("y=silu", "y"), ("h=out_prod", None), ("y=ABS", "y")]
+)
+def test_the_kernel_of_another_op_is_found(text: str, first: str | None) -> None:
+    if first is None:
+        with pytest.raises(ScenarioError, match="the kernel of OUT_PROD cannot compute h, a MUL_MAT"):
+            inject(text)
+    else:
+        assert inject(text).over[0].node.id == first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("h", "no injection; expected NODE=OP"),
+        ("=add", "no injection"),
+        ("hh=add", "no node hh; did you mean h"),
+        ("h=mulmat", 'mulmat is not an op; did you mean "mul_mat"'),
+        ("h=mul_mat", "h is a MUL_MAT already"),
+        ("v=add", "v is a RESHAPE, which computes nothing"),
+        ("h=view", "view has no kernel of its own"),
+        ("h=unary", "unary has no kernel of its own"),
+        ("x=add", "no node x"),
+    ],
+)
+def test_an_injection_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        inject(text)
