@@ -149,9 +149,19 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         decided=fit.decided,
         pipeline=placement.pipeline,
         parallel=placement.model.scheduler.parallel,
-        warnings=fit.warnings,
+        warnings=(*_without_effect(placement, options), *fit.warnings),
         error=dict(fit.plan.error) if fit.plan.error is not None else None,
     )
+
+
+def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
+    """What was asked for and moves nothing."""
+    out = []
+    if not placement.layers.layers:
+        out.append("there are no layers: they are known by llama.cpp's names, blk.0.attn_q.weight, which captures have")
+    asked_for = dict.fromkeys(override.option for override in options.overrides)
+    idle = [option for option in asked_for if not any(t.rule.startswith(option) for t in placement.tensors)]
+    return out + [f"no weight is placed by {option}" for option in idle]
 
 
 def _scenario(placement: Placement, words: str, output: Output) -> bytes:

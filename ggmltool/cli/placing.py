@@ -73,8 +73,10 @@ def read_layers(text: str) -> int:
     """-ngl: a number, or `all`. Raises click.BadParameter."""
     if text == "all":
         return -1
+    if text == "auto":
+        raise click.BadParameter("auto is not followed; `ggmltool sweep` finds what fits", param_hint="'-ngl'")
     if not text.isdecimal() or len(text) > 6:
-        raise click.BadParameter(f"{text!r} is neither a number nor all")
+        raise click.BadParameter(f"{text!r} is neither a number of layers, from 0 on, nor all", param_hint="'-ngl'")
     return int(text)
 
 
@@ -83,9 +85,9 @@ def read_split(text: str) -> tuple[float, ...]:
     try:
         shares = tuple(float(part) for part in text.replace("/", ",").split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 3,1") from None
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 3,1", param_hint="'-ts'") from None
     if not all(0 <= share < float("inf") for share in shares) or not any(shares):
-        raise click.BadParameter(f"{text!r}: shares are numbers from 0 on, not all of them 0")
+        raise click.BadParameter(f"{text!r}: shares are numbers from 0 on, not all of them 0", param_hint="'-ts'")
     return shares
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.sweep import Job, Outcome
 
 MAX_PLACEMENTS = 20_000
-_MOST_LAYERS = 10_000
-_RANGE = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6})(?::(\d{1,6}))?)?")
+_RANGE = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9})(?::(\d{1,9}))?)?")
 _NONE = "none"
 
 
@@ -37,21 +36,26 @@ class Varied(NamedTuple):
     n_cpu_moe: list[int]
 
 
-def read_range(text: str, most: int) -> list[int]:
-    """`0..33`, `0..32:4`, `1,2,8`, `all` (which is `most`), or several of them by commas. Raises click.BadParameter."""
+def read_range(text: str, most: int, option: str) -> list[int]:
+    """`0..33`, `0..32:4`, `1,2,8`, `all` (which is `most`), or several of them by commas; beyond `most` all is one.
+
+    Raises click.BadParameter.
+    """
     out: list[int] = []
     for part in text.split(","):
         found = _RANGE.fullmatch(part.strip())
         if part.strip() == "all":
             out.append(most)
         elif not found or int(found[3] or 1) == 0:
-            raise click.BadParameter(f"{part!r} is no number or range such as 0..32:4")
+            raise click.BadParameter(f"{part!r} is no number or range such as 0..32:4", param_hint=f"'{option}'")
         else:
             first = int(found[1])
-            last = min(int(found[2]) if found[2] else first, _MOST_LAYERS)
-            out += range(first, last + 1, int(found[3] or 1))
+            last = int(found[2]) if found[2] else first
+            out += [min(n, most) for n in range(first, min(last, max(first, most)) + 1, int(found[3] or 1))]
     if not out:
-        raise click.BadParameter(f"{text!r} has no number in it; the first must not be larger than the last")
+        raise click.BadParameter(
+            f"{text!r} has no number in it; the first must not be larger than the last", param_hint=f"'{option}'"
+        )
     return list(dict.fromkeys(out))
 
 
@@ -132,10 +136,10 @@ def _varied(
     for split in splits:
         read_split(split)
     return Varied(
-        read_range(layers, most) if layers is not None else list(range(most + 1)),
+        read_range(layers, most, "-ngl") if layers is not None else list(range(most + 1)),
         list(splits) or [""],
         [o if o != _NONE else "" for o in overridden] or [""],
-        read_range(experts, most - 1),
+        read_range(experts, most - 1, "--n-cpu-moe"),
     )
 
 

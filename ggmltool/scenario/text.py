@@ -29,7 +29,7 @@ MAX_RATIO = 60
 _FREE = 8 << 20
 _CHUNK = 1 << 20
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_MAGIC = {b"GGUF": "a GGUF file", b"\x93NUMPY": "an npy file", b"PK\x03\x04": "a zip archive"}
+_MAGIC = {b"\x93NUMPY": "an npy file", b"PK\x03\x04": "a zip archive"}
 
 _LOG_LINE = re.compile(r"## SPLIT #\d{1,9}: |node # *\d{1,9} \(.{1,10}\): ")
 _FORMAT_KEY = re.compile(r"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s{0,20}:", re.MULTILINE)
@@ -218,9 +218,16 @@ def _read_file(path: Path, shown: str) -> bytes:
 
 def _read_stream(stream: Readable, shown: str) -> bytes:
     raw = stream.read(MAX_BYTES + 1)
+    no_model(raw, shown)
     if len(raw) > MAX_BYTES:
         raise _too_large(shown)
     return _unpack(raw, shown) if raw[:2] == b"\x1f\x8b" else raw
+
+
+def no_model(head: bytes, shown: str) -> None:
+    """Raises ScenarioError for what begins as a GGUF file does."""
+    if head.startswith(b"GGUF"):
+        raise ScenarioError("this is a GGUF file, a model", shown, expected="`ggmltool capture` makes a scenario of it")
 
 
 def _too_large(shown: str) -> ScenarioError:

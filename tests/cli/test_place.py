@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,9 @@ def test_experts_stay_on_the_cpu(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (("-ngl", "many"), "'many' is neither a number nor all"),
+        (("-ngl", "many"), "Invalid value for '-ngl': 'many' is neither a number of layers, from 0 on, nor all"),
+        (("-ngl", "-1"), "'-1' is neither a number of layers, from 0 on, nor all"),
+        (("-ngl", "auto"), "auto is not followed; `ggmltool sweep` finds what fits"),
         (("-ts", "3;1"), "'3;1' is no list of numbers such as 3,1"),
         (("-ts", "0,0"), "not all of them 0"),
         (("-ts", "1,1", "--device", "CUDA0"), "-ts has 2 shares for 1 GPUs"),
@@ -132,6 +135,15 @@ def test_wrong_options_are_answered_with_a_hint(call: Call, options: tuple[str, 
     assert (result.status, result.out) == (2, "")
     assert hint in result.err
     assert "Traceback" not in result.err
+
+
+def test_what_moves_nothing_is_said(call: Call) -> None:
+    out = call("place", "-ot", "ffn_dwon=CPU,ffn_up=CPU", "--n-cpu-moe", "2", GEMMA, columns=200).out
+    assert re.findall(r"^note: no weight is placed by (.*)$", out, re.MULTILINE) == [
+        "-ot ffn_dwon=CPU",
+        "--n-cpu-moe 2",
+    ]
+    assert "note: there are no layers" in call("place", "matmul", columns=200).out
 
 
 def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

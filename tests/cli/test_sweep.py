@@ -102,14 +102,22 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call) -> None:
     assert call("sweep", "-ngl", "0..9", "-j", "1", "-q", GEMMA, tty=True).err == ""
 
 
+def test_a_range_beyond_all_layers_ends_with_all(call: Call) -> None:
+    for option in (("-ngl", "18..999999"), ("-ngl", "18,77,all")):
+        rows = json.loads(call("sweep", *option, "--json", GEMMA).out)["placements"]
+        assert [row["-ngl"] for row in rows] == ["18", "19"]
+    assert len(json.loads(call("sweep", "-ngl", "1", "-ncmoe", "0..999999:6", "--json", GEMMA).out)["placements"]) == 4
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
         (("-ngl", "3..1"), "'3..1' has no number in it"),
-        (("-ngl", "a"), "'a' is no number or range such as 0..32:4"),
+        (("-ngl", "a"), "Invalid value for '-ngl': 'a' is no number or range such as 0..32:4"),
+        (("-ngl", "-3"), "'-3' is no number or range"),
         (("-ngl", "0..9:0"), "is no number or range"),
-        (("-ngl", "0..9999", "-ts", "1,1", "-ts", "1,2", "-ts", "1,3"), "30000 placements are too many"),
-        (("-ncmoe", "x"), "'x' is no number or range"),
+        (("-ngl", "0..19", *(f"-ts=1,{i}" for i in range(1, 1002))), "20020 placements are too many"),
+        (("-ncmoe", "x"), "Invalid value for '--n-cpu-moe': 'x' is no number or range"),
         (("-ts", "a"), "'a' is no list of numbers"),
         (("-ot", "x=GPU7"), "there is no GPU7"),
         (("-j", "0"), "-j"),

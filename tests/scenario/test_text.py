@@ -116,7 +116,7 @@ def read_value(text: str) -> object:
             ":1:4: this is not text: byte 0xff is not UTF-8; a scenario is YAML or JSON in UTF-8",
         ),
         ("utf16.yaml", "ggmltool: 1".encode("utf-16"), "this is UTF-16; write the scenario in UTF-8"),
-        ("model.json", b"GGUF\3\0", "this is a GGUF file, not a scenario"),
+        ("model.json", b"GGUF\3\0", "this is a GGUF file, a model; `ggmltool capture` makes a scenario of it"),
         ("a.npy", b"\x93NUMPY", "this is an npy file, not a scenario"),
         ("cut.json.gz", gzip.compress(os.urandom(1000))[:-20], "this gzip file is cut off"),
         (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.text import MAX_BYTES, Readable
+from ggmltool.scenario.text import MAX_BYTES, Readable, no_model
 from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
 
 CHUNK = 1 << 20
@@ -172,6 +172,7 @@ def _file(name: str, source: str) -> Iterator[BinaryIO]:
 
 def _unpacked(stream: Readable, source: str) -> Readable:
     head = _read(stream, 8, source)
+    no_model(head, source)
     for magic, (what, remedy) in _PACKED.items():
         if head.startswith(magic):
             raise ScenarioError(f"this is {what}", source, expected=f"unpack it: {remedy}")
