@@ -73,7 +73,9 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
 def _find(name: str) -> OpFacts:
     """The op, function or constructor of this name. Raises CliError where there is none."""
     from ggmltool.ggml.op_reference import op_facts
+    from ggmltool.ggml.ops.composites import COMPOSITES
     from ggmltool.scenario.errors import did_you_mean
+    from ggmltool.scenario.params import signature
 
     asked = name.lower()
     for prefix in _PREFIXES:
@@ -85,6 +87,9 @@ def _find(name: str) -> OpFacts:
         found = by_name.get(key) or names.get(key)
         if found is not None:
             return found
+    if asked in COMPOSITES:
+        c = COMPOSITES[asked]
+        raise CliError(f"{asked} is no op: {signature(c)} builds several nodes, the last of them {c.op.name}.")
     hint = did_you_mean(asked, [*by_name, *names]) or "`ggmltool ops` lists them."
     raise CliError(f"no op is called {name!r}; {hint}")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ggmltool.ggml import ops
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.ops.composites import inner_nodes
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.backends import (
     as_buft,
     check_bufts,
@@ -109,6 +112,7 @@ class _Loader:
         self.bufts: list[str] = []
         self.reader = TensorReader((), None)
         self.count = 0
+        self.inner: list[TensorSpec] = []
 
     def model(self) -> Model:
         if "ggmltool" not in self.top:
@@ -215,8 +219,10 @@ class _Loader:
                 raise mistake.below("nodes", id) from None
             except GgmlError as e:
                 raise self._refused(e, f"node {quoted(id)}", "graphs", name, "nodes", id) from None
-            self._place(node, "graphs", name, "nodes", id)
-            spec.nodes.append(node)
+            for made in (*self.inner, node):
+                self._place(made, "graphs", name, "nodes", id)
+                spec.nodes.append(made)
+            self.inner.clear()
         spec.expand = at("expand", self._expand, given.get("expand"), nodes, scope)
         self.elsewhere.update(dict.fromkeys(nodes, name))
         return spec
@@ -230,6 +236,7 @@ class _Loader:
             raise Mistake(f"a node must be text or a map, not {kind_of(value)}", "for example mul_mat(a, x)")
         elif not is_tensor(value):
             tensor = build_short(id, value, scope)
+            self._add_inner(id, tensor, scope, layouts)
             spec = self.reader.node(id, {}, scope, tensor)
             scope.add(spec, tensor)
             layouts[id] = self.seen.layout(spec)
@@ -250,11 +257,31 @@ class _Loader:
             layouts[id] = known.layout
             return spec
         tensor = build_long(id, value, scope)
+        composite = self._add_inner(id, tensor, scope, layouts)
         spec = self.reader.node(id, value, scope, tensor)
-        self.seen.remember(value, spec, scope, layouts)
+        if not composite:
+            self.seen.remember(value, spec, scope, layouts)
         scope.add(spec, tensor)
         layouts[id] = self.seen.layout(spec)
         return spec
+
+    def _add_inner(self, id: str, last: Tensor, scope: Scope, layouts: dict[str, int]) -> bool:
+        """Make the nodes known that a function of ggml's builds besides the last one; whether there are any.
+
+        Their ids are those of the last one and a number.
+        """
+        inner = inner_nodes(last)
+        if not inner:
+            return False
+        names = (name for name in (f"{id}.{n}" for n in count(1)) if name not in scope and name not in scope.later)
+        for tensor in inner:
+            name = next(names)
+            self._check_id(name, scope)
+            spec = self.reader.node(name, {}, scope, tensor)
+            scope.add(spec, tensor)
+            layouts[name] = self.seen.layout(spec)
+            self.inner.append(spec)
+        return True
 
     def _expand(self, value: object, nodes: dict[str, Any], scope: Scope) -> list[str]:
         if value is None:

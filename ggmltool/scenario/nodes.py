@@ -7,6 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
@@ -46,7 +47,7 @@ def _constructor_of_call(call: Call) -> tuple[Constructor, bool]:
 
 def constructor_of(name: str) -> tuple[Constructor, bool]:
     """The constructor of this name, and whether the name is that of its `_inplace` twin. Raises Mistake."""
-    c = CONSTRUCTORS.get(name)
+    c = CONSTRUCTORS.get(name) or COMPOSITES.get(name)
     if c is not None:
         return c, False
     base = CONSTRUCTORS.get(name.removesuffix("_inplace"))
@@ -56,7 +57,7 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
         raise Mistake(f"{base.name} cannot work in place", "leave out _inplace")
     if name in OPS:
         raise Mistake(f"{name} has no short form", "write it as {op: ..., src: [...], type: ..., ne: [...]}")
-    raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS}))
+    raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS, **COMPOSITES}))
 
 
 def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> Binding:

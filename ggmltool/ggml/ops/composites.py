@@ -1,0 +1,109 @@
+"""Functions of ggml's that build several nodes and have no op of their own name: convolutions by im2col, argsort_top_k.
+
+They are written as any constructor and give the last node; the others hang on it as its sources. (conv_2d, conv_2d_dw
+and conv_3d are ops: a scenario's node of that name is the op's.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import BF16, F16, F32, DType
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.copy import cont
+from ggmltool.ggml.ops.explain import show
+from ggmltool.ggml.ops.im2col import im2col
+from ggmltool.ggml.ops.matmul import mul_mat
+from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
+from ggmltool.ggml.ops.registry import Build, Constructor
+from ggmltool.ggml.ops.views import permute, reshape, view
+from ggmltool.ggml.tensor import Tensor
+
+COMPOSITES: dict[str, Constructor] = {}
+"""These functions by name; `op` is that of the last node."""
+
+
+def _composite(op: Op) -> Callable[[Build], Build]:
+    def register(build: Build) -> Build:
+        name = build.__name__
+        COMPOSITES[name] = Constructor(name, op, build, (), False, False, None, {})
+        return build
+
+    return register
+
+
+def _columns_type(kernel: Tensor) -> DType:
+    return F32 if kernel.type is BF16 else F16
+
+
+@_composite(Op.RESHAPE)
+def conv_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int, d0: int) -> Tensor:
+    """ggml_conv_1d: the kernel a [K, IC, OC] over the signals b [L, IC, N]; the result is [OL, OC, N]."""
+    columns = im2col(ctx, a, b, s0, 0, p0, 0, d0, 0, False, _columns_type(a))
+    k, n_out, n, _ = columns.ne
+    flat = reshape(ctx, columns, ne=(k, n * n_out))
+    kernel = reshape(ctx, a, ne=(a.ne[0] * a.ne[1], a.ne[2]))
+    return reshape(ctx, mul_mat(ctx, flat, kernel), ne=(n_out, a.ne[2], n))
+
+
+@_composite(Op.RESHAPE)
+def conv_1d_ph(ctx: Context, a: Tensor, b: Tensor, s: int, d: int) -> Tensor:
+    """ggml_conv_1d_ph: conv_1d with half of the kernel's size as padding."""
+    return conv_1d(ctx, a, b, s, a.ne[0] // 2, d)
+
+
+@_composite(Op.RESHAPE)
+def conv_1d_dw(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int, d0: int) -> Tensor:
+    """ggml_conv_1d_dw: a kernel of its own for each channel."""
+    signals = reshape(ctx, b, ne=(b.ne[0], 1, b.ne[1], b.ne[2]))
+    columns = im2col(ctx, a, signals, s0, 0, p0, 0, d0, 0, False, _columns_type(a))
+    result = mul_mat(ctx, columns, a)
+    return reshape(ctx, result, ne=(result.ne[0], result.ne[2], 1))
+
+
+@_composite(Op.RESHAPE)
+def conv_1d_dw_ph(ctx: Context, a: Tensor, b: Tensor, s0: int, d0: int) -> Tensor:
+    """ggml_conv_1d_dw_ph: conv_1d_dw with half of the kernel's size as padding."""
+    return conv_1d_dw(ctx, a, b, s0, a.ne[0] // 2, d0)
+
+
+def _conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int) -> Tensor:
+    """ggml_conv_2d without dilation."""
+    columns = im2col(ctx, a, b, s0, s1, p0, p1, 1, 1, True, _columns_type(a))
+    k, width, height, n = columns.ne
+    flat = reshape(ctx, columns, ne=(k, n * height * width))
+    kernel = reshape(ctx, a, ne=(a.ne[0] * a.ne[1] * a.ne[2], a.ne[3]))
+    result = reshape(ctx, mul_mat(ctx, flat, kernel), ne=(width, height, n, a.ne[3]))
+    return cont(ctx, permute(ctx, result, 0, 1, 3, 2))
+
+
+@_composite(Op.CONT)
+def conv_2d_sk_p0(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_conv_2d_sk_p0: patches beside each other, as large as the kernel; no padding."""
+    return _conv_2d(ctx, a, b, a.ne[0], a.ne[1], 0, 0)
+
+
+@_composite(Op.CONT)
+def conv_2d_s1_ph(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+    """ggml_conv_2d_s1_ph: a patch around each element, with half of the kernel's size as padding."""
+    return _conv_2d(ctx, a, b, 1, 1, a.ne[0] // 2, a.ne[1] // 2)
+
+
+@_composite(Op.VIEW)
+def argsort_top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
+    """ggml_argsort_top_k: the places of the k largest elements of each row, in order: a view of an argsort."""
+    if a.ne[0] < k:
+        raise GgmlAssert("ggml_argsort_top_k", "a->ne[0] >= k", f"{k} elements cannot be chosen from {show(a)}")
+    order = argsort(ctx, a, SORT_ORDERS["desc"])
+    return view(ctx, order, (k, *order.ne[1:]), order.nb[1:])
+
+
+def inner_nodes(last: Tensor) -> list[Tensor]:
+    """The nodes without an id that `last` hangs on, sources before those that use them."""
+    found: list[Tensor] = []
+    for t in last.src:
+        if t is not None and t is not last and not t.id:
+            found += [inner for inner in (*inner_nodes(t), t) if inner not in found]
+    return found
