@@ -48,6 +48,8 @@ def lifetime(
 
     found = Lifetimes(open_scenario(file).what_if(what_if), moment)
     facts = [found.of(name) for name in wanted]
+    if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
+        raise click.UsageError(f"{facts[0].tensor} is one tensor; name another one beside it, or it alone.")
     state = found.watched.at
     if json:
         from ggmltool.views.json_text import json_text

@@ -150,6 +150,7 @@ def test_a_tensor_that_the_graph_does_not_reach_has_no_memory(call: Call) -> Non
         (("a", "b", "c", "d"), "NAME [OTHER] [SCENARIO]"),
         (("quer", "q_rop", "transformer"), "has no tensor 'quer'"),
         (("q_rop", "transformer"), "did you mean q_rope?"),
+        (("kq", "kq", "transformer"), "kq is one tensor; name another one beside it, or it alone"),
     ],
 )
 def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:
