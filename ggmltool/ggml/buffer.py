@@ -109,10 +109,11 @@ class Buffer:
     """A ggml_backend_buffer of `size` bytes.
 
     `base` is its simulated address (0, NULL, for an empty buffer), `chunk` its place among the buffers that were
-    allocated together. `memory` holds its bytes and is made when somebody first touches it.
+    allocated together. `memory` holds its bytes and is made when somebody first touches it; `mapped` has the bytes of
+    tensors that lie elsewhere (in a file), by their address.
     """
 
-    __slots__ = ("_memory", "base", "buft", "chunk", "name", "size", "usage")
+    __slots__ = ("_memory", "base", "buft", "chunk", "mapped", "name", "size", "usage")
 
     def __init__(self, buft: BufferType, size: int, addresses: AddressSpace, usage: int = USAGE_ANY) -> None:
         self.buft = buft
@@ -122,6 +123,7 @@ class Buffer:
         self.name = buft.name
         self.base = addresses.take(size, buft.alignment) if size else 0
         self._memory: NDArray[uint8] | None = None
+        self.mapped: dict[int, NDArray[uint8]] = {}
 
     def __repr__(self) -> str:
         return f"<Buffer {self.buft.name} {self.size} bytes>"

@@ -70,6 +70,11 @@ class HostArrays:
                 'buf != NULL && "tensor buffer not set"',
                 f"{t.name or t.id} has no memory yet: allocate its graph or its context first",
             )
+        if buffer.mapped:
+            start = t.data if t.view_src is None else t.view_src.data
+            mapped = buffer.mapped.get(start)
+            if mapped is not None:
+                return mapped, t.data - start
         return buffer.memory, t.data - buffer.base
 
     def raw(self, t: Tensor) -> Any:

@@ -28,13 +28,30 @@ def tensor_set(
         _HOST.set_bytes(t, data, offset)
 
 
+def tensor_map(t: Tensor, content: NDArray[uint8], events: Listener | None = None) -> None:
+    """What tensor_set does with all bytes of `t`, which is no view, without a copy: its memory is `content` itself."""
+    check_access("ggml_backend_tensor_set", "write", t, 0, content.size)
+    if t.buffer is None or not content.size:
+        return
+    if events:
+        events(TensorWritten(t.label, _buft(t), 0, content.size))
+    t.buffer.mapped[t.data] = content
+    _HOST.written(t)
+
+
 def tensor_get(t: Tensor, offset: int = 0, size: int | None = None, events: Listener | None = None) -> NDArray[uint8]:
     """ggml_backend_tensor_get: a copy of the bytes from `offset` on. Raises GgmlAssert as `tensor_set` does."""
+    size = t.nbytes - offset if size is None else size
+    announce_get(t, events, offset, size)
+    return _HOST.get_bytes(t, offset, size)
+
+
+def announce_get(t: Tensor, events: Listener | None, offset: int = 0, size: int | None = None) -> None:
+    """All of ggml_backend_tensor_get but the reading, for who reads values and not bytes."""
     size = t.nbytes - offset if size is None else size
     check_access("ggml_backend_tensor_get", "read", t, offset, size)
     if size and events:
         events(TensorWritten(t.label, _buft(t), offset, size, get=True))
-    return _HOST.get_bytes(t, offset, size)
 
 
 def check_access(function: str, verb: str, t: Tensor, offset: int, size: int) -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, contiguous_nb
-from ggmltool.scenario.data_files import read_gguf_tensor, read_npy
+from ggmltool.scenario.data_files import read_npy
 from ggmltool.scenario.encode import decode, encode, strided
+from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,11 +157,14 @@ class GgufData(Data):
     def values(self, type: DType, ne: Dims) -> NDArray[Any]:
         return _floored(read_gguf_tensor(self.path, self.tensor).values().reshape(ne[::-1]), type)
 
-    def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
+    def as_it_is(self, type: DType, ne: Dims, nb: Dims | None = None) -> GgufTensor | None:
+        """The tensor in the file, where its bytes are those that a tensor of this type and layout has."""
         found = read_gguf_tensor(self.path, self.tensor)
-        if found.type_id != type.id or (nb is not None and nb != contiguous_nb(type, ne)):
-            return Data.raw(self, type, ne, nb)
-        return found.raw()
+        return found if found.type_id == type.id and (nb is None or nb == contiguous_nb(type, ne)) else None
+
+    def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
+        found = self.as_it_is(type, ne, nb)
+        return Data.raw(self, type, ne, nb) if found is None else found.raw()
 
     def written(self) -> object:
         return {"gguf": self.file, "tensor": self.tensor}

@@ -24,10 +24,15 @@ from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import ContextSpec, Step
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.scenario.data import Data
+
+MAPPED = 4096
+"""Bytes from which on a tensor stays in its GGUF file, mapped into memory, instead of being copied."""
 
 
 class Run:
@@ -60,6 +65,7 @@ class Run:
         self.sched: Scheduler | None = None
         self._stand_ins: dict[int, Tensor] = {}
         self._errors: dict[int, GgmlError] = {}
+        self._files: dict[Path, NDArray[Any]] = {}
         self._pool: list[int] = []
         self._pool_used = 0
 
@@ -125,11 +131,28 @@ class Run:
                 self._write_context(spec, ctx.tensors)
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
-        from ggmltool.ggml.transfer import tensor_set
+        from ggmltool.ggml.transfer import tensor_map, tensor_set
 
         for t_spec, t in zip(spec.tensors, tensors, strict=True):
-            if t_spec.data is not None and t.buffer is not None:
+            if t_spec.data is None or t.buffer is None:
+                continue
+            content = self._in_file(t_spec.data, t)
+            if content is None:
                 tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+            else:
+                tensor_map(t, content, self.listener)
+
+    def _in_file(self, data: Data, t: Tensor) -> NDArray[Any] | None:
+        """The bytes of `t` in the file that its data names; None where they have to be made."""
+        from ggmltool.scenario.data import GgufData
+        from ggmltool.scenario.gguf_file import map_file
+
+        found = data.as_it_is(t.type, t.ne, t.nb) if isinstance(data, GgufData) and t.view_src is None else None
+        if found is None or found.size < MAPPED:
+            return None
+        if found.path not in self._files:
+            self._files[found.path] = map_file(found.path)
+        return found.part(self._files[found.path])
 
     def _link(self, tensors: list[CompiledTensor], made: list[Tensor], table: Sequence[Tensor | None]) -> None:
         for ct, t in zip(tensors, made, strict=True):
@@ -322,10 +345,10 @@ class Run:
 
     def get(self, id: str) -> NDArray[Any]:
         """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer."""
-        from ggmltool.ggml.transfer import tensor_get
+        from ggmltool.ggml.transfer import announce_get
 
         t = self.tensor(id)
-        tensor_get(t, events=self.listener)
+        announce_get(t, self.listener)
         return values_of(t)
 
     def _write_data(self, name: str) -> None:

@@ -1,0 +1,191 @@
+"""The tensors of a GGUF file: where they lie in it, and of which types and extents they are.
+
+Only the header is read, and of its metadata only the alignment: a vocabulary of a quarter million tokens is passed
+over. The tensors themselves are mapped into memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.ggml.tensor import MAX_DIMS, Dims
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+
+if TYPE_CHECKING:
+    import mmap
+
+    from numpy import uint8
+    from numpy.typing import NDArray
+
+_VERSIONS = (2, 3)
+_ALIGNMENT = 32
+_UINT32, _STRING, _ARRAY = 4, 8, 9
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Bytes of a value of the metadata, by the number of its type."""
+_MAX_DEPTH = 8
+
+
+class _DamagedError(Exception):
+    """The file is no GGUF file that can be read; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """A tensor in a GGUF file, `size` bytes from `offset` on; `type_id` is ggml's number of its type."""
+
+    path: Path
+    type_id: int
+    ne: Dims
+    offset: int
+    size: int
+
+    def part(self, mapped: NDArray[uint8]) -> NDArray[uint8]:
+        """The bytes in a memory map of the file."""
+        return mapped[self.offset : self.offset + self.size]
+
+    def raw(self) -> bytes:
+        with self.path.open("rb") as stream:
+            stream.seek(self.offset)
+            return stream.read(self.size)
+
+    def values(self) -> NDArray[Any]:
+        """The values, of shape `ne` reversed."""
+        from ggmltool.scenario.encode import decode
+
+        return decode(self.raw(), TYPES_BY_ID[self.type_id], self.ne)
+
+
+def map_file(path: Path) -> NDArray[uint8]:
+    """The file in memory, a page when it is first looked at: what is written there does not reach the file."""
+    import numpy as np
+
+    return np.memmap(path, dtype=np.uint8, mode="c")
+
+
+def check_gguf_file(path: Path, file: str) -> None:
+    """Raise Mistake unless the file starts as GGUF does."""
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as e:
+        raise Mistake(f"{quoted(file)} cannot be read: {e.strerror}") from None
+    if magic != b"GGUF":
+        raise Mistake(f"{quoted(file)} is no GGUF file")
+
+
+def read_gguf_tensor(path: Path, name: str) -> GgufTensor:
+    """A tensor of a GGUF file by its name. Raises Mistake where there is none, or the file is damaged."""
+    tensors = _gguf_tensors(path, path.stat().st_mtime_ns)
+    if name not in tensors:
+        hint = did_you_mean(name, tensors)
+        raise Mistake(f"{quoted(path.name)} has no tensor {quoted(name)}", hint)
+    return tensors[name]
+
+
+@lru_cache(maxsize=4)
+def _gguf_tensors(path: Path, changed: int) -> dict[str, GgufTensor]:
+    """The tensors of a GGUF file by name; `changed` keeps a stale file from being used."""
+    import mmap
+
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return _Header(content).tensors(path)
+    except (struct.error, OverflowError):
+        raise Mistake(f"{quoted(path.name)} is a damaged GGUF file: it ends too early") from None
+    except _DamagedError as e:
+        raise Mistake(f"{quoted(path.name)} is a damaged GGUF file: {e}") from None
+
+
+class _Header:
+    """A walk through the header of a GGUF file, from its magic on. What leaves the file raises struct.error."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+        self.at = 4
+        self.alignment = _ALIGNMENT
+
+    def tensors(self, path: Path) -> dict[str, GgufTensor]:
+        """All tensors of types that ggml knows, by name."""
+        version = self._number("<I", 4)
+        if version not in _VERSIONS:
+            raise _DamagedError(f"its version is {version}, not {' or '.join(map(str, _VERSIONS))}")
+        n_tensors, n_values = self._number("<Q", 8), self._number("<Q", 8)
+        for _ in range(n_values):
+            key = self._string()
+            kind = self._number("<I", 4)
+            if key == b"general.alignment" and kind == _UINT32:
+                self.alignment = self._number("<I", 4)
+            else:
+                self._skip(kind, 1, 0)
+        if self.alignment == 0 or self.alignment & (self.alignment - 1):
+            raise _DamagedError(f"its alignment, {self.alignment}, is no power of two")
+        infos = [self._info() for _ in range(n_tensors)]
+        start = -(-self.at // self.alignment) * self.alignment
+        out: dict[str, GgufTensor] = {}
+        for name, type_id, ne, offset in infos:
+            if name in out:
+                raise _DamagedError(f"it has two tensors {quoted(name)}")
+            if type_id in TYPES_BY_ID:
+                out[name] = GgufTensor(path, type_id, ne, start + offset, self._size(name, type_id, ne, start + offset))
+        return out
+
+    def _size(self, name: str, type_id: int, ne: Dims, offset: int) -> int:
+        """The bytes of a tensor, all of which the file has."""
+        type = TYPES_BY_ID[type_id]
+        if ne[0] % type.block_size:
+            raise _DamagedError(f"the rows of {quoted(name)} are no multiple of {type.block_size}")
+        size = type.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
+        if offset + size > len(self.content):
+            raise struct.error
+        return size
+
+    def _info(self) -> tuple[str, int, Dims, int]:
+        """Name, type, extents and offset of one tensor."""
+        name = self._string().decode("utf-8", "replace")
+        n = self._number("<I", 4)
+        if n > MAX_DIMS:
+            raise _DamagedError(f"{quoted(name)} has {n} dimensions")
+        extents = [self._number("<Q", 8) for _ in range(n)] + [1] * (MAX_DIMS - n)
+        type_id = self._number("<I", 4)
+        return name, type_id, (extents[0], extents[1], extents[2], extents[3]), self._number("<Q", 8)
+
+    def _number(self, format: str, size: int) -> int:
+        (value,) = struct.unpack_from(format, self.content, self.at)
+        self.at += size
+        return int(value)
+
+    def _advance(self, n: int) -> None:
+        self.at += n
+        if self.at > len(self.content):
+            raise struct.error
+
+    def _string(self) -> bytes:
+        n = self._number("<Q", 8)
+        start = self.at
+        self._advance(n)
+        return self.content[start : self.at]
+
+    def _skip(self, kind: int, n: int, depth: int) -> None:
+        """Pass over `n` values of the metadata."""
+        if kind in _SIZES:
+            self._advance(_SIZES[kind] * n)
+        elif kind == _STRING:
+            self._skip_strings(n)
+        elif kind == _ARRAY and depth < _MAX_DEPTH:
+            for _ in range(n):
+                inner = self._number("<I", 4)
+                self._skip(inner, self._number("<Q", 8), depth + 1)
+        else:
+            raise _DamagedError(f"its metadata has values of an unknown type, {kind}")
+
+    def _skip_strings(self, n: int) -> None:
+        content, at, length = self.content, self.at, struct.Struct("<Q").unpack_from
+        for _ in range(n):
+            at += 8 + length(content, at)[0]
+        self.at = at
+        self._advance(0)
