@@ -20,6 +20,7 @@ from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.overrides import parse_overrides
 from ggmltool.sources.llama.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Placed, Settings, place
+from tests.sources.gguf_file import write_gguf
 from tests.sources.models import MODELS, cached
 
 pytestmark = pytest.mark.skipif(
@@ -144,6 +145,20 @@ def test_a_model_of_each_architecture_is_placed_and_planned_as_llama_cpp_does(na
 @pytest.mark.parametrize("name", ["llama", "llama-moe", "gemma2", "deepseek2", "granitehybrid"])
 def test_each_option_places_as_llama_cpp_does(name: str, case: str) -> None:
     check(cached(name), *OTHER_CASES[case])
+
+
+@pytest.mark.parametrize("gpus", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("n_gpu_layers", [0, 3, -1])
+def test_what_the_layers_share_lies_on_each_device(tmp_path: Path, n_gpu_layers: int, gpus: list[FakeGpu]) -> None:
+    """The factors of the rotary embedding are in the model once, and in llama.cpp once for each buffer type."""
+    llama = MODELS["llama"]()
+    path = tmp_path / "factors.gguf"
+    write_gguf(path, llama._replace(tensors={**llama.tensors, "rope_freqs.weight": ("f32", (32,))}))
+    placed = check(path, gpus, Settings(n_gpu_layers, options=PROMPT))
+    contexts = [c["tensors"] for c in placed.scenario["contexts"].values() if c.get("usage") == "weights"]
+    assert sum(t.get("name", id) == "rope_freqs.weight" for c in contexts for id, t in c.items()) == {
+        (0, 1): 1, (3, 1): 2, (-1, 1): 1, (0, 2): 1, (3, 2): 2, (-1, 2): 2,
+    }[n_gpu_layers, len(gpus)]  # fmt: skip
 
 
 @pytest.mark.parametrize("n_gpu_layers", [0, 2, -1])

@@ -71,7 +71,17 @@ class GraphWriter:
         return {id for context in self.contexts.values() for id in context["tensors"]}
 
     def written(self) -> dict[str, Any]:
-        """The parts `scheduler`, `contexts` and `graphs` of the scenario."""
+        """The parts `scheduler`, `contexts` and `graphs` of the scenario.
+
+        Weights are in the order in which llama.cpp made them, which is that of their memory.
+        """
+        made = {self.ids[address]: i for i, address in enumerate(self._arenas()) if address in self.ids}
+        for context in self.contexts.values():
+            if context.get("usage") == "weights":
+                tensors = context["tensors"]
+                context["tensors"] = dict(
+                    sorted(tensors.items(), key=lambda t: made.get(t[1].get("view_src", t[0]), 0))
+                )
         return {"scheduler": {"graph_size": self.graph_size}, "contexts": self.contexts, "graphs": self.graphs}
 
     def _leaf(self, address: int) -> None:
@@ -97,6 +107,15 @@ class GraphWriter:
             head = {"buft": buft, "usage": "weights" if weights else "any"}
         tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
         return tensors
+
+    def _arenas(self) -> Iterator[int]:
+        """The tensors of all contexts that have memory, each context in its order."""
+        seen: set[int] = set()
+        for address in self.ids:
+            if address not in seen:
+                tensors = list(_arena(address))
+                seen.update(tensors)
+                yield from tensors
 
     def _neighbours(self, leafs: list[int]) -> Iterator[int]:
         """The weights and caches that this graph does not use, in the order in which they were made."""

@@ -107,6 +107,23 @@ class Parts:
         layers = [layer_of_node(node.name) for node in self._users.get(spec.id, [])]
         return next((il for il in layers if il is not None), None)
 
+    def made_before(self, spec: TensorSpec, role: Role) -> str | None:
+        """The weight that llama.cpp makes before the duplicate of `spec` for `role`; None where nothing tells.
+
+        Newer captures have the weights in the order in which they were made: the output's before those of the layers.
+        """
+        made = {w.name: (i, w.id) for i, w in enumerate(self.weights)}
+        first = next((i for i, w in enumerate(self.weights) if w.name.startswith("blk.")), 0)
+        norm = made.get("output_norm.weight")
+        if norm is None or norm[0] > first:
+            return None
+        if role.kind == "output":
+            return norm[1]
+        at = made[spec.name][0]
+        before = self.weights[at - 1].name if at else ""
+        neighbour = before.replace(f"blk.{weight_of(before).il}.", f"blk.{role.il}.")
+        return made[neighbour][1] if neighbour in made else None
+
     def graph_size(self, given: int | None, n_weights: int) -> int | None:
         """llama_context::graph_max_nodes: the scheduler's size, which counts weights that lie twice as two."""
         if not self._nodes_per_weight:

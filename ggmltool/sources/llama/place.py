@@ -187,6 +187,7 @@ class _Placing:
         placed: dict[str, list[TensorSpec]] = {}
         moved: dict[str, dict[str, str]] = {}
         where: dict[str, str] = {}
+        after: dict[str, str] = {}
         for spec in self.parts.weights:
             if spec.view_src in where:
                 placed[where[spec.view_src]].append(spec)
@@ -202,11 +203,14 @@ class _Placing:
                     self._note(copy, "weight", role.layer, buft, rule, bool(role.nodes))
                 where.setdefault(spec.id, buft)
                 if made[buft] != spec.id:
+                    before = self.parts.made_before(spec, role)
+                    if before is not None:
+                        after.setdefault(made[buft], before)
                     for node in role.nodes:
                         moved.setdefault(node, {})[spec.id] = made[buft]
         if moved:
             order = {id: i for g in self.parts.graphs for i, id in enumerate(self._leafs(g, moved))}
-            _sort_duplicates(placed, order, self.parts.ids)
+            _sort_duplicates(placed, order, {w.id: i for i, w in enumerate(self.parts.weights)}, after)
         return placed, moved
 
     def _choose(self, spec: TensorSpec, role: Role) -> tuple[str, str]:
@@ -370,12 +374,21 @@ def _contexts(prefix: str, usage: Usage, placed: dict[str, list[TensorSpec]]) ->
     return [ContextSpec(f"{prefix}_{buft}", buft, usage, placed[buft]) for buft in sorted(placed)]
 
 
-def _sort_duplicates(placed: dict[str, list[TensorSpec]], order: dict[str, int], originals: set[str]) -> None:
-    """Put duplicates where the graph meets them; all others keep their order."""
+def _sort_duplicates(
+    placed: dict[str, list[TensorSpec]], order: dict[str, int], made: dict[str, int], after: dict[str, str]
+) -> None:
+    """Put duplicates behind what was made before them, or where that is not known, where the graph meets them.
+
+    All others keep their order. `order` is that of the leafs, `made` that of the weights that are no duplicates.
+    """
+    last = len(order)
     for buft, specs in placed.items():
-        mine = [s for s in specs if s.id in originals]
-        for copy in (s for s in specs if s.id not in originals):
-            at = order.get(copy.id, len(order))
-            i = next((i for i, s in enumerate(mine) if order.get(s.id, len(order)) > at), len(mine))
-            mine.insert(i, copy)
+        mine = [s for s in specs if s.id in made]
+        for copy in (s for s in specs if s.id not in made):
+            if copy.id in after:
+                at = next((i for i, s in enumerate(mine) if made.get(s.id, -1) > made[after[copy.id]]), len(mine))
+            else:
+                met = order.get(copy.id, last)
+                at = next((i for i, s in enumerate(mine) if order.get(s.id, last) > met), len(mine))
+            mine.insert(at, copy)
         placed[buft] = mine
