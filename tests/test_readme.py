@@ -61,6 +61,7 @@ ANSWERS = {
     "supports --by node packed-weights": "0  up     MUL_MAT  q4_0, f32 → f32  [64, 32]  copy     yes  CPU",
     "types q4_K": "256 elements in 144 bytes",
     "plan --json transformer": '"buffer_sizes": {"CUDA0": ',
+    'run --watch "a*" wrong-kernel': "min -0.27843  max 9.1098  mean 1.6731",
     "compare --inject act=gelu wrong-kernel": "first bad node: act, node 4, SILU f32[32, 4]",
     "verify transformer": "the real ggml does the same",
 }

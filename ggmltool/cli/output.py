@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import click
 
@@ -82,7 +82,7 @@ class Output:
             if self.path.exists() and not self.path.is_file():
                 self.path.write_bytes(data)
             else:
-                _replace(self.path.resolve(), data)
+                replace_file(self.path.resolve(), lambda file: file.write(data))
         except OSError as error:
             raise CliError(f"cannot write {self.path}: {error.strerror or error}") from None
         note(f"Wrote {self.path}")
@@ -100,13 +100,13 @@ def _print(data: bytes) -> None:
         raise CliError(f"cannot write to standard output: {error.strerror or error}") from None
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a new file beside `path` and move it there: readers see the old one or the whole new one."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
         temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:

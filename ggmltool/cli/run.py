@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import complete_tensors, json_option, output_option, scenario_argument
+from ggmltool.cli.options import complete_nodes, complete_tensors, json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines, progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.views.run import StepReport, run_json, steps_view
@@ -16,6 +17,7 @@ from ggmltool.views.text import count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.cli.watcher import Watcher
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
 
@@ -30,38 +32,90 @@ if TYPE_CHECKING:
     shell_complete=complete_tensors,
     help="Show this tensor instead of the graph's outputs; may be given more than once.",
 )
+@click.option(
+    "--watch",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=complete_nodes,
+    help="Show this node as soon as it is computed; a glob (`'ffn_*'`) is for all it matches. May be given again.",
+)
+@click.option(
+    "--dump",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write every node, or those of --watch, to npy files in this folder; --force overwrites.",
+)
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
 @json_option
 @output_option
-def run(scenario: str | None, tensor: tuple[str, ...], compute: bool, json: bool, output: Output) -> int:
+def run(
+    scenario: str | None,
+    tensor: tuple[str, ...],
+    watch: tuple[str, ...],
+    dump: Path | None,
+    compute: bool,
+    json: bool,
+    output: Output,
+) -> int:
     """Do the steps of a scenario, compute on the simulated devices, and show the outputs.
 
     The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
     steps, and the outputs as nested lists.
 
+    --watch and --dump see nodes as ggml's eval callback does (ggml_backend_sched_set_eval_callback): each split is
+    computed in parts that end with a node that is wanted. Files have the name of the node, with what is no letter,
+    digit or one of ._-~ escaped as in a URL; manifest.json says what is in them. Values are float32, as arrays of
+    shape ne reversed; integers keep their type.
+
     \b
     Example:
       ggmltool run -t q -t k --json model.yaml
+      ggmltool run --watch 'attn_*' --dump tensors model.yaml
     """
+    if (watch or dump is not None) and not compute:
+        raise click.UsageError("--watch and --dump see what is computed, and --no-compute computes nothing.")
     opened = open_scenario(scenario)
-    result = _Result(opened, tensor, compute)
-    result.do_steps()
+    watcher = _watcher(opened, watch, dump, output, streamed=output.path is None and not json)
+    result = _Result(opened, tensor, compute, watcher)
+    result.check_wanted()
+    if watcher is not None:
+        watcher.check()
+    try:
+        result.do_steps()
+    finally:
+        if watcher is not None and watcher.dump is not None:
+            watcher.dump.finish(opened.title)
     if json:
         from ggmltool.views.json_text import json_text
         from ggmltool.views.values import nested
 
         outputs = {id: nested(values) for id, values in result.values.items()}
-        output.write(json_text(run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error)))
+        watched = watcher.records if watcher is not None and watch else None
+        output.write(json_text(run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error, watched)))
     else:
-        output.write(result.text(output))
+        output.write("".join(watcher.texts if watcher is not None else []) + result.text(output))
     return 1 if result.error else 0
+
+
+def _watcher(
+    opened: Opened, watch: tuple[str, ...], dump: Path | None, output: Output, streamed: bool
+) -> Watcher | None:
+    """The eval callback, where somebody wants to see nodes."""
+    if not watch and dump is None:
+        return None
+    from ggmltool.cli.dump import Dump
+    from ggmltool.cli.watcher import Watcher
+
+    several = sum(step.kind == "compute" for step in opened.model.steps) > 1
+    return Watcher(opened, watch, Dump(dump, output.force, several) if dump is not None else None, output, streamed)
 
 
 class _Result:
     """A run under way: what each step did, and the values so far, by id."""
 
-    def __init__(self, opened: Opened, wanted: tuple[str, ...], compute: bool) -> None:
+    def __init__(self, opened: Opened, wanted: tuple[str, ...], compute: bool, watcher: Watcher | None) -> None:
         self.opened = opened
+        self.watcher = watcher
         self.wanted = wanted
         self.compute = compute
         self.run: Run = opened.scenario.start(values=compute)
@@ -81,11 +135,10 @@ class _Result:
                 raise ScenarioError(f"no tensor is called {id}", self.opened.model.source, None, hint)
 
     def do_steps(self) -> None:
-        self.check_wanted()
         for number, step in enumerate(self.opened.model.steps, 1):
             if not self.compute and step.kind not in ("reserve", "alloc", "reset"):
                 continue
-            report = self._do(step)._replace(number=number)
+            report = self._do(step, number)._replace(number=number)
             self.reports.append(report)
             if report.plan is not None:
                 log_lines(report.plan.log)
@@ -93,12 +146,14 @@ class _Result:
                 self.error = dict(report.failure)
                 return
 
-    def _do(self, step: Step) -> StepReport:
+    def _do(self, step: Step, number: int) -> StepReport:
         from ggmltool.ggml.errors import GgmlError
         from ggmltool.ggml.plan import Plan
 
         if step.kind == "compute" and step.graph is not None:
             try:
+                if self.watcher is not None:
+                    self.watcher.watch(self.run, number, step.graph)
                 values = self._compute(step.graph)
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
@@ -118,7 +173,8 @@ class _Result:
         """The values of the graph's outputs, or of those asked for that it has; shows how far it is."""
         scenario = self.opened.scenario
         wanted = [id for id in self.wanted if id in scenario.compiled.graphs[graph].ids] if self.wanted else None
-        with progress(f"computing {graph}", len(self.opened.model.graphs[graph].nodes)) as advance:
+        prints = self.watcher is not None and self.watcher.prints
+        with progress(f"computing {graph}", 0 if prints else len(self.opened.model.graphs[graph].nodes)) as advance:
             return scenario.outputs(self.run, graph, wanted, advance)
 
     def text(self, output: Output) -> str:

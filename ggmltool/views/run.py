@@ -69,9 +69,16 @@ def _row(step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
     ]
 
 
-def run_json(plans: Sequence[dict[str, Any]], outputs: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any]:
-    """The plans of all reserve and alloc steps, and the outputs as nested lists."""
+def run_json(
+    plans: Sequence[dict[str, Any]],
+    outputs: dict[str, Any],
+    error: dict[str, Any] | None,
+    watched: Sequence[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The plans of all reserve and alloc steps, the outputs as nested lists, and what was watched, if anything was."""
     out: dict[str, Any] = {"ggmltool": 1, "kind": "run", "ok": error is None, "plans": list(plans), "outputs": outputs}
+    if watched is not None:
+        out["watched"] = list(watched)
     if error is not None:
         out["error"] = error
     return out

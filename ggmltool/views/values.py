@@ -23,15 +23,25 @@ EDGE = 3
 """Rows, columns and slices shown at each end of a cut array."""
 
 
-def matrix_view(name: str, type: str, values: NDArray[Any], style: Style, facts: Sequence[str] = ()) -> str:
-    """A tensor's values row by row. `values` has shape `ne` reversed; slices are headed in ggml's order."""
+def matrix_view(
+    name: str,
+    type: str,
+    values: NDArray[Any],
+    style: Style,
+    facts: Sequence[str] = (),
+    threshold: int = THRESHOLD,
+) -> str:
+    """A tensor's values row by row. `values` has shape `ne` reversed; slices are headed in ggml's order.
+
+    Of more than `threshold` elements only the first and the last are shown.
+    """
     ne = tuple(reversed(values.shape))
     ne = (*ne, *(1,) * (4 - len(ne)))
     values = values.reshape(tuple(reversed(ne)))
     title = heading(name, [f"{type} {dims(ne)}", *facts], style)
     if 0 in ne:
         return title + render_lines(["  (empty)"], style)
-    cut = values.size > THRESHOLD
+    cut = values.size > threshold
     lines: list[str] = []
     slices = list(itertools.product(_shown(ne[3], cut), _shown(ne[2], cut)))
     for i3, i2 in slices:
