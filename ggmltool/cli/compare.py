@@ -189,7 +189,7 @@ def _graph(found: Comparison, graph: str, injected: dict[str, str]) -> ComparedG
     return ComparedGraph(
         graph,
         (a.name, b.name),
-        ("numpy", "numpy"),
+        found.engines,
         [_node(n) for n in found.nodes],
         found.n_nodes,
         found.nbytes,

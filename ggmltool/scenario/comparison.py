@@ -17,7 +17,7 @@ from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
-from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
 from ggmltool.scenario.measure import Apart, measure, tolerance_of
 from ggmltool.scenario.model import BackendSpec, Model, TensorSpec
 from ggmltool.scenario.scenario import Scenario
@@ -46,13 +46,15 @@ class Compared(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """What came of comparing: the two backends, every node that was compared, and how much memory each side took.
+    """What came of comparing: the two backends, who computed on each, every node that was compared, and the bytes that
+    each side took.
 
     `made_up` are the tensors without data that were given values, `zero` those that were not; `n_nodes` counts views
     too.
     """
 
     backends: tuple[Backend, Backend]
+    engines: tuple[str, str]
     nodes: list[Compared]
     n_nodes: int
     nbytes: int
@@ -82,8 +84,8 @@ def compare(
     the two backends; `tolerance` stands in for that of every node; with `tests` the graph is computed as a whole and
     only these nodes are compared. `seed` is that of the values made up for tensors without data. Raises GgmlError.
     """
-    model = scenario.model
-    backends = _backends(model, specs)
+    engines = engine_of(specs[0]), engine_of(specs[1])
+    backends = _backends(scenario.model, specs)
     placed = PlacedGraph(scenario.compiled, graph, backends[0], events)
     not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
     made_up, zero = placed.allocate(seed)
@@ -109,7 +111,7 @@ def compare(
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     nbytes = sum(t.nbytes for t in placed.context.tensors if t.view_src is None)
-    return Comparison(backends, done, placed.graph.n_nodes, nbytes, made_up, zero)
+    return Comparison(backends, engines, done, placed.graph.n_nodes, nbytes, made_up, zero)
 
 
 def _backends(model: Model, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Backend, Backend]:

@@ -8,6 +8,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
 
@@ -91,3 +92,14 @@ def _backend(spec: BackendSpec, bufts: dict[str, BufferType]) -> Backend:
         graph_optimize=spec.graph_optimize is not False,
     )
     return Backend(spec.name, device)
+
+
+def engine_of(spec: BackendSpec) -> str:
+    """Who computes on a backend: `numpy`. Raises NotComputable where the scenario asks for another."""
+    if spec.engine == "cupy":
+        raise NotComputable(
+            "ggml_backend_dev_init",
+            f"{spec.name} asks for the engine cupy, and everything is computed by numpy",
+            explanation="write `engine: numpy`, or leave it out; planning is the same",
+        )
+    return "numpy"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlError, GgmlFailed, NotComputable
+from ggmltool.ggml.errors import GgmlError, GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
@@ -20,7 +20,7 @@ from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
 from ggmltool.scenario.model import ContextSpec, Step
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class Run:
         if self.sched is not None:
             return self.sched
         if self.values:
-            self._check_engines()
+            for spec in self.model.backends:
+                engine_of(spec)
         self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
         self._make_contexts()
@@ -102,15 +103,6 @@ class Run:
         self._make_contexts()
         self.sched = other.start()
         return self.sched
-
-    def _check_engines(self) -> None:
-        for spec in self.model.backends:
-            if spec.engine == "cupy":
-                raise NotComputable(
-                    "ggml_backend_dev_init",
-                    f"{spec.name} asks for the engine cupy, and everything is computed by numpy",
-                    explanation="write `engine: numpy`, or leave it out; planning is the same",
-                )
 
     def _make_contexts(self) -> None:
         for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):

@@ -104,3 +104,16 @@ def test_what_cannot_be_computed_is_said_in_the_words_of_ggml(call: Call) -> Non
     assert result.status == 1
     assert "y" in result.err
     assert "Traceback" not in result.err
+
+
+def test_an_engine_that_there_is_not_is_refused(call: Call) -> None:
+    text = {
+        "ggmltool": 1,
+        "backends": [{"name": "CUDA0", "engine": "cupy"}, "CPU"],
+        "contexts": {"in": {"tensors": {"x": "f32[8]"}}},
+        "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
+    }
+    result = call("compare", "-", stdin=json.dumps(text).encode())
+    assert (result.status, result.out) == (1, "")
+    assert "CUDA0 asks for the engine cupy" in result.err
+    assert call("compare", "--backends", "CPU,Metal", "-", stdin=json.dumps(text).encode()).status == 0
