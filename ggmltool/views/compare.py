@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened, size
 
@@ -112,9 +113,13 @@ def _verdict(c: ComparedGraph) -> list[object]:
     else:
         lines.append(f"    {_error(first)}")
     if first.at is not None:
-        a, b = (_number(v) for v in first.values)
+        inks = colors(c.backends)
+        one, other = (
+            Text.assemble(f"{_number(v)} on ", (printable(name), inks[name].term))
+            for v, name in zip(first.values, c.backends, strict=True)
+        )
         where = ", ".join(map(str, first.at))
-        lines.append(f"    at [{where}]: {a} on {c.backends[0]}, {b} on {c.backends[1]}")
+        lines.append(Text.assemble(f"    at [{where}]: ", one, ", ", other))
     if first.begins and first.src:
         lines.append(f"    its sources agree: {shortened(first.src, _NAMES_SHOWN)}")
     lines += _others(over)
