@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 _LASTING = ("weights", "kv")
 _NUMBER = click.IntRange(1)
 _CACHE_TYPE = click.Choice(CACHE_TYPES)
+_MAX_TOKEN = (1 << 31) - 1
+
+
+def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Numbers between commas or blanks, in a file where the text is @FILE."""
+    if value is None:
+        return ()
+    text = value
+    if value.startswith("@"):
+        try:
+            text = Path(value[1:]).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "this is no text"
+            raise click.BadParameter(f"{value[1:]}: {reason}", ctx, option) from None
+    words = text.replace(",", " ").split()
+    wrong = next((w for w in words if not (w.isascii() and w.isdecimal()) or int(w[:11]) > _MAX_TOKEN), None)
+    if wrong is not None or not words:
+        found = f"{wrong[:20]!r} is no token's number" if wrong is not None else "there is no token"
+        raise click.BadParameter(f"{found}; for example 2,818,5279", ctx, option)
+    return tuple(map(int, words))
 
 
 @click.command(cls=Command)
@@ -57,9 +77,18 @@ _CACHE_TYPE = click.Choice(CACHE_TYPES)
     "--outputs", type=click.IntRange(0), metavar="N",
     help="Tokens that logits are asked of (default: all, for which llama.cpp reserves memory).",
 )  # fmt: skip
+@click.option("--prompt", metavar="TEXT", help="The graph that decodes this text, with its inputs, to be computed.")
+@click.option(
+    "--tokens", metavar="LIST", callback=_token_list,
+    help="The same for tokens by their numbers, 2,818,5279; @FILE has them in a file.",
+)  # fmt: skip
+@click.option(
+    "--next-tokens", metavar="LIST", callback=_token_list,
+    help="Tokens that come after the prompt, one at a time, on the same KV cache.",
+)  # fmt: skip
 @click.option(
     "--weights/--no-weights", default=False, show_default=True,
-    help="Say where the weights' values are, so that `run` can compute.",
+    help="Say where the weights' values are, so that `run` can compute (of --prompt and --tokens always).",
 )  # fmt: skip
 @output_option
 @click.pass_context
@@ -81,6 +110,9 @@ def capture(
     n_tokens: int | None,
     n_seqs: int | None,
     outputs: int | None,
+    prompt: str | None,
+    tokens: tuple[int, ...],
+    next_tokens: tuple[int, ...],
     weights: bool,
     output: Output,
 ) -> int:
@@ -91,26 +123,49 @@ def capture(
     file's name ends in .gz; on a terminal it goes to MODEL.json.gz here, unless -o says otherwise. Needs the extra
     llama.
 
+    With --prompt or --tokens the graphs are those that decode these tokens, with all inputs as llama.cpp sets them,
+    and `run` computes the logits.
+
     \b
     Example:
       ggmltool capture gemma.gguf -c 8192 -ub 256 -o gemma.json.gz
       ggmltool plan --step reserve gemma.json.gz
+      ggmltool capture gemma.gguf -c 1024 --prompt "The capital of France is" --outputs 1 -o france.json.gz
+      ggmltool run france.json.gz
     """
     unnamed = output.to_terminal and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT
     if unnamed:
         output = Output(_default_file(model), output.force)
         output.check()
+    _check_tokens(ctx, prompt, tokens, next_tokens)
     captured = _capture(
         model, ctx_size, batch_size, ubatch_size, parallel, flash_attn, cache_type_k, cache_type_v, phase,
         n_tokens, n_seqs, outputs, swa_full, kv_unified, not no_kv_offload, embeddings,
+        tokens, prompt or "", next_tokens,
     )  # fmt: skip
     log_lines(captured.log)
-    if weights:
+    if weights or tokens or prompt:
         _add_weights(captured, model, output)
     output.write(_file(captured.scenario, output.path))
     if unnamed:
         note(_summary(captured, output.path))
     return 0
+
+
+def _check_tokens(
+    ctx: click.Context, prompt: str | None, tokens: tuple[int, ...], next_tokens: tuple[int, ...]
+) -> None:
+    """Refuse options that tokens make senseless. Raises click.UsageError."""
+    if prompt is not None and tokens:
+        raise click.UsageError("--prompt and --tokens say the same: name one of them", ctx)
+    if prompt == "":
+        raise click.UsageError("--prompt needs a text", ctx)
+    if next_tokens and not tokens and not prompt:
+        raise click.UsageError("--next-tokens come after --prompt or --tokens: name one of them", ctx)
+    for name in ("phase", "n_tokens", "n_seqs") if tokens or prompt else ():
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} is for a graph of any tokens; --prompt and --tokens say all of them", ctx)
 
 
 def _capture(model: Path, *options: Any) -> Captured:
@@ -157,11 +212,12 @@ def _summary(captured: Captured, file: Path | None) -> str:
 
     facts, graphs = captured.facts, captured.scenario["graphs"]
     memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name in _LASTING)
+    look = f"Look at it with: ggmltool plan --step reserve {file}"
     lines = [
         f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}",
         f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}, {memory}",
         *(f"graph {name}: {_parts(graph)}" for name, graph in graphs.items()),
-        f"Look at it with: ggmltool plan --step reserve {file}",
+        f"Compute it with: ggmltool run {file}" if facts["phase"] == "tokens" else look,
     ]
     return "\n".join(lines)
 

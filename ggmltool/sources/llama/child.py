@@ -48,6 +48,10 @@ class Log:
         self._open = not said.endswith("\n")
         self.lines.append((level, said.removesuffix("\n")))
 
+    def said(self) -> list[str]:
+        """All lines but those for debugging."""
+        return [said for level, said in self.lines if level != LEVEL_DEBUG]
+
     def errors(self) -> list[str]:
         """The error lines without the function that says them."""
         return [said.partition(": ")[2] or said for level, said in self.lines if level == LEVEL_ERROR]
@@ -155,10 +159,9 @@ class Session:
             raise self.log.error("llama.cpp cannot reserve the graph")
         return graph
 
-    def facts(self, flash_attn: bool) -> dict[str, Any]:
+    def facts(self, flash_attn: bool, phase: str, n_tokens: int, n_seqs: int, n_outputs: int) -> dict[str, Any]:
         """What the graphs were made from and with: the scenario's `meta`. The batch is that of the first one."""
         lib, model, ctx, options = self.lib, self.model, self.ctx, self.options
-        n_tokens, n_seqs, n_outputs = self.batch(options.phase)
         return {
             "source": "llama.cpp",
             "library": f"xllamacpp {lib.version}, ggml {lib.ggml}",
@@ -169,7 +172,7 @@ class Session:
             "model_size": lib.llama_model_size(model),
             "n_ctx_train": lib.llama_model_n_ctx_train(model),
             "n_swa": lib.llama_model_n_swa(model),
-            "phase": options.phase,
+            "phase": phase,
             "n_tokens": n_tokens,
             "n_seqs": n_seqs,
             "n_outputs": n_outputs,
@@ -186,6 +189,17 @@ class Session:
             "offload_kqv": options.offload_kqv,
         }
 
+    def scenario(self, path: str, facts: dict[str, Any], batch: str, written: dict[str, Any]) -> dict[str, Any]:
+        """The scenario of what was `written`; `batch` says in words what its graphs are for."""
+        file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
+        return {
+            "ggmltool": 1,
+            "name": f"{facts['model'] or file}, {batch}, captured from llama.cpp",
+            "meta": {"file": file, **facts},
+            "backends": [{"name": "CPU"}],
+            **written,
+        }
+
 
 def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
     """The scenario of a model's graph or graphs, and what the library logged. Raises CaptureError."""
@@ -194,19 +208,11 @@ def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
     writer = GraphWriter(session.lib)
     for name, phase in GRAPHS[options.phase].items():
         writer.add(name, session.reserve(phase))
-    nodes = [node for graph in writer.graphs.values() for node in graph["nodes"].values()]
-    facts = session.facts(any(node["op"] == "flash_attn_ext" for node in nodes))
-    file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
-    scenario = {
-        "ggmltool": 1,
-        "name": f"{facts['model'] or file}, {_batch(facts)}, captured from llama.cpp",
-        "meta": {"file": file, **facts},
-        "backends": [{"name": "CPU"}],
-        **writer.written(),
-    }
+    facts = session.facts(writer.has_op("flash_attn_ext"), options.phase, *session.batch(options.phase))
+    scenario = session.scenario(path, facts, _batch(facts), writer.written())
     if options.phase == "both":
         scenario["steps"] = STEPS
-    return {"scenario": scenario, "log": [said for level, said in session.log.lines if level != LEVEL_DEBUG]}
+    return {"scenario": scenario, "log": session.log.said()}
 
 
 def _batch(facts: dict[str, Any]) -> str:
@@ -239,7 +245,13 @@ def main() -> NoReturn:
     asked = json.load(sys.stdin)
     try:
         Lib().ggml_set_abort_callback(callback)
-        reply(capture(asked["path"], CaptureOptions(**asked["options"])))
+        options = CaptureOptions(**asked["options"])
+        if options.tokens or options.prompt:
+            from ggmltool.sources.llama.decode import capture_decoded
+
+            reply(capture_decoded(asked["path"], options))
+        else:
+            reply(capture(asked["path"], options))
     except CaptureError as error:
         reply({"error": str(error)})
     # The library's threads and static destructors are no longer needed.

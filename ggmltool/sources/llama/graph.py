@@ -45,8 +45,12 @@ class GraphWriter:
         """The user assignment of a node."""
         return None
 
-    def add(self, name: str, graph: int) -> None:
-        """Write a ggml_cgraph that was not split yet, or only for one backend.
+    def has_memory(self, tensor: Tensor) -> bool:
+        """Whether the tensor has memory of its own, not the scheduler's."""
+        return bool(tensor.buffer)
+
+    def add(self, name: str, graph: int) -> dict[int, str]:
+        """Write a ggml_cgraph that was not split yet, or only for one backend; the ids of its tensors by address.
 
         Raises CaptureError for an op or a type that this ggml does not have.
         """
@@ -61,14 +65,19 @@ class GraphWriter:
         for address in self._neighbours(list(self.ids)):
             self._leaf(address)
         # The next graph takes this one's memory, but not that of the weights and caches.
-        lasting = {address: id for address, id in self.ids.items() if Tensor.from_address(address).buffer}
+        lasting = {address: id for address, id in self.ids.items() if self.has_memory(Tensor.from_address(address))}
         self.taken = self._in_contexts()
         written = {self._name(node): self._node(node) for node in nodes}
         self.graphs[name] = {"nodes": written, "expand": [self.ids[address] for address in (*leafs, *nodes)]}
-        self.ids = lasting
+        ids, self.ids = self.ids, lasting
+        return ids
 
     def _in_contexts(self) -> set[str]:
         return {id for context in self.contexts.values() for id in context["tensors"]}
+
+    def has_op(self, op: str) -> bool:
+        """Whether any node written so far is of the op."""
+        return any(node["op"] == op for graph in self.graphs.values() for node in graph["nodes"].values())
 
     def written(self) -> dict[str, Any]:
         """The parts `scheduler`, `contexts` and `graphs` of the scenario.
@@ -96,10 +105,10 @@ class GraphWriter:
 
     def _context(self, tensor: Tensor) -> dict[str, Any]:
         """The tensors of the context of a leaf's memory: that of its buffer; the scheduler gives inputs theirs."""
-        while not tensor.buffer and tensor.view_src:
+        while not self.has_memory(tensor) and tensor.view_src:
             tensor = Tensor.from_address(tensor.view_src)
         name, head = self.inputs, {}
-        if tensor.buffer:
+        if self.has_memory(tensor):
             lib = self.lib
             weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
             buft = lib.ggml_backend_buft_name(lib.ggml_backend_buffer_get_type(tensor.buffer)).decode()
@@ -121,7 +130,7 @@ class GraphWriter:
         """The weights and caches that this graph does not use, in the order in which they were made."""
         seen: set[int] = set()
         for leaf in leafs:
-            if not Tensor.from_address(leaf).buffer or leaf in seen:
+            if not self.has_memory(Tensor.from_address(leaf)) or leaf in seen:
                 continue
             for address in _arena(leaf):
                 seen.add(address)

@@ -23,6 +23,9 @@ class CaptureOptions:
     `n_ctx` 0 is what the model was trained with. `n_seqs` and `n_outputs` None: as llama.cpp reserves memory, that is
     all sequences, and an output for every token. `n_tokens` None: a whole ubatch for the phase prompt, one for each
     sequence for the phase token. The phase both is a graph of each, where `n_tokens` and `n_outputs` are the prompt's.
+
+    With `tokens`, or the text of a `prompt`, the graphs are those that decode them, and after them `next_tokens`, one
+    at a time; then neither `phase`, `n_tokens` nor `n_seqs` says anything.
     """
 
     n_ctx: int = 0
@@ -40,6 +43,9 @@ class CaptureOptions:
     kv_unified: bool = False
     offload_kqv: bool = True
     embeddings: bool = False
+    tokens: tuple[int, ...] = ()
+    prompt: str = ""
+    next_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise CaptureError for numbers that llama.cpp cannot hold."""

@@ -108,7 +108,22 @@ class Object(c.Structure):
     )
 
 
-OBJECT_TYPE_TENSOR = 0
+OBJECT_TYPE_TENSOR, OBJECT_TYPE_GRAPH = 0, 1
+
+
+class Batch(c.Structure):
+    """llama_batch: a value per token in each array; `logits` says of which tokens logits are asked."""
+
+    _fields_ = (
+        ("n_tokens", c.c_int32),
+        ("token", c.POINTER(c.c_int32)),
+        ("embd", c.POINTER(c.c_float)),
+        ("pos", c.POINTER(c.c_int32)),
+        ("n_seq_id", c.POINTER(c.c_int32)),
+        ("seq_id", c.POINTER(c.c_void_p)),
+        ("logits", c.POINTER(c.c_int8)),
+    )
+
 
 MODEL_DEFAULTS: dict[str, Any] = {
     "devices": None,

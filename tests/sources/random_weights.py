@@ -1,0 +1,51 @@
+"""Models of the architectures of `models.py` with random weights, small enough for the values to stay tame."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
+from tests.sources.models import MODELS, write
+
+STD = 0.06
+_SCALES = {"q8_0": ((0, 8e-4),), "q4_0": ((0, 0.013),), "q4_K": ((0, 4e-4), (2, 3e-3)), "q6_K": ((208, 6.2e-5),)}
+"""Where in a block its half-precision scales are, and what gives weights of about the deviation STD."""
+
+
+@cache
+def random_model(name: str) -> Path:
+    """The file of the model of that name, written once per process and gone with it."""
+    folder = Path(tempfile.mkdtemp(prefix="ggmltool-random-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = write(name, folder)
+    random = np.random.default_rng(len(name))
+    with path.open("r+b") as file:
+        for tensor in MODELS[name]().tensors:
+            found = read_gguf_tensor(path, tensor)
+            file.seek(found.offset)
+            file.write(_values(tensor, found, random))
+    return path
+
+
+def _values(name: str, tensor: GgufTensor, random: np.random.Generator) -> bytes:
+    type = TYPES_BY_ID[tensor.type_id]
+    n = tensor.size // type.type_size
+    if not type.quantized:
+        values = random.normal(0, STD, n)
+        values = 1 + values if "norm" in name and name.endswith(".weight") else values
+        values = -np.abs(values) - 0.5 if name.endswith("ssm_a") else values
+        return values.astype(np.float32 if type.name == "f32" else np.float16).tobytes()
+    blocks: np.ndarray[Any, np.dtype[np.uint8]] = random.integers(0, 256, (n, type.type_size), dtype=np.uint8)
+    if type.name == "mxfp4":
+        blocks[:, 0] = 121
+    for at, scale in _SCALES.get(type.name, ()):
+        blocks[:, at : at + 2] = np.array([scale], dtype=np.float16).view(np.uint8)
+    return blocks.tobytes()
