@@ -17,7 +17,7 @@ from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.sweep import Job, sweep, usable_processes
 
-LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = 62, 1024, 16, 512, 4096
+LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = 67, 1024, 16, 512, 4096
 HEAD = WIDTH // HEADS
 PLACEMENTS = 100
 GOAL = 10.0
