@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from ggmltool.cli.errors import CliError
+from ggmltool.cli.output import note
+from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import BackendSpec, Model
@@ -137,6 +139,8 @@ def devices_of(model: Model, common: Common, n_split: int) -> list[BackendSpec]:
         made = read_devices(common.device or [f"CUDA{i}" for i in range(max(n_split, 1))])
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
+    for unknown in (b.name for b in made if b.profile == "custom" and b.supports is None):
+        note(f"{printable(unknown)} is no known device: it is taken to run every op (known: `ggmltool backends`)")
     n_gpus = sum((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in made)
     if n_split > n_gpus:
         raise CliError(f"-ts has {n_split} shares for {n_gpus} GPUs; name them all with --device")

@@ -146,6 +146,15 @@ def test_what_moves_nothing_is_said(call: Call) -> None:
     assert "note: there are no layers" in call("place", "matmul", columns=200).out
 
 
+def test_a_device_of_another_name_is_said_to_do_everything(call: Call) -> None:
+    result = call("place", "--device", "CUDO0:2GiB", GEMMA)
+    assert (result.status, result.err) == (
+        0, "CUDO0 is no known device: it is taken to run every op (known: `ggmltool backends`)\n"
+    )  # fmt: skip
+    assert call("place", "-q", "--device", "CUDO0:2GiB", GEMMA).err == ""
+    assert call("place", "--device", "Vulkan1:2GiB", GEMMA).err == ""
+
+
 def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ggmltool.sources.llama.overrides.SECONDS", 0.2)
     scenario = {
