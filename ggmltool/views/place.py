@@ -81,9 +81,9 @@ _DEVICES = (
     Column("weights", right=True),
     Column("cache", right=True),
     Column("compute", right=True),
-    Column("output", right=True, drop=6),
+    Column("output", right=True, drop=3),
     Column("total", right=True),
-    Column("memory", right=True, drop=3),
+    Column("memory", right=True, drop=6),
     Column("left", right=True),
 )
 
