@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ggmltool.cli.captures import is_gguf, open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option, scenarios_argument
 from ggmltool.cli.output import Output, progress
 from ggmltool.cli.placing import Common, asked, common_options, devices_of, options_of, overrides, read_split
-from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.scenario import Opened
 from ggmltool.views.sweep import Sweep, Swept, sweep_csv, sweep_json, sweep_view
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.sweep import Job, Outcome
 
 MAX_PLACEMENTS = 20_000
+_MAX_UBATCH = 1 << 20
 _RANGE = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9})(?::(\d{1,9}))?)?")
 _NONE = "none"
 
@@ -76,6 +78,12 @@ def read_range(text: str, most: int, option: str) -> list[int]:
     "-ncmoe", "--n-cpu-moe", metavar="RANGE", default="0",
     help="Keep the experts of the first N layers on the CPU; a range as for -ngl.",
 )  # fmt: skip
+@click.option(
+    "-ub", "--ubatch-size", metavar="LIST", help="Sizes of ubatch, 256,512,1024, each captured from MODEL.gguf."
+)
+@click.option(
+    "-c", "--ctx-size", type=click.IntRange(0), metavar="N", help="Size of the context to capture MODEL.gguf with."
+)
 @common_options
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes (default: one for each core).")
 @format_option("text", "json", "csv", help="Text (default), or JSON or CSV with exact bytes.")
@@ -86,6 +94,8 @@ def sweep(
     tensor_split: tuple[str, ...],
     override_tensor: tuple[str, ...],
     n_cpu_moe: str,
+    ubatch_size: str | None,
+    ctx_size: int | None,
     common: Common,
     jobs: int | None,
     format: str | None,
@@ -94,17 +104,20 @@ def sweep(
     """Place a captured model in many ways: splits, copied bytes, memory per device, and the largest that fits.
 
     Every value of -ngl is combined with every -ts, -ot, --n-cpu-moe and scenario; several scenarios are captures of
-    one model with several -ub or -c. Exit status 1: nothing fits.
+    one model with other options. Of a MODEL.gguf in place of a scenario the graph is captured first, one for each -ub
+    (needs the extra llama). Exit status 1: nothing fits.
 
     \b
     Example:
       ggmltool sweep -ngl 0..19 --device CUDA0:600MiB gemma-3-270m
       ggmltool sweep -ngl all -ts 1,1 -ts 3,1 -ot none -ot ffn_down=CPU gemma-3-270m
       ggmltool sweep -ngl 0..18:6 -f csv gemma-3-270m
+      ggmltool sweep -ngl 0..33 -ub 256,512,1024 -c 8192 --device CUDA0:24GiB model.gguf
     """
     from ggmltool.sources.llama.sweep import usable_processes
 
-    opened = [open_scenario(name) for name in scenario or (None,)]
+    ubatches = _ubatches(ubatch_size) if ubatch_size is not None else []
+    opened = open_captures(scenario, ubatches, ctx_size)
     varied = _varied(opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
     placers = _placers(opened, common, varied)
     combined, work = _jobs(opened, common, varied)
@@ -121,9 +134,17 @@ def sweep(
     else:
         words = ["ggmltool", "place", opened[0].argument, *(w for d in common.device for w in ("--device", d))]
         again = " ".join(filter(None, [shlex.join(words), asked(common)]))
-        output.write(sweep_view(result, opened[0].title, output.style, again if len(opened) == 1 else ""))
+        one = len(opened) == 1 and not is_gguf(opened[0].argument)
+        output.write(sweep_view(result, _title(opened), output.style, again if one else ""))
     failed = all(s.error for s in result.swept)
     return 1 if failed or (result.memory and result.best() is None) else 0
+
+
+def _ubatches(text: str) -> list[int]:
+    """-ub: numbers of tokens, or ranges of them. Raises click.BadParameter."""
+    if "all" in text or 0 in (sizes := read_range(text, _MAX_UBATCH, "-ub")):
+        raise click.BadParameter(f"{text!r}: a ubatch has a number of tokens, 1 at least", param_hint="'-ub'")
+    return sizes
 
 
 def _varied(
@@ -180,6 +201,13 @@ def _jobs(opened: list[Opened], common: Common, varied: Varied) -> tuple[list[di
                 {"file": labels[i], "-ngl": str(ngl), "-ts": ts, "-ot": ot, "--n-cpu-moe": str(moe) if moe else ""}
             )
     return texts, work
+
+
+def _title(opened: list[Opened]) -> str:
+    """What is swept: the scenario, of several the model that all are captures of, else the first's title."""
+    models = {o.model.meta.get("model") for o in opened}
+    model = models.pop()
+    return str(model) if len(opened) > 1 and not models and model else opened[0].title
 
 
 def _labels(opened: list[Opened]) -> list[str]:

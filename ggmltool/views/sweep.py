@@ -159,9 +159,9 @@ def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
         near = max(sweep.swept, key=lambda s: min(s.left.values(), default=0))
         lacks = {d: -n for d, n in near.left.items() if n < 0}
         told = ", ".join(f"{d} lacks {size(n)}" for d, n in lacks.items())
-        return [*lines, f"nothing fits; nearest is {_words(near)}: {told}"]
+        return [*lines, f"nothing fits; nearest is {_named(sweep, near)}: {told}"]
     left = [f"{size(n)} left on {d}" for d, n in best.left.items()]
-    lines.append(f"largest that fits: {_words(best)}")
+    lines.append(f"largest that fits: {_named(sweep, best)}")
     costs = [f"{count(splits, 'split')}, {size(copied)} copied per batch" for _, splits, copied in best.graphs]
     if len(costs) > 1:
         lines += [f"  {name}: {cost}" for (name, _, _), cost in zip(best.graphs, costs, strict=True)]
@@ -179,6 +179,11 @@ def _wrapped(parts: Sequence[str], style: Style) -> list[str]:
         else:
             lines[-1] += f", {part}"
     return lines
+
+
+def _named(sweep: Sweep, s: Swept) -> str:
+    """The options of a placement, with its capture where there are several."""
+    return ", ".join([_words(s), *([s.options["file"]] if "file" in sweep.varied else [])])
 
 
 def _words(s: Swept) -> str:

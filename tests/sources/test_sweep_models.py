@@ -1,0 +1,77 @@
+"""`sweep` of a model: its graph is captured with each size of ubatch, and placed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.cli.conftest import call as call
+from tests.sources.models import cached
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
+)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return shutil.copy(cached("llama"), tmp_path / "model.gguf")
+
+
+def test_each_ubatch_is_captured_and_placed_as_by_hand(call: Call, model: str, tmp_path: Path) -> None:
+    options = ("-ngl", "2,all", "--device", "CUDA0:64MiB", "--json")
+    swept = json.loads(call("sweep", "-ub", "32,64", "-c", "512", *options, model).out)["placements"]
+    files = []
+    for n in ("32", "64"):
+        files.append(str(tmp_path / f"ub{n}.json"))
+        assert call("capture", "-ub", n, "-c", "512", "-o", files[-1], model).status == 0
+    assert [row["file"] for row in swept] == ["-ub 32", "-ub 32", "-ub 64", "-ub 64"]
+    assert swept == json.loads(call("sweep", *options, *files).out)["placements"]
+
+
+def test_the_ubatch_of_the_largest_that_fits_is_told(call: Call, model: str) -> None:
+    result = call("sweep", "-ub", "32,512", "-c", "512", "-ngl", "all", "--device", "CUDA0:3MiB", model)
+    told = [line for line in result.out.splitlines() if "fits:" in line or "nearest is" in line]
+    assert len(told) == 1
+    assert "-ub 32" in told[0]
+
+
+def test_without_a_size_it_is_llama_cpps_own(call: Call, model: str) -> None:
+    result = call("sweep", "-c", "512", "-ngl", "all", "--json", model)
+    (row,) = json.loads(result.out)["placements"]
+    assert (result.status, row["file"]) == (0, "model.gguf")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-ub", "0"), "'0': a ubatch has a number of tokens, 1 at least"),
+        (("-ub", "all"), "'all': a ubatch has a number of tokens, 1 at least"),
+        (("-ub", "many"), "'many' is no number or range"),
+        (("-ub", "1..100"), "100 graphs are too many to capture, 64 are allowed"),
+    ],
+)
+def test_sizes_that_make_no_graph_are_refused(call: Call, model: str, options: tuple[str, ...], message: str) -> None:
+    result = call("sweep", *options, model)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+
+
+def test_a_damaged_model_is_capture_s_message(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 60)
+    result = call("sweep", "-ub", "64", str(tmp_path / "bad.gguf"))
+    assert (result.status, result.out) == (2, "")
+    assert "bad.gguf" in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("option", ["-ub", "-c"])
+def test_a_capture_is_of_one_ubatch_and_one_context(call: Call, option: str) -> None:
+    result = call("sweep", option, "512", "gemma-3-270m")
+    assert result.status == 2
+    assert f"{option} makes another graph: it needs the model itself" in result.err
