@@ -68,15 +68,7 @@ def log_json(log: LogSummary, source: str, graphs: list[dict[str, Any]] | None =
 
 def summary_json(graph: GraphSummary) -> dict[str, Any]:
     """A graph without its nodes."""
-    return {
-        "number": graph.number,
-        "title": graph.title,
-        "line": graph.line,
-        "last_line": graph.last_line,
-        "dialect": graph.dialect,
-        "level": graph.level,
-        "has_headers": graph.has_headers,
-        "is_whole": graph.is_whole,
+    return _identity(graph) | {
         "n_nodes": graph.n_nodes,
         "n_splits": graph.n_splits,
         "n_inputs": graph.n_inputs,
@@ -93,6 +85,11 @@ def graph_json(graph: LogGraph, source: str) -> dict[str, Any]:
 
 def whole_graph_json(graph: LogGraph) -> dict[str, Any]:
     """A graph with its splits, their inputs and nodes."""
+    return _identity(graph) | {"splits": [_split(split) for split in graph.splits]}
+
+
+def _identity(graph: GraphSummary | LogGraph) -> dict[str, Any]:
+    """Which graph of the log it is, where it stands and how it is written."""
     return {
         "number": graph.number,
         "title": graph.title,
@@ -102,7 +99,6 @@ def whole_graph_json(graph: LogGraph) -> dict[str, Any]:
         "level": graph.level,
         "has_headers": graph.has_headers,
         "is_whole": graph.is_whole,
-        "splits": [_split(split) for split in graph.splits],
     }
 
 
