@@ -21,7 +21,9 @@ def open_captures(names: tuple[str, ...], ubatches: list[int], n_ctx: int | None
 
     Raises click.UsageError for a ubatch or a context without a model to capture, and CliError.
     """
-    models = [name for name in names if is_gguf(name)]
+    from ggmltool.sources.llama.capture import is_gguf
+
+    models = [name for name in names if is_gguf(Path(name))]
     if (ubatches or n_ctx is not None) and not models:
         option = "-ub" if ubatches else "-c"
         raise click.UsageError(f"{option} makes another graph: it needs the model itself, MODEL.gguf, not its capture")
@@ -39,18 +41,6 @@ def open_captures(names: tuple[str, ...], ubatches: list[int], n_ctx: int | None
                 if done is not None:
                     done()
     return out
-
-
-def is_gguf(name: str) -> bool:
-    """Whether this is a file that starts as GGUF does."""
-    path = Path(name)
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) == b"GGUF"
-    except (OSError, ValueError):
-        return False
 
 
 def _capture(name: str, n_ubatch: int, n_ctx: int) -> Opened:

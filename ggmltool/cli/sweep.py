@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ggmltool.cli.captures import is_gguf, open_captures
+from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option, scenarios_argument
@@ -114,6 +114,7 @@ def sweep(
       ggmltool sweep -ngl 0..18:6 -f csv gemma-3-270m
       ggmltool sweep -ngl 0..33 -ub 256,512,1024 -c 8192 --device CUDA0:24GiB model.gguf
     """
+    from ggmltool.sources.llama.capture import is_gguf
     from ggmltool.sources.llama.sweep import usable_processes
 
     ubatches = _ubatches(ubatch_size) if ubatch_size is not None else []
@@ -134,7 +135,7 @@ def sweep(
     else:
         words = ["ggmltool", "place", opened[0].argument, *(w for d in common.device for w in ("--device", d))]
         again = " ".join(filter(None, [shlex.join(words), asked(common)]))
-        one = len(opened) == 1 and not is_gguf(opened[0].argument)
+        one = len(opened) == 1 and not is_gguf(Path(opened[0].argument))
         output.write(sweep_view(result, _title(opened), output.style, again if one else ""))
     failed = all(s.error for s in result.swept)
     return 1 if failed or (result.memory and result.best() is None) else 0

@@ -309,3 +309,17 @@ class Gallocr(c.Structure):
         ("leaf_allocs", c.c_void_p),
         ("n_leafs", c.c_int),
     )
+
+
+class TypeTraits(c.Structure):
+    """ggml_type_traits."""
+
+    _fields_ = (
+        ("type_name", c.c_char_p),
+        ("blck_size", c.c_int64),
+        ("blck_size_interleave", c.c_int64),
+        ("type_size", c.c_size_t),
+        ("is_quantized", c.c_bool),
+        ("to_float", c.c_void_p),
+        ("from_float_ref", c.c_void_p),
+    )

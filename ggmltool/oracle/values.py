@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.oracle.state import read_tensor
+from ggmltool.oracle.structs import TypeTraits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
 _PLAIN = {"f32": "f4", "f16": "f2", "f64": "f8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8"}
 
 _TO_FLOAT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-
-
-class _TypeTraits(ctypes.Structure):
-    """ggml_type_traits."""
-
-    _fields_ = (
-        ("type_name", ctypes.c_char_p),
-        ("blck_size", ctypes.c_int64),
-        ("blck_size_interleave", ctypes.c_int64),
-        ("type_size", ctypes.c_size_t),
-        ("is_quantized", ctypes.c_bool),
-        ("to_float", ctypes.c_void_p),
-        ("from_float_ref", ctypes.c_void_p),
-    )
 
 
 def read_values(lib: Lib, address: int) -> np.ndarray[Any, Any]:
@@ -55,7 +42,7 @@ def read_values(lib: Lib, address: int) -> np.ndarray[Any, Any]:
     rows = np.ndarray((*ne[:0:-1], row_size), dtype=np.uint8, buffer=raw, strides=(*nb[:0:-1], 1))
     packed = np.ascontiguousarray(rows)
     out = np.empty(ne[::-1], dtype=np.float32)
-    traits = _TypeTraits.from_address(lib.ggml_get_type_traits(t.type))
+    traits = TypeTraits.from_address(lib.ggml_get_type_traits(t.type))
     if not traits.to_float:
         raise ValueError(f"ggml cannot turn {dtype.name} into floats")
     _TO_FLOAT(traits.to_float)(packed.ctypes.data, out.ctypes.data, out.size)

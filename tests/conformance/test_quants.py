@@ -13,7 +13,7 @@ from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.scenario.encode import can_decode, can_encode
 from tests.conformance.ops_case import SPECIAL, real_library
-from tests.conformance.test_type_reference import Traits, traits
+from tests.conformance.test_type_reference import TypeTraits, traits
 
 lib = real_library()
 
@@ -25,7 +25,7 @@ ROWS = 37
 
 
 def function(type: DType, name: str) -> ctypes.CFUNCTYPE:  # type: ignore[valid-type]
-    return TO_FLOAT(getattr(traits(lib.base, "ggml_get_type_traits", Traits, type.id), name))
+    return TO_FLOAT(getattr(traits(lib.base, "ggml_get_type_traits", TypeTraits, type.id), name))
 
 
 def values(kind: str, n: int) -> NDArray[np.float32]:

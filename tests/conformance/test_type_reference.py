@@ -17,21 +17,10 @@ from tests.conformance.ops_case import real_library
 lib = real_library()
 
 from ggmltool.oracle import run  # noqa: E402
+from ggmltool.oracle.structs import TypeTraits  # noqa: E402
 
 GGML_TYPE_COUNT = 43
 KEPT = [table.name for table in TABLES.values() if table.symbol]
-
-
-class Traits(ctypes.Structure):
-    _fields_ = (
-        ("type_name", ctypes.c_char_p),
-        ("blck_size", ctypes.c_int64),
-        ("blck_size_interleave", ctypes.c_int64),
-        ("type_size", ctypes.c_size_t),
-        ("is_quantized", ctypes.c_bool),
-        ("to_float", ctypes.c_void_p),
-        ("from_float_ref", ctypes.c_void_p),
-    )
 
 
 class TraitsCPU(ctypes.Structure):
@@ -43,16 +32,17 @@ class TraitsCPU(ctypes.Structure):
     )
 
 
+def foreign(of: Any, function: str, result: Any) -> Any:
+    """A function of an int; its own object, for the oracle has another signature of some of them."""
+    return ctypes.CFUNCTYPE(result, ctypes.c_int)((function, of))
+
+
 def traits(of: Any, function: str, struct: type[ctypes.Structure], number: int) -> Any:
-    called = getattr(of, function)
-    called.restype, called.argtypes = ctypes.POINTER(struct), [ctypes.c_int]
-    return called(number).contents
+    return foreign(of, function, ctypes.POINTER(struct))(number).contents
 
 
 def asked(function: str, result: Any, number: int) -> Any:
-    called = getattr(lib.base, function)
-    called.restype, called.argtypes = result, [ctypes.c_int]
-    return called(number)
+    return foreign(lib.base, function, result)(number)
 
 
 @pytest.mark.parametrize("type", TYPES.values(), ids=str)
@@ -61,7 +51,7 @@ def test_a_type_is_as_the_library_says(type: Any) -> None:
     assert asked("ggml_blck_size", ctypes.c_int64, type.id) == type.block_size
     assert asked("ggml_type_size", ctypes.c_size_t, type.id) == type.type_size
     assert asked("ggml_is_quantized", ctypes.c_bool, type.id) == type.quantized
-    t = traits(lib.base, "ggml_get_type_traits", Traits, type.id)
+    t = traits(lib.base, "ggml_get_type_traits", TypeTraits, type.id)
     assert (t.type_name.decode(), t.blck_size, t.type_size, t.is_quantized) == (
         type.name, type.block_size, type.type_size, type.quantized,
     )  # fmt: skip

@@ -81,6 +81,17 @@ def model_name(path: Path) -> str:
     return _PART.sub("", path.stem)
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether this is a file that begins as GGUF does, whatever follows."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
 def check_gguf(path: Path) -> None:
     """Raise CaptureError for what is no GGUF file at all."""
     try:
