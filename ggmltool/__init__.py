@@ -43,15 +43,17 @@ _HOMES = {
 }
 
 
-def load(source: str | Path | dict[str, Any]) -> Scenario:
+def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), "-" for standard input, or a dict.
+
+    `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest.
 
     Raises ScenarioError for a mistake in it, with its place, and GgmlError for a node that ggml would refuse.
     """
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
 
-    return Scenario(load_model(source))
+    return Scenario(load_model(source, ggml=ggml))
 
 
 def __getattr__(name: str) -> Any:

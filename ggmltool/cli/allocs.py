@@ -8,6 +8,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
     complete_tensors,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -30,6 +31,7 @@ from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
     shell_complete=complete_tensors,
     help="Draw what lies where, and what is free, when this node had got its memory.",
 )
+@ggml_option
 @json_option
 @output_option
 def allocs(

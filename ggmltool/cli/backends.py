@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import format_option, output_option, scenario_argument
+from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
 from ggmltool.views.backends import (
     BackendInfo,
@@ -53,6 +53,7 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @click.option(
     "--interface", is_flag=True, help="Show the function tables: what a backend has, what is NULL, what ggml does then."
 )
+@ggml_option
 @format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device takes back.")
 @output_option
 def backends(

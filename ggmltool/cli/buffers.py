@@ -11,6 +11,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
     WhatIf,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
 @click.option("--chunks", is_flag=True, help="Show the chunks: sizes, limits, and the tensor that opened each.")
 @click.option("--copies", is_flag=True, help="Show what pipeline copies cost: the same plan with and without them.")
+@ggml_option
 @json_option
 @output_option
 def buffers(

@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import Moment, ggml_option, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines
 from ggmltool.cli.scenario import Opened, open_scenario
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @scenario_argument
 @moment_options
 @click.option("--all", is_flag=True, help="Check every graph, each on a fresh scheduler; the closest of each gauge.")
+@ggml_option
 @json_option
 @output_option
 def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: Output) -> int:

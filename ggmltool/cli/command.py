@@ -10,11 +10,13 @@ import click
 
 @dataclass(slots=True)
 class Settings:
-    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose."""
+    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose; `ggml`
+    the release that scenarios are planned as, None for their own."""
 
     color: str = "auto"
     traceback: bool = False
     verbosity: int = 0
+    ggml: str | None = None
 
 
 def settings(ctx: click.Context) -> Settings:

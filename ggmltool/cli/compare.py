@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import complete_nodes, graph_option, json_option, output_option, scenario_argument
+from ggmltool.cli.options import (
+    complete_nodes,
+    ggml_option,
+    graph_option,
+    json_option,
+    output_option,
+    scenario_argument,
+)
 from ggmltool.cli.output import Output, progress
 from ggmltool.cli.scenario import Opened, open_scenario
 from ggmltool.views.compare import ComparedGraph, ComparedNode, compare_json, compare_view
@@ -65,6 +72,7 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
     "--worst", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Rows of the table at most."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="For values that are made up.")
+@ggml_option
 @json_option
 @output_option
 def compare(

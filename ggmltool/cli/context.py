@@ -10,6 +10,7 @@ from ggmltool.cli.options import (
     Moment,
     complete_contexts,
     format_option,
+    ggml_option,
     moment_options,
     output_option,
     scenario_argument,
@@ -31,6 +32,7 @@ from ggmltool.views.objects import GraphFacts, contexts_json, contexts_view, pri
     shell_complete=complete_contexts,
     help="Only this context (default: all of them).",
 )
+@ggml_option
 @format_option("table", "ggml", "json", help="A table (default), the text of ggml_print_objects, or JSON.")
 @output_option
 def context(scenario: str | None, moment: Moment, only: str | None, format: str | None, output: Output) -> int:

@@ -10,6 +10,7 @@ from ggmltool.cli.options import (
     Moment,
     WhatIf,
     complete_sides,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -54,6 +55,7 @@ def _complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     help=f"Compare only some of {', '.join(PARTS)}; the exit status then is theirs.",
 )
 @click.option("--brief", is_flag=True, help="Only say whether they differ, and in what.")
+@ggml_option
 @json_option
 @output_option
 def diff(

@@ -11,6 +11,7 @@ from ggmltool.cli.options import (
     Moment,
     complete_tensors,
     format_option,
+    ggml_option,
     moment_options,
     output_option,
     scenario_argument,
@@ -66,6 +67,7 @@ HOW_TO_GET_DOT = (
     is_flag=True,
     help="Draw repeated layers once, with their number (with --style ggmltool).",
 )
+@ggml_option
 @format_option("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
 @output_option
 def dot(

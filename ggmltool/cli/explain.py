@@ -14,6 +14,7 @@ from ggmltool.cli.options import (
     WhatIf,
     complete_sides,
     complete_words,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -46,6 +47,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @scenario_argument
 @moment_options
 @what_if_options
+@ggml_option
 @json_option
 @output_option
 def explain(

@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE
-from ggmltool.cli.options import Moment, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import Moment, ggml_option, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched import graph_at, watch
@@ -25,6 +25,7 @@ from ggmltool.views.text import printable
     is_flag=True,
     help="The graph that the scheduler hands to the allocator, with copies and dependencies (default: as built).",
 )
+@ggml_option
 @json_option
 @output_option
 def graph(scenario: str | None, moment: Moment, sched: bool, json: bool, output: Output) -> int:

@@ -8,6 +8,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
     complete_tensors,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -32,6 +33,7 @@ from ggmltool.views.hash_nodes import HashRow, SchedRow, hash_json, hash_view, s
     help="The table as it stood when this node had got its memory (default: at the end).",
 )
 @click.option("--sched", is_flag=True, help="The scheduler's own table: backend, cause and copies of every tensor.")
+@ggml_option
 @json_option
 @output_option
 def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, json: bool, output: Output) -> int:

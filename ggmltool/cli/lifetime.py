@@ -9,6 +9,7 @@ from ggmltool.cli.options import (
     Moment,
     WhatIf,
     complete_words,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -24,6 +25,7 @@ from ggmltool.cli.scenario import is_scenario, open_scenario
 @scenario_argument
 @moment_options
 @what_if_options
+@ggml_option
 @json_option
 @output_option
 def lifetime(

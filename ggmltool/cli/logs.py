@@ -23,7 +23,7 @@ def open_either(argument: str | None, graph: str | None = None) -> Opened | Open
 
     Raises ScenarioError for a scenario that cannot be loaded; logs are read later.
     """
-    from ggmltool.cli.scenario import Opened, open_scenario
+    from ggmltool.cli.scenario import open_scenario, opened
     from ggmltool.sources.sched_log.stream import sniff
 
     if argument is None:
@@ -34,10 +34,7 @@ def open_either(argument: str | None, graph: str | None = None) -> Opened | Open
         return OpenedLog(argument, stream, graph)
     if stream is None:
         return open_scenario(argument)
-    from ggmltool.scenario.load import load_model
-    from ggmltool.scenario.scenario import Scenario
-
-    return Opened(Scenario(load_model(argument, stream=stream)), argument)
+    return opened(argument, argument, stream)
 
 
 class OpenedLog:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from ggmltool.cli.command import settings
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -46,6 +47,37 @@ def step_option(command: F) -> F:
         show_default=True,
         help="Look at the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
     )(command)
+
+
+def ggml_option(command: F) -> F:
+    """--ggml: which release of ggml decides; the settings of the call keep it for whoever opens a scenario."""
+    return click.option(
+        "--ggml",
+        metavar="VERSION",
+        expose_value=False,
+        callback=_keep_ggml,
+        envvar="GGMLTOOL_GGML",
+        shell_complete=_complete_releases,
+        help="Decide as this version of ggml, whatever the scenario says.",
+    )(command)
+
+
+def _keep_ggml(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    from ggmltool.cli.main import did_you_mean
+    from ggmltool.ggml.version import RELEASES
+
+    if value not in RELEASES:
+        hint = did_you_mean(value, RELEASES)
+        raise click.BadParameter(f"{value!r} is none of {', '.join(RELEASES)}.{hint}", ctx, param)
+    settings(ctx).ggml = value
+
+
+def _complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from ggmltool.ggml.version import RELEASES
+
+    return [name for name in RELEASES if name.startswith(incomplete)]
 
 
 class Moment(NamedTuple):

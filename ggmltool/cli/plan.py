@@ -9,6 +9,7 @@ from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import (
     Moment,
     WhatIf,
+    ggml_option,
     json_option,
     moment_options,
     output_option,
@@ -24,6 +25,7 @@ from ggmltool.cli.watched import watch
 @scenario_argument
 @moment_options
 @what_if_options
+@ggml_option
 @json_option
 @output_option
 def plan(scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:

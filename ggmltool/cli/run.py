@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import complete_nodes, complete_tensors, json_option, output_option, scenario_argument
+from ggmltool.cli.options import (
+    complete_nodes,
+    complete_tensors,
+    ggml_option,
+    json_option,
+    output_option,
+    scenario_argument,
+)
 from ggmltool.cli.output import Output, log_lines, progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.views.run import StepReport, run_json, steps_view
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     help="Write every node, or those of --watch, to npy files in this folder; --force overwrites.",
 )
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
+@ggml_option
 @json_option
 @output_option
 def run(

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ggmltool.cli.output import note
+from ggmltool.cli.output import current_settings, note
 from ggmltool.scenario.samples import DEFAULT, find_sample, sample_name, samples, samples_folder
 from ggmltool.views.tensors import TensorInfo
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.options import WhatIf
     from ggmltool.scenario.model import Model, TensorSpec
     from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.text import Readable
 
 MINE = "graph.yaml"
 """The file that is taken where nobody names one."""
@@ -55,7 +56,7 @@ class Opened:
         from ggmltool.scenario.scenario import Scenario
 
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
-        return Opened(Scenario(model), self.argument, str(options))
+        return Opened(Scenario(model), self.argument, " ".join(filter(None, (self.options, str(options)))))
 
 
 def open_scenario(argument: str | None) -> Opened:
@@ -63,17 +64,30 @@ def open_scenario(argument: str | None) -> Opened:
 
     Raises ScenarioError for a mistake in it, and for a name that is neither a file's nor a sample's.
     """
-    from ggmltool import load
-
     if argument is not None:
-        return Opened(load(scenario_path(argument)), argument)
+        return opened(scenario_path(argument), argument)
     path = default_scenario()
     if path == MINE:
         note(f"No scenario named, taking {MINE}")
-        return Opened(load(path), path)
+        return opened(path, path)
     name = sample_name(Path(path))
     note(f"No scenario named, taking the sample {name}")
-    return Opened(load(path), name)
+    return opened(path, name)
+
+
+def opened(path: str, argument: str, stream: Readable | None = None) -> Opened:
+    """Load a scenario that the user names `argument`, as the release of ggml that --ggml says.
+
+    `stream` is its content where that was opened already. Raises as `open_scenario` does.
+    """
+    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.scenario import Scenario
+
+    ggml = current_settings().ggml
+    model = load_model(path, stream=stream, ggml=ggml)
+    if model.left_out:
+        note(f"ggml {model.ggml} knows nothing of {', '.join(dict.fromkeys(model.left_out))}; left out")
+    return Opened(Scenario(model), argument, "" if ggml is None else f"--ggml {ggml}")
 
 
 def default_scenario() -> str:

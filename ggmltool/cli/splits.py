@@ -13,6 +13,7 @@ from ggmltool.cli.options import (
     Moment,
     WhatIf,
     format_option,
+    ggml_option,
     moment_options,
     output_option,
     scenario_argument,
@@ -81,6 +82,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     envvar="GGMLTOOL_SPLITS_PASS",
     help="Show the assignments after this pass of the scheduler instead, and what it changed.",
 )
+@ggml_option
 @format_option("text", "table", "json", help="ggml's own text (default), a table with a line per split, or JSON.")
 @output_option
 def splits(

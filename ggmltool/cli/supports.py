@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import graph_option, json_option, output_option, scenario_argument
+from ggmltool.cli.options import ggml_option, graph_option, json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.views.errors import ggml_error
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     "--only", "wanted", type=click.Choice(STATES), envvar="GGMLTOOL_SUPPORTS_ONLY",
     help="Only nodes to which some backend gives this answer.",
 )  # fmt: skip
+@ggml_option
 @json_option
 @output_option
 def supports(scenario: str | None, graph: str | None, by: str, wanted: State | None, json: bool, output: Output) -> int:

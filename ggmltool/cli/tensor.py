@@ -10,6 +10,7 @@ from ggmltool.cli.options import (
     Moment,
     complete_tensors,
     format_option,
+    ggml_option,
     moment_options,
     output_option,
     scenario_argument,
@@ -31,6 +32,7 @@ from ggmltool.views.tensor import TensorFacts, strides_view, tensor_gdb, tensor_
 @scenario_argument
 @moment_options
 @click.option("--strides", is_flag=True, help="Draw how its elements lie in memory.")
+@ggml_option
 @format_option("table", "gdb", "json", help="A table (default), the struct as gdb prints it, or JSON.")
 @output_option
 def tensor(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import Opened, open_scenario
 from ggmltool.ggml.errors import GgmlError
@@ -19,6 +19,7 @@ from ggmltool.views.errors import ggml_error
 @scenario_argument
 @click.option("--compute/--no-compute", default=True, help="Do every step (default), or only reserve, alloc and reset.")
 @click.option("--decisions", is_flag=True, help="Also every decision of the scheduler's passes and of the allocator.")
+@ggml_option
 @json_option
 @output_option
 def trace(scenario: str | None, compute: bool, decisions: bool, json: bool, output: Output) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ggmltool.ggml.tensor import Dims
+from ggmltool.ggml.version import VERSION
 
 _row = msgspec.structs.asdict
 
@@ -80,7 +81,7 @@ class Plan:
 
     `backends` are (name, buffer type) pairs in priority order; `buffer_sizes` bytes per backend as
     ggml_backend_sched_get_buffer_size gives them; `log` the lines ggml logs in a release build; `error` what stopped
-    the step (`ok` is then false).
+    the step (`ok` is then false); `ggml` the release that decided it.
     """
 
     graph: str | None
@@ -94,7 +95,7 @@ class Plan:
     buffer_sizes: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
     error: PlanError | None = None
-    ggml: str = "0.20.2"
+    ggml: str = VERSION
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as SPEC.md's JSON object."""

@@ -1,6 +1,13 @@
-"""What the ggml release fixes: sizes of structs, limits, primes of the hash set."""
+"""What a ggml release fixes: sizes of structs, limits, primes of the hash set, the layout of a graph.
+
+The constants are those of 0.20.2, the release that the engine follows by default. `RELEASES` has them for every release
+whose decisions it can make; what a release decides in another way stands in modules of its own.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 VERSION = "0.20.2"
 
@@ -43,39 +50,124 @@ def pad(x: int, n: int) -> int:
     return (x + n - 1) & ~(n - 1)
 
 
+class GraphField(NamedTuple):
+    """An array behind the struct of a cgraph: elements of `nbytes` bytes, one `per` node that the graph is made for,
+    per slot of its hash set, or per 32 slots (a word of its bitset). `grads`: only where gradients are asked for.
+    """
+
+    name: str
+    per: Literal["node", "slot", "word"]
+    nbytes: int = POINTER_SIZE
+    grads: bool = False
+
+    def size(self, nodes: int, slots: int) -> int:
+        """The bytes of the array."""
+        match self.per:
+            case "node":
+                return nodes * self.nbytes
+            case "slot":
+                return slots * self.nbytes
+            case "word":
+                return (slots + 31) // 32 * self.nbytes
+
+
+_NODES = GraphField("nodes", "node")
+_LEAFS = GraphField("leafs", "node")
+_USE_COUNTS = GraphField("use_counts", "slot", 4)
+_KEYS = GraphField("visited_hash_set.keys", "slot")
+_GRADS = (GraphField("grads", "slot", grads=True), GraphField("grad_accs", "slot", grads=True))
+_USED = GraphField("visited_hash_set.used", "word", 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
+
+    Sizes are bytes. `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an
+    address is shifted before ggml_hash takes it modulo the number of slots. `max_split_inputs` is
+    GGML_SCHED_MAX_SPLIT_INPUTS, `max_chunks` how many chunks a compute buffer can have, `max_splits` how many splits a
+    scheduler (None: as many as there are). `steps` are the kinds of steps that take a graph.
+    """
+
+    name: str
+    date: str
+    commit: str
+    object_size: int = OBJECT_SIZE
+    tensor_size: int = TENSOR_SIZE
+    cgraph_size: int = CGRAPH_SIZE
+    tensor_alignment: int = TENSOR_ALIGNMENT
+    hash_shift: int = 4
+    graph_fields: tuple[GraphField, ...] = (_NODES, _LEAFS, _USE_COUNTS, _KEYS, *_GRADS, _USED)
+    max_backends: int = SCHED_MAX_BACKENDS
+    max_splits: int | None = None
+    max_split_inputs: int = SCHED_MAX_SPLIT_INPUTS
+    max_copies: int = SCHED_MAX_COPIES
+    max_free_blocks: int = MAX_FREE_BLOCKS
+    max_chunks: int = VBUFFER_MAX_CHUNKS
+    steps: tuple[str, ...] = ("reserve", "alloc", "compute")
+
+    def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
+        """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
+        slots = hash_size(2 * size)
+        end = self.cgraph_size
+        out = [("struct ggml_cgraph", 0, end)]
+        for field in self.graph_fields:
+            if grads or not field.grads:
+                start = pad(end, field.nbytes)
+                nbytes = field.size(size, slots)
+                end = start + nbytes
+                out.append((field.name, start, nbytes))
+        return tuple(out)
+
+    def graph_nbytes(self, size: int, grads: bool = False) -> int:
+        """ggml_graph_nbytes: bytes of a cgraph of `size` nodes with its arrays and hash set."""
+        _, offset, nbytes = self.graph_layout(size, grads)[-1]
+        return offset + nbytes
+
+    def graph_overhead(self, size: int = DEFAULT_GRAPH_SIZE, grads: bool = False) -> int:
+        """ggml_graph_overhead_custom: what a graph takes in a context's arena, header included."""
+        return self.object_size + pad(self.graph_nbytes(size, grads), MEM_ALIGN)
+
+    def tensor_overhead(self) -> int:
+        """ggml_tensor_overhead: what a tensor takes in a context's arena without its data."""
+        return self.object_size + self.tensor_size
+
+
+RELEASES: dict[str, Release] = {
+    release.name: release
+    for release in (
+        Release(VERSION, "2026-08-18", "8c63e709"),
+        Release(
+            "2025-03",
+            "2025-03-13",
+            "ffed2f04",
+            cgraph_size=80,
+            graph_fields=(_NODES, _LEAFS, _KEYS, *_GRADS, _USED),
+            max_split_inputs=10,
+            max_chunks=1,
+        ),
+    )
+}
+"""The releases by name, the newest first."""
+
+DEFAULT = RELEASES[VERSION]
+
+
 def graph_nbytes(size: int, grads: bool = False) -> int:
-    """ggml_graph_nbytes: bytes of a cgraph of `size` nodes with its arrays and hash set."""
-    hashes = hash_size(2 * size)
-    n = CGRAPH_SIZE + 2 * size * POINTER_SIZE + hashes * 4
-    n = pad(n, POINTER_SIZE) + hashes * POINTER_SIZE * (3 if grads else 1)
-    return n + (hashes + 31) // 32 * 4
+    """ggml_graph_nbytes of the default release."""
+    return DEFAULT.graph_nbytes(size, grads)
 
 
 def graph_layout(size: int) -> tuple[tuple[str, int, int], ...]:
-    """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
-    hashes = hash_size(2 * size)
-    fields = (
-        ("struct ggml_cgraph", CGRAPH_SIZE, POINTER_SIZE),
-        ("nodes", size * POINTER_SIZE, POINTER_SIZE),
-        ("leafs", size * POINTER_SIZE, POINTER_SIZE),
-        ("use_counts", hashes * 4, 4),
-        ("visited_hash_set.keys", hashes * POINTER_SIZE, POINTER_SIZE),
-        ("visited_hash_set.used", (hashes + 31) // 32 * 4, 4),
-    )
-    out = []
-    end = 0
-    for name, nbytes, alignment in fields:
-        start = pad(end, alignment)
-        end = start + nbytes
-        out.append((name, start, nbytes))
-    return tuple(out)
+    """The layout of a graph's object in the default release."""
+    return DEFAULT.graph_layout(size)
 
 
 def graph_overhead(size: int = DEFAULT_GRAPH_SIZE, grads: bool = False) -> int:
-    """ggml_graph_overhead_custom: what a graph takes in a context's arena, header included."""
-    return OBJECT_SIZE + pad(graph_nbytes(size, grads), MEM_ALIGN)
+    """ggml_graph_overhead_custom of the default release."""
+    return DEFAULT.graph_overhead(size, grads)
 
 
 def tensor_overhead() -> int:
-    """ggml_tensor_overhead: what a tensor takes in a context's arena without its data."""
-    return OBJECT_SIZE + TENSOR_SIZE
+    """ggml_tensor_overhead of the default release."""
+    return DEFAULT.tensor_overhead()

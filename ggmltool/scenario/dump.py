@@ -7,6 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
 from ggmltool.ggml.tensor import FLAGS, cut_name
+from ggmltool.ggml.version import VERSION
 from ggmltool.scenario.model import (
     FORMAT,
     BackendSpec,
@@ -28,6 +29,8 @@ _FAMILIES = {
 def dump(model: Model) -> dict[str, Any]:
     """The scenario, everything explicit, of plain values only (as JSON and YAML have them)."""
     out: dict[str, Any] = {"ggmltool": FORMAT}
+    if model.ggml != VERSION:
+        out["ggml"] = model.ggml
     if model.name:
         out["name"] = model.name
     if model.meta:

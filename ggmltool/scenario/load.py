@@ -14,6 +14,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.composites import inner_nodes
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import DEFAULT, RELEASES
 from ggmltool.scenario.backends import (
     as_buft,
     check_bufts,
@@ -31,7 +32,7 @@ from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step,
 from ggmltool.scenario.nodes import build_short
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import is_tensor
-from ggmltool.scenario.steps import StepReader, default_steps
+from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
 from ggmltool.scenario.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
 from ggmltool.scenario.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
@@ -46,10 +47,11 @@ from ggmltool.scenario.values import (
     check_keys,
     kind_of,
 )
+from ggmltool.scenario.versions import check_keys_known, check_known, read_ggml, without_unknown
 
 T = TypeVar("T")
 
-TOP_KEYS = ("ggmltool", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
+TOP_KEYS = ("ggmltool", "ggml", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
 CONTEXT_KEYS = ("buft", "usage", "tensors")
 GRAPH_KEYS = ("nodes", "expand")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
@@ -58,22 +60,26 @@ MAX_TENSORS = 1_000_000
 
 
 def load_model(
-    source: str | Path | dict[str, Any], folder: Path | None = None, stream: Readable | None = None
+    source: str | Path | dict[str, Any],
+    folder: Path | None = None,
+    stream: Readable | None = None,
+    ggml: str | None = None,
 ) -> Model:
     """Load a scenario (SPEC.md section 1).
 
     `source` is a path (`.yaml`, `.yml`, `.json`, each also `.gz`), `-` for standard input, or the scenario itself as a
     dict. `folder` is where the files it names lie: by default its own folder, for a dict and standard input the
-    current one. `stream` is the content of the path or of standard input where that has been opened already.
+    current one. `stream` is the content of the path or of standard input where that has been opened already. `ggml`
+    is the release to plan it as, whatever it says itself; keys that this one has no meaning for are left out then.
 
-    Raises ScenarioError for a mistake in the scenario, and GgmlError (with `where` set) where one of ggml's
-    constructors would refuse a node.
+    Raises ScenarioError for a mistake in the scenario or an unknown release, and GgmlError (with `where` set) where
+    one of ggml's constructors would refuse a node.
     """
     with _without_gc():
         document = read_document(source, stream)
         if folder is not None:
             document.folder = folder
-        return load_document(document)
+        return load_document(document, ggml)
 
 
 @contextmanager
@@ -88,10 +94,12 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def load_document(document: Document) -> Model:
+def load_document(document: Document, ggml: str | None = None) -> Model:
     """The model of a scenario that was read. Raises as `load_model` does."""
     try:
-        return _Loader(document).model()
+        if ggml is not None:
+            read_ggml(ggml)
+        return _Loader(document, ggml).model()
     except Mistake as mistake:
         raise document.error(mistake) from None
 
@@ -99,9 +107,12 @@ def load_document(document: Document) -> Model:
 class _Loader:
     """Reads the parts of a scenario in the order in which they depend on each other."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, ggml: str | None = None) -> None:
         ops.load()
         self.document = document
+        self.asked = ggml
+        self.release = DEFAULT
+        self.left_out: list[str] = []
         self.has_places = document.format == "yaml"
         self.top = as_map(document.value, "a scenario")
         self.ctx = Context()
@@ -120,6 +131,7 @@ class _Loader:
             raise Mistake("this is not a scenario: it has no format version", hint)
         check_keys(self.top, TOP_KEYS, "a scenario")
         self._part("ggmltool", _check_version)
+        self._choose_release()
         name = self._part("name", _title)
         meta = self._part("meta", read_meta)
         backends = self._part("backends", lambda v: read_backends(v, self.document.folder))
@@ -132,11 +144,47 @@ class _Loader:
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
         graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))
         by_name = {graph.name: graph for graph in graphs}
+        if self.release is not DEFAULT:
+            self._check_known(contexts, graphs)
         steps = self._part("steps", lambda v: self._steps(v, by_name))
         document = self.document
         return Model(
-            name, backends, buffer_types, contexts, by_name, steps, scheduler, meta, document.folder, document.source
+            name,
+            backends,
+            buffer_types,
+            contexts,
+            by_name,
+            steps,
+            scheduler,
+            meta,
+            document.folder,
+            document.source,
+            self.release.name,
+            tuple(self.left_out),
         )
+
+    def _choose_release(self) -> None:
+        """The release that was asked for, else the scenario's own; what it has no meaning for is left out, or wrong."""
+        own = self._part("ggml", read_ggml)
+        self.release = RELEASES[self.asked or own]
+        if self.release is DEFAULT:
+            return
+        if self.release.name == own and "ggml" in self.top:
+            check_keys_known(self.top, self.release)
+        else:
+            self.top, self.left_out = without_unknown(self.top, self.release)
+
+    def _check_known(self, contexts: list[ContextSpec], graphs: list[GraphSpec]) -> None:
+        """Raise for a type or an op that the release does not have."""
+        of_contexts = [("contexts", c.name, "tensors", t) for c in contexts for t in c.tensors]
+        of_graphs = [("graphs", g.name, "nodes", t) for g in graphs for t in g.nodes]
+        for part, name, below, t in (*of_contexts, *of_graphs):
+            try:
+                check_known(t, self.release)
+            except Mistake as mistake:
+                # A node that another one is made of is not written itself.
+                written = self.top[part][name][below]
+                raise mistake.below(part, name, below, t.id if t.id in written else t.id.rpartition(".")[0]) from None
 
     def _part(self, key: str, read: Callable[[object], T]) -> T:
         """Read what stands at a key of the scenario."""
@@ -293,9 +341,12 @@ class _Loader:
         return list(items)
 
     def _steps(self, value: object, graphs: dict[str, GraphSpec]) -> list[Step]:
+        kinds = self.release.steps
         if value is None:
-            return default_steps(graphs)
-        return StepReader(graphs, self.outer.specs, self.document.folder).read(value)
+            return default_steps(graphs, kinds)
+        own = self.top.get("ggml") == self.release.name or (self.release is DEFAULT and "ggml" not in self.top)
+        reader = StepReader(graphs, self.outer.specs, self.document.folder, kinds if own else ALL_GRAPH_STEPS)
+        return reader.read(value) if own else translated(reader.read(value), kinds)
 
 
 def _read_entry(read: Callable[[str, dict[str, Any]], T], name: str, item: object, what: str) -> T:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims
+from ggmltool.ggml.version import RELEASES, VERSION, Release
 
 if TYPE_CHECKING:
     from ggmltool.scenario.data import Data
@@ -21,7 +22,7 @@ FORMAT = 1
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 Usage = Literal["any", "weights", "compute"]
-StepKind = Literal["reserve", "alloc", "compute", "reset", "set", "get"]
+StepKind = Literal["reserve", "alloc", "compute", "measure", "reset", "set", "get"]
 
 
 class Place(NamedTuple):
@@ -134,7 +135,7 @@ class SchedulerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a run. `graph` for reserve, alloc and compute; `data` for set; `tensors` for get."""
+    """One step of a run. `graph` for reserve, alloc, compute and measure; `data` for set; `tensors` for get."""
 
     kind: StepKind
     graph: str | None = None
@@ -153,7 +154,8 @@ class Model:
     """The whole scenario.
 
     `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
-    call it.
+    call it. `ggml` names the release that it is planned as; `left_out` are keys of the file that this one has no
+    meaning for.
     """
 
     name: str
@@ -166,6 +168,13 @@ class Model:
     meta: dict[str, str | int | float | bool] = field(default_factory=dict)
     folder: Path | None = field(default=None, compare=False)
     source: str = field(default="<dict>", compare=False)
+    ggml: str = VERSION
+    left_out: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def release(self) -> Release:
+        """The ggml that it is planned as."""
+        return RELEASES[self.ggml]
 
     def tensors(self) -> Sequence[TensorSpec]:
         """The tensors of all contexts, in the order of the file."""

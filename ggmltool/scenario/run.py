@@ -22,6 +22,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
 from ggmltool.scenario.model import ContextSpec, Step
+from ggmltool.scenario.releases import PARTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,7 @@ class Run:
         self.backends = make_backends(self.model, self.bufts)
         self._make_contexts()
         options = self.model.scheduler
-        self.sched = Scheduler(
+        self.sched = PARTS[self.model.ggml].scheduler()(
             self.backends,
             self.indices,
             self.addresses,
@@ -250,7 +251,7 @@ class Run:
 
     def _failed(self, error: GgmlError, name: str | None, step: str) -> Plan:
         backends = [(b.name, b.device.buft.name) for b in self.backends]
-        plan = failed_plan(error, name, step, backends, self.log)
+        plan = failed_plan(error, name, step, backends, self.log, self.model.ggml)
         self._errors[id(plan)] = error
         return plan
 

@@ -13,6 +13,7 @@ from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError, nearest
 from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import Run, values_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Scenario:
-    """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler."""
+    """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler.
+
+    It is planned as the release of ggml that `model.ggml` names.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -47,7 +51,7 @@ class Scenario:
 
     def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
         """A run to be driven step by step."""
-        return Run(self.compiled, events, debug, values)
+        return PARTS[self.model.ggml].run()(self.compiled, events, debug, values)
 
     def plan(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
         """What the real scheduler decides for a graph, on a fresh scheduler.
@@ -77,7 +81,8 @@ class Scenario:
         from ggmltool.scenario.steps import StepReader
 
         model = self.model
-        reader = StepReader(model.graphs, {t.id: t for t in model.tensors()}, model.folder)
+        tensors = {t.id: t for t in model.tensors()}
+        reader = StepReader(model.graphs, tensors, model.folder, model.release.steps)
         out: list[Step] = []
         for step in steps:
             if isinstance(step, Step):

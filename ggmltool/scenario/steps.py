@@ -1,34 +1,96 @@
-"""The steps of a scenario: `reserve G`, `alloc G`, `compute G`, `reset`, `{set: …}`, `{get: …}`."""
+"""The steps of a scenario: `reserve G`, `alloc G`, `compute G`, `reset`, `{set: …}`, `{get: …}`.
+
+Which of them there are depends on the release of ggml that the scenario is for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+from ggmltool.ggml.version import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import GraphSpec, Step, TensorSpec
+from ggmltool.scenario.model import GraphSpec, Step, StepKind, TensorSpec
 from ggmltool.scenario.read_data import parse_data
 from ggmltool.scenario.values import as_id, as_list, as_map, check_keys, kind_of
 
-GRAPH_STEPS = ("reserve", "alloc", "compute")
-STEPS = (*GRAPH_STEPS, "reset", "set", "get")
+GRAPH_STEPS = DEFAULT.steps
+ALL_GRAPH_STEPS = tuple(dict.fromkeys(kind for release in RELEASES.values() for kind in release.steps))
+"""The steps that take a graph: of today's ggml, of any."""
+OTHER_STEPS = ("reset", "set", "get")
 MAX_STEPS = 100_000
 
-GraphStep = Literal["reserve", "alloc", "compute"]
 
-
-def default_steps(graphs: Mapping[str, GraphSpec]) -> list[Step]:
-    """reserve, alloc and compute of the first graph."""
+def default_steps(graphs: Mapping[str, GraphSpec], kinds: Sequence[str] = GRAPH_STEPS) -> list[Step]:
+    """Every kind of step that takes a graph, of the first graph: reserve, alloc and compute."""
     first = next(iter(graphs), None)
-    return [] if first is None else [Step(cast("GraphStep", kind), first) for kind in GRAPH_STEPS]
+    return [] if first is None else [Step(cast("StepKind", kind), first) for kind in kinds]
+
+
+def translated(steps: Sequence[Step], kinds: Sequence[str]) -> list[Step]:
+    """Steps that were written for another release, in the words of one that has these kinds.
+
+    What one ggml calls measure is reserve in another; where `compute` builds, allocates and resets by itself, the
+    others do it in steps of their own.
+    """
+    if {step.kind for step in steps if step.graph is not None} <= set(kinds):
+        return list(steps)
+    if "measure" in kinds:
+        return _as_measured(steps)
+    out: list[Step] = []
+    for step in steps:
+        match step.kind:
+            case "measure":
+                out.append(Step("reserve", step.graph))
+            case "compute":
+                if any(before.kind == "alloc" for before in out):
+                    out.append(Step("reset"))
+                out += [Step("alloc", step.graph), step]
+            case _:
+                out.append(step)
+    return out
+
+
+def _as_measured(steps: Sequence[Step]) -> list[Step]:
+    """Today's steps for a ggml that measures once and allocates a graph to compute it."""
+    out: list[Step] = []
+    allocated: str | None = None
+    for step in steps:
+        match step.kind:
+            case "reserve":
+                if not out:
+                    out.append(Step("measure", step.graph))
+            case "alloc":
+                out.append(Step("compute", step.graph))
+                allocated = step.graph
+            case "compute":
+                if allocated != step.graph:
+                    out.append(step)
+                allocated = None
+            case "reset":
+                allocated = None
+            case _:
+                out.append(step)
+    return out
 
 
 class StepReader:
-    """Reads the steps in order; knows which graph is the newest, whose nodes `set` and `get` mean."""
+    """Reads the steps in order; knows which graph is the newest, whose nodes `set` and `get` mean.
 
-    def __init__(self, graphs: Mapping[str, GraphSpec], tensors: Mapping[str, TensorSpec], folder: Path | None) -> None:
+    `kinds` are the steps that take a graph.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[str, GraphSpec],
+        tensors: Mapping[str, TensorSpec],
+        folder: Path | None,
+        kinds: Sequence[str] = GRAPH_STEPS,
+    ) -> None:
+        self.kinds = kinds
+        self.all = (*kinds, *OTHER_STEPS)
         self.graphs = graphs
         self.tensors = tensors
         self.folder = folder
@@ -54,7 +116,7 @@ class StepReader:
         if not isinstance(value, dict):
             raise Mistake(f"a step must be text or a map, not {kind_of(value)}", "for example `alloc main`")
         given = as_map(value, "a step")
-        check_keys(given, STEPS, "a step")
+        check_keys(given, self.all, "a step")
         if len(given) != 1:
             raise Mistake(f"a step is one thing, not {len(given)}", "for example {get: [y]}")
         ((kind, content),) = given.items()
@@ -75,10 +137,10 @@ class StepReader:
     def _plain(self, text: str) -> Step:
         kind, _, graph = text.strip().partition(" ")
         graph = graph.strip()
-        if kind not in (*GRAPH_STEPS, "reset"):
-            if kind in STEPS:
+        if kind not in (*self.kinds, "reset"):
+            if kind in OTHER_STEPS:
                 raise Mistake(f"{kind} is written as a map", f"for example {{{kind}: ...}}", offset=0)
-            raise Mistake(f"{quoted(kind)} is not a step", did_you_mean(kind, STEPS) or f"steps are {', '.join(STEPS)}")
+            raise Mistake(f"{quoted(kind)} is not a step", self._known(kind))
         if kind == "reset":
             if graph:
                 raise Mistake("reset takes no graph", "write `reset`", offset=len("reset "))
@@ -91,13 +153,20 @@ class StepReader:
             mistake.offset = text.find(graph, text.find(kind) + len(kind))
             raise
 
+    def _known(self, kind: str) -> str:
+        """What would have been a step, or which ggml has this one."""
+        others = [release.name for release in RELEASES.values() if kind in release.steps]
+        if others:
+            return f"it is one of ggml {' and '.join(others)}; steps are {', '.join(self.all)}"
+        return did_you_mean(kind, self.all) or f"steps are {', '.join(self.all)}"
+
     def _graph_step(self, kind: str, graph: str) -> Step:
         if graph not in self.graphs:
             hint = did_you_mean(graph, self.graphs) or f"there are {', '.join(self.graphs) or 'none'}"
             raise Mistake(f"there is no graph {quoted(graph)}", hint)
         if kind != "compute":
             self._newest = graph
-        return Step(cast("GraphStep", kind), graph)
+        return Step(cast("StepKind", kind), graph)
 
     def _tensor(self, id: str) -> TensorSpec:
         """What an id means at this step: a tensor of a context, or a node of the newest graph."""

@@ -17,6 +17,7 @@ from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.split import run_passes
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
+    DEFAULT,
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,
     SCHED_MAX_BACKENDS,
@@ -34,8 +35,10 @@ class Scheduler:
 
     State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
     `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
-    `on_pass` is called after every pass with its number and the scheduler.
+    `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as.
     """
+
+    release = DEFAULT
 
     def __init__(
         self,

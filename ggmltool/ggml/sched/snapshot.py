@@ -11,6 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import VERSION
 
 Memory = tuple[str | None, str | None, int | None, int | None]
 _NO_MEMORY: Memory = (None, None, None, None)
@@ -52,13 +53,19 @@ def plan_of(
         buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
         log=tuple(log),
         error=error,
+        ggml=s.release.name,
     )
 
 
 def failed_plan(
-    error: GgmlError, name: str | None, step: str, backends: Sequence[tuple[str, str]], log: Sequence[str] = ()
+    error: GgmlError,
+    name: str | None,
+    step: str,
+    backends: Sequence[tuple[str, str]],
+    log: Sequence[str] = (),
+    ggml: str = VERSION,
 ) -> Plan:
-    """The plan of a step that ggml would not survive."""
+    """The plan of a step that this ggml would not survive."""
     return Plan(
         graph=name,
         step=step,
@@ -66,6 +73,7 @@ def failed_plan(
         backends=tuple(backends),
         log=tuple(log),
         error=tuple(error.as_dict().items()),
+        ggml=ggml,
     )
 
 
