@@ -34,7 +34,7 @@ CASES: dict[str, int] = {
     "rms_norm_back": 24,
     "group_norm": 45,
     "l2_norm": 185,
-    "mul_mat": 298,
+    "mul_mat": 301,
     "mul_mat_id": 135,
     "out_prod": 145,
     "scale": 37,

@@ -19,10 +19,10 @@ from ggmltool.ggml.tensor import Tensor
 
 
 def _q8(xp: Any, blocks: Any) -> tuple[Any, Any]:
-    """The whole numbers and the scale, not yet rounded, of blocks of 32 values."""
-    scale = xp.abs(blocks).max(axis=-1, keepdims=True) / xp.float32(127)
-    inverse = xp.where(scale != 0, 1 / xp.where(scale != 0, scale, 1), 0).astype("float32")
-    return xp.rint(blocks * inverse), scale
+    """The whole numbers and the scale, not yet rounded, of blocks of 32 values, as processors with AVX make them."""
+    largest = xp.abs(blocks).max(axis=-1, keepdims=True)
+    inverse = xp.where(largest != 0, xp.float32(127) / xp.where(largest != 0, largest, 1), 0).astype("float32")
+    return xp.rint(blocks * inverse), largest / xp.float32(127)
 
 
 def _half(values: Any) -> Any:
