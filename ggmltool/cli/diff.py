@@ -10,7 +10,7 @@ from ggmltool.cli.options import (
     Moment,
     WhatIf,
     complete_sides,
-    ggml_option,
+    ggml_pair_option,
     json_option,
     moment_options,
     output_option,
@@ -55,7 +55,7 @@ def _complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     help=f"Compare only some of {', '.join(PARTS)}; the exit status then is theirs.",
 )
 @click.option("--brief", is_flag=True, help="Only say whether they differ, and in what.")
-@ggml_option
+@ggml_pair_option
 @json_option
 @output_option
 def diff(
@@ -65,6 +65,7 @@ def diff(
     what_if: WhatIf,
     parts: tuple[str, ...],
     brief: bool,
+    releases: tuple[str, ...],
     json: bool,
     output: Output,
 ) -> int:
@@ -77,11 +78,15 @@ def diff(
     With one scenario and an option of the scheduler, its plans without and with that are compared. Graphs of a log of
     GGML_SCHED_DEBUG=2 are compared as far as it can tell, with another (`LOG:1 LOG:3`) or with a scenario.
 
+    With two versions of ggml, one scenario is planned by each, and the rules of ggml that changed between them are
+    named with what each did to this graph.
+
     \b
     Example:
       ggmltool diff before.yaml after.yaml
       ggmltool diff --step reserve model.yaml:prompt model.yaml:token
       ggmltool diff --parallel model.yaml
+      ggmltool diff --ggml 2024-01,0.20.2 model.yaml
       ggmltool diff model.json.gz llama.log:2
     """
     from ggmltool.cli.log_views import refuse_options
@@ -90,7 +95,7 @@ def diff(
 
     if brief and json:
         raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
-    titles, sides = open_sides(scenario, other, moment, what_if)
+    titles, sides = open_sides(scenario, other, moment, what_if, releases)
     if any(side.is_log for side in sides):
         if set(parts) - set(OF_LOGS):
             refuse_options(parts=f"has no shapes and no memory; it has {', '.join(OF_LOGS)}")

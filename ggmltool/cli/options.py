@@ -62,16 +62,47 @@ def ggml_option(command: F) -> F:
     )(command)
 
 
+def ggml_pair_option(command: F) -> F:
+    """--ggml A,B: the releases of ggml that decide the two sides of a comparison, the parameter `releases`: a pair of
+    names, or nothing where one release decides both."""
+    return click.option(
+        "--ggml",
+        "releases",
+        metavar="VERSION[,VERSION]",
+        callback=_keep_pair,
+        envvar="GGMLTOOL_GGML",
+        shell_complete=_complete_pair,
+        help="Decide as this version of ggml, whatever the scenarios say; or A as one and B as another.",
+    )(command)
+
+
 def _keep_ggml(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is None:
-        return
+    if value is not None:
+        settings(ctx).ggml = _release(ctx, param, value)
+
+
+def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    names = () if value is None else tuple(_release(ctx, param, name.strip()) for name in value.split(","))
+    if len(names) > 2:
+        raise click.BadParameter("one version, or two with a comma between them.", ctx, param)
+    if len(names) == 1:
+        settings(ctx).ggml = names[0]
+    return names if len(names) == 2 else ()
+
+
+def _release(ctx: click.Context, param: click.Parameter, name: str) -> str:
     from ggmltool.cli.main import did_you_mean
     from ggmltool.ggml.version import RELEASES
 
-    if value not in RELEASES:
-        hint = did_you_mean(value, RELEASES)
-        raise click.BadParameter(f"{value!r} is none of {', '.join(RELEASES)}.{hint}", ctx, param)
-    settings(ctx).ggml = value
+    if name not in RELEASES:
+        hint = did_you_mean(name, RELEASES)
+        raise click.BadParameter(f"{name!r} is none of {', '.join(RELEASES)}.{hint}", ctx, param)
+    return name
+
+
+def _complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    *before, last = incomplete.split(",")
+    return [",".join([*before, name]) for name in _complete_releases(ctx, param, last) if name not in before]
 
 
 def _complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -15,10 +15,11 @@ from ggmltool.cli.log_plan import log_plan
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import Moment, WhatIf
+from ggmltool.cli.output import current_settings
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.events import Assigned, SplitStarted
+from ggmltool.ggml.events import Assigned, Freed, Refused, SplitStarted
 from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.scenario.samples import find_sample
 from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
@@ -50,26 +51,40 @@ def _is_there(name: str) -> bool:
     return name == "-" or os.path.lexists(name) or find_sample(name) is not None
 
 
-def open_sides(a: str | None, b: str | None, moment: Moment, what_if: WhatIf) -> tuple[Titles, tuple[Side, Side]]:
+def open_sides(
+    a: str | None, b: str | None, moment: Moment, what_if: WhatIf, releases: Sequence[str] = ()
+) -> tuple[Titles, tuple[Side, Side]]:
     """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
 
-    Raises UsageError, ScenarioError and CliError.
+    `releases` are the two of ggml that plan A and B, empty where both are planned by one. Raises UsageError,
+    ScenarioError and CliError.
     """
-    if a is None or (b is None and not str(what_if)):
-        raise click.UsageError("Name two scenarios, or one and an option such as --no-parallel to compare it with.")
-    asked = [Asked(a, what_if.opposite if b is None else what_if), Asked(b or a, what_if)]
-    opened: dict[str, Opened | OpenedLog] = {}
+    if a is None or (b is None and not str(what_if) and not releases):
+        raise click.UsageError(
+            "Name two scenarios, or one and what to compare it with: --ggml 2024-01,0.20.2 or an option such as "
+            "--no-parallel."
+        )
+    mine = what_if.opposite if b is None and not releases else what_if
+    asked = [
+        Asked(name, options, ggml)
+        for name, options, ggml in zip((a, b or a), (mine, what_if), releases or (None, None), strict=True)
+    ]
+    opened: dict[tuple[str, str | None], Opened | OpenedLog] = {}
     sides = []
     for side in asked:
         file, graph = with_graph(side.argument)
         if graph is not None and moment.after is not None:
             raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
-        if file not in opened:
-            opened[file] = open_either(file)
-        elif isinstance(log := opened[file], OpenedLog) and log.stream is not None:
+        if side.ggml is not None:
+            current_settings().ggml = side.ggml
+        if (file, side.ggml) not in opened:
+            if file == "-" and opened:
+                raise CliError("standard input can be read only once; write it to a file to compare two releases")
+            opened[file, side.ggml] = open_either(file)
+        elif isinstance(log := opened[file, side.ggml], OpenedLog) and log.stream is not None:
             raise CliError("a log can be read from standard input only once; write it to a file to compare its graphs")
         at = moment if graph is None else moment._replace(graph=graph)
-        sides.append(_side(opened[file], at, side.what_if))
+        sides.append(_side(opened[file, side.ggml], at, side.what_if))
     return _titles(asked), (sides[0], sides[1])
 
 
@@ -91,12 +106,14 @@ class Asked(NamedTuple):
 
     argument: str
     what_if: WhatIf
+    ggml: str | None = None
 
     def title(self, whole: bool) -> str:
         """What it is called: with the `whole` path or without, and with its options."""
         name = self.argument if whole else Path(self.argument).name
         name = "standard input" + name[1:] if name.startswith("-") else name
-        return f"{name} {self.what_if}".rstrip()
+        ggml = "" if self.ggml is None else f"--ggml {self.ggml}"
+        return " ".join(filter(None, (name, ggml, str(self.what_if))))
 
 
 def _titles(asked: Sequence[Asked]) -> Titles:
@@ -130,6 +147,9 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         buffers,
         order,
         _again(opened, moment),
+        origins={event.tensor: event.by for event in events if isinstance(event, Assigned)},
+        refused=frozenset((event.tensor, event.backend) for event in events if isinstance(event, Refused)),
+        tails=frozenset(event.tensor for event in events if isinstance(event, Freed) and event.extra),
     )
 
 

@@ -8,6 +8,7 @@ from shlex import join
 
 from ggmltool.views.diff_cells import A, B, amounts, bytes_of, inks_of, wrapped_lines
 from ggmltool.views.diff_memory import buffers_section, contexts_section, sizes_section
+from ggmltool.views.diff_rules import rules_section
 from ggmltool.views.diff_side import Titles
 from ggmltool.views.diff_splits import copies_section, splits_section
 from ggmltool.views.errors import ggml_error
@@ -33,6 +34,7 @@ def diff_view(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Sty
         if plan.error is not None:
             out += ["\n", ggml_error(dict(plan.error)), "\n"]
     out += ["\n", render_table(_SUMMARY, list(_summary(diff)), style)]
+    out.append(rules_section(diff, style))
     shown = [d for d in diff.divergences if _part_of(d) in parts]
     for i, divergence in enumerate(shown):
         out += ["\n", _divergence(divergence, "first divergence" if i == 0 else "then", style)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from ggmltool.views.diff_rules import rules_of
 from ggmltool.views.diff_side import Side, Titles
 from ggmltool.views.plan_diff import PARTS, NodePair, PlanDiff
+from ggmltool.views.rule_changes import RuleChange
 from ggmltool.views.split_diff import Amount
 
 
@@ -24,7 +26,18 @@ def diff_json(diff: PlanDiff, titles: Titles, parts: Collection[str]) -> dict[st
         "b": _side(diff.b, titles.b),
         "divergences": [{"kind": d.kind, "a": _value(d.a), "b": _value(d.b)} for d in diff.divergences],
     }
+    if diff.a.plan.ggml != diff.b.plan.ggml:
+        out["rules"] = [_rule(rule) for rule in rules_of(diff)]
     return out | {key: value for part in compared for key, value in _part(diff, part).items()}
+
+
+def _rule(rule: RuleChange) -> dict[str, Any]:
+    """A changed rule; `rule` null for what follows from the others."""
+    change = rule.change
+    about = {"rule": None} if change is None else {
+        "rule": change.key, "since": change.since, "commit": change.commit, "before": change.before, "now": change.now
+    }  # fmt: skip
+    return about | {"changed": [{"part": finding.part, "what": finding.what} for finding in rule.findings]}
 
 
 def _side(side: Side, title: str) -> dict[str, Any]:

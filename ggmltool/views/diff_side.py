@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from msgspec.structs import replace as replace_row
@@ -49,8 +49,10 @@ class Side:
     """One of two plans to compare, and what is known beside it.
 
     `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
-    split begins. `order` are the ids of the nodes before devices put them into an order of their own, if they do.
-    `again` is how the command line names the side, behind a command; "" where it cannot.
+    split begins, `origins` which neighbour or source settled a node's backend. `refused` are the pairs of a node and a
+    backend that does not support it, `tails` the tensors that gave back what the node in their place does not need.
+    `order` are the ids of the nodes before devices put them into an order of their own, if they do. `again` is how the
+    command line names the side, behind a command; "" where it cannot.
     """
 
     plan: Plan
@@ -63,6 +65,9 @@ class Side:
     order: Sequence[str] = ()
     again: str = ""
     is_log: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+    refused: frozenset[tuple[str, str]] = frozenset()
+    tails: frozenset[str] = frozenset()
 
 
 def as_a_log(side: Side) -> Side:

@@ -185,6 +185,7 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
     kept = in_order([position[pair.b.id] for pair in pairs])
     there = {pair.a.id for pair in pairs}
     copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
+    releases = a.plan.ggml != b.plan.ggml
     return PlanDiff(
         a,
         b,
@@ -194,9 +195,7 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
         added=tuple(p for p in places_b if p.id not in found),
         reordered=tuple(pair for i, pair in enumerate(pairs) if i not in kept),
         moved=tuple(pair for pair in pairs if pair.a.backend != pair.b.backend),
-        recaused=tuple(
-            p for p in pairs if p.a.backend == p.b.backend and p.a.cause != p.b.cause and p.a.cause and p.b.cause
-        ),
+        recaused=tuple(pair for pair in pairs if pair.a.backend == pair.b.backend and _other_cause(pair, releases)),
         shapes=() if logs else tuple(_shapes(a, b, partner)),
         splits=pair_splits(a.plan, a.tensors, a.starts, b.plan, b.tensors, b.starts, partner),
         copies=copies_of(*copied),
@@ -207,6 +206,22 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
         held=() if logs else tuple(_held(a, b)),
         held_moves=() if logs else tuple(_held_moves(a, b, partner)),
     )
+
+
+def _other_cause(pair: NodePair, releases: bool) -> bool:
+    """Whether another rule settled the backend; of two `releases`, whatever each of them calls the rule."""
+    a, b = pair.a.cause, pair.b.cause
+    if not a or not b:
+        return False
+    return a != b if not releases else _rule(a) != _rule(b)
+
+
+def _rule(cause: str) -> str:
+    """What a cause stands for in any release: passes have other numbers, and spreading had four of its own."""
+    number, _, name = cause.partition(".")
+    if number == "2":
+        return "spread"
+    return name if name in ("vsrc", "cur", "cpy") else cause
 
 
 def _places(side: Side) -> list[Place]:

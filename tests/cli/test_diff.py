@@ -160,8 +160,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "Name two scenarios, or one and an option"),
-        (("moe",), "Name two scenarios, or one and an option"),
+        ((), "Name two scenarios, or one and what to compare it with"),
+        (("moe",), "Name two scenarios, or one and what to compare it with"),
         (("moe", "moe", "moe"), "unexpected extra argument"),
         (("moe", "mo"), 'did you mean "moe"?'),
         (("offload", "offload:tokn"), "did you mean token?"),

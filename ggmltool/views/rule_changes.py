@@ -1,0 +1,266 @@
+"""Which changed rule of ggml is behind each difference between the plans of two releases for one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.changes import BY_KEY, Change
+from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.views.diff_side import Side
+from ggmltool.views.plan_diff import NodePair, PlanDiff
+from ggmltool.views.split_diff import CopiedPair, SplitPair
+from ggmltool.views.text import count
+
+_CPU_BUFT = "CPU"
+_BACKWARD = frozenset({"ROPE_BACK", "SILU_BACK", "RMS_NORM_BACK", "SOFT_MAX_BACK"})
+_FEW = 10
+"""Inputs of a split before 2025-09, and the least that a full split has."""
+
+_REFUSALS = {
+    "cur_split < GGML_MAX_SPLITS": "split-count",
+    "n_inputs < GGML_MAX_SPLIT_INPUTS": "split-inputs-10",
+    "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS": "inputs-grow",
+    '!"not enough space in the buffer"': "reserve",
+    "ggml_tallocr_is_measure(sched->tallocs[0])": "reserve",
+    "node_allocr != NULL": "inputs",
+    "src_allocr != NULL": "inputs",
+    "node_backend_id != -1": "rest",
+    "src_backend_id != -1": "rest",
+    "!sched->is_alloc": "alloc-once",
+    "talloc->buffer_id >= 0": "lost-data",
+}
+"""What ggml refused with in only one of the plans, by its condition."""
+
+
+class Finding(NamedTuple):
+    """What one changed rule did to a graph: `part` of a plan, and a line on what.
+
+    `change` None: it follows from other changes, because a neighbour or a source is elsewhere.
+    """
+
+    change: Change | None
+    part: str
+    what: str
+
+
+class RuleChange(NamedTuple):
+    """A changed rule with all that it did."""
+
+    change: Change | None
+    findings: tuple[Finding, ...]
+
+
+def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange, ...]:
+    """The changes behind the differences, in the order of their days; at the end what only follows from them."""
+    allowed = {change.key for change in changes}
+    found = [
+        Finding(BY_KEY[key] if key in allowed else None, part, what)
+        for part, source in (
+            ("refused", _refused(diff)),
+            ("nodes", _nodes(diff)),
+            ("splits", _splits(diff)),
+            ("copies", _copies(diff)),
+            ("buffers", _buffers(diff, allowed)),
+        )
+        for key, what in source
+    ]
+    groups: dict[str, list[Finding]] = {}
+    for finding in found:
+        groups.setdefault(finding.change.key if finding.change else "", []).append(finding)
+    order = [*(c.key for c in changes), ""]
+    return tuple(RuleChange(BY_KEY.get(key), tuple(groups[key])) for key in order if key in groups)
+
+
+def _refused(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """A refusal of one side alone; of two, only one that differs."""
+    a, b = diff.errors
+    if a is not None and b is not None and _condition(a) == _condition(b):
+        return
+    for name, error in (("A", a), ("B", b)):
+        if error is not None:
+            yield _refusal(error), f"{name}: {dict(error).get('message')}"
+
+
+def _condition(error: PlanError) -> str:
+    fields = dict(error)
+    return fields.get("condition") or fields.get("message") or ""
+
+
+def _refusal(error: PlanError) -> str:
+    condition = _condition(error)
+    if condition.startswith("pre-allocated tensor"):
+        return "preallocated"
+    return _REFUSALS.get(condition, "")
+
+
+def _nodes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    for pair in diff.moved:
+        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
+    before = {leaf.id: leaf for leaf in diff.a.plan.leafs}
+    for leaf in diff.b.plan.leafs:
+        old = before.get(leaf.id)
+        if old is not None and old.backend != leaf.backend and old.backend is not None:
+            last = bool(diff.b.plan.backends) and leaf.backend == diff.b.plan.backends[-1][0]
+            yield "inputs" if last else "", f"{leaf.id} (leaf): {_on(old.backend)} → {_on(leaf.backend)}"
+    for pair in diff.reordered:
+        key = "graph-optimize" if diff.a.order != diff.b.order or _own_order(diff.b) else ""
+        yield key, f"{pair.b.id} ({pair.b.op}): node {pair.a.index} → {pair.b.index}"
+
+
+def _own_order(side: Side) -> bool:
+    """Whether a device put nodes into an order of its own."""
+    return bool(side.order) and list(side.order) != [n.id for n in side.plan.nodes]
+
+
+def _on(backend: str | None) -> str:
+    return backend or "none"
+
+
+def _moved(pair: NodePair, diff: PlanDiff) -> str:
+    """The rule behind another backend: by what settled it on either side."""
+    a, b = pair
+    was, is_now = a.cause or "", b.cause or ""
+    if "1.off" in (was, is_now):
+        return "offload" if is_now == "1.off" else "op-offload"
+    if was.startswith("1.wgt") and not is_now.startswith("1.wgt"):
+        return {"ROPE": "rope-weights", "FLASH_ATTN_EXT": "attention-weights"}.get(b.op, "")
+    if was.startswith("1.dst") or is_now.startswith("1.dst"):
+        return "preallocated"
+    if is_now == "3.upg":
+        return "upgrade"
+    if a.backend is not None and (b.id, a.backend) in diff.b.refused:
+        return "supports-op"
+    if is_now == "3.best":
+        return "best-backend"
+    if is_now == "2.sup" and was.startswith("2.") and was != is_now:
+        origin = diff.b.origins.get(b.id, "")
+        moved = any(origin == other.b.id for other in diff.moved)
+        return "" if moved and origin == diff.a.origins.get(a.id) else "down-first"
+    return "rest" if a.backend is None else ""
+
+
+def _splits(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Splits that begin although the backend is the same."""
+    full = {id(pair.b): _cut_rule(diff.b.plan, pair.b.id) for pair in diff.splits if pair.b is not None}
+    for pair in diff.splits:
+        if pair.a is None and pair.b is not None:
+            key = full[id(pair.b)]
+            yield key, f"split #{pair.b.id} begins at {pair.b.first}"
+        elif pair.b is None and pair.a is not None:
+            key = _cut_rule(diff.a.plan, pair.a.id)
+            yield "split-inputs-30" if key == "split-inputs-10" else "", f"split #{pair.a.id} at {pair.a.first} is gone"
+        elif pair.changes and pair.changes != ("bytes",):
+            yield "", _split_line(pair)
+
+
+def _split_line(pair: SplitPair) -> str:
+    at = pair.b if pair.b is not None else pair.a
+    return f"split #{at.id if at is not None else '?'}: other {', '.join(pair.changes)}"
+
+
+def _cut_rule(plan: Plan, split: int) -> str:
+    """Why a split begins behind one of the same backend; "" where the backend is another."""
+    if split == 0 or plan.splits[split - 1].backend != plan.splits[split].backend:
+        return ""
+    return "split-inputs-10" if len(plan.splits[split - 1].inputs) >= _FEW else "weight-split"
+
+
+def _copies(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    homes, old_homes = _homes(diff.b.plan), _homes(diff.a.plan)
+    leafs = {leaf.id for leaf in diff.b.plan.leafs}
+    for pair in diff.inputs:
+        yield _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
+
+
+def _homes(plan: Plan) -> dict[str, str | None]:
+    """Where each tensor is."""
+    return {leaf.id: leaf.backend for leaf in plan.leafs} | {n.id: n.backend for n in plan.nodes}
+
+
+def _copied(
+    pair: CopiedPair,
+    diff: PlanDiff,
+    homes: Mapping[str, str | None],
+    old_homes: Mapping[str, str | None],
+    leafs: Iterable[str],
+) -> str:
+    id = pair.id_b or pair.id or ""
+    moved = homes.get(id) != old_homes.get(pair.id or id)
+    if pair.b is None:
+        read = any(n.backend == pair.dst and id in n.src for n in diff.b.plan.nodes)
+        return "buffer-supported" if read and homes.get(id) != pair.dst else ""
+    return "inputs" if moved and id in leafs else ""
+
+
+def _copy_line(pair: CopiedPair) -> str:
+    what = pair.id_b or pair.id
+    if pair.a is None:
+        return f"{what} is copied from {pair.src} to {pair.dst}"
+    if pair.b is None:
+        return f"{what} is not copied to {pair.dst} any more"
+    return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
+
+
+def _buffers(diff: PlanDiff, allowed: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Sizes and places of compute buffers."""
+    if any(error is not None for error in diff.errors):
+        return
+    for pair in diff.reuse:
+        op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
+        key = "inplace-ops" if op in _BACKWARD and pair.a is None else ""
+        if not op:
+            key = "dependency" if pair.b is None else ""
+        yield key, f"{pair.id} is computed in place of {pair.b or 'nothing'}, was {pair.a or 'nothing'}"
+    different = False
+    for buffers in diff.buffers:
+        a, b = buffers.a, buffers.b
+        old, new = (a.size if a else 0), (b.size if b else 0)
+        different |= old != new
+        if a is not None and b is not None and len(a.chunks) != len(b.chunks):
+            yield "chunks", f"{buffers.backend}: {count(len(a.chunks), 'chunk')} → {len(b.chunks)}"
+    yield from _shared(diff)
+    different |= diff.elsewhere > 0
+    if not different:
+        return
+    freed = diff.b.tails - diff.a.tails
+    for id in sorted(freed):
+        yield "tail", f"{id} gives back what it does not need"
+    yield from _layout(diff, frozenset(allowed))
+
+
+def _shared(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Backends that had a buffer of their own and share one now."""
+    sizes_a, sizes_b = dict(diff.a.plan.buffer_sizes), dict(diff.b.plan.buffer_sizes)
+    first: dict[str, str] = {}
+    for backend, buft in diff.b.plan.backends:
+        if buft in first and sizes_a.get(backend) and not sizes_b.get(backend):
+            yield "buffer-type-plan", f"{backend} shares the buffer of {first[buft]}"
+        first.setdefault(buft, backend)
+
+
+def _layout(diff: PlanDiff, allowed: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """What the older allocator did otherwise, whatever the graph: how much of it shows is for the sizes to say."""
+    sizes = [n.alloc_size for n in diff.a.plan.nodes if n.buffer == _CPU_BUFT and n.alloc_size]
+    where = f"{count(diff.elsewhere, 'tensor')} elsewhere" if diff.elsewhere else ""
+    for pair in diff.buffers:
+        old, new = (pair.a.size if pair.a else 0), (pair.b.size if pair.b else 0)
+        if old != new:
+            where = f"{where}; " if where else ""
+            where += f"{pair.backend} {old} → {new} bytes"
+    if "alignment" in allowed and _aligned_otherwise(diff):
+        yield "alignment", where
+    if "spare-bytes" in allowed and any(p.backend == _CPU_BUFT and p.a and p.a.size for p in diff.buffers):
+        yield "spare-bytes", "CPU: 64 bytes fewer"
+    if "gallocr-v3" in allowed:
+        yield "gallocr-v3", where
+    elif not sizes or where:
+        yield "", where
+
+
+def _aligned_otherwise(diff: PlanDiff) -> bool:
+    """Whether some tensor of the CPU's buffer ends where multiples of 64 and of 32 differ."""
+    ends = [n.alloc_size for n in diff.b.plan.nodes if n.buffer == _CPU_BUFT and n.alloc_size]
+    tensors = diff.b.tensors
+    ends += [tensors[leaf.id].nbytes for leaf in diff.b.plan.leafs if leaf.buffer == _CPU_BUFT and leaf.id in tensors]
+    return any(0 < size % 64 <= 32 for size in ends)
