@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import click
 
@@ -19,7 +19,7 @@ from ggmltool.cli.output import current_settings
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.events import Assigned, Freed, Refused, SplitStarted
+from ggmltool.ggml.events import Assigned, Freed, PassedOver, Refused, SplitStarted
 from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.scenario.samples import find_sample
 from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
@@ -148,9 +148,16 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         order,
         _again(opened, moment),
         origins={event.tensor: event.by for event in events if isinstance(event, Assigned)},
-        refused=frozenset((event.tensor, event.backend) for event in events if isinstance(event, Refused)),
+        refused=frozenset((event.tensor, event.backend) for event in events if _is_refusal(event)),
         tails=frozenset(event.tensor for event in events if isinstance(event, Freed) and event.extra),
     )
+
+
+def _is_refusal(event: Event) -> TypeGuard[Refused | PassedOver]:
+    """Whether a backend was passed over because its device does not support the op."""
+    if isinstance(event, PassedOver):
+        return event.rule == 1 and event.reason.startswith("it does not run")
+    return isinstance(event, Refused)
 
 
 def _again(opened: Opened, moment: Moment) -> str:

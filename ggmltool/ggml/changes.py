@@ -49,14 +49,6 @@ CHANGES: tuple[Change, ...] = (
         "they lie at multiples of 32, which is all that GGUF files guarantee",
     ),
     Change(
-        "dependency",
-        "2024-02-11",
-        "5070f078",
-        "memory",
-        "an input of a split is a source of its copy, which may be computed in its place",
-        "a view of no op holds the input until its copy has memory",
-    ),
-    Change(
         "inputs",
         "2024-03-13",
         "20fd8dad",

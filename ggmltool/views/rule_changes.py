@@ -23,7 +23,7 @@ _REFUSALS = {
     "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS": "inputs-grow",
     '!"not enough space in the buffer"': "reserve",
     "ggml_tallocr_is_measure(sched->tallocs[0])": "reserve",
-    "node_allocr != NULL": "inputs",
+    "node_allocr != NULL": "best-backend",
     "src_allocr != NULL": "inputs",
     "node_backend_id != -1": "rest",
     "src_backend_id != -1": "rest",
@@ -171,6 +171,17 @@ def _copies(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     leafs = {leaf.id for leaf in diff.b.plan.leafs}
     for pair in diff.inputs:
         yield _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
+    old, new = (max((c.copy for c in side.plan.copies), default=0) for side in (diff.a, diff.b))
+    if new > old == 0:
+        yield "pipeline", f"{new + 1} copies of {count(len({c.of for c in diff.b.plan.copies}), 'tensor')}"
+    elif old and new and _copies_in_use(diff.a.plan) != _copies_in_use(diff.b.plan):
+        yield "next-copy", f"copy {_copies_in_use(diff.a.plan)} → {_copies_in_use(diff.b.plan)} is in use"
+
+
+def _copies_in_use(plan: Plan) -> str:
+    """The numbers of the pipeline copies that nodes read."""
+    number = {c.name: c.copy for c in plan.copies}
+    return ", ".join(map(str, sorted({number[t] for n in plan.nodes for t in n.src if t in number})))
 
 
 def _homes(plan: Plan) -> dict[str, str | None]:
@@ -209,8 +220,6 @@ def _buffers(diff: PlanDiff, allowed: Iterable[str]) -> Iterator[tuple[str, str]
     for pair in diff.reuse:
         op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
         key = "inplace-ops" if op in _BACKWARD and pair.a is None else ""
-        if not op:
-            key = "dependency" if pair.b is None else ""
         yield key, f"{pair.id} is computed in place of {pair.b or 'nothing'}, was {pair.a or 'nothing'}"
     different = False
     for buffers in diff.buffers:
