@@ -26,7 +26,7 @@ def diff_json(diff: PlanDiff, titles: Titles, parts: Collection[str]) -> dict[st
         "b": _side(diff.b, titles.b),
         "divergences": [{"kind": d.kind, "a": _value(d.a), "b": _value(d.b)} for d in diff.divergences],
     }
-    if diff.a.plan.ggml != diff.b.plan.ggml:
+    if not diff.has_log and diff.a.plan.ggml != diff.b.plan.ggml:
         out["rules"] = [_rule(rule) for rule in rules_of(diff)]
     return out | {key: value for part in compared for key, value in _part(diff, part).items()}
 

@@ -14,9 +14,9 @@ _FEW = 3
 
 
 def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
-    """The rules behind the differences, whichever side is the newer release; nothing where both are one."""
-    a, b = (RELEASES[side.plan.ggml] for side in (diff.a, diff.b))
-    if a is b:
+    """The rules behind the differences, whichever side is the newer release; nothing where both are one, or a log."""
+    a, b = (RELEASES.get(side.plan.ggml) for side in (diff.a, diff.b))
+    if a is None or b is None or a is b:
         return ()
     if a.date > b.date:
         a, b, diff = b, a, plan_diff(diff.b, diff.a)

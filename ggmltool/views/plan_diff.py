@@ -185,7 +185,7 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
     kept = in_order([position[pair.b.id] for pair in pairs])
     there = {pair.a.id for pair in pairs}
     copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
-    releases = a.plan.ggml != b.plan.ggml
+    releases = not logs and a.plan.ggml != b.plan.ggml
     return PlanDiff(
         a,
         b,
