@@ -8,17 +8,21 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
     complete_tensors,
+    format_option,
     ggml_option,
-    json_option,
     moment_options,
     output_option,
     scenario_argument,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched_allocator import watch_allocator
+from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
+from ggmltool.ggml.alloc_record import chunk_states
 from ggmltool.views.allocs import allocs_json, allocs_view, story_json, story_view
 from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
+from ggmltool.views.gdb import gdb_session
+from ggmltool.views.gdb_allocs import TallocrState, alloc_prints, tallocr_prints
+from ggmltool.views.table import Style
 
 
 @click.command(cls=Command)
@@ -32,14 +36,14 @@ from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
     help="Draw what lies where, and what is free, when this node had got its memory.",
 )
 @ggml_option
-@json_option
+@format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @output_option
 def allocs(
     scenario: str | None,
     moment: Moment,
     trace: bool,
     free_blocks: str | None,
-    json: bool,
+    format: str | None,
     output: Output,
 ) -> int:
     """Show where the graph allocator puts every node with its sources, and every leaf: node_allocs and leaf_allocs.
@@ -52,15 +56,39 @@ def allocs(
       ggmltool allocs graph.yaml
       ggmltool allocs --trace graph.yaml
       ggmltool allocs --free-blocks ffn_out graph.yaml
+      ggmltool allocs --format gdb graph.yaml
       ggmltool allocs --after 3 graph.yaml
     """
     if trace and free_blocks is not None:
         raise click.UsageError("--trace and --free-blocks are two views; ask for one.")
+    if trace and format == "gdb":
+        raise click.UsageError("--trace is a story, and gdb prints structs; ask for one of the two.")
     opened = open_scenario(scenario)
     watched = watch_allocator(opened, moment, free_blocks)
+    if format == "gdb":
+        text = _gdb(watched, free_blocks, opened.scenario.model.release.max_chunks > 1, output.style.width)
+    else:
+        text = _text(watched, trace, free_blocks, format == "json", output.style)
+    output.write(text)
+    return watched.at.status()
+
+
+def _gdb(watched: WatchedAllocator, at: str | None, chunked: bool, width: int) -> str:
+    """The plan, or the planners as they stood when the tensor `at` had got its memory."""
+    gallocr = watched.gallocr
+    ids = [b for b, tallocr in enumerate(gallocr.buf_tallocs) if gallocr.buf_tallocs.index(tallocr) == b]
+    chunks = (
+        watched.moment().chunks if at is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
+    )
+    tallocrs = [TallocrState(b, gallocr.bufts[b].name, gallocr.buf_tallocs[b].alignment, chunks[b]) for b in ids]
+    prints = [] if at is not None else [*alloc_prints(watched.nodes, watched.leafs, len(gallocr.bufts), chunked)]
+    return gdb_session([*prints, *tallocr_prints(tallocrs, chunked)], width)
+
+
+def _text(watched: WatchedAllocator, trace: bool, free_blocks: str | None, json: bool, style: Style) -> str:
     state = watched.at
     bufts = [b.name for b in watched.gallocr.bufts]
-    name, step, when, style = state.graph, state.kind, watched.heading, output.style
+    name, step, when = state.graph, state.kind, watched.heading
     if free_blocks is not None:
         then = watched.moment()
         document = free_blocks_json(then, bufts, name, step, free_blocks)
@@ -77,5 +105,4 @@ def allocs(
         from ggmltool.views.json_text import json_text
 
         text = json_text(state.stamped(document))
-    output.write(text)
-    return state.status()
+    return text

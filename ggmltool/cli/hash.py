@@ -8,8 +8,8 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     Moment,
     complete_tensors,
+    format_option,
     ggml_option,
-    json_option,
     moment_options,
     output_option,
     scenario_argument,
@@ -20,6 +20,8 @@ from ggmltool.cli.watched import Watched, watch
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.hash_set import HashSet
+from ggmltool.views.gdb import gdb_session
+from ggmltool.views.gdb_allocs import hash_prints, sched_prints
 from ggmltool.views.hash_nodes import HashRow, SchedRow, hash_json, hash_view, sched_json, sched_view
 
 
@@ -34,9 +36,9 @@ from ggmltool.views.hash_nodes import HashRow, SchedRow, hash_json, hash_view, s
 )
 @click.option("--sched", is_flag=True, help="The scheduler's own table: backend, cause and copies of every tensor.")
 @ggml_option
-@json_option
+@format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @output_option
-def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, json: bool, output: Output) -> int:
+def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, format: str | None, output: Output) -> int:
     """Show the allocator's hash-node table: slot, uses left, views left, and the planned place of every tensor.
 
     Slots follow from simulated addresses of the tensors. A tensor that has memory of its own, and a view, stay at
@@ -46,21 +48,25 @@ def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, json
     Example:
       ggmltool hash graph.yaml
       ggmltool hash --at ffn_out graph.yaml
+      ggmltool hash --at ffn_out --format gdb graph.yaml
       ggmltool hash --after 3 graph.yaml
     """
     if sched and at is not None:
         raise click.UsageError("--at is for the allocator's table, not for --sched.")
     opened = open_scenario(scenario)
     if sched:
-        return _sched(watch(opened, moment), json, output)
+        return _sched(watch(opened, moment), format, output)
     watched = watch_allocator(opened, moment, at)
     state = watched.at
     rows = _rows(watched)
     size = watched.gallocr.hash_size
-    if json:
+    if format == "json":
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(state.stamped(hash_json(rows, size, state.graph, state.kind, at))))
+    elif format == "gdb":
+        chunked = opened.scenario.model.release.max_chunks > 1
+        output.write(gdb_session(hash_prints(rows, chunked), output.style.width))
     else:
         when = watched.heading + (f" when {at} was allocated" if at is not None else "")
         output.write(hash_view(rows, size, state.title, when, output.style))
@@ -79,14 +85,16 @@ def _rows(watched: WatchedAllocator) -> list[HashRow]:
     return rows
 
 
-def _sched(state: Watched, json: bool, output: Output) -> int:
+def _sched(state: Watched, format: str | None, output: Output) -> int:
     """--sched: the scheduler's table."""
     rows = _sched_rows(state)
     size = state.sched.hash_size
-    if json:
+    if format == "json":
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(state.stamped(sched_json(rows, size, state.graph, state.kind))))
+    elif format == "gdb":
+        output.write(gdb_session(sched_prints(rows, state.sched.names), output.style.width))
     else:
         output.write(sched_view(rows, state.sched.names, size, state.title, state.heading, output.style))
     return state.status()

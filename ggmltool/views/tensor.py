@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from ggmltool.ggml.alloc_record import HashNode
@@ -25,12 +24,12 @@ from ggmltool.ggml.tensor import (
     nelements,
     op_desc,
 )
+from ggmltool.views.gdb import Value, char_array, gdb_value
 from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
-_GDB_WIDTH = 100
-_REPEATS = 10
-"""gdb writes up to so many equal elements out."""
+_LINE = 100
+"""The most columns that a drawing of memory takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,63 +158,28 @@ def tensor_gdb(t: Tensor, pointer: Callable[[Tensor], int], buffer: int, width: 
     """The struct as gdb's `print *t` writes it. `pointer` gives a tensor's address, `buffer` is that of its buffer."""
     params = [_signed(w) for w in t.op_params] + [0] * (MAX_OP_PARAMS - len(t.op_params))
     src = [0 if s is None else pointer(s) for s in t.src] + [0] * (MAX_SRC - len(t.src))
-    fields = [
-        [f"type = GGML_TYPE_{t.type.name.upper()}"],
-        [f"buffer = {buffer:#x}"],
-        _array("ne", map(str, t.ne)),
-        _array("nb", map(str, t.nb)),
-        [f"op = GGML_OP_{Op(t.op).name}"],
-        _array("op_params", map(str, params)),
-        [f"flags = {t.flags}"],
-        _array("src", (f"{p:#x}" for p in src)),
-        [f"view_src = {pointer(t.view_src) if t.view_src is not None else 0:#x}"],
-        [f"view_offs = {t.view_offs}"],
-        [f"data = {t.data:#x}"],
-        [f"name = {_chars(t.name.encode('utf-8', 'surrogateescape'), MAX_NAME)}"],
-        ["extra = 0x0"],
-        [f"padding = {_chars(b'', 8)}"],
-    ]
-    pieces = [piece for field in fields for piece in field]
-    lines = ["$1 = {" + pieces[0]]
-    for piece in pieces[1:]:
-        lines[-1] += ","
-        if len(lines[-1]) + len(piece) + 2 > min(width, _GDB_WIDTH):
-            lines.append(f"  {piece}")
-        else:
-            lines[-1] += f" {piece}"
-    return "\n".join(lines) + "}\n"
+    struct: Value = {
+        "type": f"GGML_TYPE_{t.type.name.upper()}",
+        "buffer": f"{buffer:#x}",
+        "ne": [str(n) for n in t.ne],
+        "nb": [str(n) for n in t.nb],
+        "op": f"GGML_OP_{Op(t.op).name}",
+        "op_params": [str(word) for word in params],
+        "flags": str(t.flags),
+        "src": [f"{p:#x}" for p in src],
+        "view_src": f"{pointer(t.view_src) if t.view_src is not None else 0:#x}",
+        "view_offs": str(t.view_offs),
+        "data": f"{t.data:#x}",
+        "name": char_array(t.name.encode("utf-8", "surrogateescape"), MAX_NAME),
+        "extra": "0x0",
+        "padding": char_array(b"", 8),
+    }
+    return gdb_value(struct, width)
 
 
 def _signed(word: int) -> int:
     word &= 0xFFFF_FFFF
     return word - (1 << 32) if word >> 31 else word
-
-
-def _array(name: str, values: Iterable[str]) -> list[str]:
-    """`name = {1, 1, 0 <repeats 14 times>}` in pieces a line may end after; more than ten equal ones are counted."""
-    parts: list[str] = []
-    for value, group in groupby(values):
-        n = len(list(group))
-        parts += [f"{value} <repeats {n} times>"] if n > _REPEATS else [value] * n
-    parts[0] = f"{name} = {{{parts[0]}"
-    parts[-1] += "}"
-    return parts
-
-
-def _chars(text: bytes, length: int) -> str:
-    """A char array that is zero behind `text`, the last zero left out."""
-    shown = "".join(_char(b) for b in text)
-    zeros = length - len(text) - 1
-    if zeros <= _REPEATS:
-        return f'"{shown}' + r"\000" * zeros + '"'
-    repeated = rf"'\000' <repeats {zeros} times>"
-    return f'"{shown}", {repeated}' if text else repeated
-
-
-def _char(byte: int) -> str:
-    if byte in b'"\\':
-        return "\\" + chr(byte)
-    return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
 
 
 _STRIDES = (
@@ -259,7 +223,7 @@ def strides_view(t: Tensor, title: str, style: Style) -> str:
     if t.ne[1] > n1:
         grid.append(["⋮", *[""] * (n0 + 1)])
     parts += [render_table(columns, grid, style), render_lines(["", "in the order of memory", ""], style)]
-    return "".join([*parts, render_lines(_strip(t, min(style.width, _GDB_WIDTH)), style)])
+    return "".join([*parts, render_lines(_strip(t, min(style.width, _LINE)), style)])
 
 
 def _strip(t: Tensor, width: int) -> Sequence[str]:
@@ -268,7 +232,7 @@ def _strip(t: Tensor, width: int) -> Sequence[str]:
     n = [1, 1, 1, 1]
     for i in sorted(range(4), key=lambda i: t.nb[i]):
         steps = t.ne[i] // t.type.block_size if i == 0 else t.ne[i]
-        n[i] = min(steps, max(_GDB_WIDTH // max(n[0] * n[1] * n[2] * n[3], 1), 1))
+        n[i] = min(steps, max(_LINE // max(n[0] * n[1] * n[2] * n[3], 1), 1))
     dims = max((i for i in range(4) if t.ne[i] > 1), default=0) + 1
     places: dict[int, str] = {}
     for i3 in range(n[3]):

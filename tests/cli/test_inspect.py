@@ -272,3 +272,29 @@ def test_trace_explains_a_step_that_ggml_does_not_survive(call: Call) -> None:
     assert result.status == 1
     assert "ggml_backend_tensor_set" in result.err
     assert "no node of the graph uses it" in result.err
+
+
+def test_the_tables_are_printed_as_gdb_prints_their_structs(call: Call) -> None:
+    """0.20.2 has a chunk beside each offset; the sessions of March 2025 are in the walk-throughs."""
+    hashes = call("hash", "--format", "gdb", "--at", "b", "-", stdin=WALK_TEXT, columns=120).out
+    assert hashes.startswith(
+        "(gdb) p galloc->hash_values[1]    # a\n"
+        "$1 = {n_children = 0, n_views = 0, buffer_id = 0, addr = {chunk = 0, offset = 0}, allocated = true}\n"
+    )
+    plan = call("allocs", "--format", "gdb", "-", stdin=WALK_TEXT, columns=120).out
+    nowhere = "{buffer_id = -1, addr = {chunk = -1, offset = 18446744073709551615}, size_max = 0}"
+    assert "(gdb) p galloc->n_leafs\n$3 = 2\n" in plan
+    assert " ".join(plan.split()).count(nowhere) == 8
+    assert "{leaf = {buffer_id = 0, addr = {chunk = 0, offset = 32}, size_max = 4}}" in plan
+    planner = "{free_blocks = {{offset = 32, size = 9223372036854775775}}, n_free_blocks = 1, max_size = 64}"
+    assert f"(gdb) p *galloc->buf_tallocs[0]->chunks[0]    # CPU\n$8 = {planner}\n" in plan
+    then = call("allocs", "--format", "gdb", "--free-blocks", "b", "-", stdin=WALK_TEXT, columns=120).out
+    assert "{{offset = 64, size = 9223372036854775743}}" in then
+    backends = call("hash", "--sched", "--format", "gdb", "-", stdin=WALK_TEXT).out
+    assert backends.endswith("(gdb) p tensor_backend_id(tensor)    # mul\n$3 = 0\n")
+
+
+def test_a_story_is_nothing_that_gdb_prints(call: Call) -> None:
+    result = call("allocs", "--trace", "--format", "gdb", "-", stdin=WALK_TEXT)
+    assert (result.status, result.out) == (2, "")
+    assert "--trace is a story" in result.err

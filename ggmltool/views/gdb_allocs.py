@@ -1,0 +1,99 @@
+"""The tables of allocator and scheduler, struct by struct as gdb prints them.
+
+`chunked` is whether the buffers of the release that is looked at have chunks: an offset has a chunk beside it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.alloc_record import ChunkState, HashNode
+from ggmltool.ggml.tensor import MAX_SRC
+from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
+from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.views.allocs import AllocRow
+from ggmltool.views.gdb import Printed, Value
+from ggmltool.views.hash_nodes import HashRow, SchedRow
+
+
+def hash_prints(rows: Sequence[HashRow], chunked: bool) -> Iterator[Printed]:
+    """galloc->hash_values of every tensor."""
+    for row in rows:
+        yield Printed(f"galloc->hash_values[{row.slot}]", _hash_node(row.node, chunked), row.tensor)
+
+
+def sched_prints(rows: Sequence[SchedRow], backends: Sequence[str]) -> Iterator[Printed]:
+    """tensor_backend_id of every tensor: the number of its backend, -1 where it has none."""
+    for row in rows:
+        number = -1 if row.backend is None else backends.index(row.backend)
+        yield Printed("tensor_backend_id(tensor)", str(number), row.tensor)
+
+
+def alloc_prints(
+    nodes: Sequence[AllocRow], leafs: Sequence[AllocRow], n_buffers: int, chunked: bool
+) -> Iterator[Printed]:
+    """The plan of a graph allocator: its counts, node_allocs and leaf_allocs."""
+    yield Printed("galloc->n_buffers", str(n_buffers))
+    yield Printed("galloc->n_nodes", str(len(nodes)))
+    yield Printed("galloc->n_leafs", str(len(leafs)))
+    for i, row in enumerate(nodes):
+        yield Printed(f"galloc->node_allocs[{i}]", _node_alloc(row, chunked), row.tensor)
+    for i, row in enumerate(leafs):
+        yield Printed(f"galloc->leaf_allocs[{i}]", {"leaf": _tensor_alloc(row.place, chunked)}, row.tensor)
+
+
+class TallocrState(NamedTuple):
+    """A planner of the allocator at a moment: the first buffer id that has it, its buffer type, and its chunks."""
+
+    buffer_id: int
+    buft: str
+    alignment: int
+    chunks: tuple[ChunkState, ...]
+
+
+def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[Printed]:
+    """galloc->buf_tallocs, with its chunks where there are any.
+
+    Of the free blocks those are shown that count: what stands in the array behind them is left over.
+    """
+    for b, buft, alignment, chunks in tallocrs:
+        name = f"galloc->buf_tallocs[{b}]"
+        if chunked:
+            yield Printed(f"{name}->n_chunks", str(len(chunks)), buft)
+        for c, (free, max_size) in enumerate(chunks):
+            n_free, most = {"n_free_blocks": str(len(free))}, {"max_size": str(max_size)}
+            blocks = {"free_blocks": [{"offset": str(block.offset), "size": str(block.size)} for block in free]}
+            if chunked:
+                yield Printed(f"*{name}->chunks[{c}]", {**blocks, **n_free, **most}, buft)
+            else:
+                yield Printed(f"*{name}", {"alignment": str(alignment), **n_free, **blocks, **most}, buft)
+
+
+def _hash_node(node: HashNode, chunked: bool) -> Value:
+    return {
+        "n_children": str(node.n_children),
+        "n_views": str(node.n_views),
+        "buffer_id": str(node.buffer_id),
+        **_address(node.chunk, node.offset, chunked),
+        "allocated": "true" if node.allocated else "false",
+    }
+
+
+def _node_alloc(row: AllocRow, chunked: bool) -> Value:
+    src = [place for _, place in row.sources]
+    src += [INVALID] * (MAX_SRC - len(src))
+    return {"dst": _tensor_alloc(row.place, chunked), "src": [_tensor_alloc(place, chunked) for place in src]}
+
+
+def _tensor_alloc(place: TensorAlloc, chunked: bool) -> Value:
+    return {
+        "buffer_id": str(place.buffer_id),
+        **_address(place.chunk, place.offset, chunked),
+        "size_max": str(place.size_max),
+    }
+
+
+def _address(chunk: int, offset: int, chunked: bool) -> dict[str, Value]:
+    at = str(offset % (SIZE_MAX + 1))
+    return {"addr": {"chunk": str(chunk), "offset": at}} if chunked else {"offset": at}
