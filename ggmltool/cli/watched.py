@@ -16,6 +16,7 @@ from ggmltool.cli.scenario import Opened
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
+from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.text import count, shortened
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.ggml.tensor import Tensor
-
-GRAPH_STEPS = ("reserve", "alloc", "compute")
 
 
 class Built(NamedTuple):
@@ -181,14 +180,14 @@ class Watch:
         if sched is None or name is None or name not in self.run.newest:
             return
         graph, table = self.run.newest[name]
-        came_to_it = any(seen is graph for seen in sched.seen_graphs) or (step.kind == "reserve" and not refused)
+        came_to_it = any(seen is graph for seen in sched.seen_graphs) or (
+            step.kind in ("reserve", "measure") and not refused
+        )
         if came_to_it:
             self.stands = Built(name, graph, table)
 
     def _plan(self, step: Step, done: Plan | None, is_split: bool) -> Plan:
         """The plan after a step; where ggml refused it, what stands: the splits of this graph, or of the one before."""
-        from ggmltool.ggml.sched.snapshot import plan_of
-
         run, stands = self.run, self.stands
         if done is not None and (done.ok or run.sched is None):
             return done
@@ -198,7 +197,7 @@ class Watch:
         if done is not None and not is_split and newest is not None and newest[0] is stands.graph:
             sizes = ((name, run.sched.get_buffer_size(b)) for b, name in enumerate(run.sched.names))
             return replace(done, buffer_sizes=tuple(sizes))  # the graph was being split
-        return plan_of(run.sched, stands.graph, stands.name, step.kind, run.log, done.error if done else None)
+        return run.plan_of(stands.graph, stands.name, step.kind, done.error if done else None)
 
 
 def watch(opened: Opened, moment: Moment, listener: Listener | None = None) -> Watched:
@@ -215,13 +214,14 @@ def _steps(opened: Opened, moment: Moment) -> list[Step]:
     """The steps to do. Raises CliError for a number that no step has, or one of a step without a graph."""
     if moment.after is None:
         name = opened.scenario.graph_name(moment.graph)
-        return [Step("reserve" if moment.step == "reserve" else "alloc", name)]
+        step = Step("reserve" if moment.step == "reserve" else "alloc", name)
+        return translated([step], opened.model.release.steps)
     steps = opened.model.steps
     number = moment.after
-    with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in GRAPH_STEPS]
+    with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in ALL_GRAPH_STEPS]
     there = f"the steps with a graph are {shortened(with_graph, 8)}" if with_graph else "no step has a graph"
     if number > len(steps):
         raise CliError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
-    if steps[number - 1].kind not in GRAPH_STEPS:
+    if steps[number - 1].kind not in ALL_GRAPH_STEPS:
         raise CliError(f"step {number} ({steps[number - 1]}) is of no graph; {there}")
     return steps[:number]

@@ -29,7 +29,8 @@ class BufferType:
     `host` says that the data is host memory in ggml's standard layout. `device` names the device the type belongs
     to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction); `alloc_size`
     replaces the rule for the bytes a tensor takes, and `alloc_more` says how; `family` is the kind of memory. `rule`
-    decides alone about an op that has one of its first sources in this type (None: no such rule).
+    decides alone about an op that has one of its first sources in this type (None: no such rule). `slack` is how many
+    bytes larger than asked for its buffers are.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class BufferType:
         "plain",
         "row_padding",
         "rule",
+        "slack",
     )
 
     def __init__(
@@ -60,6 +62,7 @@ class BufferType:
         family: str = "custom",
         rule: Callable[[Tensor], str | None] | None = None,
         alloc_more: str = "",
+        slack: int = 0,
     ) -> None:
         self.name = name
         self.device = device
@@ -72,6 +75,7 @@ class BufferType:
         self.family = family
         self.rule = rule
         self.alloc_more = alloc_more
+        self.slack = slack
         self.plain = not row_padding and alloc_size is None
 
     def __repr__(self) -> str:

@@ -2,7 +2,9 @@
 
 GgmlError
 ├── GgmlAssert    GGML_ASSERT(condition)
+│   └── LineAssert  the same as ggml of 2024 prints it, with file and line
 ├── GgmlAbort     GGML_ABORT("message")
+├── GgmlCrash     no check: the process reads or writes where it must not
 ├── GgmlFailed    a call that returned false, NULL or a status other than success
 └── NotComputable ggml can compute this, the numpy engine cannot
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Self
 
-ErrorKind = Literal["abort", "failed"]
+ErrorKind = Literal["abort", "crash", "failed"]
 
 
 def advice(key: str) -> str:
@@ -31,7 +33,7 @@ class Breach(NamedTuple):
 class GgmlError(Exception):
     """ggml would not go on.
 
-    Attributes: `kind` ("abort" or "failed"), `function` (the ggml function that refused), `condition` (the
+    Attributes: `kind` ("abort", "crash" or "failed"), `function` (the ggml function that refused), `condition` (the
     asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here). `where` names
     the place in the caller's input (file:line:column, and what stands there), for whoever knows one. `breach` is the
     limit of ggml's that was reached, where that is the reason.
@@ -71,8 +73,29 @@ class GgmlAssert(GgmlError):  # noqa: N818 - ggml's word
         super().__init__(function, f"GGML_ASSERT({condition}) failed", condition, explanation)
 
 
+class LineAssert(GgmlAssert):
+    """GGML_ASSERT of 2024, whose message says where it stands. `printed` is what the function prints before it."""
+
+    def __init__(
+        self, function: str, file: str, line: int, condition: str, explanation: str = "", printed: str = ""
+    ) -> None:
+        GgmlError.__init__(self, function, f"GGML_ASSERT: {file}:{line}: {condition}", condition, explanation)
+        self.file = file
+        self.line = line
+        self.printed = printed
+
+
 class GgmlAbort(GgmlError):  # noqa: N818 - ggml's word
     """GGML_ABORT: `message` is the formatted text."""
+
+
+class GgmlCrash(GgmlError):  # noqa: N818 - as the others
+    """ggml checks nothing and the process dies of a signal; `what` is what it does."""
+
+    kind: ErrorKind = "crash"
+
+    def __init__(self, function: str, what: str, explanation: str = "") -> None:
+        super().__init__(function, f"Segmentation fault (SIGSEGV): {what}", None, explanation)
 
 
 class GgmlFailed(GgmlError):  # noqa: N818 - ggml's word

@@ -13,7 +13,7 @@ from ggmltool.ggml.converted import CONVERTED
 from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
 from ggmltool.ggml.quants import dequantize, quantize
-from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
+from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, root_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +63,8 @@ class HostArrays:
     xp: Any = np
 
     def _start(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
-        buffer = t.buffer
+        # In the ggml of 2024 a view belongs to its own allocator's buffer, and its bytes still lie in its root's.
+        buffer = t.buffer if t.view_src is None else root_of(t).buffer or t.buffer
         if buffer is None:
             raise GgmlAssert(
                 "ggml_backend_tensor_get",

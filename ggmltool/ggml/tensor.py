@@ -183,6 +183,16 @@ def op_desc(t: Tensor) -> str:
     return Op(t.op).name
 
 
+def root_of(t: Tensor) -> Tensor:
+    """The tensor whose memory `t` has: the end of the chain of `view_src`.
+
+    A view's `view_src` is no view when it is made; in the ggml of 2024 it becomes one if it is computed in place.
+    """
+    while t.view_src is not None:
+        t = t.view_src
+    return t
+
+
 def nelements(t: Tensor) -> int:
     """ggml_nelements."""
     return t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3]

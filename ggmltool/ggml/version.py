@@ -146,6 +146,21 @@ RELEASES: dict[str, Release] = {
             max_split_inputs=10,
             max_chunks=1,
         ),
+        Release(
+            "2024-01",
+            "2024-01-12",
+            "8fb376b4",
+            tensor_size=368,
+            cgraph_size=80,
+            tensor_alignment=64,
+            hash_shift=0,
+            graph_fields=(_NODES, _LEAFS, _KEYS, GraphField("grads", "node", grads=True)),
+            max_splits=256,
+            max_split_inputs=16,
+            max_copies=1,
+            max_chunks=1,
+            steps=("measure", "compute"),
+        ),
     )
 }
 """The releases by name, the newest first."""

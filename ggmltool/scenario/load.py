@@ -47,12 +47,23 @@ from ggmltool.scenario.values import (
     check_keys,
     kind_of,
 )
-from ggmltool.scenario.versions import check_keys_known, check_known, read_ggml, without_unknown
+from ggmltool.scenario.versions import (
+    check_flags,
+    check_keys_known,
+    check_known,
+    read_ggml,
+    without_flags,
+    without_unknown,
+)
 
 T = TypeVar("T")
 
-TOP_KEYS = ("ggmltool", "ggml", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler")
-CONTEXT_KEYS = ("buft", "usage", "tensors")
+TOP_KEYS = (
+    "ggmltool", "ggml", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler",
+    "cpu_base_misalign",
+)  # fmt: skip
+CONTEXT_KEYS = ("buft", "usage", "tensors", "tallocr")
+MAX_MISALIGN = 4095
 GRAPH_KEYS = ("nodes", "expand")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
 MAX_TENSORS = 1_000_000
@@ -112,6 +123,7 @@ class _Loader:
         self.document = document
         self.asked = ggml
         self.release = DEFAULT
+        self.is_own = True
         self.left_out: list[str] = []
         self.has_places = document.format == "yaml"
         self.top = as_map(document.value, "a scenario")
@@ -161,15 +173,15 @@ class _Loader:
             document.source,
             self.release.name,
             tuple(self.left_out),
+            self._part("cpu_base_misalign", _misalign),
         )
 
     def _choose_release(self) -> None:
         """The release that was asked for, else the scenario's own; what it has no meaning for is left out, or wrong."""
         own = self._part("ggml", read_ggml)
         self.release = RELEASES[self.asked or own]
-        if self.release is DEFAULT:
-            return
-        if self.release.name == own and "ggml" in self.top:
+        self.is_own = self.release.name == own and ("ggml" in self.top or self.asked is None)
+        if self.is_own:
             check_keys_known(self.top, self.release)
         else:
             self.top, self.left_out = without_unknown(self.top, self.release)
@@ -181,10 +193,14 @@ class _Loader:
         for part, name, below, t in (*of_contexts, *of_graphs):
             try:
                 check_known(t, self.release)
+                if self.is_own:
+                    check_flags(t, self.release)
             except Mistake as mistake:
                 # A node that another one is made of is not written itself.
                 written = self.top[part][name][below]
                 raise mistake.below(part, name, below, t.id if t.id in written else t.id.rpartition(".")[0]) from None
+        if any(without_flags(t, self.release) for *_, t in (*of_contexts, *of_graphs)):
+            self.left_out.append("flags")
 
     def _part(self, key: str, read: Callable[[object], T]) -> T:
         """Read what stands at a key of the scenario."""
@@ -209,7 +225,12 @@ class _Loader:
             buft = at("buft", as_buft, buft, self.bufts, self.known_bufts)
         usage = given.get("usage")
         word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
-        spec = ContextSpec(name, buft, USAGES[word], [])
+        tallocr = given.get("tallocr")
+        if tallocr is not None:
+            tallocr = at("tallocr", as_word, tallocr, "tallocr", self.reader.backends)
+            if buft is not None:
+                raise Mistake("tallocr stands beside buft", "give either of them", "tallocr", on_key=True)
+        spec = ContextSpec(name, buft, USAGES[word], [], tallocr)
         tensors = given.get("tensors")
         entries = at("tensors", as_map, {} if tensors is None else tensors, "tensors")
         scope = self.outer
@@ -351,6 +372,10 @@ class _Loader:
 
 def _read_entry(read: Callable[[str, dict[str, Any]], T], name: str, item: object, what: str) -> T:
     return read(name, as_map(item, f"an entry of {what}"))
+
+
+def _misalign(value: object) -> int:
+    return 0 if value is None else as_int(value, "cpu_base_misalign", 0, MAX_MISALIGN)
 
 
 def _check_version(value: object) -> None:

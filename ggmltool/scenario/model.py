@@ -107,12 +107,16 @@ class TensorSpec:
 
 @dataclass(slots=True)
 class ContextSpec:
-    """What is allocated together: at once in the buffer type `buft`, or with the graph (None)."""
+    """What is allocated together: at once in the buffer type `buft`, or with the graph (None).
+
+    `tallocr` names the backend in whose allocator the tensors are placed before the scheduler sees a graph.
+    """
 
     name: str
     buft: str | None
     usage: Usage
     tensors: list[TensorSpec]
+    tallocr: str | None = None
 
 
 @dataclass(slots=True)
@@ -155,7 +159,7 @@ class Model:
 
     `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
     call it. `ggml` names the release that it is planned as; `left_out` are keys of the file that this one has no
-    meaning for.
+    meaning for. `cpu_base_misalign` is how far past a page malloc puts the CPU's buffers, in bytes.
     """
 
     name: str
@@ -170,6 +174,7 @@ class Model:
     source: str = field(default="<dict>", compare=False)
     ggml: str = VERSION
     left_out: tuple[str, ...] = field(default=(), compare=False)
+    cpu_base_misalign: int = 0
 
     @property
     def release(self) -> Release:

@@ -31,10 +31,23 @@ def _scheduler() -> type[Scheduler]:
     return Scheduler
 
 
+def _measured_run() -> type[Run]:
+    from ggmltool.scenario.measured_run import MeasuredRun
+
+    return MeasuredRun
+
+
+def _measured_scheduler() -> type[Scheduler]:
+    from ggmltool.ggml.sched.measured import MeasuredScheduler
+
+    return MeasuredScheduler
+
+
 _TODAY = Parts(_run, _scheduler)
 
 PARTS: dict[str, Parts] = {
     DEFAULT.name: _TODAY,
     "2025-03": _TODAY,
+    "2024-01": Parts(_measured_run, _measured_scheduler),
 }
 """By the release's name; there is an entry for each of `ggmltool.ggml.version.RELEASES`."""

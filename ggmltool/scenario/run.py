@@ -13,7 +13,7 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlError, GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
@@ -235,7 +235,7 @@ class Run:
                 raise GgmlFailed(
                     "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
                 )
-            plan = plan_of(sched, graph, name, step, self.log)
+            plan = self.plan_of(graph, name, step)
             if self.debug:
                 self.debug_records.append(sched.debug_record)
             if self.values and step == "alloc":
@@ -244,6 +244,10 @@ class Run:
             plan = self._failed(e, name, step)
         self.plans.append(plan)
         return plan
+
+    def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
+        """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
+        return plan_of(self.start(), graph, name, step, self.log, error)
 
     def failure(self, plan: Plan) -> GgmlError:
         """The error behind a plan that is not ok."""

@@ -35,9 +35,11 @@ def translated(steps: Sequence[Step], kinds: Sequence[str]) -> list[Step]:
     What one ggml calls measure is reserve in another; where `compute` builds, allocates and resets by itself, the
     others do it in steps of their own.
     """
-    if {step.kind for step in steps if step.graph is not None} <= set(kinds):
+    used = {step.kind for step in steps if step.graph is not None}
+    measured = "measure" in kinds
+    if used <= set(kinds) and ("measure" in used or not (used and measured)):
         return list(steps)
-    if "measure" in kinds:
+    if measured:
         return _as_measured(steps)
     out: list[Step] = []
     for step in steps:
@@ -62,13 +64,12 @@ def _as_measured(steps: Sequence[Step]) -> list[Step]:
             case "reserve":
                 if not out:
                     out.append(Step("measure", step.graph))
-            case "alloc":
-                out.append(Step("compute", step.graph))
-                allocated = step.graph
-            case "compute":
-                if allocated != step.graph:
-                    out.append(step)
-                allocated = None
+            case "alloc" | "compute":
+                if not any(before.kind == "measure" for before in out):
+                    out.append(Step("measure", step.graph))
+                if step.kind == "alloc" or allocated != step.graph:
+                    out.append(Step("compute", step.graph))
+                allocated = step.graph if step.kind == "alloc" else None
             case "reset":
                 allocated = None
             case _:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ggmltool.ggml.op import KEY_NAMES, op_key
+from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.ggml.version import RELEASES, VERSION, Release
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import TensorSpec
@@ -42,10 +43,25 @@ TYPES_SINCE = {
 """The same of types."""
 
 KEYS_SINCE: dict[tuple[str, ...], str] = {
+    ("backends", "*", "max_size"): "2024-01-28",
+    ("buffer_types", "*", "max_size"): "2024-01-28",
+    ("backends", "*", "events"): "2024-03-13",
+    ("scheduler", "parallel"): "2024-03-13",
+    ("backends", "*", "offload_min_batch"): "2024-03-18",
+    ("backends", "*", "supports"): "2024-06-13",
+    ("buffer_types", "*", "ops"): "2024-06-13",
     ("scheduler", "op_offload"): "2025-05-11",
     ("backends", "*", "graph_optimize"): "2025-09-08",
 }
 """Keys of a scenario, and since when ggml has what they say; `*` stands for any entry."""
+
+KEYS_UNTIL: dict[tuple[str, ...], str] = {
+    ("contexts", "*", "tallocr"): "2024-02-11",
+    ("cpu_base_misalign",): "2024-10-17",
+}
+"""Keys of a scenario that say something about ggml until a day only."""
+
+FLAGS_SINCE = "2024-02-11"
 
 
 def read_ggml(value: object) -> str:
@@ -79,15 +95,20 @@ def without_unknown(top: dict[str, Any], release: Release) -> tuple[dict[str, An
 def check_keys_known(top: dict[str, Any], release: Release) -> None:
     """Refuse a key that the release knows nothing of. Raises Mistake."""
     for path in unknown_keys(top, release):
-        pattern = next(p for p in KEYS_SINCE if _fits(path, p))
-        message = f"ggml {release.name} has no {path[-1]}; it exists since {KEYS_SINCE[pattern]}"
-        raise Mistake(message, "leave it out", *path, on_key=True)
+        pattern = next(p for p in (*KEYS_SINCE, *KEYS_UNTIL) if _fits(path, p))
+        since = KEYS_SINCE.get(pattern)
+        when = f"it exists since {since}" if since else f"ggml had it until {KEYS_UNTIL[pattern]}"
+        hint = "leave it out" if since else "leave it out, or write `ggml: 2024-01`"
+        raise Mistake(f"ggml {release.name} has no {path[-1]}; {when}", hint, *path, on_key=True)
 
 
 def unknown_keys(top: dict[str, Any], release: Release) -> Iterator[tuple[str | int, ...]]:
     """Where keys stand that the release knows nothing of."""
     for pattern, since in KEYS_SINCE.items():
         if lacks(release, since):
+            yield from _places(top, pattern)
+    for pattern, until in KEYS_UNTIL.items():
+        if not lacks(release, until):
             yield from _places(top, pattern)
 
 
@@ -122,6 +143,18 @@ def _without(value: Any, path: tuple[str | int, ...]) -> Any:
 
 def _key_text(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path if isinstance(part, str))
+
+
+def without_flags(t: TensorSpec, release: Release) -> bool:
+    """Whether the tensor is flagged in a way that says nothing to the release."""
+    return lacks(release, FLAGS_SINCE) and t.flags & ~FLAG_PARAM != 0
+
+
+def check_flags(t: TensorSpec, release: Release) -> None:
+    """Refuse flags that the release does not have. Raises Mistake."""
+    if without_flags(t, release):
+        word = next(word for word, bit in FLAGS.items() if t.flags & bit & ~FLAG_PARAM)
+        raise Mistake(f"ggml {release.name} has no flag {word}; there are such since {FLAGS_SINCE}", "leave it out")
 
 
 def check_known(t: TensorSpec, release: Release) -> None:

@@ -1,0 +1,167 @@
+"""A run on the ggml of January 2024: one graph is measured, then graphs are computed in that memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.ggml.best_fit import CPU_SLACK, alloc_ctx_tensors_from_buft
+from ggmltool.ggml.buffer import USAGE_NAMES, BufferType
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.ggml.sched.measured import MeasuredScheduler
+from ggmltool.ggml.sched.measured_snapshot import plan_of
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
+from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.run import Run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ggmltool.ggml.sched.compute import Watch
+    from ggmltool.ggml.sched.measured_compute import Times
+
+
+class MeasuredRun(Run):
+    """A scenario with the steps `measure` and `compute`, of which each builds its graph anew.
+
+    `times` are those of the last graph that was computed.
+    """
+
+    sched: MeasuredScheduler | None
+    times: list[Times]
+
+    def start(self) -> MeasuredScheduler:
+        """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
+        if self.sched is not None:
+            return self.sched
+        self.times = []
+        if self.values:
+            for spec in self.model.backends:
+                engine_of(spec)
+        self.bufts = bufts_of_2024(self.model)
+        self.backends = make_backends(self.model, self.bufts)
+        self._make_contexts()
+        self.sched = MeasuredScheduler(
+            self.backends,
+            self.indices,
+            self.addresses,
+            self.bufts.values(),
+            self.compiled.graph_size,
+            self.model.cpu_base_misalign,
+            self.listener,
+        )
+        self.sched.debug = self.debug
+        self.sched.log_lines = self.log
+        return self.sched
+
+    def _make_contexts(self) -> None:
+        for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
+            if spec.buft is None:
+                self.persistent.extend([None] * len(tensors))
+                continue
+            ctx = Context(indices=self.indices, name=spec.name)
+            for ct in tensors:
+                t = ct.proto.clone(0)
+                ctx.add(t)
+                self.persistent.append(t)
+            self._link(tensors, ctx.tensors, self.persistent)
+            see_roots(ctx.tensors)
+            self.contexts.append(ctx)
+            buffer = alloc_ctx_tensors_from_buft(
+                ctx, self.bufts[spec.buft], self.addresses, USAGE_NAMES.index(spec.usage), self.model.cpu_base_misalign
+            )
+            if buffer is not None:
+                self.buffers.append(buffer)
+            if self.values:
+                self._write_context(spec, ctx.tensors)
+
+    def build(self, name: str) -> CGraph:
+        """Build a graph anew. Views of what has memory know its address from the beginning."""
+        graph = super().build(name)
+        see_roots(self.newest[name][1])
+        return graph
+
+    def _place(self, name: str) -> CGraph:
+        """Build a graph, allocate what the scenario gives to an allocator, and make the user's assignments."""
+        sched = self.start()
+        graph = self.build(name)
+        table = self.newest[name][1]
+        at = 0
+        for spec in self.model.contexts:
+            end = at + len(spec.tensors)
+            if spec.tallocr is not None:
+                b = sched.names.index(spec.tallocr)
+                for t in table[at:end]:
+                    if t.view_src is None:
+                        sched.alloc_tensor(b, t)
+            at = end
+        for number, backend in self.compiled.graphs[name].assigned:
+            sched.set_tensor_backend(table[number], backend)
+        return graph
+
+    def step(self, step: Step) -> Plan | dict[str, NDArray[Any]] | None:
+        """One step: the plan of measure and compute, the values of get, None for the others."""
+        if step.kind in ("measure", "compute"):
+            return self._plan_step(step.kind, step.graph or "")
+        return super().step(step)
+
+    def _plan(self, step: str, name: str) -> Plan:
+        self.log.clear()
+        try:
+            self._measure(name) if step == "measure" else self._compute(name)
+            plan = self.plan_of(self.newest[name][0], name, step)
+        except GgmlError as e:
+            plan = self._failed(e, name, step)
+        self.plans.append(plan)
+        return plan
+
+    def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
+        """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
+        return plan_of(self.start(), graph, name, step, self.log, self.model.ggml, error)
+
+    def measure(self, name: str) -> Plan:
+        """The step `measure`: ggml_backend_sched_init_measure of a new build of the graph."""
+        return self._plan_step("measure", name)
+
+    def _measure(self, name: str) -> None:
+        graph = self._place(name)
+        self.start().init_measure(graph)
+
+    def _compute(self, name: str, watch: Watch | None = None) -> None:
+        sched = self.start()
+        sched.reset()
+        graph = self._place(name)
+        sched.alloc_to_compute(graph)
+        if self.values:
+            self._write_data(name)
+        from ggmltool.ggml.sched.measured_compute import graph_compute
+
+        self.times = graph_compute(sched, self.values, watch)
+
+    def compute(self, name: str, watch: Watch | None = None) -> None:
+        """The step `compute`: a reset, then ggml_backend_sched_graph_compute of a new build of the graph."""
+        self.log.clear()
+        self._compute(name, watch)
+        self.plans.append(self.plan_of(self.newest[name][0], name, "compute"))
+
+
+def see_roots(tensors: list[Tensor]) -> None:
+    """What ggml_new_tensor_impl does for a view of something that has memory: it gets its address at once."""
+    for t in tensors:
+        root = t.view_src
+        if root is not None and root.data and not t.data:
+            t.data = root.data + t.view_offs
+
+
+def bufts_of_2024(model: Model) -> dict[str, BufferType]:
+    """Every buffer type of the scenario by name; the CPU's is aligned to 64 bytes, and its buffers are 64 larger."""
+    bufts = make_bufts(model)
+    given = {spec.name: spec.alignment for spec in model.backends}
+    for name, buft in bufts.items():
+        if buft.family == "CPU" and name == buft.device:
+            buft.alignment = given.get(name) or model.release.tensor_alignment
+            buft.slack = CPU_SLACK
+    return bufts
