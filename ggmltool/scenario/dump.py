@@ -19,6 +19,7 @@ from ggmltool.scenario.model import (
     Step,
     TensorSpec,
 )
+from ggmltool.scenario.versions import has_no_flags, without_unknown
 
 _FAMILIES = {
     int(Op.UNARY): range(FIRST_UNARY_KEY, FIRST_GLU_KEY),
@@ -27,7 +28,10 @@ _FAMILIES = {
 
 
 def dump(model: Model) -> dict[str, Any]:
-    """The scenario, everything explicit, of plain values only (as JSON and YAML have them)."""
+    """The scenario, everything explicit, of plain values only (as JSON and YAML have them).
+
+    What the model's release knows nothing of is left out.
+    """
     out: dict[str, Any] = {"ggmltool": FORMAT}
     if model.ggml != VERSION:
         out["ggml"] = model.ggml
@@ -43,7 +47,22 @@ def dump(model: Model) -> dict[str, Any]:
     out["contexts"] = {c.name: _context(c) for c in model.contexts}
     out["graphs"] = {name: _graph(g) for name, g in model.graphs.items()}
     out["steps"] = [_step(s) for s in model.steps]
-    return out
+    if model.cpu_base_misalign:
+        out["cpu_base_misalign"] = model.cpu_base_misalign
+    return out if model.ggml == VERSION else _known_to(model, out)
+
+
+def _known_to(model: Model, out: dict[str, Any]) -> dict[str, Any]:
+    known, _ = without_unknown(out, model.release)
+    if has_no_flags(model.release):
+        for tensors in (
+            *(c["tensors"] for c in known["contexts"].values()),
+            *(g["nodes"] for g in known["graphs"].values()),
+        ):
+            for t in tensors.values():
+                if "param" in t.pop("flags", ()):
+                    t["flags"] = ["param"]
+    return known
 
 
 def dump_backend(spec: BackendSpec) -> dict[str, Any]:
@@ -103,6 +122,8 @@ def _scheduler(spec: SchedulerSpec) -> dict[str, Any]:
 
 def _context(spec: ContextSpec) -> dict[str, Any]:
     out: dict[str, Any] = {} if spec.buft is None else {"buft": spec.buft}
+    if spec.tallocr is not None:
+        out["tallocr"] = spec.tallocr
     out["usage"] = spec.usage
     out["tensors"] = {t.id: dump_tensor(t) for t in spec.tensors}
     return out

@@ -145,9 +145,14 @@ def _key_text(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path if isinstance(part, str))
 
 
+def has_no_flags(release: Release) -> bool:
+    """Whether tensors of the release cannot be flagged as inputs and outputs."""
+    return lacks(release, FLAGS_SINCE)
+
+
 def without_flags(t: TensorSpec, release: Release) -> bool:
     """Whether the tensor is flagged in a way that says nothing to the release."""
-    return lacks(release, FLAGS_SINCE) and t.flags & ~FLAG_PARAM != 0
+    return has_no_flags(release) and t.flags & ~FLAG_PARAM != 0
 
 
 def check_flags(t: TensorSpec, release: Release) -> None:

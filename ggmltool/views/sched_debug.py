@@ -24,7 +24,7 @@ def sched_debug(
     for split in splits:
         lines.append(_header(split, name))
         if level > 1:
-            lines.extend(_node(node, causes, name, counts) for node in split.nodes)
+            lines.extend(node_line(node, causes, name, counts) for node in split.nodes)
     return "".join(lines)
 
 
@@ -38,23 +38,23 @@ def _header(split: DebugSplit, safe: Callable[[str], str] | None) -> str:
     if split.inputs:
         head += ": "
     names = ((safe(name) if safe else name, nbytes) for name, nbytes in split.inputs)
-    return head + "".join(f"[{name} ({_cut(fmt_size(nbytes), 5)})] " for name, nbytes in names) + "\n"
+    return head + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in names) + "\n"
 
 
-def _node(node: DebugNode, causes: bool, safe: Callable[[str], str] | None, counts: bool) -> str:
+def node_line(node: DebugNode, causes: bool, safe: Callable[[str], str] | None, counts: bool) -> str:
     name = safe(node.name) if safe else node.name
     parts = [
         (
-            f"node #{node.index:3d} ({_cut(node.op_desc, 10)}): {_cut(name, 20)} ({_cut(fmt_size(node.nbytes), 5)}) "
-            f"[{_cut(_backend(node.backend), 5)} {_cut(node.cause if causes else '', 8)}]"
+            f"node #{node.index:3d} ({cut(node.op_desc, 10)}): {cut(name, 20)} ({cut(fmt_size(node.nbytes), 5)}) "
+            f"[{cut(_backend(node.backend), 5)} {cut(node.cause if causes else '', 8)}]"
             f"{f' use={node.use_count},c={int(node.compute)}' if counts else ''}:"
         )
     ]
     for source in node.sources:
         name = safe(source.name) if safe else source.name
         parts.append(
-            f" {_cut(name, 20)} ({_cut(fmt_size(source.nbytes), 5)}) "
-            f"[{_cut(_backend(source.backend), 5)} {_cut(source.cause if causes else '', 8)}]"
+            f" {cut(name, 20)} ({cut(fmt_size(source.nbytes), 5)}) "
+            f"[{cut(_backend(source.backend), 5)} {cut(source.cause if causes else '', 8)}]"
         )
     parts.append("\n")
     return "".join(parts)
@@ -64,7 +64,7 @@ def _backend(name: str | None) -> str:
     return "NULL" if name is None else name
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
     """`%<width>.<width>s`: cut to so many bytes, then filled with spaces on the left."""
     if text.isascii():
         return text[:width].rjust(width)

@@ -21,6 +21,7 @@ from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.four_pass_split import (
     MAX_SPLIT_INPUTS,
     MAX_SPLITS,
+    MEASURED,
     NO_ALLOCR,
     run_passes,
 )
@@ -29,8 +30,6 @@ from ggmltool.ggml.sched.printed import Printed, printed_of, sanity_lines
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import hash_size
-
-MAX_BACKENDS = 16
 
 _FILE = "ggml-backend.c"
 
@@ -55,6 +54,7 @@ class MeasuredScheduler(Scheduler):
     build prints about the last split. With `debug` the assignments after each pass are kept in `printed`.
     """
 
+    release = MEASURED
     tallocs: list[BestFitTallocr]
 
     def __init__(
@@ -318,11 +318,11 @@ def _check_backends(backends: list[Backend]) -> None:
     function = "ggml_backend_sched_new"
     if not backends:
         raise LineAssert(function, _FILE, 1359, "n_backends > 0", f"there is no backend; {advice('n_backends')}")
-    if len(backends) > MAX_BACKENDS:
+    if len(backends) > MEASURED.max_backends:
         raise LineAssert(
             function,
             _FILE,
             1360,
             "n_backends <= GGML_MAX_BACKENDS",
-            f"there are {len(backends)} backends; leave out all but {MAX_BACKENDS}",
+            f"there are {len(backends)} backends; leave out all but {MEASURED.max_backends}",
         ).of("backends", len(backends))
