@@ -107,6 +107,14 @@ class DynTallocr:
                 best_chunk, best_block, best_reuse = c, len(blocks) - 1, reuse
         return best_chunk, best_block
 
+    def out_of_blocks(self) -> GgmlAssert:
+        """The refusal of one free block more than a chunk can have."""
+        return GgmlAssert(
+            "ggml_dyn_tallocr_insert_block",
+            'chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
+            f"the memory of a chunk has come apart into more than {MAX_FREE_BLOCKS} free blocks",
+        )
+
     def free_bytes(self, addr: Address, size: int) -> None:
         """ggml_dyn_tallocr_free_bytes: give a range back, merged with the blocks it touches.
 
@@ -135,9 +143,5 @@ class DynTallocr:
             if position > i and block[0] >= start:
                 position = i
         if len(blocks) >= MAX_FREE_BLOCKS:
-            raise GgmlAssert(
-                "ggml_dyn_tallocr_insert_block",
-                'chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
-                f"the memory of a chunk has come apart into more than {MAX_FREE_BLOCKS} free blocks",
-            ).of("free_blocks", len(blocks) + 1)
+            raise self.out_of_blocks().of("free_blocks", len(blocks) + 1)
         blocks.insert(position, [start, size])

@@ -57,7 +57,7 @@ class Gallocr:
         self.buf_tallocs: list[DynTallocr] = []
         for i, buft in enumerate(bufts):
             first = bufts.index(buft)
-            self.buf_tallocs.append(self.buf_tallocs[first] if first < i else DynTallocr(buft.alignment, buft.max_size))
+            self.buf_tallocs.append(self.buf_tallocs[first] if first < i else self.new_planner(buft))
         self.hash_nodes = HashNodes(0)
         self.hash_size = 0
         self.node_allocs: list[tuple[TensorAlloc, tuple[TensorAlloc, ...]]] = []
@@ -65,6 +65,10 @@ class Gallocr:
         self.planned_nodes: list[Tensor] = []
         self.planned_leafs: list[Tensor] = []
         self.refused: Tensor | None = None
+
+    def new_planner(self, buft: BufferType) -> DynTallocr:
+        """ggml_dyn_tallocr_new: the planner of a buffer type."""
+        return DynTallocr(buft.alignment, buft.max_size)
 
     def reserve_n(
         self,
@@ -162,9 +166,13 @@ class Gallocr:
                 if chunk.max_size > (buffer.chunk_size(c) if buffer is not None else 0):
                     realloc = True
             if realloc:
-                if self.events:
-                    self.events(Grown(self.bufts[i].name, buffer.size() if buffer is not None else 0, new_size))
+                self.growing(self.bufts[i], buffer.size() if buffer is not None else 0, new_size)
                 self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], tallocr, self.addresses)
+
+    def growing(self, buft: BufferType, size: int, new_size: int) -> None:
+        """A buffer of `size` bytes (0: there is none) is about to be made anew with `new_size`."""
+        if self.events:
+            self.events(Grown(buft.name, size, new_size))
 
     def _alloc_graph_impl(
         self,
@@ -379,8 +387,7 @@ class Gallocr:
         events = self.events
         why = self.needs_realloc(nodes, leafs)
         if why is not None:
-            if events:
-                events(why)
+            self.realloc_needed(why)
             if len(self.buffers) != 1:
                 return False
             if not self.reserve_n(nodes, leafs, None, None, n_tensors):
@@ -399,6 +406,11 @@ class Gallocr:
         if events:
             events(Left("ggml_gallocr_alloc_graph"))
         return True
+
+    def realloc_needed(self, why: ReallocNeeded) -> None:
+        """The plan does not serve a graph."""
+        if self.events:
+            self.events(why)
 
     def _init_tensor(self, t: Tensor, planned: TensorAlloc) -> None:
         """ggml_gallocr_init_tensor."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ggmltool.ggml.op import Op
+
 VERSION = "0.20.2"
 
 MEM_ALIGN = 16
@@ -86,7 +88,10 @@ class Release:
     Sizes are bytes. `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an
     address is shifted before ggml_hash takes it modulo the number of slots. `max_split_inputs` is
     GGML_SCHED_MAX_SPLIT_INPUTS, `max_chunks` how many chunks a compute buffer can have, `max_splits` how many splits a
-    scheduler (None: as many as there are). `steps` are the kinds of steps that take a graph.
+    scheduler (None: as many as there are). `steps` are the kinds of steps that take a graph. `ignores_weights` are the
+    ops that do not follow their weights; `output_marks_root` says that of an output that is a view the root is one too.
+    The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
+    a node is used (`prints_use_counts`).
     """
 
     name: str
@@ -105,6 +110,10 @@ class Release:
     max_free_blocks: int = MAX_FREE_BLOCKS
     max_chunks: int = VBUFFER_MAX_CHUNKS
     steps: tuple[str, ...] = ("reserve", "alloc", "compute")
+    ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
+    output_marks_root: bool = True
+    prints_functions: bool = True
+    prints_use_counts: bool = True
 
     def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
         """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
@@ -145,6 +154,10 @@ RELEASES: dict[str, Release] = {
             graph_fields=(_NODES, _LEAFS, _KEYS, *_GRADS, _USED),
             max_split_inputs=10,
             max_chunks=1,
+            ignores_weights=frozenset((int(Op.ROPE),)),
+            output_marks_root=False,
+            prints_functions=False,
+            prints_use_counts=False,
         ),
         Release(
             "2024-01",

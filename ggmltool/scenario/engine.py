@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
-from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
+from ggmltool.scenario.releases import PARTS
 
 
 def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
@@ -19,15 +20,16 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
     Of the types that its devices are known to have besides, those that the scenario names, or `all_known`.
     """
     bufts: dict[str, BufferType] = {}
+    profiles = PARTS[model.ggml].profiles()
     for spec in model.backends:
-        profile = PROFILES[spec.profile]
+        profile = profiles[spec.profile]
         name = spec.buft or profile.buft or spec.name
         if name == spec.name:
             bufts[name] = make_buft(
                 profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
             )
     if "CPU" not in bufts:
-        bufts["CPU"] = make_buft(PROFILES["CPU"], "CPU", "CPU")
+        bufts["CPU"] = make_buft(profiles["CPU"], "CPU", "CPU")
     for further in model.buffer_types:
         bufts[further.name] = _further_buft(further)
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
@@ -44,8 +46,9 @@ def _named_bufts(model: Model) -> frozenset[str]:
 
 def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
     """The buffer types that devices of these profiles have besides their own (None: all of them)."""
+    profiles = PARTS[model.ggml].profiles()
     for spec in model.backends:
-        profile = PROFILES[spec.profile]
+        profile = profiles[spec.profile]
         if profile.extra:
             for name, extra in extra_names(profile, spec.name).items():
                 if wanted is None or name in wanted:
@@ -69,11 +72,11 @@ def _further_buft(spec: BufferTypeSpec) -> BufferType:
 
 def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
-    return [_backend(spec, bufts) for spec in model.backends]
+    profiles = PARTS[model.ggml].profiles()
+    return [_backend(spec, profiles[spec.profile], bufts) for spec in model.backends]
 
 
-def _backend(spec: BackendSpec, bufts: dict[str, BufferType]) -> Backend:
-    profile = PROFILES[spec.profile]
+def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType]) -> Backend:
     own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED]
     listed = [bufts[name] for name in spec.supports_bufts or ()]
     device = make_device(

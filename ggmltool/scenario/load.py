@@ -51,6 +51,7 @@ from ggmltool.scenario.versions import (
     check_flags,
     check_keys_known,
     check_known,
+    check_profiles,
     read_ggml,
     without_flags,
     without_unknown,
@@ -147,6 +148,7 @@ class _Loader:
         name = self._part("name", _title)
         meta = self._part("meta", read_meta)
         backends = self._part("backends", lambda v: read_backends(v, self.document.folder))
+        self._part("backends", lambda _: check_profiles(backends, self.release))
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
         self.known_bufts = known_bufts(backends)

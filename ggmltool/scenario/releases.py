@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.version import DEFAULT
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.devices.profile import Profile
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.run import Run
 
 
+def _profiles() -> Mapping[str, Profile]:
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    return PROFILES
+
+
+def _march_2025_profiles() -> Mapping[str, Profile]:
+    from ggmltool.ggml.devices.march_2025 import PROFILES
+
+    return PROFILES
+
+
 class Parts(NamedTuple):
-    """The parts of a release, each imported when it is asked for: what does a scenario's steps, and its scheduler."""
+    """The parts of a release, each imported when it is asked for: what does a scenario's steps, its scheduler, and the
+    profiles of its devices.
+    """
 
     run: Callable[[], type[Run]]
     scheduler: Callable[[], type[Scheduler]]
+    profiles: Callable[[], Mapping[str, Profile]] = _profiles
 
 
 def _run() -> type[Run]:
@@ -31,6 +47,12 @@ def _scheduler() -> type[Scheduler]:
     return Scheduler
 
 
+def _fixed_inputs_scheduler() -> type[Scheduler]:
+    from ggmltool.ggml.sched.fixed_inputs import FixedInputsScheduler
+
+    return FixedInputsScheduler
+
+
 def _measured_run() -> type[Run]:
     from ggmltool.scenario.measured_run import MeasuredRun
 
@@ -43,11 +65,9 @@ def _measured_scheduler() -> type[Scheduler]:
     return MeasuredScheduler
 
 
-_TODAY = Parts(_run, _scheduler)
-
 PARTS: dict[str, Parts] = {
-    DEFAULT.name: _TODAY,
-    "2025-03": _TODAY,
+    DEFAULT.name: Parts(_run, _scheduler),
+    "2025-03": Parts(_run, _fixed_inputs_scheduler, _march_2025_profiles),
     "2024-01": Parts(_measured_run, _measured_scheduler),
 }
 """By the release's name; there is an entry for each of `ggmltool.ggml.version.RELEASES`."""

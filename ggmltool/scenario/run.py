@@ -305,6 +305,8 @@ class Run:
 
             graph_compute(sched, graph, watch)
         else:
+            if allocated:
+                sched.computed()
             sched.synchronize()
         if not allocated:
             raise GgmlFailed(

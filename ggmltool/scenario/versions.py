@@ -13,7 +13,8 @@ from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.ggml.version import RELEASES, VERSION, Release
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.model import BackendSpec, TensorSpec
+from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.values import as_text
 
 OPS_SINCE = {
@@ -160,6 +161,16 @@ def check_flags(t: TensorSpec, release: Release) -> None:
     if without_flags(t, release):
         word = next(word for word, bit in FLAGS.items() if t.flags & bit & ~FLAG_PARAM)
         raise Mistake(f"ggml {release.name} has no flag {word}; there are such since {FLAGS_SINCE}", "leave it out")
+
+
+def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
+    """Refuse a backend of a profile whose rules of that time are not known. Raises Mistake."""
+    known = PARTS[release.name].profiles()
+    for i, backend in enumerate(backends):
+        if backend.profile not in known:
+            message = f"the rules that {backend.profile} had in ggml {release.name} are not known here"
+            hint = f"known are {', '.join(known)}; of others say what they do: profile: custom, supports, …"
+            raise Mistake(message, hint, i)
 
 
 def check_known(t: TensorSpec, release: Release) -> None:

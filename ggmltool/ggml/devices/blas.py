@@ -15,11 +15,16 @@ _HINT_HADAMARD = 1
 
 
 def _mul_mat(op: Tensor) -> str | None:
+    if len(op.op_params) > 1 and op.op_params[1] == _HINT_HADAMARD:
+        return "source 0 is a Hadamard matrix, which the CPU multiplies faster"
+    return large_product(op)
+
+
+def large_product(op: Tensor) -> str | None:
+    """Whether a product is large enough to be worth it, and of operands that BLAS takes."""
     a, b = (*op.src, None, None)[:2]
     if a is None or b is None:
         return "a source is missing"
-    if len(op.op_params) > 1 and op.op_params[1] == _HINT_HADAMARD:
-        return "source 0 is a Hadamard matrix, which the CPU multiplies faster"
     if not is_contiguous(a):
         return "source 0 is not contiguous"
     if not is_contiguous(b):

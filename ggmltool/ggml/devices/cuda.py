@@ -75,25 +75,25 @@ _COPIES = (
 _SUPER_BLOCK = 256
 
 
-def _src(op: Tensor, i: int) -> Tensor:
+def src(op: Tensor, i: int) -> Tensor:
     t = op.src[i] if i < len(op.src) else None
     return t if t is not None else op
 
 
-_NOT_CONTIGUOUS = ("source 0 is not contiguous", "source 1 is not contiguous")
+NOT_CONTIGUOUS = ("source 0 is not contiguous", "source 1 is not contiguous")
 _GAPS = ("rows of source 0 have gaps (nb[0] = {nb0[0]})", "rows of source 1 have gaps (nb[0] = {nb1[0]})")
 
 
 def _unary(op: Tensor) -> str | None:
-    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
+    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
 
 
 def _glu(op: Tensor) -> str | None:
-    return None if is_contiguous_1(_src(op, 0)) else "source 0 is not contiguous from dimension 1 on"
+    return None if is_contiguous_1(src(op, 0)) else "source 0 is not contiguous from dimension 1 on"
 
 
 def _mul_mat(op: Tensor) -> str | None:
-    a, b = _src(op, 0), _src(op, 1)
+    a, b = src(op, 0), src(op, 1)
     if a.nb[0] != a.type.type_size:
         return _GAPS[0]
     if b.nb[0] != b.type.type_size:
@@ -110,7 +110,7 @@ def _all_f32(op: Tensor) -> str | None:
 
 
 def _get_rows(op: Tensor) -> str | None:
-    a = _src(op, 0)
+    a = src(op, 0)
     if a.type in _GET_ROWS_TYPES:
         return None
     if a.type not in _GET_ROWS_SUPER_BLOCK_TYPES:
@@ -119,13 +119,13 @@ def _get_rows(op: Tensor) -> str | None:
 
 
 def _get_rows_back(op: Tensor) -> str | None:
-    if op.type is not F32 or _src(op, 0).type is not F32:
+    if op.type is not F32 or src(op, 0).type is not F32:
         return "source 0 is {type0} and the result {type}, not both f32"
     return None if op.ne[2] == 1 and op.ne[3] == 1 else "the result has more than two dimensions"
 
 
 def _set_rows(op: Tensor) -> str | None:
-    values, idx = _src(op, 0), _src(op, 1)
+    values, idx = src(op, 0), src(op, 1)
     fits = (values.type is F32 and op.type in _SET_ROWS_TYPES) or (values.type is F16 and op.type is F16)
     if not fits:
         return "it writes no rows of {type0} into {type}"
@@ -135,12 +135,12 @@ def _set_rows(op: Tensor) -> str | None:
 def _set(op: Tensor) -> str | None:
     if op.type not in (F32, I32):
         return "the result is {type}, neither f32 nor i32"
-    same = _src(op, 0).type is op.type and _src(op, 1).type is op.type
+    same = src(op, 0).type is op.type and src(op, 1).type is op.type
     return None if same else "it sets no {type1} in {type0}"
 
 
 def _cpy(op: Tensor) -> str | None:
-    a, b = _src(op, 0), _src(op, 1)
+    a, b = src(op, 0), src(op, 1)
     if (a.type in _FLOATS and b.type in _FLOATS) or (a.type, b.type) in _COPIES:
         return None
     if a.type is not b.type:
@@ -149,22 +149,22 @@ def _cpy(op: Tensor) -> str | None:
 
 
 def _dup(op: Tensor) -> str | None:
-    return "source 0 is {type0}" if _src(op, 0).type in (I32, I16) else None
+    return "source 0 is {type0}" if src(op, 0).type in (I32, I16) else None
 
 
 def _repeat(op: Tensor) -> str | None:
-    return None if _src(op, 0).type in _HALF_OR_FULL else "source 0 is {type0}, neither f32 nor f16"
+    return None if src(op, 0).type in _HALF_OR_FULL else "source 0 is {type0}, neither f32 nor f16"
 
 
 def _repeat_back(op: Tensor) -> str | None:
-    a = _src(op, 0)
+    a = src(op, 0)
     if op.type is not F32:
         return "the result is {type}, not f32"
     return None if a.ne[2] * a.ne[3] <= 1 << 15 else "ne[2] * ne[3] of source 0 is more than 32768"
 
 
 def _concat(op: Tensor) -> str | None:
-    a, b = _src(op, 0), _src(op, 1)
+    a, b = src(op, 0), src(op, 1)
     if a.type is not b.type or a.type is not op.type:
         return "the types differ: {type0} and {type1} to {type}"
     if not a.type.quantized:
@@ -178,56 +178,56 @@ def _concat(op: Tensor) -> str | None:
 
 
 def _conv_transpose_1d(op: Tensor) -> str | None:
-    both = _src(op, 0).type is F32 and _src(op, 1).type is F32
+    both = src(op, 0).type is F32 and src(op, 1).type is F32
     return None if both else "the sources are {type0} and {type1}, not both f32"
 
 
 def _col2im_1d(op: Tensor) -> str | None:
-    a = _src(op, 0)
+    a = src(op, 0)
     if a.type not in _FLOATS or op.type is not a.type:
         return "it makes no {type} of {type0}"
     return None if is_contiguous(a) and is_contiguous(op) else "source 0 or the result is not contiguous"
 
 
 def _f32_contiguous(op: Tensor) -> str | None:
-    if _src(op, 0).type is not F32:
+    if src(op, 0).type is not F32:
         return "source 0 is {type0}, not f32"
-    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
+    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
 
 
 def _rows(op: Tensor) -> str | None:
-    return None if is_contiguous_rows(_src(op, 0)) else "rows of source 0 are not contiguous"
+    return None if is_contiguous_rows(src(op, 0)) else "rows of source 0 are not contiguous"
 
 
 def _contiguous(op: Tensor) -> str | None:
-    return None if is_contiguous(_src(op, 0)) else _NOT_CONTIGUOUS[0]
+    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
 
 
 def _both_contiguous(op: Tensor) -> str | None:
-    if not is_contiguous(_src(op, 0)):
-        return _NOT_CONTIGUOUS[0]
-    return None if is_contiguous(_src(op, 1)) else _NOT_CONTIGUOUS[1]
+    if not is_contiguous(src(op, 0)):
+        return NOT_CONTIGUOUS[0]
+    return None if is_contiguous(src(op, 1)) else NOT_CONTIGUOUS[1]
 
 
 def _binary(op: Tensor) -> str | None:
-    if op.type in _HALF_OR_FULL and _src(op, 0).type in _HALF_OR_FULL and _src(op, 1).type in _HALF_OR_FULL:
+    if op.type in _HALF_OR_FULL and src(op, 0).type in _HALF_OR_FULL and src(op, 1).type in _HALF_OR_FULL:
         return None
     return "{type0} and {type1} to {type}: not all are f32 or f16"
 
 
 def _ssm_scan(op: Tensor) -> str | None:
-    s = _src(op, 0)
-    if _src(op, 3).ne[0] == 1:
+    s = src(op, 0)
+    if src(op, 3).ne[0] == 1:
         fits = s.ne[0] in (128, 256) and s.ne[1] % 16 == 0
         return None if fits else "Mamba-2: a state of {ne0[0]} by heads of {ne0[1]}, not 128 or 256 by a multiple of 16"
     if len(op.op_params) > 0 and op.op_params[0] > 1:
         return "Mamba-1: it keeps more than one state"
-    fits = s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and _src(op, 4).ne[1] == 1
+    fits = s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and src(op, 4).ne[1] == 1
     return None if fits else "Mamba-1: the state is not 16 by 1 by a multiple of 128 for one group"
 
 
 def _ssm_conv(op: Tensor) -> str | None:
-    return "ne[1] of source 0 is {ne0[1]}, no multiple of 128" if _src(op, 0).ne[1] % 128 else None
+    return "ne[1] of source 0 is {ne0[1]}, no multiple of 128" if src(op, 0).ne[1] % 128 else None
 
 
 def _soft_max_back(op: Tensor) -> str | None:
@@ -236,21 +236,21 @@ def _soft_max_back(op: Tensor) -> str | None:
 
 
 def _rope(op: Tensor) -> str | None:
-    a = _src(op, 0)
+    a = src(op, 0)
     if a.nb[0] != a.type.type_size:
         return _GAPS[0]
     return None if is_contiguous_2(a) else "source 0 is not contiguous from dimension 2 on"
 
 
 def _conv_2d_dw(op: Tensor) -> str | None:
-    return None if _src(op, 0).type is F32 else "source 0 is {type0}, not f32"
+    return None if src(op, 0).type is F32 else "source 0 is {type0}, not f32"
 
 
 _INDEXER_KEY_TYPES = _types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
 
 
 def _lightning_indexer(op: Tensor) -> str | None:
-    q, k = _src(op, 0), _src(op, 1)
+    q, k = src(op, 0), src(op, 1)
     if q.ne[0] != 128 or q.ne[1] not in (32, 64):
         return "source 0 has {ne0[1]} heads of {ne0[0]}, not 32 or 64 of 128"
     if k.type not in _INDEXER_KEY_TYPES:
@@ -356,7 +356,7 @@ _SORTED_ROW = 1024
 
 
 def _short_rows(op: Tensor) -> str | None:
-    long = _src(op, 0).ne[0] > _SORTED_ROW
+    long = src(op, 0).ne[0] > _SORTED_ROW
     return "it sorts rows of up to 1024, and source 0 has {ne0[0]}" if long else None
 
 

@@ -19,7 +19,10 @@ ALLOC: dict[str, Message] = {
         "context",
     ),
     "free_blocks": Message(
-        ('chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',),
+        (
+            'chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
+            'alloc->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
+        ),
         ("ggml_dyn_tallocr_insert_block",),
         "A chunk of a compute buffer has come apart into 256 free blocks, and one more would be needed.",
         "Graphs with very many tensors that are small and live long between others that die early: hundreds of outputs "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
-from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS, TENSOR_SIZE, graph_overhead, tensor_overhead
+from ggmltool.ggml.version import DEFAULT, Release
 
 Copies = list[list[Tensor] | None]
 """The copies of one tensor: per backend None or one tensor per pipeline copy."""
@@ -35,11 +35,13 @@ class Arena:
     that still points to it sees what ggml would see.
     """
 
-    __slots__ = ("_next", "capacity", "indices", "size", "slots")
+    __slots__ = ("_next", "capacity", "indices", "overhead", "size", "slots")
 
-    def __init__(self, graph_size: int, indices: IndexSpace) -> None:
-        self.size = graph_size * SCHED_MAX_SPLIT_INPUTS * 2 * TENSOR_SIZE + graph_overhead(graph_size)
-        self.capacity = self.size // tensor_overhead()
+    def __init__(self, graph_size: int, indices: IndexSpace, release: Release = DEFAULT) -> None:
+        of_tensors = graph_size * release.max_split_inputs * 2 * release.tensor_size
+        self.size = of_tensors + release.graph_overhead(graph_size)
+        self.overhead = release.tensor_overhead()
+        self.capacity = self.size // self.overhead
         self.indices = indices
         self.slots: list[Tensor] = []
         self._next = 0
@@ -47,7 +49,7 @@ class Arena:
     @property
     def used(self) -> int:
         """ggml_used_mem of the scheduler's context, whose `size` is in bytes too."""
-        return self._next * tensor_overhead()
+        return self._next * self.overhead
 
     def clear(self) -> None:
         self._next = 0
@@ -64,7 +66,7 @@ class Arena:
                 f"the scheduler's context has room for {self.capacity} copies and dependencies, and a copy or view of "
                 f"{src.name or src.id} is one more; a larger graph_size makes it larger, fewer splits and no pipeline "
                 "copies need less",
-            ).of("sched_context", self.used + tensor_overhead())
+            ).of("sched_context", self.used + self.overhead)
         self._next += 1
         if self._next <= len(self.slots):
             t = self.slots[self._next - 1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
+from ggmltool.ggml.errors import GgmlAbort, advice
 from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 NULL_KEY = -1
 
-_IGNORES_WEIGHTS = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
-
 
 def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
     """ggml_backend_sched_backend_from_buffer: the first backend that can use the tensor's memory and run `op`."""
@@ -34,6 +32,7 @@ def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
     for b, usable in enumerate(s.usable_bufts):
         if buft in usable and s.backends[b].device.supports_op(op):
             return b
+    s.no_backend_for_weight(tensor, buffer)
     return -1
 
 
@@ -53,6 +52,8 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
     if buffer is not None:
         b = backend_from_buffer(s, t, t)
         if b == -1:
+            if root is not None:
+                backend_from_buffer(s, root, t)
             raise _cannot_run(s, t, buffer.buft)
         s.causes[t.index] = "1.dst"
         if s.events:
@@ -70,7 +71,7 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
         return b
     if s.events:
         s.events(PassedOver(t.id, 1, "1.inp", "it is not flagged input"))
-    if t.op in _IGNORES_WEIGHTS:
+    if t.op in s.release.ignores_weights:
         if s.events:
             s.events(PassedOver(t.id, 1, "1.wgt", f"the weights of {op_desc(t)} do not count"))
         return -1
@@ -284,18 +285,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
                 causes[src.index] = "4.cur"
                 _announce(s, src, "4.cur", f"its first user {n.label} is there", n)
         if ids[i] == -1:
-            for b, backend in enumerate(s.backends):
-                if backend.device.supports_op(n):
-                    ids[i] = b
-                    causes[i] = "2.sup"
-                    _announce(s, n, "2.sup", "the first backend that can run it")
-                    break
-            else:
-                raise GgmlAssert(
-                    "ggml_backend_sched_split_graph",
-                    "*cur_backend_id != -1",
-                    f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
-                )
+            s.left_over(n)
 
 
 def _announce(s: Scheduler, t: Tensor, cause: str, reason: str, by: Tensor | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
 
 if TYPE_CHECKING:
@@ -43,12 +44,18 @@ class DebugSplit(NamedTuple):
     nodes: tuple[DebugNode, ...]
 
 
+def _op_name(t: Tensor) -> str:
+    """ggml_op_name: UNARY and GLU for all their functions."""
+    return Op(t.op).name
+
+
 SchedDebug = tuple[DebugSplit, ...]
 
 
 def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
     """ggml_backend_sched_print_assignments, as records; of a graph without nodes it prints nothing."""
     ids, causes, names = s.ids, s.causes, s.names
+    described = op_desc if s.release.prints_functions else _op_name
 
     def backend(t: Tensor) -> str | None:
         b = ids[t.index]
@@ -67,7 +74,7 @@ def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
             lines.append(
                 DebugNode(
                     i,
-                    op_desc(n),
+                    described(n),
                     n.name,
                     n.nbytes,
                     backend(n),

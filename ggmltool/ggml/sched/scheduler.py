@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend, GraphOrder
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, advice
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Reordered, Synchronized
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
@@ -15,14 +15,13 @@ from ggmltool.ggml.sched.arena import Arena, Copies, Split
 from ggmltool.ggml.sched.debug import SchedDebug, debug_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.split import run_passes
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, op_desc
 from ggmltool.ggml.version import (
     DEFAULT,
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,
     SCHED_MAX_BACKENDS,
     SCHED_MAX_COPIES,
-    SCHED_MAX_SPLIT_INPUTS,
     hash_size,
 )
 
@@ -39,6 +38,7 @@ class Scheduler:
     """
 
     release = DEFAULT
+    gallocr_class = Gallocr
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Scheduler:
         self.n_copies = SCHED_MAX_COPIES if parallel else 1
         self.op_offload = op_offload
         self.has_events = [parallel and b.device.events for b in backends]
-        self.gallocr = Gallocr(self.bufts, addresses, events)
-        self.arena = Arena(graph_size, indices)
-        self.splits: list[Split] = [Split() for _ in range(SCHED_INITIAL_SPLITS)]
+        self.gallocr = self.gallocr_class(self.bufts, addresses, events)
+        self.arena = Arena(graph_size, indices, self.release)
+        self.splits: list[Split] = [self.new_split() for _ in range(SCHED_INITIAL_SPLITS)]
         self.n_splits = 0
         self.graph_inputs: list[Tensor] = []
-        self.graph_inputs_capacity = SCHED_MAX_SPLIT_INPUTS
+        self.graph_inputs_capacity = self.release.max_split_inputs
         self.cur_copy = 0
         self.next_copy = 0
         self.is_reset = True
@@ -366,6 +366,63 @@ class Scheduler:
         if self.events:
             self.events(Synchronized(self.names[b]))
 
+    def new_split(self) -> Split:
+        """A split for whatever place, without room for inputs yet."""
+        return Split()
+
+    def no_backend_for_weight(self, tensor: Tensor, buffer: Buffer) -> None:
+        """No backend can use the memory of `tensor` and run the op that has it; a debug build warns of it."""
+
+    def left_over(self, n: Tensor) -> None:
+        """A node that passes 1 to 3 gave no backend, since no neighbour and no source has one: the first that can."""
+        for b, backend in enumerate(self.backends):
+            if backend.device.supports_op(n):
+                self.ids[n.index] = b
+                self.causes[n.index] = "2.sup"
+                if self.events:
+                    self.events(Assigned(n.label, self.names[b], 4, "2.sup", "the first backend that can run it"))
+                return
+        raise GgmlAssert(
+            "ggml_backend_sched_split_graph",
+            "*cur_backend_id != -1",
+            f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
+        )
+
+    def check_assigned(self, n: Tensor) -> None:
+        """Refuse a node that still has no backend when the graph is cut; the pass before has left none."""
+
+    def no_backend_for_source(self, t: Tensor, n: Tensor) -> GgmlError:
+        """The refusal of a node `n` with a source `t` that has no backend when the graph is cut."""
+        explanation = f"{t.label}, a source of {n.label}, has no backend; {how_to_get_a_backend(t)}"
+        return GgmlAssert("ggml_backend_sched_split_graph", "src_backend_id != -1", explanation)
+
+    def grow_graph_inputs(self) -> None:
+        """ggml_backend_sched_graph_inputs_grow: room for twice as many, with a warning."""
+        old = self.graph_inputs_capacity
+        new = 2 * old
+        function = "ggml_backend_sched_graph_inputs_grow"
+        self.log("warn", f"{function}: increasing graph inputs capacity from {old} to {new}")
+        self.graph_inputs_capacity = new
+
+    def grow_split_inputs(self, split: Split) -> None:
+        """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, with a warning."""
+        old = split.inputs_capacity
+        new = 2 * old if old else self.release.max_split_inputs
+        function = "ggml_backend_sched_split_inputs_grow"
+        if old:
+            self.log("warn", f"{function}: increasing split inputs capacity from {old} to {new}")
+        split.inputs_capacity = new
+
+    def set_output(self, t: Tensor) -> None:
+        """ggml_set_output: of a view its root is an output too."""
+        up: Tensor | None = t
+        while up is not None:
+            up.flags |= FLAG_OUTPUT
+            up = up.view_src
+
+    def computed(self) -> None:
+        """The splits of the allocated graph have been computed."""
+
     def copy_of(self, t: Tensor, backend_id: int) -> Tensor:
         """The copy of a tensor on a backend that the current graph uses."""
         return _copy_of(self.copies, t, backend_id, self.cur_copy)
@@ -381,6 +438,14 @@ def _copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int)
     if made is None:
         raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
     return made[copy]
+
+
+def how_to_get_a_backend(t: Tensor) -> str:
+    """What would give a source of a node a backend."""
+    root = t.view_src
+    if root is not None:
+        return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
+    return advice("no_backend_for_source")
 
 
 def _check_backends(backends: list[Backend]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import GraphInputCopied, InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.assign import (
@@ -20,7 +19,6 @@ from ggmltool.ggml.sched.assign import (
     expand,
 )
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
-from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.arena import Split
@@ -57,6 +55,7 @@ def split(s: Scheduler, graph: CGraph) -> None:
     for n in graph.nodes:
         if not n.is_view_op:
             cur_split.backend_id = ids[n.index]
+            s.check_assigned(n)
             break
     cur_split.i_start = 0
     cur_split.inputs = []
@@ -68,6 +67,7 @@ def split(s: Scheduler, graph: CGraph) -> None:
             continue
         b = ids[n.index]
         if b != cur:
+            s.check_assigned(n)
             reason = f"{n.id} runs on {s.names[b]}"
         elif cur_split.inputs:
             reason = _needs_new_split(s, n, cur, cur_split)
@@ -89,11 +89,7 @@ def split(s: Scheduler, graph: CGraph) -> None:
                 continue
             t_id = ids[t.index]
             if t_id == -1:
-                raise GgmlAssert(
-                    "ggml_backend_sched_split_graph",
-                    "src_backend_id != -1",
-                    f"{t.label}, a source of {n.label}, has no backend; {_how_to_get_one(t)}",
-                )
+                raise s.no_backend_for_source(t, n)
             if n_copies > 1 and t.flags & FLAG_INPUT:
                 _copy_graph_input(s, t, t_id)
             if t_id != cur and not buffer_supported(s, t, cur):
@@ -102,16 +98,9 @@ def split(s: Scheduler, graph: CGraph) -> None:
     s.n_splits = i_split + 1
 
 
-def _how_to_get_one(t: Tensor) -> str:
-    root = t.view_src
-    if root is not None:
-        return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
-    return advice("no_backend_for_source")
-
-
 def _split_at(s: Scheduler, i_split: int) -> Split:
     if i_split >= len(s.splits):
-        s.splits.extend(type(s.splits[0])() for _ in range(len(s.splits)))
+        s.splits.extend([s.new_split() for _ in s.splits])
     return s.splits[i_split]
 
 
@@ -147,23 +136,14 @@ def _copy_graph_input(s: Scheduler, t: Tensor, b: int) -> None:
     for c in range(s.n_copies):
         copy = t if c == s.cur_copy else s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
         copy.flags |= FLAG_INPUT
-        up: Tensor | None = copy
-        while up is not None:
-            up.flags |= FLAG_OUTPUT
-            up = up.view_src
+        s.set_output(copy)
         made.append(copy)
     s.grow_state()
     for copy in made:
         s.causes[copy.index] = "4.cpy"
     of[b] = made
     if len(s.graph_inputs) >= s.graph_inputs_capacity:
-        new = 2 * s.graph_inputs_capacity
-        s.log(
-            "warn",
-            "ggml_backend_sched_graph_inputs_grow: increasing graph inputs capacity "
-            f"from {s.graph_inputs_capacity} to {new}",
-        )
-        s.graph_inputs_capacity = new
+        s.grow_graph_inputs()
     s.graph_inputs.append(t)
     if s.events:
         s.events(GraphInputCopied(t.id, s.names[b], tuple(c.name for c in made)))
@@ -187,17 +167,8 @@ def _copy_for_split(s: Scheduler, cur_split: Split, i_split: int, t: Tensor, n: 
         for copy in made:
             s.causes[copy.index] = "4.cpy"
         if len(cur_split.inputs) >= cur_split.inputs_capacity:
-            _grow_inputs(s, cur_split)
+            s.grow_split_inputs(cur_split)
         cur_split.inputs.append(t)
         if s.events:
             s.events(InputAdded(i_split, s.names[b], t.id, n.id, tuple(c.name for c in made)))
     return made[s.cur_copy]
-
-
-def _grow_inputs(s: Scheduler, cur_split: Split) -> None:
-    """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, with a warning."""
-    old = cur_split.inputs_capacity
-    new = 2 * old if old else SCHED_MAX_SPLIT_INPUTS
-    if old:
-        s.log("warn", f"ggml_backend_sched_split_inputs_grow: increasing split inputs capacity from {old} to {new}")
-    cur_split.inputs_capacity = new
