@@ -7,6 +7,7 @@ from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened
 from ggmltool.cli.watched_allocator import watch_allocator
 from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.direct_gallocr import DirectGallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.lifetime import Reader, TensorLife
@@ -22,6 +23,9 @@ class Lifetimes:
         self.memory = memory_plan(step.event for step in self.watched.record.steps)
         self.nodes = tuple(self.memory.nodes)
         self.planned = self.watched.gallocr.planned_nodes
+        gallocr = self.watched.gallocr
+        # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.
+        self.inplace = gallocr.inplace if isinstance(gallocr, DirectGallocr) else frozenset()
         self.tensors: dict[str, Tensor] = {}
         for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table):
             self.tensors.setdefault(t.label, t)
@@ -36,7 +40,7 @@ class Lifetimes:
             near = nearest(name, self.tensors)
             hint = f"; did you mean {near}?" if near else ""
             raise CliError(f"graph {self.watched.at.graph} has no tensor {name!r}{hint}")
-        root = t.view_src if t.view_src is not None else t
+        root = t.view_src if t.view_src is not None and t.index not in self.inplace else t
         life = self._life(root)
         own = root.buffer if life is None else None
         if life is not None:
@@ -64,7 +68,11 @@ class Lifetimes:
             readers=tuple(self._readers(t, root)),
             views=tuple(v.label for v in self.tensors.values() if v.view_src is t and v.op),
             neighbours=tuple(self._neighbours(life, offset, t.nbytes if t is not root else room)),
-            writers=tuple(n.label for n in self.planned if n.view_src is root and n.op and not n.is_view_op),
+            writers=tuple(
+                n.label
+                for n in self.planned
+                if n.view_src is root and n.op and not n.is_view_op and n.index not in self.inplace
+            ),
         )
 
     def _life(self, t: Tensor) -> Lifetime | None:

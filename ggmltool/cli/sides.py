@@ -20,7 +20,6 @@ from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, Freed, PassedOver, Refused, SplitStarted
-from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.scenario.samples import find_sample
 from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
 from ggmltool.views.memory import memory_plan
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
 
 
-LAST = len(PASSES) - 1
 """The number of the scheduler's last pass."""
 
 
@@ -132,7 +130,7 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         sched.on_pass = passed
 
     def passed(number: int, sched: Scheduler) -> None:
-        if number == LAST:
+        if number == len(sched.passes) - 1:
             order[:] = [n.id for n in sched.seen_graphs[-1].nodes]
 
     watched = Watch(opened, moment, events.append, started).watched()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import (
@@ -26,6 +27,7 @@ from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
+    from ggmltool.ggml.sched.measured import MeasuredScheduler
     from ggmltool.ggml.sched.passes import PassRecord
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.views.copied import OtherPlan
@@ -121,7 +123,8 @@ def splits(
     views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
     if len(views) > 1:
         raise click.UsageError(f"{' and '.join(views)} are different views; choose one.")
-    if views and (debug is not None or causes is not None or format == "text"):
+    printed = number is not None and format == "text"
+    if views and not printed and (debug is not None or causes is not None or format == "text"):
         raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {views[0]}.")
     if format not in (None, "text") and (debug is not None or causes is not None):
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
@@ -134,6 +137,8 @@ def splits(
         refuse_options(number="shows the end of the passes only")
         return show_splits(opened, debug or 2, causes is not False, by, bytes, format, output)
     opened = opened.what_if(what_if)
+    if number is not None and printed:
+        return _printed_pass(opened, moment, number, debug or 2, causes is not False, output)
     if number is not None:
         return _pass(opened, moment, number, format == "json", output)
     if format in (None, "text") and not (by or bytes):
@@ -158,15 +163,52 @@ def splits(
 
 def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output: Output) -> int:
     """ggml's debug print of one step; on a terminal without control characters in names."""
+    from ggmltool.ggml.sched.measured import MeasuredScheduler
     from ggmltool.views.sched_debug import sched_debug
 
     watched = Watch(opened, moment, debug=True).watched()
     name = printable if output.to_terminal else None
+    if isinstance(watched.sched, MeasuredScheduler):
+        return _printed(watched, watched.sched, len(watched.sched.passes) - 1, level, causes, False, output)
     there = watched.is_split or watched.plan.ok
-    output.write(sched_debug(watched.sched.debug_record, level, causes, name) if there else "")
+    counts = opened.model.release.prints_use_counts
+    output.write(sched_debug(watched.sched.debug_record, level, causes, name, counts) if there else "")
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
     return watched.status()
+
+
+def _printed_pass(opened: Opened, moment: Moment, number: int, level: int, causes: bool, output: Output) -> int:
+    """--pass --format text: what a ggml prints of each pass that can do so."""
+    from ggmltool.ggml.sched.measured import MeasuredScheduler
+
+    watched = Watch(opened, moment, debug=True).watched()
+    sched = watched.sched
+    if not isinstance(sched, MeasuredScheduler):
+        message = f"ggml {sched.release.name} prints nothing of single passes"
+        raise CliError(f"{message}; that of 2024-01 could: --ggml 2024-01")
+    _check_pass(sched, number)
+    return _printed(watched, sched, number, level, causes, True, output)
+
+
+def _printed(
+    watched: Watched, sched: MeasuredScheduler, number: int, level: int, causes: bool, title: bool, output: Output
+) -> int:
+    """The print after a pass, where the scheduler came to it."""
+    from ggmltool.views.pass_prints import pass_print
+
+    name = printable if output.to_terminal else None
+    prints = (p for p in sched.printed if p.number == number)
+    output.write("".join(pass_print(p, level, causes, name, title) for p in prints))
+    if watched.plan.ok and not watched.plan.nodes:
+        note(f"The graph {watched.graph} has no nodes.")
+    return watched.status()
+
+
+def _check_pass(sched: Scheduler, number: int) -> None:
+    last = len(sched.passes) - 1
+    if number > last:
+        raise CliError(f"the scheduler of ggml {sched.release.name} has {last} passes, no pass {number}")
 
 
 def _counted(
@@ -183,9 +225,13 @@ def _counted(
 
 def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
     """What would be copied with op offload the other way round, where that makes a difference."""
+    from ggmltool.scenario.changes import OP_OFFLOAD_SINCE
+    from ggmltool.scenario.versions import lacks
     from ggmltool.views.copied import OtherPlan, copied_inputs
 
     model = opened.model
+    if lacks(model.release, OP_OFFLOAD_SINCE):
+        return None
     offload = not model.scheduler.op_offload
     watched = watch(opened.what_if(WhatIf(op_offload=offload)), moment)
     other = watched.plan
@@ -201,10 +247,12 @@ def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Outpu
     from ggmltool.views.passes import pass_json, pass_view
 
     watched, records = pass_records(opened, moment)
+    _check_pass(watched.sched, number)
     if json:
         output.write(json_text(watched.stamped(pass_json(watched.plan, records, number))))
     else:
-        output.write(pass_view(watched.plan, records, number, watched.title, output.style))
+        passes = watched.sched.passes
+        output.write(pass_view(watched.plan, records, number, watched.title, output.style, passes))
     return watched.status()
 
 

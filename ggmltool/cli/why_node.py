@@ -11,7 +11,7 @@ from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened
 from ggmltool.cli.watched import Watched, watch
 from ggmltool.ggml.answers import answer
-from ggmltool.ggml.events import Assigned, Event, Left, PassedOver, Refused
+from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Event, Left, PassedOver, Refused
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.scenario.changes import Asker, Change, backend_of, outcome, to_another_backend, try_changes
 from ggmltool.scenario.errors import nearest
@@ -38,7 +38,7 @@ class Heard:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Left):
-            self._is_over = self._is_over or event.function == "ggml_backend_sched_split_graph"
+            self._is_over = self._is_over or event.function in SPLIT_GRAPH
         elif isinstance(event, (Assigned, PassedOver, Refused)):
             if self._is_over:
                 self.said, self.settled, self._is_over = [], {}, False

@@ -10,7 +10,7 @@ from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watched, watch
 from ggmltool.cli.why_node import changes, deciders, outcomes
-from ggmltool.ggml.events import Assigned, Entered, Event, InputAdded, SplitStarted
+from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, Event, InputAdded, SplitStarted
 from ggmltool.scenario.changes import Change, outcome
 from ggmltool.views.copied import copied_inputs
 from ggmltool.views.explain_node import Outcome
@@ -32,7 +32,7 @@ class HeardSplits:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Entered("ggml_backend_sched_split_graph"):
+            case Entered(function) if function in SPLIT_GRAPH:
                 self.started, self.inputs = [], []
             case SplitStarted():
                 self.started.append(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
+from ggmltool.ggml.dyn_tallocr import Chunk
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.events import Allocated, Freed, Grown, Listener
 from ggmltool.ggml.tensor import Tensor
@@ -41,12 +42,11 @@ def buft_alloc_buffer(
 class BestFitTallocr:
     """ggml_tallocr: `measure` says that the buffer is a stand-in for one whose size is still to be found out.
 
-    `name` is what events and plans call its memory, and its buffer. `free_blocks` are [address, bytes], by address; the
-    last one is the rest of the buffer and is used last. `max_size` is bytes from the buffer's base to the end of what
-    was ever in use.
+    `name` is what events and plans call its memory, and its buffer. `chunk` has the free blocks, by their offsets from
+    the buffer's base, and the end of what was ever in use; the last block is the rest of the buffer and is used last.
     """
 
-    __slots__ = ("alignment", "base", "buffer", "events", "free_blocks", "max_size", "measure", "name")
+    __slots__ = ("alignment", "base", "buffer", "chunk", "events", "measure", "name")
 
     def __init__(self, buffer: Buffer, measure: bool = False, name: str = "", events: Listener | None = None) -> None:
         self.buffer = buffer
@@ -55,12 +55,16 @@ class BestFitTallocr:
         self.measure = measure
         self.name = buffer.name = name or buffer.name
         self.events = events
-        self.free_blocks: list[list[int]] = []
-        self.max_size = 0
+        self.chunk = Chunk(0)
         self.reset()
 
     def __repr__(self) -> str:
         return f"<BestFitTallocr {self.name}>"
+
+    @property
+    def max_size(self) -> int:
+        """ggml_tallocr_max_size: bytes from the buffer's base to the end of what was ever in use."""
+        return self.chunk.max_size
 
     @property
     def align_offset(self) -> int:
@@ -71,7 +75,7 @@ class BestFitTallocr:
         """ggml_tallocr_reset: everything is free again; `max_size` stays."""
         offset = self.align_offset
         size = MEASURED_SIZE if self.measure else self.buffer.size - offset
-        self.free_blocks = [[self.base + offset, size]]
+        self.chunk.free_blocks = [[offset, size]]
 
     def is_own(self, t: Tensor) -> bool:
         """ggml_tallocr_is_own: whether the tensor, and what it is a view of, are in this allocator's buffer."""
@@ -99,25 +103,25 @@ class BestFitTallocr:
         if t.data:
             raise LineAssert("ggml_tallocr_alloc", _FILE, 84, "tensor->data == NULL", f"{t.label} has memory already")
         size = self._size(t)
-        blocks = self.free_blocks
+        chunk = self.chunk
+        blocks = chunk.free_blocks
         i = self._best_fit(t, size)
-        addr, left = blocks[i]
+        offset, left = blocks[i]
         if left == size:
             del blocks[i]
         else:
-            blocks[i][0] = addr + size
+            blocks[i][0] = offset + size
             blocks[i][1] = left - size
-        t.data = addr
+        t.data = self.base + offset
         t.buffer = self.buffer
-        end = addr - self.base + size
-        if end > self.max_size:
-            self.max_size = end
+        if offset + size > chunk.max_size:
+            chunk.max_size = offset + size
         if self.events:
-            self.events(Allocated(t.label, self.name, 0, addr - self.base, size))
+            self.events(Allocated(t.label, self.name, 0, offset, size))
 
     def _best_fit(self, t: Tensor, size: int) -> int:
         """The number of the block to take. Of blocks of one size the last one is taken."""
-        blocks = self.free_blocks
+        blocks = self.chunk.free_blocks
         best = -1
         best_size = 0
         for i in range(len(blocks) - 1):
@@ -150,29 +154,33 @@ class BestFitTallocr:
             printed,
         )
 
-    def free_tensor(self, t: Tensor) -> None:
+    def free_tensor(self, t: Tensor, holder: Tensor) -> None:
         """ggml_tallocr_free_tensor: give back what is this allocator's own, merging it with free neighbours.
 
-        Raises LineAssert where there are 256 free blocks already.
+        `holder` is whose bytes lie there at last: the tensor itself, or a node computed in its place. Raises
+        LineAssert where there are 256 free blocks already.
         """
         if not self.is_own(t):
             return
-        ptr = t.data
+        offset = t.data - self.base
         size = self._size(t)
+        self._give_back(t, offset, size)
         if self.events:
-            self.events(Freed(t.label, self.name, 0, ptr - self.base, size))
-        blocks = self.free_blocks
+            self.events(Freed(holder.label, self.name, 0, offset, size))
+
+    def _give_back(self, t: Tensor, offset: int, size: int) -> None:
+        blocks = self.chunk.free_blocks
         for i, block in enumerate(blocks):
-            if block[0] + block[1] == ptr:
+            if block[0] + block[1] == offset:
                 block[1] += size
                 if i + 1 < len(blocks) and block[0] + block[1] == blocks[i + 1][0]:
                     block[1] += blocks[i + 1][1]
                     del blocks[i + 1]
                 return
-            if ptr + size == block[0]:
-                block[0] = ptr
+            if offset + size == block[0]:
+                block[0] = offset
                 block[1] += size
-                if i > 0 and blocks[i - 1][0] + blocks[i - 1][1] == ptr:
+                if i > 0 and blocks[i - 1][0] + blocks[i - 1][1] == offset:
                     blocks[i - 1][1] += block[1]
                     del blocks[i]
                 return
@@ -186,9 +194,9 @@ class BestFitTallocr:
                 f"{self.name}; {advice('free_blocks')}",
             ).of("free_blocks", MAX_FREE_BLOCKS + 1)
         at = 0
-        while at < len(blocks) and blocks[at][0] < ptr:
+        while at < len(blocks) and blocks[at][0] < offset:
             at += 1
-        blocks.insert(at, [ptr, size])
+        blocks.insert(at, [offset, size])
 
 
 def new_measure_from_buft(

@@ -6,12 +6,18 @@ There is no plan: measuring a graph and allocating one are the same walk, with t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from ggmltool.ggml.best_fit import BestFitTallocr
+from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.events import AllocationStarted, Entered, Left, Listener, NotReused, Reused
+from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, are_same_layout
+from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc
+from ggmltool.ggml.version import SIZE_MAX
 
 BARRIER = -1
 """In `parse_seq`: what was computed since the last barrier gives its memory back here."""
@@ -27,31 +33,45 @@ CAN_INPLACE = frozenset(
 _FILE = "ggml-alloc.c"
 
 
-class DirectGallocr:
-    """A graph allocator. `n_children` and `n_views` are its hash values, by a tensor's index.
+class DirectGallocr(Gallocr):
+    """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory.
+
+    Its state has the form of today's: `hash_nodes` are its hash values, with the places that tensors got; node_allocs
+    and leaf_allocs are written down afterwards, where somebody listens. `names` are those of the memories.
 
     `inplace` has the nodes that were put into the memory of a source: their `view_src` is set to it. `parse_seq`
     gives another order of nodes, with barriers (none: the graph's order, and every node is one).
     """
 
-    __slots__ = ("_ids", "_tallocs", "events", "inplace", "n_children", "n_views", "parse_seq")
+    __slots__ = ("_holders", "_ids", "_tallocs", "inplace", "parse_seq")
 
-    def __init__(self, events: Listener | None = None) -> None:
-        self.events = events
+    def __init__(
+        self,
+        bufts: Sequence[BufferType] = (),
+        names: Sequence[str] = (),
+        addresses: AddressSpace | None = None,
+        events: Listener | None = None,
+    ) -> None:
+        super().__init__([], addresses or AddressSpace(), events)
+        self.bufts = [_named(buft, name) for buft, name in zip(bufts, names, strict=True)]
         self.parse_seq: tuple[int, ...] = ()
-        self.n_children: list[int] = []
-        self.n_views: list[int] = []
         self.inplace: set[int] = set()
+        self._holders: dict[int, Tensor] = {}
         self._ids: Sequence[int] = ()
         self._tallocs: list[BestFitTallocr | None] = []
 
-    def alloc_graph(self, talloc: BestFitTallocr, nodes: list[Tensor], n_tensors: int) -> int:
-        """ggml_gallocr_alloc_graph: a graph in one allocator's memory; the bytes it needed at most."""
+    def alloc_graph_in(self, talloc: BestFitTallocr, nodes: list[Tensor], n_tensors: int) -> int:
+        """ggml_gallocr_alloc_graph of then: a graph in one allocator's memory; the bytes it needed at most."""
         self._walk("ggml_gallocr_alloc_graph", nodes, [0] * n_tensors, [talloc])
         return talloc.max_size
 
     def alloc_graph_n(
-        self, nodes: list[Tensor], hash_size: int, ids: Sequence[int], tallocs: Sequence[BestFitTallocr]
+        self,
+        nodes: list[Tensor],
+        leafs: list[Tensor],
+        hash_size: int,
+        ids: Sequence[int],
+        tallocs: Sequence[BestFitTallocr],
     ) -> None:
         """ggml_gallocr_alloc_graph_n: `ids` gives the number of every tensor's allocator, by its index (-1: none).
 
@@ -67,15 +87,34 @@ class DirectGallocr:
                 f"the scheduler's graph has {len(nodes)} nodes and copies, its hash set {hash_size} slots; "
                 f"{advice('sched_tensors')}",
             ).of("sched_tensors", len(nodes))
+        self.hash_size = hash_size
+        self.planned_nodes, self.planned_leafs = nodes, leafs
+        self.buf_tallocs = [_shown(tallocr) for tallocr in tallocs]
         self._walk("ggml_gallocr_alloc_graph_n", nodes, ids, tallocs)
+        if self.events:
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Where every node with its sources, and every leaf, was placed."""
+
+        def place(t: Tensor) -> TensorAlloc:
+            tallocr = self._tallocr(t)
+            if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
+                return INVALID
+            return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
+
+        nodes = self.planned_nodes
+        self.node_allocs = [(place(n), tuple(INVALID if s is None else place(s) for s in n.src)) for n in nodes]
+        self.leaf_allocs = [place(t) for t in self.planned_leafs]
 
     def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[BestFitTallocr]) -> None:
         """ggml_tallocr_alloc_graph_impl."""
         if self.events:
             self.events(Entered(function))
-        self.n_children = [0] * len(ids)
-        self.n_views = [0] * len(ids)
+        self.hash_nodes = HashNodes(len(ids))
+        self.refused = None
         self.inplace = set()
+        self._holders = {}
         self._ids = ids
         self._tallocs = [*tallocs, None]
         self._count(nodes)
@@ -92,7 +131,7 @@ class DirectGallocr:
         """Count children and views; views of what has memory already get it now."""
         if self.events:
             self.events(AllocationStarted(-1, ""))
-        n_children, n_views = self.n_children, self.n_views
+        n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
         for n in nodes:
             root = n.view_src
             if root is not None:
@@ -124,9 +163,9 @@ class DirectGallocr:
             if parent is None:
                 break
             if not parent.data:
-                self._allocate_node(parent)
+                self._give_memory(parent)
         if not n.data:
-            self._allocate_node(n)
+            self._give_memory(n)
 
     def _tallocr(self, t: Tensor) -> BestFitTallocr | None:
         """node_tallocr."""
@@ -151,20 +190,30 @@ class DirectGallocr:
         view.buffer = alloc.buffer
         view.data = root.data + view.view_offs
 
-    def _allocate_node(self, n: Tensor) -> None:
+    def _give_memory(self, n: Tensor) -> None:
         """allocate_node, of a tensor without memory: a view, in the memory of a source, or anew."""
         if n.view_src is not None:
             self._init_view(n)
             return
         alloc = self._tallocr(n)
+        self.refused = n
         if n.op in CAN_INPLACE and n.src:
             if alloc is None:
                 raise _no_allocr("ggml_tallocr_is_own", n)
             if self._reuse(alloc, n):
+                self._placed(alloc, n)
                 return
         if alloc is None:
             raise _no_allocr("ggml_tallocr_alloc", n)
         alloc.alloc(n)
+        self._placed(alloc, n)
+        self.hash_nodes.allocated[n.index] = 1
+
+    def _placed(self, alloc: BestFitTallocr, n: Tensor) -> None:
+        """Write the place down in the tensor's hash node."""
+        self.refused = None
+        self.hash_nodes.buffer_id[n.index] = self._ids[n.index]
+        self.hash_nodes.offset[n.index] = n.data - alloc.base
 
     def _reuse(self, alloc: BestFitTallocr, n: Tensor) -> bool:
         """Whether the node could be put into the memory of a source, or of what that is a view of."""
@@ -178,11 +227,13 @@ class DirectGallocr:
                 continue
             root = parent.view_src or parent
             n.view_src = root
-            self.n_views[root.index] += 1
+            self.hash_nodes.n_views[root.index] += 1
             self._init_view(n)
             self.inplace.add(n.index)
             if self.events:
-                self.events(Reused(n.label, root.label, alloc.name, 0, n.data - alloc.base))
+                holder = self._holders.get(root.index, root)
+                self.events(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
+            self._holders[root.index] = n
             return True
         return False
 
@@ -190,7 +241,8 @@ class DirectGallocr:
         """Why a node cannot be computed in the memory of this source; "" where it can."""
         if not alloc.is_own(parent):
             return f"it is not in the memory of {alloc.name}"
-        children, views = self.n_children[parent.index], self.n_views[parent.index]
+        hn = self.hash_nodes
+        children, views = hn.n_children[parent.index], hn.n_views[parent.index]
         if not parent.data:
             return "it has no memory"
         if children != 1 or views != 0:
@@ -200,7 +252,7 @@ class DirectGallocr:
         root = parent.view_src
         if root is None:
             return ""
-        children, views = self.n_children[root.index], self.n_views[root.index]
+        children, views = hn.n_children[root.index], hn.n_views[root.index]
         if views != 1 or children != 0:
             return f"what it is a view of, {root.label}, is still in use, by {children} nodes and {views} views"
         if root.data != parent.data:
@@ -209,7 +261,7 @@ class DirectGallocr:
 
     def _update_parents(self, n: Tensor) -> None:
         """The node is computed: give back the sources that nobody needs any more."""
-        n_children, n_views = self.n_children, self.n_views
+        n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
         for parent in n.src:
             if parent is None:
                 break
@@ -229,7 +281,22 @@ class DirectGallocr:
         alloc = self._tallocr(n)
         if alloc is None:
             raise _no_allocr("ggml_tallocr_is_own", n)
-        alloc.free_tensor(n)
+        alloc.free_tensor(n, self._holders.pop(n.index, n))
+        self.hash_nodes.allocated[n.index] = 0
+
+
+def _named(buft: BufferType, name: str) -> BufferType:
+    """The buffer type under the name that the memory of one backend has."""
+    named = copy(buft)
+    named.name = name
+    return named
+
+
+def _shown(tallocr: BestFitTallocr) -> DynTallocr:
+    """An allocator as the planner of one chunk that today's would be."""
+    shown = DynTallocr(tallocr.alignment, SIZE_MAX)
+    shown.chunks = [tallocr.chunk]
+    return shown
 
 
 def _no_allocr(function: str, t: Tensor) -> GgmlCrash:

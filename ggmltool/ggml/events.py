@@ -255,4 +255,7 @@ Event = (
     | TensorWritten
     | Computed
 )
+SPLIT_GRAPH = ("ggml_backend_sched_split_graph", "sched_split_graph")
+"""The function in which a scheduler assigns backends and cuts the graph: its name, and that of January 2024."""
+
 Listener = Callable[[Event], None]

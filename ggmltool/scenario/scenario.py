@@ -161,4 +161,5 @@ class Scenario:
                 progress()
 
         run.compute(name, watch if early or progress is not None else None)
+        table = run.newest[name][1]  # where computing builds the graph, that one is meant
         return {id: seen[id] if id in seen else values_of(table[ids[id]]) for id in outputs}

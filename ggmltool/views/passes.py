@@ -13,9 +13,6 @@ from ggmltool.views.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened
 
-LAST = len(PASSES) - 1
-"""The number of the last pass."""
-
 _PASSES = (Column("pass", right=True), Column("what it does", cut=True, drop=1))
 _NODES = (
     Column(""),
@@ -35,24 +32,28 @@ _SPLITS = (
 )
 
 
-def pass_view(plan: Plan, records: Sequence[PassRecord], number: int, title: str, style: Style) -> str:
+def pass_view(
+    plan: Plan, records: Sequence[PassRecord], number: int, title: str, style: Style, passes: Sequence[str] = PASSES
+) -> str:
     """Counts after every pass up to `number`, then the nodes and leafs after it; `+` marks what it set anew.
 
-    `records` may end before `number` where ggml did not go on.
+    `records` may end before `number` where ggml did not go on. `passes` say what each does.
     """
     inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
-    parts = [heading(title, [plan_step(plan), f"after pass {number}: {PASSES[number]}"], style), "\n"]
+    parts = [heading(title, [plan_step(plan), f"after pass {number}: {passes[number]}"], style), "\n"]
     upto = [r for r in records if r.number <= number]
-    parts += [_counts(plan, upto, inks, style)]
+    parts += [_counts(plan, upto, inks, style, passes)]
     if upto and upto[-1].number == number:
         record = upto[-1]
-        if number == LAST:
+        if number == len(passes) - 1:
             parts += ["\n", _split_table(record, inks, style)]
         parts += ["\n", _node_table(record, inks, style)]
     return "".join(parts)
 
 
-def _counts(plan: Plan, records: Sequence[PassRecord], inks: dict[str, str], style: Style) -> str:
+def _counts(
+    plan: Plan, records: Sequence[PassRecord], inks: dict[str, str], style: Style, passes: Sequence[str]
+) -> str:
     """How many nodes and leafs each backend has after each pass."""
     backends = [name for name, _ in plan.backends]
     columns = [*_PASSES, *(Column(printable(b), right=True) for b in backends)]
@@ -62,7 +63,7 @@ def _counts(plan: Plan, records: Sequence[PassRecord], inks: dict[str, str], sty
         n = Counter(a.backend for a in record.assignments)
         counts = [Cell(str(n[b]), inks[b]) if n[b] else Cell("–", "dim") for b in backends]
         changed = len(changes(record))
-        rows.append([str(record.number), PASSES[record.number], *counts, str(n[None]), str(changed)])
+        rows.append([str(record.number), passes[record.number], *counts, str(n[None]), str(changed)])
     return render_table(columns, rows, style) if rows else ""
 
 

@@ -182,7 +182,7 @@ class Player:
         root = t.view_src
         return {
             "view_src": root.label if root is not None else None,
-            "inplace": t.index in self.sched.direct.inplace,
+            "inplace": t.index in self.sched.gallocr.inplace,
         }
 
     def _memory(self, t: Tensor) -> Result:

@@ -15,7 +15,6 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.direct_gallocr import DirectGallocr
 from ggmltool.ggml.errors import GgmlAbort, LineAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, Left, Listener
-from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.four_pass_split import (
@@ -25,6 +24,7 @@ from ggmltool.ggml.sched.four_pass_split import (
     NO_ALLOCR,
     run_passes,
 )
+from ggmltool.ggml.sched.four_passes import PASSES
 from ggmltool.ggml.sched.measured_arena import MeasuredArena
 from ggmltool.ggml.sched.printed import Printed, printed_of, sanity_lines
 from ggmltool.ggml.sched.scheduler import Scheduler
@@ -55,6 +55,7 @@ class MeasuredScheduler(Scheduler):
     """
 
     release = MEASURED
+    passes = PASSES
     tallocs: list[BestFitTallocr]
 
     def __init__(
@@ -83,8 +84,7 @@ class MeasuredScheduler(Scheduler):
         self.n_copies = 1
         self.op_offload = False
         self.has_events = [False] * len(backends)
-        self.gallocr = Gallocr([], addresses)
-        self.direct = DirectGallocr(events)
+        self.gallocr: DirectGallocr = DirectGallocr(self.bufts, self.memory_names, addresses, events)
         self.arena: MeasuredArena = MeasuredArena(indices)
         self.splits = [Split()]
         self.splits[0].backend_id = NO_ALLOCR
@@ -240,14 +240,14 @@ class MeasuredScheduler(Scheduler):
 
     def _alloc_splits(self) -> bool:
         """sched_alloc_splits."""
-        self.direct.alloc_graph_n(self.nodes, self.hash_size, self.ids, self.tallocs)
+        self.gallocr.alloc_graph_n(self.nodes, self.leafs, self.hash_size, self.ids, self.tallocs)
         self.planned = tuple(
             TallocrState(
                 name,
                 t.align_offset,
                 t.max_size,
                 t.buffer.size,
-                tuple((addr - t.base, size) for addr, size in t.free_blocks),
+                tuple((offset, size) for offset, size in t.chunk.free_blocks),
             )
             for name, t in zip(self.names, self.tallocs, strict=True)
         )

@@ -20,7 +20,8 @@ class MeasuredArena(Arena):
 
     def __init__(self, indices: IndexSpace) -> None:
         self.size = CAPACITY
-        self.capacity = CAPACITY // _RELEASE.tensor_overhead()
+        self.overhead = _RELEASE.tensor_overhead()
+        self.capacity = CAPACITY // self.overhead
         self.indices = indices
         self.slots: list[Tensor] = []
         self._next = 0
@@ -28,7 +29,7 @@ class MeasuredArena(Arena):
 
     @property
     def used(self) -> int:
-        return self._next * _RELEASE.tensor_overhead() + self._graph
+        return self._next * self.overhead + self._graph
 
     def clear(self) -> None:
         self._next = 0
@@ -42,8 +43,8 @@ class MeasuredArena(Arena):
         self._graph = overhead
 
     def _slot(self, src: Tensor) -> tuple[Tensor | None, int]:
-        if self.used + _RELEASE.tensor_overhead() > self.size:
-            raise self._refusal(_RELEASE.tensor_overhead(), f"a copy of {src.label}")
+        if self.used + self.overhead > self.size:
+            raise self._refusal(self.overhead, f"a copy of {src.label}")
         self._next += 1
         if self._next <= len(self.slots):
             t = self.slots[self._next - 1]

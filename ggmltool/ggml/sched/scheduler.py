@@ -14,6 +14,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
 from ggmltool.ggml.sched.debug import SchedDebug, debug_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
+from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.ggml.sched.split import run_passes
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, op_desc
 from ggmltool.ggml.version import (
@@ -34,10 +35,14 @@ class Scheduler:
 
     State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
     `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
-    `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as.
+    `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as,
+    `passes` say what its passes do, by their numbers.
     """
 
     release = DEFAULT
+    debug_lines: list[str] | None = None
+    """What a debug build has logged since this was last cleared; None for a ggml of which that is not kept."""
+    passes: tuple[str, ...] = PASSES
     gallocr_class = Gallocr
 
     def __init__(
