@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import click
 
@@ -18,6 +18,9 @@ from ggmltool.cli.command import Settings, settings
 from ggmltool.cli.errors import CliError
 from ggmltool.views.table import Style
 from ggmltool.views.text import printable
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event, Listener
 
 UNLIMITED = 10_000
 """The width of output that no terminal shows: nothing is cut."""
@@ -149,6 +152,24 @@ def progress(label: str, total: int, least: int = _WORTH_A_BAR) -> Iterator[Call
         return
     with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
         yield lambda: bar.update(1)
+
+
+def debug_log(listener: Listener | None = None) -> Listener | None:
+    """A listener that says on standard error what only a debug build of ggml logs, as it comes; with --verbose only.
+
+    `listener` hears every event as well.
+    """
+    if current_settings().verbosity <= 0:
+        return listener
+    from ggmltool.ggml.events import Logged
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Logged) and event.level == "debug":
+            log_lines([event.text])
+        if listener is not None:
+            listener(event)
+
+    return hear
 
 
 def log_lines(lines: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output, log_lines, progress
+from ggmltool.cli.output import Output, debug_log, log_lines, progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.views.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count
@@ -126,7 +126,7 @@ class _Result:
         self.watcher = watcher
         self.wanted = wanted
         self.compute = compute
-        self.run: Run = opened.scenario.start(values=compute)
+        self.run: Run = opened.scenario.start(debug_log(), values=compute)
         self.reports: list[StepReport] = []
         self.values: dict[str, NDArray[Any]] = {}
         self.error: dict[str, Any] | None = None

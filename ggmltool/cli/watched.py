@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import Moment
-from ggmltool.cli.output import log_lines, note
+from ggmltool.cli.output import debug_log, log_lines, note
 from ggmltool.cli.scenario import Opened
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.model import Step
@@ -137,7 +137,7 @@ class Watch:
         debug: bool = False,
     ) -> None:
         self.opened = opened
-        self.run = opened.scenario.start(listener, debug)
+        self.run = opened.scenario.start(debug_log(listener), debug)
         self.started = started
         self.number = moment.after
         self.steps = _steps(opened, moment)
