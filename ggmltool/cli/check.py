@@ -64,7 +64,7 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
         for one in found:
             if one.plan.error is not None:
                 about = f"{one.graph}: " if len(found) > 1 else ""
-                lines = [about + ggml_error(dict(one.plan.error)), breach_text(one.breach)]
+                lines = [about + ggml_error(dict(one.plan.error)), breach_text(one.breach, one.plan.ggml)]
                 text += "\n" + "".join(f"{line}\n" for line in lines if line)
         output.write(text)
     return FINE if ok else GGML_FAILED

@@ -57,7 +57,8 @@ def context(scenario: str | None, moment: Moment, only: str | None, format: str 
             hint = f"did you mean {near!r}?" if near else "the contexts are " + ", ".join(map(repr, names))
             raise CliError(f"no context is called {only!r}; {hint}")
         contexts = [ctx for ctx in contexts if ctx.name == only]
-    facts = GraphFacts(built.graph.size, built.graph.n_nodes, built.graph.n_leafs)
+    layout = opened.model.release.graph_layout(built.graph.size)
+    facts = GraphFacts(built.graph.size, built.graph.n_nodes, built.graph.n_leafs, layout)
     if format == "json":
         from ggmltool.views.json_text import json_text
 

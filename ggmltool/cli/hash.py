@@ -76,7 +76,7 @@ def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, form
 def _rows(watched: WatchedAllocator) -> list[HashRow]:
     gallocr = watched.gallocr
     moment = watched.moment() if watched.record.at is not None else None
-    slots = HashSet(gallocr.hash_size)
+    slots = HashSet(gallocr.hash_size, watched.at.run.model.release.hash_shift)
     rows = []
     for label, address, index in watched.planned.keys:
         slot = slots.find_or_insert(address)

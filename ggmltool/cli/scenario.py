@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -53,10 +53,21 @@ class Opened:
         given = {name: value for name, value in options._asdict().items() if value is not None}
         if not given:
             return self
+        self._check_switches(given)
         from ggmltool.scenario.scenario import Scenario
 
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
         return Opened(Scenario(model), self.argument, " ".join(filter(None, (self.options, str(options)))))
+
+    def _check_switches(self, names: Iterable[str]) -> None:
+        """Refuse options of a scheduler that has none of the name. Raises CliError."""
+        from ggmltool.cli.errors import CliError
+        from ggmltool.scenario.versions import KEYS_SINCE, lacks
+
+        for name in names:
+            since = KEYS_SINCE.get(("scheduler", name), "")
+            if lacks(self.model.release, since):
+                raise CliError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")
 
 
 def open_scenario(argument: str | None) -> Opened:
@@ -136,16 +147,16 @@ def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:
 
     Addresses are simulated: each context has an arena of its own, as does the graph.
     """
-    from ggmltool.ggml.version import OBJECT_SIZE, tensor_overhead
     from ggmltool.scenario.arenas import FIRST, STEP
 
     infos: dict[str, TensorInfo] = {}
+    release = model.release
     arenas = [(c.tensors, c.buft is not None) for c in model.contexts]
     for number, (tensors, allocated) in enumerate([*arenas, (model.graphs[graph].nodes, False)]):
-        address = FIRST + number * STEP + OBJECT_SIZE
+        address = FIRST + number * STEP + release.object_size
         for tensor in tensors:
             infos[tensor.id] = _info(tensor, address, allocated)
-            address += tensor_overhead()
+            address += release.tensor_overhead()
     return infos
 
 

@@ -13,16 +13,16 @@ from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.limits import LIMITS
+from ggmltool.ggml.limits import Limit, limits_of
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
 from ggmltool.ggml.version import (
+    DEFAULT,
     MAX_FREE_BLOCKS,
-    SCHED_MAX_BACKENDS,
-    SCHED_MAX_COPIES,
-    SCHED_MAX_SPLIT_INPUTS,
     SIZE_MAX,
     VBUFFER_MAX_CHUNKS,
+    VERSION,
+    Release,
     hash_size,
 )
 
@@ -31,13 +31,19 @@ LAST_PASS = 5
 
 class Gauge(NamedTuple):
     """One limit: `used` of `limit`, where that is, and what it is made `of`. `key` is that of `LIMITS`; `used` is None
-    where ggml did not get so far."""
+    where ggml did not get so far. `release` is the ggml whose limit it is."""
 
     key: str
     used: int | None
     limit: int
     where: str = ""
     of: tuple[tuple[str, int], ...] = ()
+    release: str = VERSION
+
+    @property
+    def about(self) -> Limit:
+        """What the limit is called, and what is beyond it."""
+        return limits_of(self.release)[self.key]
 
     @property
     def share(self) -> float:
@@ -87,7 +93,8 @@ class LimitWatch:
 @dataclass(slots=True)
 class Checked:
     """What the gauges are read from: a run after one step. `sched` is None where none could be made, `graph` where none
-    could be built; `names` are the tensors' names before ggml cut them, `breach` is what ended the step."""
+    could be built; `names` are the tensors' names before ggml cut them, `breach` is what ended the step, `release` the
+    ggml that did it."""
 
     watch: LimitWatch
     backends: Sequence[Backend]
@@ -97,6 +104,7 @@ class Checked:
     names: Sequence[str] = ()
     breach: Breach | None = None
     ok: bool = True
+    release: Release = DEFAULT
 
 
 def gauges(of: Checked) -> list[Gauge]:
@@ -112,11 +120,12 @@ def gauges(of: Checked) -> list[Gauge]:
     breach = of.breach
     if breach is not None and breach.limit in found:
         found[breach.limit] = found[breach.limit]._replace(used=breach.used)
-    return [found[key] for key in LIMITS if key in found]
+    limits = limits_of(of.release.name)
+    return [found[key]._replace(release=of.release.name) for key in limits if key in found]
 
 
 def _all(of: Checked) -> Iterator[Gauge]:
-    yield Gauge("backends", len(of.backends), SCHED_MAX_BACKENDS, ", ".join(b.name for b in of.backends))
+    yield Gauge("backends", len(of.backends), of.release.max_backends, ", ".join(b.name for b in of.backends))
     sched, graph = of.sched, of.graph
     if graph is not None:
         yield from _graph(graph)
@@ -140,7 +149,8 @@ def _last(tensors: Sequence[Tensor]) -> str:
 
 
 def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
-    yield Gauge("copies", s.n_copies, SCHED_MAX_COPIES)
+    most_inputs = s.release.max_split_inputs
+    yield Gauge("copies", s.n_copies, s.release.max_copies)
     if graph is not None:
         of = (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
         yield Gauge("sched_tensors", graph.n_nodes + graph.n_leafs, s.hash_size, f"graph_size {s.graph_size}", of)
@@ -151,16 +161,16 @@ def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: b
     splits = s.splits[: s.n_splits] if split else []
     yield Gauge("splits", len(splits) if split else None, s.graph_size, f"room for {len(s.splits)} by now")
     if not split:
-        yield Gauge("split_inputs", None, SCHED_MAX_SPLIT_INPUTS)
+        yield Gauge("split_inputs", None, most_inputs)
     for i, sp in enumerate(splits):
-        grown = f", room for {sp.inputs_capacity} by now" if sp.inputs_capacity > SCHED_MAX_SPLIT_INPUTS else ""
+        grown = f", room for {sp.inputs_capacity} by now" if sp.inputs_capacity > most_inputs else ""
         where = f"split #{i} on {s.names[sp.backend_id]}{grown}" if sp.inputs else ""
-        yield Gauge("split_inputs", len(sp.inputs), SCHED_MAX_SPLIT_INPUTS, where)
+        yield Gauge("split_inputs", len(sp.inputs), most_inputs, where)
         for t in sp.inputs:
             yield _name(f"{s.names[sp.backend_id]}#{t.name}#{s.n_copies - 1}")
     if s.n_copies > 1:
-        yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, SCHED_MAX_SPLIT_INPUTS)
-    room = s.graph_size + s.graph_size * SCHED_MAX_SPLIT_INPUTS * 2
+        yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, most_inputs)
+    room = s.graph_size + s.graph_size * most_inputs * 2
     yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, "copies and dependencies too")
     yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
 
@@ -229,4 +239,6 @@ def highest(of_graphs: Mapping[str, Sequence[Gauge]]) -> list[Gauge]:
             if known is None or (known.used is None and gauge.used is not None) or gauge.share > known.share:
                 where = f"{graph}: {gauge.where}" if gauge.where else graph
                 best[gauge.key] = gauge._replace(where=where)
-    return [best[key] for key in LIMITS if key in best]
+    releases = {gauge.release for found in of_graphs.values() for gauge in found}
+    order = dict.fromkeys(key for release in releases for key in limits_of(release))
+    return [best[key] for key in order if key in best]

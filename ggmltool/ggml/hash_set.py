@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from ggmltool.ggml.errors import GgmlAbort
-from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.version import DEFAULT, hash_size
 
 FULL = -1
 """GGML_HASHSET_FULL: the key is not there and there is no room for it."""
 
 
-def hash_of(address: int) -> int:
-    """ggml_hash: the address without its last four bits, which alignment makes zero."""
-    return address >> 4
+def hash_of(address: int, shift: int = DEFAULT.hash_shift) -> int:
+    """ggml_hash: the address without its last bits (four, which alignment makes zero)."""
+    return address >> shift
 
 
 class HashSet:
-    """A ggml_hash_set for at least `min_size` addresses. `keys` has the address in every slot, None where free.
+    """A ggml_hash_set for at least `min_size` addresses. `keys` has the address in every slot, None where free; `shift`
+    is the release's `hash_shift`.
 
     Scheduler and allocator only count what would be in their sets; this one is made when somebody wants to see the
     slots.
     """
 
-    __slots__ = ("keys", "size")
+    __slots__ = ("keys", "shift", "size")
 
-    def __init__(self, min_size: int) -> None:
+    def __init__(self, min_size: int, shift: int = DEFAULT.hash_shift) -> None:
+        self.shift = shift
         self.size = hash_size(min_size)
         self.keys: list[int | None] = [None] * self.size
 
@@ -37,7 +39,7 @@ class HashSet:
 
     def find(self, address: int) -> int:
         """ggml_hash_find: the slot that has the address, or that it would get; FULL where there is neither."""
-        start = slot = hash_of(address) % self.size
+        start = slot = hash_of(address, self.shift) % self.size
         while self.keys[slot] is not None and self.keys[slot] != address:
             slot = (slot + 1) % self.size
             if slot == start:
@@ -63,4 +65,4 @@ class HashSet:
     def probes(self, address: int) -> int:
         """How many slots a look-up of the address visits: 1 where nothing collides."""
         slot = self.find(address)
-        return self.size if slot == FULL else (slot - hash_of(address)) % self.size + 1
+        return self.size if slot == FULL else (slot - hash_of(address, self.shift)) % self.size + 1

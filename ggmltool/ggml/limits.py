@@ -1,4 +1,4 @@
-"""The limits of this ggml release: what each is called, and what happens beyond it."""
+"""The limits of each release of ggml: what each is called, and what happens beyond it."""
 
 from __future__ import annotations
 
@@ -92,4 +92,31 @@ LIMITS: dict[str, Limit] = {
     "buffer_size": Limit("memory", "size of a buffer", "max_size", "device", _NO_BUFFER, True),
     "device_memory": Limit("memory", "memory of a device", "memory", "device", _NO_BUFFER, True),
 }  # fmt: skip
-"""Every limit by its key, in the order of the report."""
+"""Every limit of today's ggml by its key, in the order of the report."""
+
+_MARCH_2025: dict[str, Limit | None] = {
+    "split_inputs": LIMITS["split_inputs"]._replace(
+        kind="abort",
+        beyond="a node that comes when all are taken begins a new split; one that needs more than are left is "
+        "GGML_ASSERT(n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS)",
+    ),
+    "graph_inputs": LIMITS["graph_inputs"]._replace(
+        kind="abort", beyond="GGML_ASSERT(n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS)"
+    ),
+    "cgraph_slots": LIMITS["cgraph_slots"]._replace(beyond='GGML_ABORT("fatal error") in ggml_hash_insert'),
+    "chunks": None,
+    "free_blocks": LIMITS["free_blocks"]._replace(
+        text="free blocks of a buffer",
+        beyond='GGML_ASSERT(alloc->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks")',
+    ),
+}
+
+_OTHERWISE = {"2025-03": _MARCH_2025}
+"""What other releases have otherwise, None for a limit that they do not have."""
+
+
+def limits_of(release: str) -> dict[str, Limit]:
+    """The limits of the release of this name, in the order of the report."""
+    other = _OTHERWISE.get(release, {})
+    changed = {key: other.get(key, limit) for key, limit in LIMITS.items()}
+    return {key: limit for key, limit in changed.items() if limit is not None}

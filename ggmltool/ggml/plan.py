@@ -81,7 +81,8 @@ class Plan:
 
     `backends` are (name, buffer type) pairs in priority order; `buffer_sizes` bytes per backend as
     ggml_backend_sched_get_buffer_size gives them; `log` the lines ggml logs in a release build; `error` what stopped
-    the step (`ok` is then false); `ggml` the release that decided it.
+    the step (`ok` is then false); `ggml` the release that decided it. `debug_log` are the lines that
+    only a debug build logs, None for a release of which they are not kept.
     """
 
     graph: str | None
@@ -96,6 +97,7 @@ class Plan:
     log: tuple[str, ...] = ()
     error: PlanError | None = None
     ggml: str = VERSION
+    debug_log: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as SPEC.md's JSON object."""
@@ -114,6 +116,8 @@ class Plan:
             "buffer_sizes": dict(self.buffer_sizes),
             "log": list(self.log),
         }
+        if self.debug_log is not None:
+            out["debug_log"] = list(self.debug_log)
         if self.error is not None:
             out["error"] = dict(self.error)
         return out

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import TENSOR_SIZE, graph_nbytes
+from ggmltool.ggml.version import Release
 from ggmltool.scenario.run import Run
 
 FIRST = 0x5555_0000_0000
@@ -25,22 +25,23 @@ def arenas(run: Run, graph: str, table: Sequence[Tensor]) -> list[Context]:
     it. A graph that is built again lies where it lay before.
     """
     out: list[Context] = []
+    release = run.model.release
     at = 0
     for spec in run.model.contexts:
-        out.append(_arena(len(out), spec.name, table[at : at + len(spec.tensors)]))
+        out.append(_arena(len(out), spec.name, table[at : at + len(spec.tensors)], release))
         at += len(spec.tensors)
-    made = _arena(len(out), f"graph {graph}", table[at:])
-    made.new_object("graph", graph_nbytes(run.compiled.cgraph_size))
+    made = _arena(len(out), f"graph {graph}", table[at:], release)
+    made.new_object("graph", release.graph_nbytes(run.compiled.cgraph_size))
     out.append(made)
     sched = run.sched
-    out.append(_arena(len(out), "scheduler", sched.arena.made() if sched is not None else ()))
+    out.append(_arena(len(out), "scheduler", sched.arena.made() if sched is not None else (), release))
     return out
 
 
-def _arena(number: int, name: str, tensors: Iterable[Tensor]) -> Context:
+def _arena(number: int, name: str, tensors: Iterable[Tensor], release: Release) -> Context:
     ctx = Context(base=FIRST + number * STEP, name=name)
     for t in tensors:
-        ctx.new_object("tensor", TENSOR_SIZE, t)
+        ctx.new_object("tensor", release.tensor_size, t)
         ctx.tensors.append(t)
     return ctx
 

@@ -13,7 +13,10 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.versions import KEYS_SINCE, lacks
 
+OP_OFFLOAD_SINCE = KEYS_SINCE["scheduler", "op_offload"]
+"""Since when op offload can be switched off."""
 MOST = 24
 """Changes that are tried at most."""
 _NODES_PLANNED = 40_000
@@ -92,7 +95,7 @@ def to_another_backend(
         yield from _mark(model, i)
     for asker in askers:
         yield _larger_batch(model, asker)
-    if any(b.type != "cpu" for b in model.backends[:-1]):
+    if any(b.type != "cpu" for b in model.backends[:-1]) and not lacks(model.release, OP_OFFLOAD_SINCE):
         yield _op_offload(model)
     if spec.op:
         for i in dict.fromkeys(s for s in spec.src if s is not None and s != node):

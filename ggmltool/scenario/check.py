@@ -41,7 +41,9 @@ def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:
     breach = None if plan.ok else run.failure(run.plans[-1]).breach
     built = run.newest[graph][0] if graph in run.newest else None
     names = _names(run.model, graph)
-    found = gauges(Checked(watch, run.backends, run.sched, built, run.buffers, names, breach, plan.ok))
+    found = gauges(
+        Checked(watch, run.backends, run.sched, built, run.buffers, names, breach, plan.ok, run.model.release)
+    )
     return Checkup(graph, plan, found, breach)
 
 

@@ -226,6 +226,8 @@ class Run:
         self.log.clear()
         try:
             sched = self.start()
+            if sched.debug_lines:
+                sched.debug_lines.clear()
             graph = self.build(name)
             table = self.newest[name][1]
             for at, backend in self.compiled.graphs[name].assigned:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.gauges import Gauge
-from ggmltool.ggml.limits import LIMITS
+from ggmltool.ggml.limits import limits_of
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 def status(gauge: Gauge) -> Status:
     """`breached`: ggml or the device would not go on; `over`: ggml makes do; `near`: little is left."""
-    kind = LIMITS[gauge.key].kind
+    kind = gauge.about.kind
     if gauge.used is None:
         return "not reached"
     if gauge.share > 1:
@@ -51,8 +51,8 @@ def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> 
     rows: list[Row] = []
     group = ""
     for gauge in gauges:
-        if LIMITS[gauge.key].group != group:
-            group = LIMITS[gauge.key].group
+        if gauge.about.group != group:
+            group = gauge.about.group
             rows.append([Cell(group, "dim"), *[""] * (len(_COLUMNS) - 1)])
         rows.append(_row(gauge, 10 if roomy else 5))
     facts = [step, count(len(gauges), "limit"), *_closest(gauges)]
@@ -62,7 +62,7 @@ def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> 
 
 
 def _closest(gauges: Sequence[Gauge]) -> list[str]:
-    counted = [g for g in gauges if g.used is not None and LIMITS[g.key].kind != "fixed"]
+    counted = [g for g in gauges if g.used is not None and g.about.kind != "fixed"]
     if not counted:
         return []
     closest = max(counted, key=lambda g: g.share)
@@ -71,12 +71,12 @@ def _closest(gauges: Sequence[Gauge]) -> list[str]:
 
 def _called(gauge: Gauge) -> str:
     """`scheduler hash set: slots`: the gauge without its table."""
-    of = LIMITS[gauge.key]
+    of = gauge.about
     return of.text if of.group in ("tensors", "memory") else f"{of.group} {of.text}"
 
 
 def _row(gauge: Gauge, cells: int) -> list[str | Cell]:
-    of = LIMITS[gauge.key]
+    of = gauge.about
     number = size if of.nbytes else str
     verdict = status(gauge)
     if gauge.used is None:
@@ -99,7 +99,7 @@ def _where(gauge: Gauge) -> str:
     """Where the gauge is so high, "" at zero. What is counted is explained by its parts, bytes by what they are of."""
     if not gauge.used:
         return ""
-    if LIMITS[gauge.key].nbytes:
+    if gauge.about.nbytes:
         return ": ".join(filter(None, (gauge.where, " + ".join(f"{size(n)} of {what}" for what, n in gauge.of))))
     return ", ".join(filter(None, (" + ".join(f"{n} {what}" for what, n in gauge.of), gauge.where)))
 
@@ -126,18 +126,18 @@ def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[obj
     lines: list[object] = [Text("beyond the limit", "dim")]
     width = min(max(style.width, 40), 120)
     for gauge in gauges:
-        of = LIMITS[gauge.key]
+        of = gauge.about
         place = f" ({printable(_where(gauge))})" if with_place and _where(gauge) else ""
         text = f"  {_called(gauge)}{place}: {of.beyond}"
         lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
     return lines
 
 
-def breach_text(breach: Breach | None) -> str:
-    """The limit behind an error of ggml's, "" where none is."""
+def breach_text(breach: Breach | None, release: str) -> str:
+    """The limit behind an error of this ggml, "" where none is."""
     if breach is None:
         return ""
-    of = LIMITS[breach.limit]
+    of = limits_of(release)[breach.limit]
     used = size(breach.used) if of.nbytes else str(breach.used)
     return f"  the limit: {printable(of.constant)}, the {of.group}'s {of.text}; {used} would be needed"
 
@@ -147,16 +147,16 @@ def check_json(gauges: Sequence[Gauge]) -> list[dict[str, Any]]:
     return [
         {
             "key": g.key,
-            "group": LIMITS[g.key].group,
-            "limit": LIMITS[g.key].text,
-            "constant": LIMITS[g.key].constant,
+            "group": g.about.group,
+            "limit": g.about.text,
+            "constant": g.about.constant,
             "used": g.used,
             "of": g.limit,
-            "unit": "bytes" if LIMITS[g.key].nbytes else "count",
+            "unit": "bytes" if g.about.nbytes else "count",
             "status": status(g),
             "where": g.where,
             "parts": dict(g.of),
-            "beyond": LIMITS[g.key].beyond,
+            "beyond": g.about.beyond,
         }
         for g in gauges
     ]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.context import Context, Object
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.version import OBJECT_SIZE, graph_layout
+from ggmltool.ggml.version import OBJECT_SIZE
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, size
 
@@ -30,12 +30,17 @@ _OBJECTS = (
 _LAYOUT = (Column("field"), Column("offset", right=True), Column("bytes", right=True), Column("address", drop=1))
 
 
+Layout = tuple[tuple[str, int, int], ...]
+
+
 class GraphFacts(NamedTuple):
-    """What a cgraph's struct has: `size` bounds nodes and leafs."""
+    """What a cgraph's struct has: `size` bounds nodes and leafs. `layout` is where its arrays lie in its object: field,
+    offset, bytes."""
 
     size: int
     n_nodes: int
     n_leafs: int
+    layout: Layout
 
 
 def print_objects(ctx: Context) -> str:
@@ -75,7 +80,7 @@ def _row(index: int, o: Object, base: int) -> Row:
 def _layout(address: int, graph: GraphFacts, style: Style) -> str:
     facts = f"ggml_cgraph: size = {graph.size}, n_nodes = {graph.n_nodes}, n_leafs = {graph.n_leafs}"
     rows: list[Row] = [
-        [name, str(offset), str(nbytes), f"{address + offset:#x}"] for name, offset, nbytes in graph_layout(graph.size)
+        [name, str(offset), str(nbytes), f"{address + offset:#x}"] for name, offset, nbytes in graph.layout
     ]
     return render_lines(["", facts], style) + render_table(_LAYOUT, rows, style)
 
@@ -107,6 +112,6 @@ def contexts_json(contexts: Sequence[Context], graph: GraphFacts, name: str, ste
         ],
         "cgraph": {
             **graph._asdict(),
-            "layout": [{"field": field, "offset": at, "nbytes": n} for field, at, n in graph_layout(graph.size)],
+            "layout": [{"field": field, "offset": at, "nbytes": n} for field, at, n in graph.layout],
         },
     }

@@ -23,14 +23,12 @@ _SPLIT = "ggml_backend_sched_split_graph"
 
 
 class FixedInputsScheduler(Scheduler):
-    """A ggml_backend_sched of March 2025.
-
-    `debug_lines` are the lines that a debug build of it has logged since they were last cleared.
-    """
+    """A ggml_backend_sched of March 2025."""
 
     release = RELEASES["2025-03"]
     gallocr_class = UnchunkedGallocr
     gallocr: UnchunkedGallocr
+    debug_lines: list[str]
 
     def __init__(
         self,
@@ -44,7 +42,7 @@ class FixedInputsScheduler(Scheduler):
         events: Listener | None = None,
     ) -> None:
         super().__init__(backends, indices, addresses, all_bufts, graph_size, parallel, op_offload, events)
-        self.debug_lines: list[str] = []
+        self.debug_lines = []
         self.gallocr.debug_log = self.debug_log
 
     def new_split(self) -> Split:
@@ -94,12 +92,13 @@ class FixedInputsScheduler(Scheduler):
         ).of("graph_inputs", n + 1)
 
     def grow_split_inputs(self, split: Split) -> None:
-        """A node that alone needs more inputs than a split has room for. Raises GgmlAssert."""
+        """An input more than a split has room for: nobody counted what the node needs. Raises GgmlAssert."""
         n = split.inputs_capacity
         raise GgmlAssert(
             _SPLIT,
             "n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
-            f"a node needs more than the {n} inputs that a split has room for",
+            f"a split has room for {n} inputs; only when all are taken does the next node begin another one, and this "
+            "node needs more than were left",
         ).of("split_inputs", n + 1)
 
     def set_output(self, t: Tensor) -> None:

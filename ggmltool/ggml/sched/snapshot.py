@@ -54,6 +54,7 @@ def plan_of(
         log=tuple(log),
         error=error,
         ggml=s.release.name,
+        debug_log=None if s.debug_lines is None else tuple(s.debug_lines),
     )
 
 
