@@ -90,6 +90,7 @@ class Release:
     GGML_SCHED_MAX_SPLIT_INPUTS, `max_chunks` how many chunks a compute buffer can have, `max_splits` how many splits a
     scheduler (None: as many as there are). `steps` are the kinds of steps that take a graph. `ignores_weights` are the
     ops that do not follow their weights; `output_marks_root` says that of an output that is a view the root is one too.
+    `copies_used_experts`: of the experts on the host, those that are used are copied alone.
     The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
     a node is used (`prints_use_counts`).
     """
@@ -112,6 +113,7 @@ class Release:
     steps: tuple[str, ...] = ("reserve", "alloc", "compute")
     ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
     output_marks_root: bool = True
+    copies_used_experts: bool = True
     prints_functions: bool = True
     prints_use_counts: bool = True
 
@@ -156,6 +158,7 @@ RELEASES: dict[str, Release] = {
             max_chunks=1,
             ignores_weights=frozenset((int(Op.ROPE),)),
             output_marks_root=False,
+            copies_used_experts=False,
             prints_functions=False,
             prints_use_counts=False,
         ),

@@ -153,7 +153,8 @@ class _Loader:
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
         self.known_bufts = known_bufts(backends)
         self._part("backends", lambda v: check_bufts(backends, self.bufts))
-        self.reader = TensorReader([b.name for b in backends], self.document.folder)
+        marks_root = self.release.output_marks_root
+        self.reader = TensorReader([b.name for b in backends], self.document.folder, marks_root)
         scheduler = self._part("scheduler", read_scheduler)
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
         graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))

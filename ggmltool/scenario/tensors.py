@@ -49,7 +49,8 @@ def check_printable(text: str, what: str) -> None:
 class TensorReader:
     """Reads tensors; `backends` are the names a user assignment can mean, `folder` is where data files lie."""
 
-    def __init__(self, backends: Sequence[str], folder: Path | None) -> None:
+    def __init__(self, backends: Sequence[str], folder: Path | None, marks_root: bool = True) -> None:
+        self.marks_root = marks_root
         self.backends = backends
         self.folder = folder
 
@@ -158,7 +159,7 @@ class TensorReader:
         name = cut_name(id if given is None else at("name", self._name, given))
         given = get("flags")
         flags = 0 if given is None else at("flags", self._flags, given)
-        if flags & FLAG_OUTPUT and root is not None and get("view_src") is None:
+        if flags & FLAG_OUTPUT and root is not None and get("view_src") is None and self.marks_root:
             self._flag_output(root, scope)
         backend = get("backend")
         if backend is not None:

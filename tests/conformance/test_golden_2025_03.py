@@ -11,12 +11,18 @@ import pytest
 
 from tests.conformance.golden_2025_03 import Recorder
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "golden" / "2025-03"
-FILES = sorted(FOLDER.glob("*.json.gz"))
+SOME = sorted((Path(__file__).parent / "plans_2025_03").glob("*.json.gz"))
+ALL = sorted((Path(__file__).resolve().parents[3] / "shared" / "golden" / "2025-03").glob("*.json.gz"))
 
 
-@pytest.mark.skipif(not FILES, reason="the golden files lie outside the repository, in ../shared/golden/2025-03")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".json.gz"))
+def test_the_golden_files_are_there() -> None:
+    assert len(SOME) > 10
+    if not ALL:
+        pytest.skip("most golden files lie outside the repository, in ../shared/golden/2025-03")
+    assert len(ALL) > 150
+
+
+@pytest.mark.parametrize("file", ALL or SOME, ids=lambda file: file.name.removesuffix(".json.gz"))
 def test_every_field_is_that_of_the_real_library(file: Path) -> None:
     golden: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
     assert set(golden) == {"ggml", "name", "scenario", "steps", "contexts", "results"}

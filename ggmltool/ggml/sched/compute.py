@@ -84,6 +84,7 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
         _compute_split(s, k, split, watch)
         if split.inputs and s.has_events[split.backend_id]:
             _event(s, "record", split.backend_id)
+    s.computed()
     if s.events:
         s.events(Left(function))
 
@@ -107,7 +108,8 @@ def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExp
         s.synchronize_backend(b)
     node = split.nodes[0] if split.nodes else None
     if (
-        node is not None
+        s.release.copies_used_experts
+        and node is not None
         and node.op == Op.MUL_MAT_ID
         and node.src[0] is copy
         and t.buffer is not None
