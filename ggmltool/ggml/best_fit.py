@@ -16,9 +16,6 @@ MAX_FREE_BLOCKS = 256
 MEASURED_SIZE = (2**64 - 1) // 2
 """Bytes that an allocator has that only measures: half of what a size can say, against overflows."""
 
-CPU_SLACK = 64
-"""Bytes a CPU buffer is larger than asked for, since malloc's address may not be aligned (TENSOR_ALIGNMENT)."""
-
 _FILE = "ggml-alloc.c"
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
@@ -21,6 +21,9 @@ from ggmltool.scenario.values import (
     check_keys,
     kind_of,
 )
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.devices.profile import Profile
 
 T = TypeVar("T")
 
@@ -284,11 +287,15 @@ def own_bufts(backends: list[BackendSpec]) -> list[str]:
     return [*(b.name for b in backends if default_buft(b) == b.name), "CPU"]
 
 
-def known_bufts(backends: list[BackendSpec]) -> list[str]:
-    """The names of the buffer types that the devices are known to have besides their default ones."""
+def known_bufts(backends: list[BackendSpec], profiles: Mapping[str, Profile] | None = None) -> list[str]:
+    """The names of the buffer types that the devices are known to have besides their default ones.
+
+    `profiles` are those of the release (None: today's).
+    """
     from ggmltool.ggml.devices.profiles import PROFILES, extra_names
 
-    return [name for b in backends for name in extra_names(PROFILES[b.profile], b.name)]
+    known = PROFILES if profiles is None else profiles
+    return [name for b in backends for name in extra_names(known[b.profile], b.name)]
 
 
 def as_buft(value: object, bufts: list[str], known: list[str]) -> str:
@@ -298,10 +305,12 @@ def as_buft(value: object, bufts: list[str], known: list[str]) -> str:
     return as_word(value, "buft", bufts)
 
 
-def check_bufts(backends: list[BackendSpec], bufts: Iterable[str]) -> None:
-    """Raise where a backend names a buffer type that there is not."""
+def check_bufts(
+    backends: list[BackendSpec], bufts: Iterable[str], profiles: Mapping[str, Profile] | None = None
+) -> None:
+    """Raise where a backend names a buffer type that there is not in the release that has these profiles."""
     names = list(bufts)
-    known = known_bufts(backends)
+    known = known_bufts(backends, profiles)
     for i, backend in enumerate(backends):
         wanted: list[tuple[str, tuple[str | int, ...]]] = [(default_buft(backend), (i, "buft"))]
         wanted += [(name, (i, "supports_bufts", j)) for j, name in enumerate(backend.supports_bufts or ())]

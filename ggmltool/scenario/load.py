@@ -30,6 +30,7 @@ from ggmltool.scenario.long_form import build_long
 from ggmltool.scenario.meta import read_meta
 from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step, TensorSpec, Usage
 from ggmltool.scenario.nodes import build_short
+from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import is_tensor
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
@@ -151,10 +152,10 @@ class _Loader:
         self._part("backends", lambda _: check_profiles(backends, self.release))
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
-        self.known_bufts = known_bufts(backends)
-        self._part("backends", lambda v: check_bufts(backends, self.bufts))
-        marks_root = self.release.output_marks_root
-        self.reader = TensorReader([b.name for b in backends], self.document.folder, marks_root)
+        profiles = PARTS[self.release.name].profiles()
+        self.known_bufts = known_bufts(backends, profiles)
+        self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
+        self.reader = TensorReader([b.name for b in backends], self.document.folder)
         scheduler = self._part("scheduler", read_scheduler)
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
         graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ggml.best_fit import CPU_SLACK, alloc_ctx_tensors_from_buft
-from ggmltool.ggml.buffer import USAGE_NAMES, BufferType
+from ggmltool.ggml.best_fit import alloc_ctx_tensors_from_buft
+from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
@@ -14,7 +14,7 @@ from ggmltool.ggml.sched.measured import MeasuredScheduler
 from ggmltool.ggml.sched.measured_snapshot import plan_of
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
-from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class MeasuredRun(Run):
         if self.values:
             for spec in self.model.backends:
                 engine_of(spec)
-        self.bufts = bufts_of_2024(self.model)
+        self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
         self._make_contexts()
         self.sched = MeasuredScheduler(
@@ -154,14 +154,3 @@ def see_roots(tensors: list[Tensor]) -> None:
         root = t.view_src
         if root is not None and root.data and not t.data:
             t.data = root.data + t.view_offs
-
-
-def bufts_of_2024(model: Model) -> dict[str, BufferType]:
-    """Every buffer type of the scenario by name; the CPU's is aligned to 64 bytes, and its buffers are 64 larger."""
-    bufts = make_bufts(model)
-    given = {spec.name: spec.alignment for spec in model.backends}
-    for name, buft in bufts.items():
-        if buft.family == "CPU" and name == buft.device:
-            buft.alignment = given.get(name) or model.release.tensor_alignment
-            buft.slack = CPU_SLACK
-    return bufts

@@ -25,6 +25,12 @@ def _march_2025_profiles() -> Mapping[str, Profile]:
     return PROFILES
 
 
+def _january_2024_profiles() -> Mapping[str, Profile]:
+    from ggmltool.ggml.devices.january_2024 import PROFILES
+
+    return PROFILES
+
+
 class Parts(NamedTuple):
     """The parts of a release, each imported when it is asked for: what does a scenario's steps, its scheduler, and the
     profiles of its devices.
@@ -68,6 +74,6 @@ def _measured_scheduler() -> type[Scheduler]:
 PARTS: dict[str, Parts] = {
     DEFAULT.name: Parts(_run, _scheduler),
     "2025-03": Parts(_run, _fixed_inputs_scheduler, _march_2025_profiles),
-    "2024-01": Parts(_measured_run, _measured_scheduler),
+    "2024-01": Parts(_measured_run, _measured_scheduler, _january_2024_profiles),
 }
 """By the release's name; there is an entry for each of `ggmltool.ggml.version.RELEASES`."""

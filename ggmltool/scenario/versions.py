@@ -64,6 +64,12 @@ KEYS_UNTIL: dict[tuple[str, ...], str] = {
 
 FLAGS_SINCE = "2024-02-11"
 
+PROFILES_SINCE = {
+    "Vulkan": "2024-02-10", "SYCL": "2024-02-10", "RPC": "2024-05-14", "BLAS": "2024-06-16", "CANN": "2024-08-08",
+    "OpenCL": "2025-01-14",
+}  # fmt: skip
+"""Kinds of backends that are younger than January 2024, and the day they came into ggml."""
+
 
 def read_ggml(value: object) -> str:
     """The name of a release, by default today's. Raises Mistake."""
@@ -168,7 +174,10 @@ def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
     known = PARTS[release.name].profiles()
     for i, backend in enumerate(backends):
         if backend.profile not in known:
+            since = PROFILES_SINCE.get(backend.profile, "")
             message = f"the rules that {backend.profile} had in ggml {release.name} are not known here"
+            if lacks(release, since):
+                message = f"ggml {release.name} has no {backend.profile}; it exists since {since}"
             hint = f"known are {', '.join(known)}; of others say what they do: profile: custom, supports, …"
             raise Mistake(message, hint, i)
 

@@ -30,7 +30,8 @@ class Profile:
     unless somebody says otherwise. `graph_optimize` is the node order the device makes by default. `leaves_out` says
     what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
     of ggml_backend_dev_caps besides events, `interface` its function tables (None: no device of ggml's), `alloc_more`
-    says what `alloc_size` adds to the padding of rows. Sizes are bytes.
+    says what `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its buffers are. Sizes
+    are bytes.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Profile:
     caps: frozenset[str] = frozenset()
     interface: Interface | None = None
     alloc_more: str = ""
+    slack: int = 0
 
 
 def make_buft(
@@ -93,6 +95,7 @@ def make_buft(
         profile.alloc_size(memory) if profile.alloc_size is not None else None,
         profile.name,
         alloc_more=profile.alloc_more,
+        slack=profile.slack,
     )
 
 
