@@ -65,8 +65,8 @@ def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, form
 
         output.write(json_text(state.stamped(hash_json(rows, size, state.graph, state.kind, at))))
     elif format == "gdb":
-        chunked = opened.scenario.model.release.max_chunks > 1
-        output.write(gdb_session(hash_prints(rows, chunked), output.style.width))
+        fields = opened.model.release.hash_node_fields
+        output.write(gdb_session(hash_prints(rows, fields), output.style.width))
     else:
         when = watched.heading + (f" when {at} was allocated" if at is not None else "")
         output.write(hash_view(rows, size, state.title, when, output.style))

@@ -21,10 +21,10 @@ from ggmltool.cli.watched import Watched
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, addresses, arenas
+from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
+from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.tensor import TensorFacts, strides_view, tensor_gdb, tensor_json, tensor_view
+from ggmltool.views.tensor import GdbFacts, TensorFacts, strides_view, tensor_gdb, tensor_json, tensor_view
 
 
 @click.command(cls=Command)
@@ -63,18 +63,24 @@ def tensor(
     found, context = _find(name, contexts, built.name)
     style = output.style
     where = addresses(contexts)
+    release = opened.model.release
+    flags = found.flags if release.compute_flag else found.flags & ~FLAG_COMPUTE
     if strides:
         output.write(strides_view(found, state.title, style))
     elif format == "gdb":
-        output.write(tensor_gdb(found, lambda t: where[t.index], _buffer_address(found, state), style.width))
+        gpu = found.buffer is not None and found.buffer.buft.family in release.gpu_families
+        extra = EXTRAS + found.index * EXTRAS_STEP if gpu else 0
+        buffer = _buffer_address(found, contexts, state)
+        facts = GdbFacts(release.tensor_fields, lambda t: where[t.index], buffer, flags, gpu, extra)
+        output.write(tensor_gdb(found, facts, style.width))
     else:
-        facts = _facts(found, context, where[found.index], watched)
+        about = _facts(found, flags, context, where[found.index], watched)
         if format == "json":
             from ggmltool.views.json_text import json_text
 
-            output.write(json_text(state.stamped(tensor_json(facts, built.name, state.kind))))
+            output.write(json_text(state.stamped(tensor_json(about, built.name, state.kind))))
         else:
-            output.write(tensor_view(facts, state.title, state.heading, style))
+            output.write(tensor_view(about, state.title, state.heading, style))
     return state.status()
 
 
@@ -91,15 +97,21 @@ def _find(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Conte
     raise CliError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
 
 
-def _buffer_address(t: Tensor, state: Watched) -> int:
-    """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made."""
+def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
+    """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made.
+
+    Those that nobody lists (an older scheduler keeps them in its allocators) follow in the order of their tensors.
+    """
     made = list(state.run.buffers)
     for buffer in state.sched.gallocr.buffers:
         made += [chunk for chunk in (buffer.chunks if buffer is not None else ()) if chunk not in made]
+    for owner in (x.buffer for ctx in contexts for x in ctx.tensors):
+        if owner is not None and owner not in made:
+            made.append(owner)
     return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
 
 
-def _facts(t: Tensor, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
+def _facts(t: Tensor, flags: int, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
     state = watched.at
     s = state.sched
     b, cause, copies = state.assignment(t)
@@ -107,6 +119,7 @@ def _facts(t: Tensor, context: Context, address: int, watched: WatchedAllocator)
     key = next((key for key in watched.planned.keys if key.address == address), None)
     return TensorFacts(
         t,
+        flags,
         address,
         context.name,
         s.names[b] if b >= 0 else None,

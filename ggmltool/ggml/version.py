@@ -80,6 +80,10 @@ _KEYS = GraphField("visited_hash_set.keys", "slot")
 _GRADS = (GraphField("grads", "slot", grads=True), GraphField("grad_accs", "slot", grads=True))
 _USED = GraphField("visited_hash_set.used", "word", 4)
 
+_TENSOR_HEAD = ("buffer", "ne", "nb", "op", "op_params")
+_TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
+_TENSOR = ("type", *_TENSOR_HEAD, "flags", "src", *_TENSOR_TAIL)
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -92,7 +96,9 @@ class Release:
     ops that do not follow their weights; `output_marks_root` says that of an output that is a view the root is one too.
     `copies_used_experts`: of the experts on the host, those that are used are copied alone.
     The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
-    a node is used (`prints_use_counts`).
+    a node is used (`prints_use_counts`). `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor
+    and struct hash_node; `compute_flag` says that nodes are flagged as ones to compute, `gpu_families` are the kinds of
+    memory whose buffers make a tensor one of GGML_BACKEND_GPU.
     """
 
     name: str
@@ -116,6 +122,10 @@ class Release:
     copies_used_experts: bool = True
     prints_functions: bool = True
     prints_use_counts: bool = True
+    tensor_fields: tuple[str, ...] = _TENSOR
+    hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
+    compute_flag: bool = True
+    gpu_families: frozenset[str] = frozenset()
 
     def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
         """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
@@ -161,6 +171,8 @@ RELEASES: dict[str, Release] = {
             copies_used_experts=False,
             prints_functions=False,
             prints_use_counts=False,
+            hash_node_fields=("n_children", "n_views", "buffer_id", "offset", "allocated"),
+            compute_flag=False,
         ),
         Release(
             "2024-01",
@@ -176,6 +188,21 @@ RELEASES: dict[str, Release] = {
             max_copies=1,
             max_chunks=1,
             steps=("measure", "compute"),
+            tensor_fields=(
+                "type",
+                "backend",
+                *_TENSOR_HEAD,
+                "is_param",
+                "grad",
+                "src",
+                "perf_runs",
+                "perf_cycles",
+                "perf_time_us",
+                *_TENSOR_TAIL,
+            ),
+            hash_node_fields=("n_children", "n_views"),
+            compute_flag=False,
+            gpu_families=frozenset(("CUDA", "ROCm")),
         ),
     )
 }

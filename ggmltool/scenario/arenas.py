@@ -15,6 +15,9 @@ STEP = 0x1_0000_0000
 BUFFERS = 0x5554_0000_0000
 BUFFERS_STEP = 0x100
 """The struct of buffer `i` lies at BUFFERS + i * BUFFERS_STEP."""
+EXTRAS = 0x5553_0000_0000
+EXTRAS_STEP = 0x480
+"""What an older CUDA backend keeps besides of the tensor with index `i` lies at EXTRAS + i * EXTRAS_STEP."""
 
 
 def arenas(run: Run, graph: str, table: Sequence[Tensor]) -> list[Context]:

@@ -17,10 +17,10 @@ from ggmltool.views.gdb import Printed, Value
 from ggmltool.views.hash_nodes import HashRow, SchedRow
 
 
-def hash_prints(rows: Sequence[HashRow], chunked: bool) -> Iterator[Printed]:
-    """galloc->hash_values of every tensor."""
+def hash_prints(rows: Sequence[HashRow], fields: Sequence[str]) -> Iterator[Printed]:
+    """galloc->hash_values of every tensor; struct hash_node has these `fields`."""
     for row in rows:
-        yield Printed(f"galloc->hash_values[{row.slot}]", _hash_node(row.node, chunked), row.tensor)
+        yield Printed(f"galloc->hash_values[{row.slot}]", _hash_node(row.node, fields), row.tensor)
 
 
 def sched_prints(rows: Sequence[SchedRow], backends: Sequence[str]) -> Iterator[Printed]:
@@ -70,14 +70,16 @@ def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[
                 yield Printed(f"*{name}", {"alignment": str(alignment), **n_free, **blocks, **most}, buft)
 
 
-def _hash_node(node: HashNode, chunked: bool) -> Value:
-    return {
+def _hash_node(node: HashNode, fields: Sequence[str]) -> Value:
+    struct: dict[str, Value] = {
         "n_children": str(node.n_children),
         "n_views": str(node.n_views),
         "buffer_id": str(node.buffer_id),
-        **_address(node.chunk, node.offset, chunked),
+        "addr": {"chunk": str(node.chunk), "offset": str(node.offset)},
+        "offset": str(node.offset),
         "allocated": "true" if node.allocated else "false",
     }
+    return {field: struct[field] for field in fields}
 
 
 def _node_alloc(row: AllocRow, chunked: bool) -> Value:

@@ -12,6 +12,7 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import (
     FLAG_COMPUTE,
+    FLAG_PARAM,
     FLAGS,
     MAX_NAME,
     MAX_OP_PARAMS,
@@ -37,10 +38,12 @@ class TensorFacts:
     """A tensor and what others know of it.
 
     `address` is where its struct lies, `used_by` the nodes it is a source of. `node` is the allocator's hash node,
-    None for a tensor that the allocator does not know; `backend` None where the scheduler gave none.
+    None for a tensor that the allocator does not know; `backend` None where the scheduler gave none. `flags` are those
+    that the release of ggml knows.
     """
 
     tensor: Tensor
+    flags: int
     address: int
     context: str
     backend: str | None
@@ -51,9 +54,9 @@ class TensorFacts:
     node: HashNode | None
 
 
-def _flags(t: Tensor) -> list[str]:
+def _flags(flags: int) -> list[str]:
     named = [*FLAGS.items(), ("compute", FLAG_COMPUTE)]
-    return [name for name, bit in named if t.flags & bit]
+    return [name for name, bit in named if flags & bit]
 
 
 def _layout(t: Tensor) -> list[str]:
@@ -88,7 +91,7 @@ def tensor_view(facts: TensorFacts, title: str, when: str, style: Style) -> str:
         ("elements", str(nelements(t))),
         ("nbytes", str(t.nbytes) if t.nbytes < 1024 else f"{t.nbytes} ({size(t.nbytes)})"),
         ("layout", ", ".join(_layout(t))),
-        ("flags", ", ".join(_flags(t))),
+        ("flags", ", ".join(_flags(facts.flags))),
         ("backend", "none" if facts.backend is None else f"{facts.backend} {facts.cause}".rstrip()),
         ("memory", _memory(t)),
         ("data", f"{t.data:#x}" if t.data else "NULL"),
@@ -135,7 +138,7 @@ def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
             "nb": list(t.nb),
             "nbytes": t.nbytes,
             "layout": _layout(t),
-            "flags": _flags(t),
+            "flags": _flags(facts.flags),
             "backend": facts.backend,
             "cause": facts.cause or None,
             "buffer": None if t.buffer is None else t.buffer.buft.name,
@@ -154,27 +157,50 @@ def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
     }
 
 
-def tensor_gdb(t: Tensor, pointer: Callable[[Tensor], int], buffer: int, width: int) -> str:
-    """The struct as gdb's `print *t` writes it. `pointer` gives a tensor's address, `buffer` is that of its buffer."""
+@dataclass(frozen=True, slots=True)
+class GdbFacts:
+    """What else gdb prints of a tensor: the `fields` that its struct has in a release of ggml, and what stands in them.
+
+    `pointer` gives a tensor's address, `buffer` and `extra` are addresses or 0, `flags` those that the release knows.
+    `gpu`: its buffer made it one of GGML_BACKEND_GPU.
+    """
+
+    fields: Sequence[str]
+    pointer: Callable[[Tensor], int]
+    buffer: int
+    flags: int
+    gpu: bool
+    extra: int
+
+
+def tensor_gdb(t: Tensor, facts: GdbFacts, width: int) -> str:
+    """The struct as gdb's `print *t` writes it."""
+    pointer, flags = facts.pointer, facts.flags
     params = [_signed(w) for w in t.op_params] + [0] * (MAX_OP_PARAMS - len(t.op_params))
     src = [0 if s is None else pointer(s) for s in t.src] + [0] * (MAX_SRC - len(t.src))
-    struct: Value = {
+    struct: dict[str, Value] = {
         "type": f"GGML_TYPE_{t.type.name.upper()}",
-        "buffer": f"{buffer:#x}",
+        "backend": "GGML_BACKEND_GPU" if facts.gpu else "GGML_BACKEND_CPU",
+        "buffer": f"{facts.buffer:#x}",
         "ne": [str(n) for n in t.ne],
         "nb": [str(n) for n in t.nb],
         "op": f"GGML_OP_{Op(t.op).name}",
         "op_params": [str(word) for word in params],
-        "flags": str(t.flags),
+        "flags": str(flags),
+        "is_param": "true" if flags & FLAG_PARAM else "false",
+        "grad": "0x0",
         "src": [f"{p:#x}" for p in src],
+        "perf_runs": "0",
+        "perf_cycles": "0",
+        "perf_time_us": "0",
         "view_src": f"{pointer(t.view_src) if t.view_src is not None else 0:#x}",
         "view_offs": str(t.view_offs),
         "data": f"{t.data:#x}",
         "name": char_array(t.name.encode("utf-8", "surrogateescape"), MAX_NAME),
-        "extra": "0x0",
+        "extra": f"{facts.extra:#x}",
         "padding": char_array(b"", 8),
     }
-    return gdb_value(struct, width)
+    return gdb_value({field: struct[field] for field in facts.fields}, width)
 
 
 def _signed(word: int) -> int:
