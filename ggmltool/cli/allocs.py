@@ -18,6 +18,7 @@ from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import chunk_states
+from ggmltool.ggml.version import Release
 from ggmltool.views.allocs import allocs_json, allocs_view, story_json, story_view
 from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
 from ggmltool.views.gdb import gdb_session
@@ -66,23 +67,29 @@ def allocs(
     opened = open_scenario(scenario)
     watched = watch_allocator(opened, moment, free_blocks)
     if format == "gdb":
-        text = _gdb(watched, free_blocks, opened.scenario.model.release.max_chunks > 1, output.style.width)
+        text = _gdb(watched, free_blocks, opened.model.release, output.style.width)
     else:
         text = _text(watched, trace, free_blocks, format == "json", output.style)
     output.write(text)
     return watched.at.status()
 
 
-def _gdb(watched: WatchedAllocator, at: str | None, chunked: bool, width: int) -> str:
+def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int) -> str:
     """The plan, or the planners as they stood when the tensor `at` had got its memory."""
-    gallocr = watched.gallocr
+    gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, "reserve" in release.steps
     ids = [b for b, tallocr in enumerate(gallocr.buf_tallocs) if gallocr.buf_tallocs.index(tallocr) == b]
     chunks = (
         watched.moment().chunks if at is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
     )
-    tallocrs = [TallocrState(b, gallocr.bufts[b].name, gallocr.buf_tallocs[b].alignment, chunks[b]) for b in ids]
-    prints = [] if at is not None else [*alloc_prints(watched.nodes, watched.leafs, len(gallocr.bufts), chunked)]
-    return gdb_session([*prints, *tallocr_prints(tallocrs, chunked)], width)
+    array = "galloc->buf_tallocs" if planned else "sched->tallocs"
+    tallocrs = [
+        TallocrState(f"{array}[{b}]", gallocr.bufts[b].name, gallocr.buf_tallocs[b].alignment, chunks[b]) for b in ids
+    ]
+    prints = tallocr_prints(tallocrs, chunked)
+    if at is not None or not planned:
+        return gdb_session(prints, width)
+    plan = alloc_prints(watched.nodes, watched.leafs, len(gallocr.bufts), chunked)
+    return gdb_session([*plan, *prints], width)
 
 
 def _text(watched: WatchedAllocator, trace: bool, free_blocks: str | None, json: bool, style: Style) -> str:

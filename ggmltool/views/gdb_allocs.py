@@ -44,21 +44,20 @@ def alloc_prints(
 
 
 class TallocrState(NamedTuple):
-    """A planner of the allocator at a moment: the first buffer id that has it, its buffer type, and its chunks."""
+    """A planner at a moment: its expression, its buffer type, and its chunks."""
 
-    buffer_id: int
+    expression: str
     buft: str
     alignment: int
     chunks: tuple[ChunkState, ...]
 
 
 def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[Printed]:
-    """galloc->buf_tallocs, with its chunks where there are any.
+    """The planners, with their chunks where there are any.
 
     Of the free blocks those are shown that count: what stands in the array behind them is left over.
     """
-    for b, buft, alignment, chunks in tallocrs:
-        name = f"galloc->buf_tallocs[{b}]"
+    for name, buft, alignment, chunks in tallocrs:
         if chunked:
             yield Printed(f"{name}->n_chunks", str(len(chunks)), buft)
         for c, (free, max_size) in enumerate(chunks):
