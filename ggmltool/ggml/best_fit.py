@@ -149,7 +149,7 @@ class BestFitTallocr:
             f"{t.label} needs {size} bytes in the memory of {self.name}, whose buffer has {self.buffer.size} and whose "
             f"largest free block {available}; {advice('old_not_enough_space')}",
             printed,
-        )
+        ).of("measured", self.chunk.max_size + size)
 
     def free_tensor(self, t: Tensor, holder: Tensor) -> None:
         """ggml_tallocr_free_tensor: give back what is this allocator's own, merging it with free neighbours.

@@ -26,8 +26,6 @@ from ggmltool.ggml.version import (
     hash_size,
 )
 
-LAST_PASS = 5
-
 
 class Gauge(NamedTuple):
     """One limit: `used` of `limit`, where that is, and what it is made `of`. `key` is that of `LIMITS`; `used` is None
@@ -72,12 +70,12 @@ class LimitWatch:
         sched.on_pass = self._after_pass
 
     def _after_pass(self, number: int, sched: Scheduler) -> None:
-        if number == LAST_PASS:
+        if number == len(sched.passes) - 1:
             self.slots = len(sched.hash_keys())
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Entered("ggml_backend_sched_reserve" | "ggml_backend_sched_alloc_graph"):
+            case Entered("ggml_backend_sched_reserve" | "ggml_backend_sched_alloc_graph" | "sched_split_graph"):
                 self.slots = 0
             case AllocationStarted(at=-1):
                 self.free_blocks, self.free_blocks_at = 0, ""
@@ -152,14 +150,16 @@ def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: b
     most_inputs = s.release.max_split_inputs
     yield Gauge("copies", s.n_copies, s.release.max_copies)
     if graph is not None:
-        of = (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
-        yield Gauge("sched_tensors", graph.n_nodes + graph.n_leafs, s.hash_size, f"graph_size {s.graph_size}", of)
+        of = s.counted(graph)
+        yield Gauge("sched_tensors", sum(n for _, n in of), s.hash_size, f"graph_size {s.graph_size}", of)
     split = watch.slots > 0
     yield Gauge("sched_slots", watch.slots if split else None, s.hash_size)
-    made = f"{len(s.arena.made())} copies and dependencies" if split else ""
+    made = s.arena.described() if split else ""
     yield Gauge("sched_context", s.arena.used if split else None, s.arena.size, made)
     splits = s.splits[: s.n_splits] if split else []
-    yield Gauge("splits", len(splits) if split else None, s.graph_size, f"room for {len(s.splits)} by now")
+    most = s.release.max_splits
+    grown = f"room for {len(s.splits)} by now" if most is None else ""
+    yield Gauge("splits", len(splits) if split else None, most or s.graph_size, grown)
     if not split:
         yield Gauge("split_inputs", None, most_inputs)
     for i, sp in enumerate(splits):
@@ -211,7 +211,7 @@ def _name(name: str) -> Gauge:
 
 
 def _memory(s: Scheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator[Gauge]:
-    compute = dict.fromkeys(b for v in s.gallocr.buffers if v is not None for b in v.chunks)
+    compute = s.compute_buffers()
     by_device: dict[str, list[int]] = {}
     for k, buffers in enumerate((contexts, compute)):
         for buffer in buffers:
@@ -221,6 +221,8 @@ def _memory(s: Scheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator
                 yield Gauge(
                     "buffer_size", buffer.size, buffer.buft.max_size, f"{buffer.buft.name} {what} {buffer.chunk}"
                 )
+    for name, most, room in s.measured_memory():
+        yield Gauge("measured", most, room, name)
     for backend in s.backends:
         memory = backend.device.memory
         if memory is not None:

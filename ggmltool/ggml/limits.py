@@ -91,6 +91,11 @@ LIMITS: dict[str, Limit] = {
     ),
     "buffer_size": Limit("memory", "size of a buffer", "max_size", "device", _NO_BUFFER, True),
     "device_memory": Limit("memory", "memory of a device", "memory", "device", _NO_BUFFER, True),
+    "measured": Limit(
+        "memory", "measured memory of a backend", "ggml_backend_buffer_get_size", "abort",
+        'GGML_ASSERT(!"not enough space in the buffer") in ggml_tallocr_alloc: buffers are as large as what was '
+        "measured, and never grow", True,
+    ),
 }  # fmt: skip
 """Every limit of today's ggml by its key, in the order of the report."""
 
@@ -111,7 +116,45 @@ _MARCH_2025: dict[str, Limit | None] = {
     ),
 }
 
-_OTHERWISE = {"2025-03": _MARCH_2025}
+_FULL_TABLE = "GGML_ASSERT(i != GGML_HASHTABLE_FULL)"
+
+_JANUARY_2024: dict[str, Limit | None] = {
+    "backends": LIMITS["backends"]._replace(
+        constant="GGML_MAX_BACKENDS", beyond="GGML_ASSERT(n_backends <= GGML_MAX_BACKENDS)"
+    ),
+    "copies": None,
+    "sched_tensors": LIMITS["sched_tensors"]._replace(
+        text="hash set: nodes + copies",
+        beyond="GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + GGML_MAX_SPLITS*GGML_MAX_SPLIT_INPUTS): the "
+        "set is made for graph_size nodes and as many copies as there can be; measuring does not ask",
+    ),
+    "sched_slots": LIMITS["sched_slots"]._replace(beyond=f"{_FULL_TABLE} in ggml_hash_find_or_insert"),
+    "sched_context": LIMITS["sched_context"]._replace(
+        constant="sizeof(sched->context_buffer)",
+        beyond="assert(false) in ggml_new_object; a release build writes to the address NULL",
+    ),
+    "splits": LIMITS["splits"]._replace(
+        constant="GGML_MAX_SPLITS", kind="abort", beyond="GGML_ASSERT(cur_split < GGML_MAX_SPLITS)"
+    ),
+    "split_inputs": LIMITS["split_inputs"]._replace(
+        constant="GGML_MAX_SPLIT_INPUTS", kind="abort", beyond="GGML_ASSERT(n_inputs < GGML_MAX_SPLIT_INPUTS)"
+    ),
+    "graph_inputs": None,
+    "sched_nodes": None,
+    "sched_leafs": None,
+    "cgraph_slots": LIMITS["cgraph_slots"]._replace(
+        constant="cgraph->visited_hash_table.size", beyond=f"{_FULL_TABLE} in ggml_hash_insert"
+    ),
+    "gallocr_slots": None,
+    "chunks": None,
+    "free_blocks": LIMITS["free_blocks"]._replace(
+        text="free blocks of a buffer",
+        beyond='GGML_ASSERT(alloc->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks")',
+    ),
+    "buffer_size": None,
+}
+
+_OTHERWISE = {"2025-03": _MARCH_2025, "2024-01": _JANUARY_2024}
 """What other releases have otherwise, None for a limit that they do not have."""
 
 

@@ -108,10 +108,28 @@ class MeasuredRun(Run):
             return self._plan_step(step.kind, step.graph or "")
         return super().step(step)
 
+    def reserve(self, name: str) -> Plan:
+        """What comes closest to reserving: `measure`."""
+        return self.measure(name)
+
+    def alloc(self, name: str) -> Plan:
+        """What `compute` does before it computes; a scheduler that has measured nothing measures this graph first."""
+        if self.start().is_measure:
+            plan = self.measure(name)
+            if not plan.ok:
+                return plan
+        return self._plan_step("alloc", name)
+
     def _plan(self, step: str, name: str) -> Plan:
         self.log.clear()
         try:
-            self._measure(name) if step == "measure" else self._compute(name)
+            if step == "measure":
+                self._measure(name)
+            elif step == "alloc":
+                step = "compute"
+                self._allocate(name)
+            else:
+                self._compute(name)
             plan = self.plan_of(self.newest[name][0], name, step)
         except GgmlError as e:
             plan = self._failed(e, name, step)
@@ -130,11 +148,14 @@ class MeasuredRun(Run):
         graph = self._place(name)
         self.start().init_measure(graph)
 
-    def _compute(self, name: str, watch: Watch | None = None) -> None:
+    def _allocate(self, name: str) -> MeasuredScheduler:
         sched = self.start()
         sched.reset()
-        graph = self._place(name)
-        sched.alloc_to_compute(graph)
+        sched.alloc_to_compute(self._place(name))
+        return sched
+
+    def _compute(self, name: str, watch: Watch | None = None) -> None:
+        sched = self._allocate(name)
         if self.values:
             self._write_data(name)
         from ggmltool.ggml.sched.measured_compute import graph_compute

@@ -56,16 +56,19 @@ class Scenario:
     def plan(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
         """What the real scheduler decides for a graph, on a fresh scheduler.
 
-        `step` is "alloc" (ggml_backend_sched_alloc_graph) or "reserve" (ggml_backend_sched_reserve). Where ggml
-        would not go on, the plan's `ok` is false and `error` says why.
+        `step` is "alloc" (ggml_backend_sched_alloc_graph) or "reserve" (ggml_backend_sched_reserve); of a release that
+        measures instead, also "compute" and "measure", which are the same. Where ggml would not go on, the plan's `ok`
+        is false and `error` says why.
         """
         name = self.graph_name(graph)
         run = self.start(events)
-        if step == "alloc":
+        measures = "measure" in self.model.release.steps
+        if step == "alloc" or (measures and step == "compute"):
             return run.alloc(name)
-        if step == "reserve":
+        if step == "reserve" or (measures and step == "measure"):
             return run.reserve(name)
-        raise ScenarioError(f"no step is called {step!r}", self.model.source, None, "expected alloc or reserve")
+        expected = "alloc, reserve, compute or measure" if measures else "alloc or reserve"
+        raise ScenarioError(f"no step is called {step!r}", self.model.source, None, f"expected {expected}")
 
     def run(self, steps: Sequence[str | dict[str, Any] | Step] | None = None) -> list[dict[str, Any]]:
         """The plans of all reserve and alloc steps, in order, on one scheduler (SPEC.md section 2).

@@ -54,6 +54,10 @@ class Arena:
     def clear(self) -> None:
         self._next = 0
 
+    def described(self) -> str:
+        """What is in it, in words."""
+        return f"{len(self.made())} copies and dependencies"
+
     def made(self) -> list[Tensor]:
         """The copies and dependencies of the last split, in the order of the arena."""
         return self.slots[: self._next]

@@ -299,6 +299,20 @@ class MeasuredScheduler(Scheduler):
         """ggml_backend_sched_get_buffer."""
         return self.tallocs[backend_id].buffer
 
+    def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
+        """The nodes, and room for every copy there can be."""
+        return (("nodes", graph.n_nodes), ("copies there can be", MAX_SPLITS * MAX_SPLIT_INPUTS))
+
+    def compute_buffers(self) -> list[Buffer]:
+        """The buffers of the allocators; while they measure there is none to speak of."""
+        return [] if self.is_measure else [t.buffer for t in self.tallocs]
+
+    def measured_memory(self) -> list[tuple[str, int, int]]:
+        """Of each backend its name, the bytes that the last graph used at most, and those of its buffer."""
+        if self.is_measure:
+            return []
+        return [(name, t.max_size, t.buffer.size) for name, t in zip(self.names, self.tallocs, strict=True)]
+
     def get_buffer_size(self, backend_id: int) -> int:
         """The bytes of a backend's buffer."""
         return self.tallocs[backend_id].buffer.size

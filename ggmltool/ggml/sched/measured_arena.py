@@ -35,6 +35,9 @@ class MeasuredArena(Arena):
         self._next = 0
         self._graph = 0
 
+    def described(self) -> str:
+        return f"{len(self.made())} copies and a graph"
+
     def new_graph(self, size: int) -> None:
         """ggml_new_graph_custom: the scheduler's own graph of at most `size` nodes."""
         overhead = _RELEASE.graph_overhead(size)

@@ -432,6 +432,18 @@ class Scheduler:
         """The copy of a tensor on a backend that the current graph uses."""
         return _copy_of(self.copies, t, backend_id, self.cur_copy)
 
+    def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
+        """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
+        return (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
+
+    def compute_buffers(self) -> list[Buffer]:
+        """The buffers that graphs are allocated in, each once."""
+        return list(dict.fromkeys(b for v in self.gallocr.buffers if v is not None for b in v.chunks))
+
+    def measured_memory(self) -> list[tuple[str, int, int]]:
+        """Where memory was measured and never grows: of each backend its name, the bytes in use at most, its bytes."""
+        return []
+
     def get_buffer_size(self, backend_id: int) -> int:
         """ggml_backend_sched_get_buffer_size: bytes; 0 where an earlier backend reports the shared buffer."""
         return self.gallocr.get_buffer_size(backend_id)
