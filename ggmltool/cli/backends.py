@@ -9,7 +9,7 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, current_settings
 from ggmltool.views.backends import (
     BackendInfo,
     BuftInfo,
@@ -73,6 +73,7 @@ def backends(
       ggmltool backends --device Metal --format yaml -o metal.yaml
     """
     from ggmltool.ggml.version import VERSION
+    from ggmltool.scenario.releases import PARTS
     from ggmltool.views.json_text import json_text
 
     if scenario is not None and devices:
@@ -82,9 +83,10 @@ def backends(
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
         if format == "yaml":
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
-        known = _profiles()
+        release = current_settings().ggml or VERSION
+        known = [_profile(p) for p in PARTS[release].profiles().values()]
         output.write(
-            json_text(profiles_json(known, VERSION)) if format == "json" else profiles_view(known, output.style)
+            json_text(profiles_json(known, release)) if format == "json" else profiles_view(known, output.style)
         )
         return 0
     model, title = _given(scenario, devices)
@@ -93,9 +95,11 @@ def backends(
             raise click.UsageError("--interface is not what a file of devices has; leave one of the two out.")
         output.write(_device_file(model))
         return 0
+    if interface and model.ggml != VERSION:
+        raise click.UsageError(f"--interface shows the function tables of ggml {VERSION}; leave --ggml out.")
     made, bufts = _made(model)
     if format == "json":
-        output.write(json_text(backends_json(made, bufts, VERSION)))
+        output.write(json_text(backends_json(made, bufts, model.ggml)))
     elif interface:
         output.write(interface_view(made, title, output.style))
     else:
@@ -106,41 +110,49 @@ def backends(
 def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
     """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
     from ggmltool.cli.scenario import open_scenario
+    from ggmltool.ggml.version import VERSION
     from ggmltool.scenario.backends import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.model import Model
+    from ggmltool.scenario.versions import check_profiles
 
     if scenario is not None:
         opened = open_scenario(scenario)
         return opened.model, opened.title
+    model = Model("", [], [], [], {}, [], ggml=current_settings().ggml or VERSION)
     try:
-        specs = read_devices(devices)
+        model.backends = read_devices(devices)
+        check_profiles(model.backends, model.release)
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
-    return Model("", specs, [], [], {}, []), "devices"
+    return model, "devices"
 
 
 def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.scenario.releases import PARTS
 
     bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
     all_bufts = list(bufts.values())
-    infos = [_backend(spec, b, all_bufts) for spec, b in zip(model.backends, made, strict=True)]
+    profiles = PARTS[model.ggml].profiles()
+    specs = zip(model.backends, made, strict=True)
+    infos = [_backend(spec, profiles[spec.profile], b, all_bufts) for spec, b in specs]
     return infos, [_buft(t, made) for t in all_bufts]
 
 
 def _device_file(model: Model) -> str:
     from ggmltool.ggml.device import EMPTY_OPS, NO
-    from ggmltool.ggml.devices.profiles import PROFILES
     from ggmltool.scenario.device_files import device_map
     from ggmltool.scenario.dump import op_names
     from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.scenario.releases import PARTS
     from ggmltool.views.device_file import DeviceFacts, device_yaml
 
     facts = []
+    profiles = PARTS[model.ggml].profiles()
     for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
-        profile, table = PROFILES[spec.profile], backend.device.table
+        profile, table = profiles[spec.profile], backend.device.table
         lacks = {key for key, answer in enumerate(table) if answer == NO}
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
@@ -148,27 +160,21 @@ def _device_file(model: Model) -> str:
     return device_yaml(facts)
 
 
-def _profiles() -> list[ProfileInfo]:
-    from ggmltool.ggml.devices.profiles import PROFILES
-
-    return [_profile(p) for p in PROFILES.values()]
-
-
 def _profile(p: Profile) -> ProfileInfo:
     return ProfileInfo(p.name, p.type, p.names, p.ggml, p.description, p.leaves_out)
 
 
-def _backend(spec: BackendSpec, backend: Backend, bufts: list[BufferType]) -> BackendInfo:
-    from ggmltool.ggml.devices.profiles import CAPS, PROFILES
+def _backend(spec: BackendSpec, profile: Profile, backend: Backend, bufts: list[BufferType]) -> BackendInfo:
+    from ggmltool.ggml.devices.profiles import CAPS
 
-    profile, device = PROFILES[spec.profile], backend.device
+    device = backend.device
     has = profile.caps | ({"events"} if device.events else set())
     return BackendInfo(
         backend.name,
         _profile(profile),
         device.type,
         device.memory,
-        {cap: cap in has for cap in CAPS},
+        {cap: cap in has for cap in CAPS if cap in profile.known_caps},
         device.buft.name,
         tuple(t.name for t in bufts if device.supports_buft(t)),
         device.offload_min_batch,

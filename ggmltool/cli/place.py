@@ -21,7 +21,7 @@ from ggmltool.cli.placing import (
     read_layers,
     read_split,
 )
-from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.scenario import Opened, open_scenario, refuse_older
 from ggmltool.views.place import Placed, PlacedTensor, Use, place_json, place_view
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def place(
       ggmltool place -ngl 9 -f scenario gemma-3-270m | ggmltool splits -
     """
     opened = open_scenario(scenario)
+    refuse_older(opened, "llama.cpp's rules here are those of its ggml")
     split = read_split(tensor_split) if tensor_split else ()
     chosen = overrides(override_tensor, n_cpu_moe, common.cpu_moe)
     options = options_of(opened.model, common, read_layers(n_gpu_layers), split, chosen)

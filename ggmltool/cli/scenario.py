@@ -70,6 +70,15 @@ class Opened:
                 raise CliError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")
 
 
+def refuse_older(opened: Opened, why: str) -> None:
+    """Refuse a scenario that is for an older ggml, for commands that know only today's. Raises CliError."""
+    from ggmltool.cli.errors import CliError
+    from ggmltool.ggml.version import VERSION
+
+    if opened.model.ggml != VERSION:
+        raise CliError(f"the scenario is for ggml {opened.model.ggml}, and {why} {VERSION}")
+
+
 def open_scenario(argument: str | None) -> Opened:
     """Load the scenario that the command line names: a file, `-` or a sample; by default graph.yaml, else a sample.
 

@@ -16,7 +16,7 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option, scenarios_argument
 from ggmltool.cli.output import Output, progress
 from ggmltool.cli.placing import Common, asked, common_options, devices_of, options_of, overrides, read_split
-from ggmltool.cli.scenario import Opened
+from ggmltool.cli.scenario import Opened, refuse_older
 from ggmltool.views.sweep import Sweep, Swept, sweep_csv, sweep_json, sweep_view
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def sweep(
 
     ubatches = _ubatches(ubatch_size) if ubatch_size is not None else []
     opened = open_captures(scenario, ubatches, ctx_size)
+    for each in opened:
+        refuse_older(each, "llama.cpp's rules here are those of its ggml")
     varied = _varied(opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
     placers = _placers(opened, common, varied)
     combined, work = _jobs(opened, common, varied)

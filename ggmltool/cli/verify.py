@@ -12,7 +12,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import Opened, open_scenario, output_ids
+from ggmltool.cli.scenario import Opened, open_scenario, output_ids, refuse_older
 from ggmltool.views.difference import Difference, differences, differences_view, first_line_that_differs
 from ggmltool.views.table import heading
 from ggmltool.views.text import count
@@ -49,6 +49,7 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
       ggmltool verify --no-values model.yaml
     """
     opened = open_scenario(scenario)
+    refuse_older(opened, "the real library here is")
     model = opened.model
     if values is None:
         values = _has_data(model)

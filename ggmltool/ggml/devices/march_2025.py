@@ -9,7 +9,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import EMPTY_OPS, OpRule
 from ggmltool.ggml.devices import blas, cpu, cuda, profiles
 from ggmltool.ggml.devices.cuda import NOT_CONTIGUOUS
-from ggmltool.ggml.devices.profile import Hardware, Profile
+from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32, TYPES, DType
 from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous
@@ -200,24 +200,36 @@ def _cuda(profile: Profile, rules: Mapping[int, OpRule]) -> Profile:
         rule_keys=CUDA_RULE_KEYS,
         alloc_size=None,
         alloc_more="",
-        leaves_out="split buffers, MUSA",
-        ggml="2025-03",
+        features=(),
+        has=frozenset(),
+        description=profile.description.partition(";")[0],
+        leaves_out="split buffers, MUSA; that of FLASH_ATTN_EXT the old architectures have less",
     )
 
 
+_CAPS = frozenset(CAPS) - {"mmap_support"}
+
+
+def _then(name: str) -> Profile:
+    """What a profile had then as now: the name, memory, batches, events."""
+    today = profiles.PROFILES[name]
+    return replace(today, caps=today.caps & _CAPS, known_caps=_CAPS, interface=None, ggml="2025-03")
+
+
 PROFILES: dict[str, Profile] = {
-    "custom": replace(profiles.PROFILES["custom"], ggml="2025-03"),
+    "custom": _then("custom"),
     "CPU": replace(
-        profiles.PROFILES["CPU"],
+        _then("CPU"),
         rules=CPU_RULES,
         check=host_sources,
         extra=(),
+        features=(),
+        has=frozenset(),
         leaves_out="the buffer types of weights repacked for ARM and AMX",
-        ggml="2025-03",
     ),
-    "BLAS": replace(profiles.PROFILES["BLAS"], rules={**blas.RULES, Op.MUL_MAT: blas.large_product}, ggml="2025-03"),
-    "CUDA": _cuda(profiles.PROFILES["CUDA"], CUDA_RULES),
-    "ROCm": _cuda(profiles.PROFILES["ROCm"], {**CUDA_RULES, Op.FLASH_ATTN_EXT: _flash_attn(tensor_cores=False)}),
-    "RPC": replace(profiles.PROFILES["RPC"], ggml="2025-03"),
+    "BLAS": replace(_then("BLAS"), rules={**blas.RULES, Op.MUL_MAT: blas.large_product}),
+    "CUDA": _cuda(_then("CUDA"), CUDA_RULES),
+    "ROCm": _cuda(_then("ROCm"), {**CUDA_RULES, Op.FLASH_ATTN_EXT: _flash_attn(tensor_cores=False)}),
+    "RPC": _then("RPC"),
 }
 """The profiles by name. Those of other devices then are not known here."""

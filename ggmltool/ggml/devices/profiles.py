@@ -18,7 +18,15 @@ from ggmltool.ggml.devices import (
     vulkan,
     vulkan_order,
 )
-from ggmltool.ggml.devices.profile import Profile, alloc_rule, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profile import (
+    CAPS,
+    Profile,
+    alloc_rule,
+    extra_names,
+    make_buft,
+    make_device,
+    make_extra_buft,
+)
 from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
 __all__ = [
@@ -33,9 +41,6 @@ __all__ = [
     "profile_of_name",
 ]
 
-
-CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
-"""ggml_backend_dev_caps."""
 
 PROFILES: dict[str, Profile] = {
     "custom": Profile(
