@@ -33,8 +33,8 @@ class Profile:
     unless somebody says otherwise. `graph_optimize` is the node order the device makes by default. `leaves_out` says
     what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
     of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has), `interface` its function tables
-    (None: no device of ggml's), `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much larger
-    than asked for its buffers are. Sizes are bytes.
+    (None: no device of ggml's), `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much
+    larger than asked for its buffers are. Sizes are bytes.
     """
 
     name: str
