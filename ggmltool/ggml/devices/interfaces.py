@@ -59,7 +59,7 @@ class FunctionTable:
     """One table of one backend: `kind` is its struct, `instance` what ggml's source calls it.
 
     `prefix` begins the names of its functions, `null` are the ones it does not have, `named` those whose name does
-    not follow the field's.
+    not follow the field's. `instead` says what happens where a function is NULL, if that is not what IF_NULL says.
     """
 
     kind: str
@@ -68,11 +68,16 @@ class FunctionTable:
     prefix: str
     null: frozenset[str]
     named: Mapping[str, str] = field(default_factory=dict, hash=False)
+    instead: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def functions(self) -> dict[str, str | None]:
         """Each field with the name of its function, None for NULL."""
         named = self.named
         return {f: None if f in self.null else named.get(f, self.prefix + f) for f in self.fields}
+
+    def if_null(self, function: str) -> str:
+        """What ggml does where this function is NULL; "" where every backend has it."""
+        return self.instead.get(function, IF_NULL.get(function, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,8 @@ class Interface:
     buffer: FunctionTable
 
     def tables(self) -> tuple[FunctionTable, ...]:
-        """All four, from the backend to the buffer."""
-        return (self.backend, self.device, self.buffer_type, self.buffer)
+        """All that there are, from the backend to the buffer: older backends have none of a device."""
+        return tuple(t for t in (self.backend, self.device, self.buffer_type, self.buffer) if t.fields)
 
 
 _SYNCHRONOUS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ggmltool.ggml.devices import old_interfaces
 from ggmltool.ggml.devices.interfaces import IF_NULL, Interface
 from ggmltool.ggml.devices.profiles import PROFILES, Profile
 
@@ -63,3 +64,18 @@ def test_a_function_has_the_name_that_ggml_gives_it() -> None:
     assert cpu.backend.functions()["graph_compute"] == "ggml_backend_cpu_graph_compute"
     assert cpu.buffer.functions()["get_base"] == "ggml_backend_cpu_buffer_get_base"
     assert interface(PROFILES["BLAS"]).buffer is cpu.buffer
+
+
+def test_older_backends_have_fewer_functions_and_none_of_a_device_in_2024() -> None:
+    assert [len(t.fields) for t in old_interfaces.CPU_2025.tables()] == [13, 15, 6, 9]
+    assert [len(t.fields) for t in old_interfaces.CPU_2024.tables()] == [12, 6, 9]
+    assert old_interfaces.CPU_2025.backend.null < interface(PROFILES["CPU"]).backend.null
+    assert old_interfaces.RPC_2025.buffer.functions()["memset_tensor"] is None
+    cuda = old_interfaces.CUDA_2024
+    assert cuda.backend.functions()["get_name"] == "ggml_backend_cuda_name"
+    assert cuda.backend.if_null("graph_plan_create") == "a crash, should anybody ask"
+    assert cuda.backend.if_null("synchronize") == IF_NULL["synchronize"]
+    for old in (old_interfaces.CPU_2024, cuda, old_interfaces.METAL_2024):
+        for table in old.tables():
+            assert table.null <= set(table.fields)
+            assert all(table.if_null(field) for field in table.null)
