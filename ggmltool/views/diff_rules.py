@@ -11,6 +11,7 @@ from ggmltool.views.table import Style, heading
 from ggmltool.views.text import count
 
 _FEW = 3
+_HERE = "here"
 
 
 def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
@@ -38,7 +39,11 @@ def rules_section(diff: PlanDiff, style: Style) -> str:
             out += ["\n", heading("follows from the others", [], style), wrapped_lines([("", "", here)], style)]
             continue
         out += ["\n", heading(rule.change.key, [f"since {rule.change.since}", rule.change.area], style)]
-        lines = [(before, inks[before], rule.change.before), (now, inks[now], rule.change.now), ("here", "bold", here)]
+        lines = [
+            (before.ljust(len(_HERE)), inks[before], rule.change.before),
+            (now.ljust(len(_HERE)), inks[now], rule.change.now),
+            (_HERE, "bold", here),
+        ]
         out.append(wrapped_lines(lines, style))
     return "".join(out)
 

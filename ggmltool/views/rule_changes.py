@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.changes import BY_KEY, Change
@@ -13,9 +13,13 @@ from ggmltool.views.split_diff import CopiedPair, SplitPair
 from ggmltool.views.text import count
 
 _CPU_BUFT = "CPU"
+_SPARE = 64
+_NAMED = 3
 _BACKWARD = frozenset({"ROPE_BACK", "SILU_BACK", "RMS_NORM_BACK", "SOFT_MAX_BACK"})
 _FEW = 10
 """Inputs of a split before 2025-09, and the least that a full split has."""
+
+_AREAS = ("assignment", "splits", "copies", "memory")
 
 _REFUSALS = {
     "cur_split < GGML_MAX_SPLITS": "split-count",
@@ -52,24 +56,29 @@ class RuleChange(NamedTuple):
 
 
 def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange, ...]:
-    """The changes behind the differences, in the order of their days; at the end what only follows from them."""
+    """The changes behind the differences: what assigns first, memory last; at the end what only follows from them."""
     allowed = {change.key for change in changes}
     found = [
         Finding(BY_KEY[key] if key in allowed else None, part, what)
         for part, source in (
             ("refused", _refused(diff)),
-            ("nodes", _nodes(diff)),
-            ("splits", _splits(diff)),
-            ("copies", _copies(diff)),
-            ("buffers", _buffers(diff, allowed)),
+            *(() if any(diff.errors) else _planned(diff, allowed)),
         )
         for key, what in source
     ]
     groups: dict[str, list[Finding]] = {}
     for finding in found:
         groups.setdefault(finding.change.key if finding.change else "", []).append(finding)
-    order = [*(c.key for c in changes), ""]
+    order = [*(c.key for area in _AREAS for c in changes if c.area == area), ""]
     return tuple(RuleChange(BY_KEY.get(key), tuple(groups[key])) for key in order if key in groups)
+
+
+def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
+    """What differs between two plans that ggml went through with: by part, keys of rules with what they did."""
+    yield "nodes", _nodes(diff)
+    yield "splits", _splits(diff)
+    yield "copies", _copies(diff)
+    yield "buffers", _buffers(diff, allowed)
 
 
 def _refused(diff: PlanDiff) -> Iterator[tuple[str, str]]:
@@ -194,7 +203,7 @@ def _copied(
     diff: PlanDiff,
     homes: Mapping[str, str | None],
     old_homes: Mapping[str, str | None],
-    leafs: Iterable[str],
+    leafs: Collection[str],
 ) -> str:
     id = pair.id_b or pair.id or ""
     moved = homes.get(id) != old_homes.get(pair.id or id)
@@ -213,29 +222,86 @@ def _copy_line(pair: CopiedPair) -> str:
     return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
 
 
-def _buffers(diff: PlanDiff, allowed: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _buffers(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
     """Sizes and places of compute buffers."""
-    if any(error is not None for error in diff.errors):
-        return
     for pair in diff.reuse:
         op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
         key = "inplace-ops" if op in _BACKWARD and pair.a is None else ""
         yield key, f"{pair.id} is computed in place of {pair.b or 'nothing'}, was {pair.a or 'nothing'}"
-    different = False
     for buffers in diff.buffers:
         a, b = buffers.a, buffers.b
-        old, new = (a.size if a else 0), (b.size if b else 0)
-        different |= old != new
-        if a is not None and b is not None and len(a.chunks) != len(b.chunks):
+        if a is not None and b is not None and _is_cut(diff, _buft_of(diff.b.plan, buffers.backend)):
             yield "chunks", f"{buffers.backend}: {count(len(a.chunks), 'chunk')} → {len(b.chunks)}"
     yield from _shared(diff)
-    different |= diff.elsewhere > 0
-    if not different:
+    for id in sorted(diff.b.tails - diff.a.tails):
+        yield "tail", f"{id} gives back what the node in its place does not need"
+    if "spare-bytes" in allowed:
+        yield from _spare(diff)
+    for buft in dict.fromkeys(buft for _, buft in diff.b.plan.backends):
+        yield from _laid_out(diff, buft, allowed)
+
+
+def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """What the CPU's buffers were larger by, whatever is in them."""
+    for pair in diff.buffers:
+        if pair.a is not None and pair.a.size and _buft_of(diff.a.plan, pair.backend) == _CPU_BUFT:
+            yield "spare-bytes", f"the compute buffer of {pair.backend} takes {_SPARE} bytes fewer"
+    for held in diff.held:
+        if held.buft == _CPU_BUFT and held.a > held.b:
+            what = f"{held.usage} in {held.buft}: {held.a} → {held.b} bytes"
+            yield "spare-bytes", what
+            if (held.a - held.b) % _SPARE:
+                yield "alignment", what
+
+
+def _buft_of(plan: Plan, backend: str) -> str:
+    return dict(plan.backends).get(backend, "")
+
+
+def _laid_out(diff: PlanDiff, buft: str, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Other places in the compute buffer of a buffer type that holds the same tensors as before."""
+    old, new = _places(diff.a, buft), _places(diff.b, buft)
+    moved = [id for id, place in new.items() if old.get(id, place) != place]
+    if not moved:
         return
-    freed = diff.b.tails - diff.a.tails
-    for id in sorted(freed):
-        yield "tail", f"{id} gives back what it does not need"
-    yield from _layout(diff, frozenset(allowed))
+    what = f"{count(len(moved), 'tensor')} elsewhere in {buft}: {', '.join(moved[:_NAMED])}"
+    if _is_cut(diff, buft):
+        yield "chunks", what
+        return
+    if old.keys() != new.keys():
+        yield "", what
+        return
+    aligned = buft == _CPU_BUFT and "alignment" in allowed
+    if aligned:
+        yield "alignment", what
+    if not aligned or _ranks(old) != _ranks(new):
+        yield "gallocr-v3", what
+
+
+def _is_cut(diff: PlanDiff, buft: str) -> bool:
+    """Whether the compute buffer was one piece and now is several."""
+    mine = {backend for backend, name in diff.b.plan.backends if name == buft}
+    return any(
+        p.backend in mine and p.a is not None and p.b is not None and len(p.b.chunks) > max(1, len(p.a.chunks))
+        for p in diff.buffers
+    )
+
+
+def _places(side: Side, buft: str) -> dict[str, int]:
+    """Where in a compute buffer the tensors of a plan lie, views apart."""
+    plan, tensors = side.plan, side.tensors
+    rows = [(n.id, n.buffer, n.offset) for n in plan.nodes]
+    rows += [(leaf.id, leaf.buffer, leaf.offset) for leaf in plan.leafs]
+    inner = {id for id, info in tensors.items() if not info.has_data and info.view_src is None}
+    out = {id: offset for id, buffer, offset in rows if buffer == buft and id in inner}
+    out |= {f"the copy of {c.of}": c.offset for c in plan.copies if c.buffer == buft}
+    return {id: offset for id, offset in out.items() if offset is not None}
+
+
+def _ranks(places: Mapping[str, int]) -> dict[str, int]:
+    """The order of the places: equal ones have one rank."""
+    rank = {offset: i for i, offset in enumerate(sorted(set(places.values())))}
+    return {id: rank[offset] for id, offset in places.items()}
 
 
 def _shared(diff: PlanDiff) -> Iterator[tuple[str, str]]:
@@ -246,30 +312,3 @@ def _shared(diff: PlanDiff) -> Iterator[tuple[str, str]]:
         if buft in first and sizes_a.get(backend) and not sizes_b.get(backend):
             yield "buffer-type-plan", f"{backend} shares the buffer of {first[buft]}"
         first.setdefault(buft, backend)
-
-
-def _layout(diff: PlanDiff, allowed: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """What the older allocator did otherwise, whatever the graph: how much of it shows is for the sizes to say."""
-    sizes = [n.alloc_size for n in diff.a.plan.nodes if n.buffer == _CPU_BUFT and n.alloc_size]
-    where = f"{count(diff.elsewhere, 'tensor')} elsewhere" if diff.elsewhere else ""
-    for pair in diff.buffers:
-        old, new = (pair.a.size if pair.a else 0), (pair.b.size if pair.b else 0)
-        if old != new:
-            where = f"{where}; " if where else ""
-            where += f"{pair.backend} {old} → {new} bytes"
-    if "alignment" in allowed and _aligned_otherwise(diff):
-        yield "alignment", where
-    if "spare-bytes" in allowed and any(p.backend == _CPU_BUFT and p.a and p.a.size for p in diff.buffers):
-        yield "spare-bytes", "CPU: 64 bytes fewer"
-    if "gallocr-v3" in allowed:
-        yield "gallocr-v3", where
-    elif not sizes or where:
-        yield "", where
-
-
-def _aligned_otherwise(diff: PlanDiff) -> bool:
-    """Whether some tensor of the CPU's buffer ends where multiples of 64 and of 32 differ."""
-    ends = [n.alloc_size for n in diff.b.plan.nodes if n.buffer == _CPU_BUFT and n.alloc_size]
-    tensors = diff.b.tensors
-    ends += [tensors[leaf.id].nbytes for leaf in diff.b.plan.leafs if leaf.buffer == _CPU_BUFT and leaf.id in tensors]
-    return any(0 < size % 64 <= 32 for size in ends)

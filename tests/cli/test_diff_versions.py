@@ -1,0 +1,123 @@
+"""`diff --ggml A,B`: one scenario planned by two versions of ggml, and the rule behind each difference."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ggmltool.ggml.changes import BY_KEY, CHANGES, changes_between
+from ggmltool.ggml.version import RELEASES
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = {
+    "down-first": ["2024-01,2025-03", "versions-assignment:down_first"],
+    "alignment": ["2024-01,0.20.2", "versions-memory:alignment"],
+    "refused": ["0.20.2,2024-01", "versions-assignment:best_backend"],
+}
+NEVER_REFUSED = [
+    "allocator",
+    "chunks",
+    "inplace",
+    "offload",
+    "pipeline",
+    "priority",
+    "transformer",
+    "two-orders",
+    "views",
+]
+GRAPHS = [
+    f"{path.stem}:{graph}"
+    for path in sorted(SAMPLES.glob("versions-*.yaml"))
+    for graph in yaml.safe_load(path.read_text("utf-8"))["graphs"]
+]
+PAIRS = [",".join(pair) for pair in itertools.permutations(RELEASES, 2)]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_looks_as_accepted(call: Call, name: str, columns: int) -> None:
+    result = call("diff", "--ggml", *COMMANDS[name], columns=columns)
+    assert result.status == 1
+    check_golden(GOLDEN / f"diff_ggml_{name}_{columns}.txt", result.out)
+
+
+def document(call: Call, *args: object) -> dict[str, Any] | None:
+    """The difference as JSON; None where the older ggml knows an op or a type of the sample not."""
+    result = call("diff", "--json", "--ggml", *args)
+    if result.status == 2:
+        assert " has no " in result.err
+        return None
+    out: dict[str, Any] = json.loads(result.out)
+    assert result.status == (not out["same"])
+    return out
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("sample", [*OTHERS, *GRAPHS])
+def test_every_difference_has_its_rule_and_no_rule_is_named_for_nothing(call: Call, sample: str, pair: str) -> None:
+    found = document(call, pair, sample)
+    if found is None:
+        return
+    if not found["a"]["ok"] and not found["b"]["ok"]:
+        return
+    assert bool(found["rules"]) == (not found["same"])
+    assert not found["rules"] or found["rules"][0]["rule"] is not None
+    older, newer = sorted(RELEASES[name].date for name in pair.split(","))
+    known = {change.key for change in changes_between(older, newer)}
+    assert {rule["rule"] for rule in found["rules"]} <= {*known, None}
+    assert all(rule["changed"] for rule in found["rules"])
+
+
+@pytest.mark.parametrize("sample", GRAPHS)
+def test_the_rules_are_the_same_the_other_way_round(call: Call, sample: str) -> None:
+    there, back = document(call, "2025-03,0.20.2", sample), document(call, "0.20.2,2025-03", sample)
+    assert there is not None
+    assert back is not None
+    assert there["rules"] == back["rules"]
+
+
+def test_both_sides_of_one_version_differ_in_nothing(call: Call) -> None:
+    for name in RELEASES:
+        found = document(call, f"{name},{name}", "pipeline")
+        assert found is not None
+        assert found["same"]
+        assert "rules" not in found
+
+
+def test_files_of_two_versions_are_compared_by_rule_too(call: Call, tmp_path: Path) -> None:
+    text = (SAMPLES / "versions-splits.yaml").read_text("utf-8")
+    (tmp_path / "old.yaml").write_text(text.replace("ggmltool: 1", "ggmltool: 1\nggml: 2025-03"))
+    (tmp_path / "new.yaml").write_text(text)
+    found = json.loads(
+        call("diff", "--json", tmp_path / "old.yaml:split_inputs", tmp_path / "new.yaml:split_inputs").out
+    )
+    assert [rule["rule"] for rule in found["rules"]] == ["split-inputs-30", None]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("2024-01,0.20", "moe"), "'0.20' is none of"),
+        (("2024-01,2025-03,0.20.2", "moe"), "one version, or two with a comma between them"),
+        (("2024-01", "moe"), "Name two scenarios, or one and what to compare it with"),
+        (("2024-01,0.20.2", "-"), "standard input can be read only once"),
+    ],
+)
+def test_wrong_use_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
+    stdin = (SAMPLES / "pipeline.yaml").read_bytes() if "-" in args else b""
+    result = call("diff", "--ggml", *args, stdin=stdin)
+    assert result.status in (1, 2)
+    assert said in result.err
+
+
+def test_changes_are_in_the_order_of_their_days() -> None:
+    assert [c.since for c in CHANGES] == sorted(c.since for c in CHANGES)
+    assert len(BY_KEY) == len(CHANGES)
+    assert {c.area for c in CHANGES} == {"assignment", "splits", "copies", "memory"}
