@@ -21,7 +21,7 @@ COMMANDS = {
     "alignment": ["2024-01,0.20.2", "versions-memory:alignment"],
     "refused": ["0.20.2,2024-01", "versions-assignment:best_backend"],
 }
-NEVER_REFUSED = [
+OTHERS = [
     "allocator",
     "chunks",
     "inplace",
