@@ -16,6 +16,9 @@ MAX_FREE_BLOCKS = 256
 MEASURED_SIZE = (2**64 - 1) // 2
 """Bytes that an allocator has that only measures: half of what a size can say, against overflows."""
 
+MEASURE_ADDRESS = 0x1000
+"""Where the memory of an allocator begins that only measures and has no buffer type."""
+
 _FILE = "ggml-alloc.c"
 
 
@@ -33,6 +36,21 @@ def buft_alloc_buffer(
         buffer.base = addresses.take(size + misalign, buft.alignment) + misalign
     elif not size:
         buffer.base = addresses.take(0, buft.alignment)
+    return buffer
+
+
+def cpu_buffer_from_ptr(buft: BufferType, ptr: int, size: int) -> Buffer:
+    """ggml_backend_cpu_buffer_from_ptr: the caller's own `size` bytes at the address `ptr`, in the CPU's type."""
+    buffer = Buffer(buft, size, AddressSpace())
+    buffer.base = ptr
+    if not ptr:
+        raise LineAssert(
+            "ggml_backend_buffer_get_base",
+            "ggml-backend.c",
+            93,
+            'base != NULL && "backend buffer base cannot be NULL"',
+            "a buffer was made of the address NULL",
+        )
     return buffer
 
 
@@ -194,6 +212,21 @@ class BestFitTallocr:
         while at < len(blocks) and blocks[at][0] < offset:
             at += 1
         blocks.insert(at, [offset, size])
+
+
+def new_from_ptr(buft: BufferType, data: int, size: int, alignment: int) -> BestFitTallocr:
+    """ggml_tallocr_new: an allocator in the caller's own memory; `buft` is the CPU's."""
+    tallocr = BestFitTallocr(cpu_buffer_from_ptr(buft, data, size))
+    tallocr.alignment = alignment
+    tallocr.reset()
+    return tallocr
+
+
+def new_measure(buft: BufferType, alignment: int) -> BestFitTallocr:
+    """ggml_tallocr_new_measure: an allocator that measures for host memory of any alignment."""
+    tallocr = new_from_ptr(buft, MEASURE_ADDRESS, MEASURED_SIZE, alignment)
+    tallocr.measure = True
+    return tallocr
 
 
 def new_measure_from_buft(

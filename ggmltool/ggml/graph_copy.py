@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ggmltool.ggml.buffer import AddressSpace, Buffer, view_init
+from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, view_init
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, advice
 from ggmltool.ggml.events import Computed, Entered, Left, Listener, Logged, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
@@ -44,22 +44,28 @@ class GraphCopy:
 
 
 def graph_copy(
-    backend: Backend, graph: CGraph, indices: IndexSpace, addresses: AddressSpace, events: Listener | None = None
+    backend: Backend,
+    graph: CGraph,
+    indices: IndexSpace,
+    addresses: AddressSpace,
+    events: Listener | None = None,
+    copier_class: type[Copier] | None = None,
 ) -> GraphCopy | None:
     """ggml_backend_graph_copy: the nodes of an allocated graph and all they need, with their values, on `backend`.
 
-    None where the backend has no memory for them. Raises GgmlAssert where a tensor has no memory.
+    None where the backend has no memory for them. Raises GgmlAssert where a tensor has no memory. `copier_class` is
+    how a release copies (None: as today's).
     """
     function = "ggml_backend_graph_copy"
     if events:
         events(Entered(function))
-    copier = _Copier(graph, indices)
+    copier = (copier_class or Copier)(graph, indices)
     for node in graph.nodes:
         copier.dup(node)
-    buffers = alloc_ctx_tensors_from_buft(copier.ctx_allocated, backend.device.buft, addresses)
+    buffers = copier.alloc_ctx_tensors(copier.ctx_allocated, backend.device.buft, addresses)
     if not buffers:
         if events:
-            events(Logged("error", f"{function}: failed to allocate buffer for graph copy\n"))
+            events(Logged("error", f"{copier.prefix}failed to allocate buffer for graph copy\n"))
             events(Left(function))
         return None
     for node in graph.nodes:
@@ -72,8 +78,13 @@ def graph_copy(
     return GraphCopy(made, buffers, copier.ctx_allocated, copier.ctx_unallocated, copier.copies)
 
 
-class _Copier:
-    """Makes the tensors of a graph anew. `copies` has those that are complete, by their originals."""
+class Copier:
+    """Makes the tensors of a graph anew. `copies` has those that are complete, by their originals.
+
+    `prefix` begins what is logged.
+    """
+
+    prefix = "ggml_backend_graph_copy: "
 
     def __init__(self, graph: CGraph, indices: IndexSpace) -> None:
         self.slots = hash_size(hash_size(2 * graph.size))
@@ -84,6 +95,42 @@ class _Copier:
         self._seen: set[Tensor] = set()
         self._done: set[Tensor] = set()
 
+    @staticmethod
+    def alloc_ctx_tensors(ctx: Context, buft: BufferType, addresses: AddressSpace) -> list[Buffer]:
+        """ggml_backend_alloc_ctx_tensors; an empty list where there is nothing to allocate."""
+        return alloc_ctx_tensors_from_buft(ctx, buft, addresses)
+
+    def needs(self, t: Tensor) -> Iterator[Tensor]:
+        """What has to be there before `t`, in the order in which it is made."""
+        if t.view_src is not None:
+            yield t.view_src
+        yield from self.sources(t)
+
+    def sources(self, t: Tensor) -> Iterator[Tensor]:
+        """The sources that are copied."""
+        return (s for s in t.src if s is not None)
+
+    def unallocated(self, t: Tensor) -> GgmlError:
+        """The refusal of a tensor without memory."""
+        return GgmlAssert(
+            "graph_copy_dup_tensor",
+            'src->data && "graph must be allocated"',
+            f"{t.label} has no memory; {advice('buffer_not_set')}",
+        )
+
+    def full(self) -> GgmlError:
+        """The refusal of a tensor that is one more than there are slots."""
+        return GgmlAbort(
+            "ggml_hash_insert",
+            "fatal error",
+            None,
+            f"the graph's hash set has {self.slots} slots, and its nodes need more tensors than that",
+        )
+
+    def view_init(self, made: Tensor) -> None:
+        """ggml_backend_view_init of a copy."""
+        view_init(made)
+
     def dup(self, root: Tensor) -> None:
         """graph_copy_dup_tensor: `root` anew, then what it views, then its sources, each once.
 
@@ -91,7 +138,7 @@ class _Copier:
         """
         if root in self._seen:
             return
-        stack = [(root, self._new(root), _needs(root))]
+        stack = [(root, self._new(root), self.needs(root))]
         while stack:
             t, made, needs = stack[-1]
             s = next(needs, None)
@@ -99,24 +146,15 @@ class _Copier:
                 stack.pop()
                 self._link(t, made)
             elif s not in self._seen:
-                stack.append((s, self._new(s), _needs(s)))
+                stack.append((s, self._new(s), self.needs(s)))
 
     def _new(self, t: Tensor) -> Tensor:
         """ggml_dup_tensor_layout, in the context of what has memory or in that of the views."""
         if not t.data:
-            raise GgmlAssert(
-                "graph_copy_dup_tensor",
-                'src->data && "graph must be allocated"',
-                f"{t.label} has no memory; {advice('buffer_not_set')}",
-            )
+            raise self.unallocated(t)
         self._seen.add(t)
         if len(self._seen) > self.slots:
-            raise GgmlAbort(
-                "ggml_hash_insert",
-                "fatal error",
-                None,
-                f"the graph's hash set has {self.slots} slots, and its nodes need more tensors than that",
-            )
+            raise self.full()
         made = (self.ctx_allocated if t.view_src is None else self.ctx_unallocated).dup_tensor(t)
         made.set_layout(t.ne, t.nb)
         return made
@@ -126,12 +164,15 @@ class _Copier:
         if t.view_src is not None:
             made.view_src = copies.get(t.view_src)
             made.view_offs = t.view_offs
-        made.set_op(Op(t.op), t.op_params, *(None if s is None else copies.get(s) for s in t.src))
+        made.set_op(Op(t.op), t.op_params, *self._copied(t))
         made.flags = t.flags
         made.name = t.name
         made.id = t.id
         made.fun = t.fun
         copies[t] = made
+
+    def _copied(self, t: Tensor) -> list[Tensor | None]:
+        return [None if s is None else self.copies.get(s) for s in t.src]
 
     def init(self, root: Tensor, events: Listener | None) -> None:
         """graph_copy_init_tensor: what `root` views first, then its own values or place, then its sources."""
@@ -147,14 +188,8 @@ class _Copier:
                     continue
                 tensor_copy(t, self.copies[t], events)
             else:
-                view_init(self.copies[t])
-            stack += [(s, False) for s in reversed(t.src) if s is not None]
-
-
-def _needs(t: Tensor) -> Iterator[Tensor]:
-    if t.view_src is not None:
-        yield t.view_src
-    yield from (s for s in t.src if s is not None)
+                self.view_init(self.copies[t])
+            stack += [(s, False) for s in reversed(list(self.sources(t)))]
 
 
 def compare_graph_backend(
@@ -167,6 +202,7 @@ def compare_graph_backend(
     addresses: AddressSpace,
     events: Listener | None = None,
     test_nodes: Sequence[Tensor] = (),
+    copier_class: type[Copier] | None = None,
 ) -> bool:
     """ggml_backend_compare_graph_backend: compute `graph` on `backend1`, a copy of it on `backend2`, and compare.
 
@@ -178,7 +214,7 @@ def compare_graph_backend(
     function = "ggml_backend_compare_graph_backend"
     if events:
         events(Entered(function))
-    copy = graph_copy(backend2, graph, indices, addresses, events)
+    copy = graph_copy(backend2, graph, indices, addresses, events, copier_class)
     if copy is None:
         if events:
             events(Left(function))

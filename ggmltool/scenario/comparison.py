@@ -12,14 +12,14 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
-from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
+from ggmltool.ggml.graph_copy import Copier, GraphCompute, compare_graph_backend
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
 from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
 from ggmltool.scenario.measure import Apart, measure, tolerance_of
 from ggmltool.scenario.model import BackendSpec, Model, TensorSpec
+from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.scenario import Scenario
 
 
@@ -86,7 +86,8 @@ def compare(
     """
     engines = engine_of(specs[0]), engine_of(specs[1])
     backends = _backends(scenario.model, specs)
-    placed = PlacedGraph(scenario.compiled, graph, backends[0], events)
+    copier = PARTS[scenario.model.ggml].copier()
+    placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
     not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
     made_up, zero = placed.allocate(seed)
     allowed = _tolerances(placed.graph, tolerance)
@@ -106,7 +107,7 @@ def compare(
 
     wanted = [t for t in placed.graph.nodes if t.id in tests]
     ok = compare_graph_backend(
-        *backends, placed.graph, compared, compute(backends), placed.indices, placed.addresses, events, wanted
+        *backends, placed.graph, compared, compute(backends), placed.indices, placed.addresses, events, wanted, copier
     )
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
@@ -133,10 +134,21 @@ def _tolerances(graph: CGraph, given: float | None) -> dict[Tensor, float]:
 
 
 class PlacedGraph:
-    """A graph with the tensors it needs, and no others, in one context that is allocated on one backend."""
+    """A graph with the tensors it needs, and no others, in one context that is allocated on one backend.
 
-    def __init__(self, compiled: Compiled, name: str, backend: Backend, events: Listener | None) -> None:
+    `copier` is what copies graphs in the release.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        name: str,
+        backend: Backend,
+        events: Listener | None,
+        copier: type[Copier] = Copier,
+    ) -> None:
         self.backend = backend
+        self.copier = copier
         self.events = events
         self.indices = IndexSpace()
         self.addresses = AddressSpace()
@@ -161,7 +173,7 @@ class PlacedGraph:
         The values are random ones from -1 to 1, made with `seed` (None: all are zero). Integers are zero, since they
         may be indices, and so are types that cannot be quantized here.
         """
-        alloc_ctx_tensors_from_buft(self.context, self.backend.device.buft, self.addresses)
+        self.copier.alloc_ctx_tensors(self.context, self.backend.device.buft, self.addresses)
         made_up, zero = [], []
         for at, t in self._made.items():
             if at >= len(self._specs) or t.view_src is not None or t.buffer is None or not t.nbytes:

@@ -9,6 +9,7 @@ from ggmltool.ggml.version import DEFAULT
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
+    from ggmltool.ggml.graph_copy import Copier
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.run import Run
 
@@ -31,14 +32,27 @@ def _january_2024_profiles() -> Mapping[str, Profile]:
     return PROFILES
 
 
+def _copier() -> type[Copier]:
+    from ggmltool.ggml.graph_copy import Copier
+
+    return Copier
+
+
+def _measured_copier() -> type[Copier]:
+    from ggmltool.ggml.measured_graph_copy import MeasuredCopier
+
+    return MeasuredCopier
+
+
 class Parts(NamedTuple):
-    """The parts of a release, each imported when it is asked for: what does a scenario's steps, its scheduler, and the
-    profiles of its devices.
+    """The parts of a release, each imported when it is asked for: what does a scenario's steps, its scheduler, the
+    profiles of its devices, and what copies graphs.
     """
 
     run: Callable[[], type[Run]]
     scheduler: Callable[[], type[Scheduler]]
     profiles: Callable[[], Mapping[str, Profile]] = _profiles
+    copier: Callable[[], type[Copier]] = _copier
 
 
 def _run() -> type[Run]:
@@ -74,6 +88,6 @@ def _measured_scheduler() -> type[Scheduler]:
 PARTS: dict[str, Parts] = {
     DEFAULT.name: Parts(_run, _scheduler),
     "2025-03": Parts(_run, _fixed_inputs_scheduler, _march_2025_profiles),
-    "2024-01": Parts(_measured_run, _measured_scheduler, _january_2024_profiles),
+    "2024-01": Parts(_measured_run, _measured_scheduler, _january_2024_profiles, _measured_copier),
 }
 """By the release's name; there is an entry for each of `ggmltool.ggml.version.RELEASES`."""
