@@ -95,8 +95,6 @@ def backends(
             raise click.UsageError("--interface is not what a file of devices has; leave one of the two out.")
         output.write(_device_file(model))
         return 0
-    if interface and model.ggml != VERSION:
-        raise click.UsageError(f"--interface shows the function tables of ggml {VERSION}; leave --ggml out.")
     made, bufts = _made(model)
     if format == "json":
         output.write(json_text(backends_json(made, bufts, model.ggml)))
@@ -195,10 +193,8 @@ def _max_tensor_size(spec: BackendSpec, profile: Profile) -> int | None:
 
 
 def _tables(interface: Interface) -> tuple[Table, ...]:
-    from ggmltool.ggml.devices.interfaces import IF_NULL
-
     return tuple(
-        Table(t.kind, t.instance, tuple(Function(f, name, IF_NULL.get(f, "")) for f, name in t.functions().items()))
+        Table(t.kind, t.instance, tuple(Function(f, name, t.if_null(f)) for f, name in t.functions().items()))
         for t in interface.tables()
     )
 

@@ -27,6 +27,9 @@ BLAS_2025 = _march_2025(interfaces.BLAS)
 CUDA_2025 = _march_2025(interfaces.CUDA)
 RPC_2025 = _march_2025(interfaces.RPC, "memset_tensor")
 
+INTERFACES_2025 = {"CPU": CPU_2025, "BLAS": BLAS_2025, "CUDA": CUDA_2025, "ROCm": CUDA_2025, "RPC": RPC_2025}
+"""Those of March 2025 by the profile's name."""
+
 _BACKEND_I = (
     "get_name", "free", "get_default_buffer_type", "set_tensor_async", "get_tensor_async", "cpy_tensor_async",
     "synchronize", "graph_plan_create", "graph_plan_free", "graph_plan_compute", "graph_compute", "supports_op",
