@@ -50,7 +50,7 @@ def plan_of(
                 t.ne,
                 t.nb,
                 _name(s, ids[t.index]),
-                causes[t.index],
+                causes[t.index] or "",
                 split_of[i],
                 graph.use_count(t),
                 tuple([None if x is None else x.label for x in t.src]),
