@@ -31,6 +31,21 @@ class UnchunkedGallocr(Gallocr):
         """ggml_dyn_tallocr_new."""
         return UnchunkedTallocr(buft.alignment)
 
+    def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
+        """ggml_gallocr_allocate_node. Raises DebugAssert for a tensor that gets memory for the second time."""
+        hn = self.hash_nodes
+        i = node.index
+        is_left_out = buffer_id < 0 or node.view_src is not None or node.data or node.buffer is not None
+        if hn.offset[i] and not is_left_out and not hn.allocated[i]:
+            self.refused = node
+            raise DebugAssert(
+                "ggml_gallocr_allocate_node",
+                "hn->offset == 0",
+                f"{node.label} has had a place already, which a node flagged input took over: such nodes are placed "
+                "before all others, when ggml does not know yet who else uses their sources",
+            )
+        super()._allocate_node(node, buffer_id)
+
     def growing(self, buft: BufferType, size: int, new_size: int) -> None:
         """A buffer is about to be made anew, which a debug build says for the first one of all too."""
         self.say(
