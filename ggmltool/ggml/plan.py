@@ -75,6 +75,20 @@ class CopyPlan(msgspec.Struct, frozen=True, gc=False):
     offset: int | None
 
 
+class TallocrPlan(msgspec.Struct, frozen=True, gc=False):
+    """An allocator of January 2024 right after a graph was allocated in it: of `backend`, in a buffer of `buffer_size`.
+
+    All are bytes, offsets from the buffer's base: the first aligned address, the end of what was ever in use, and the
+    free blocks as (offset, size).
+    """
+
+    backend: str
+    align_offset: int
+    max_size: int
+    buffer_size: int
+    free_blocks: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The state after a `reserve` or `alloc` step.
@@ -83,6 +97,9 @@ class Plan:
     ggml_backend_sched_get_buffer_size gives them; `log` the lines ggml logs in a release build; `error` what stopped
     the step (`ok` is then false); `ggml` the release that decided it. `debug_log` are the lines that
     only a debug build logs, None for a release of which they are not kept.
+
+    Of a release whose scheduler measures: `tallocs` are its allocators, `measured` the (backend, bytes) that measuring
+    found, `inplace` the ids of nodes that the allocator put into the memory of a source.
     """
 
     graph: str | None
@@ -98,6 +115,9 @@ class Plan:
     error: PlanError | None = None
     ggml: str = VERSION
     debug_log: tuple[str, ...] | None = None
+    tallocs: tuple[TallocrPlan, ...] = ()
+    measured: tuple[tuple[str, int], ...] = ()
+    inplace: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as SPEC.md's JSON object."""
@@ -118,6 +138,11 @@ class Plan:
         }
         if self.debug_log is not None:
             out["debug_log"] = list(self.debug_log)
+        if self.tallocs:
+            out["tallocs"] = [_row(t) | {"free_blocks": [list(block) for block in t.free_blocks]} for t in self.tallocs]
+            out["inplace"] = list(self.inplace)
+        if self.measured:
+            out["measured"] = dict(self.measured)
         if self.error is not None:
             out["error"] = dict(self.error)
         return out

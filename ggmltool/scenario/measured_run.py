@@ -120,8 +120,13 @@ class MeasuredRun(Run):
                 return plan
         return self._plan_step("alloc", name)
 
-    def _plan(self, step: str, name: str) -> Plan:
+    def _clear_log(self) -> None:
         self.log.clear()
+        if self.sched is not None:
+            self.sched.debug_lines.clear()
+
+    def _plan(self, step: str, name: str) -> Plan:
+        self._clear_log()
         try:
             if step == "measure":
                 self._measure(name)
@@ -164,7 +169,7 @@ class MeasuredRun(Run):
 
     def compute(self, name: str, watch: Watch | None = None) -> None:
         """The step `compute`: a reset, then ggml_backend_sched_graph_compute of a new build of the graph."""
-        self.log.clear()
+        self._clear_log()
         self._compute(name, watch)
         self.plans.append(self.plan_of(self.newest[name][0], name, "compute"))
 

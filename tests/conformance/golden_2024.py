@@ -119,14 +119,14 @@ class Player:
                     "buffer_size": t.buffer_size,
                     "free_blocks": [list(block) for block in t.free_blocks],
                 }
-                for t in sched.planned
+                for t in done.tallocs
             },
-            "log": "".join(f"{line}\n" for line in done.log),
+            "log": "".join(f"{line}\n" for line in (done.debug_log or ())[len(sched.sanity) :]),
             "n_splits": sched.n_splits,
             "buffer_sizes": dict(done.buffer_sizes),
         }
         if step.kind == "measure":
-            out["measured"] = dict(zip(sched.names, sched.measured, strict=True))
+            out["measured"] = dict(done.measured)
             assert in_use is not sched.tallocs
         return out
 

@@ -6,7 +6,6 @@ Each backend has an allocator of its own. Until `init_measure` they only measure
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from ggmltool.ggml.best_fit import BestFitTallocr, new_from_buft, new_measure_from_buft
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
@@ -14,8 +13,9 @@ from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.direct_gallocr import DirectGallocr
 from ggmltool.ggml.errors import GgmlAbort, LineAssert, advice
-from ggmltool.ggml.events import Assigned, Entered, Left, Listener
+from ggmltool.ggml.events import Assigned, Entered, Left, Listener, Logged
 from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.four_pass_split import (
     MAX_SPLIT_INPUTS,
@@ -34,16 +34,6 @@ from ggmltool.ggml.version import hash_size
 _FILE = "ggml-backend.c"
 
 
-class TallocrState(NamedTuple):
-    """An allocator right after a graph was allocated. Offsets and sizes are bytes from the base of its buffer."""
-
-    backend: str
-    align_offset: int
-    max_size: int
-    buffer_size: int
-    free_blocks: tuple[tuple[int, int], ...]
-
-
 class MeasuredScheduler(Scheduler):
     """A ggml_backend_sched over `backends`, highest priority first. It looks at no op: the last backend need not be a
     CPU, and none is asked whether it can run one.
@@ -57,6 +47,7 @@ class MeasuredScheduler(Scheduler):
     release = MEASURED
     passes = PASSES
     tallocs: list[BestFitTallocr]
+    debug_lines: list[str]
 
     def __init__(
         self,
@@ -108,7 +99,8 @@ class MeasuredScheduler(Scheduler):
         self.debug_record = ()
         self.printed: list[Printed] = []
         self.sanity: list[str] = []
-        self.planned: tuple[TallocrState, ...] = ()
+        self.planned: tuple[TallocrPlan, ...] = ()
+        self.debug_lines = []
         self.measured: tuple[int, ...] = ()
         self.on_pass: Callable[[int, Scheduler], None] | None = None
         self.callback_eval = None
@@ -210,12 +202,19 @@ class MeasuredScheduler(Scheduler):
         self.sanity = []
         run_passes(self, graph)
         graph.was_split = True
-        if self.debug:
-            self.sanity = sanity_lines(self, graph)
+        self.sanity = sanity_lines(self, graph)
+        for line in self.sanity:
+            self.debug_log(line)
         self._build_graph_copy(graph)
         self.assigned, self.assigned_causes, self.made_copies = self.ids, self.causes, self.copies
         if self.events:
             self.events(Left(function))
+
+    def debug_log(self, line: str) -> None:
+        """A line that only a debug build prints."""
+        self.debug_lines.append(line)
+        if self.events:
+            self.events(Logged("debug", line))
 
     def keep_print(self, number: int, graph: CGraph) -> None:
         """What ggml prints of the assignments after pass `number`, where somebody wants it."""
@@ -242,7 +241,7 @@ class MeasuredScheduler(Scheduler):
         """sched_alloc_splits."""
         self.gallocr.alloc_graph_n(self.nodes, self.leafs, self.hash_size, self.ids, self.tallocs)
         self.planned = tuple(
-            TallocrState(
+            TallocrPlan(
                 name,
                 t.align_offset,
                 t.max_size,

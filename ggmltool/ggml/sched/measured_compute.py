@@ -105,7 +105,7 @@ def copy_async(s: MeasuredScheduler, b: int, src: Tensor, dst: Tensor, nodes: bo
         how = "cpy"
     else:
         how = "bounce"
-        s.log("warn", f"ggml_backend_tensor_copy: warning: slow copy from {from_buft.name} to {to_buft.name}")
+        s.debug_log(f"ggml_backend_tensor_copy: warning: slow copy from {from_buft.name} to {to_buft.name}")
     if s.events:
         s.events(TensorCopied(src.label, dst.label, src.nbytes, how, from_buft.name, to_buft.name))
     if nodes:

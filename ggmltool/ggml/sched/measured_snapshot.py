@@ -67,6 +67,10 @@ def plan_of(
         log=tuple(log),
         error=error,
         ggml=ggml,
+        debug_log=tuple(s.debug_lines),
+        tallocs=s.planned if error is None else (),
+        measured=tuple(zip(names, s.measured, strict=True)) if s.measured and step == "measure" else (),
+        inplace=tuple(n.id for n in graph.nodes if n.index in s.gallocr.inplace) if error is None else (),
     )
 
 
