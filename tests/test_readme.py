@@ -40,6 +40,7 @@ ANSWERS = {
     "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
     "plan --no-op-offload offload": "nothing is copied between backends",
     "trace outgrown": "source is larger: many (512 → 4096)",
+    "run -v march-2025": "needs_realloc: src 0 (z) of node z (view) is not valid",
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",
     'explain error "out of free blocks"': "256 free blocks",

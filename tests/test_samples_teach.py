@@ -56,6 +56,32 @@ def test_two_graphs_on_one_scheduler_plan_twice() -> None:
     assert load("allocator").compute("two")["mul2"].item() == 120
 
 
+def test_a_debug_build_of_march_2025_says_why_it_plans_again() -> None:
+    scenario = load("march-2025")
+    run = scenario.start()
+    plans = run.run(scenario.steps())
+    assert all(plan.ok and plan.ggml == "2025-03" for plan in plans)
+    again = (
+        "ggml_gallocr_alloc_graph: cannot reallocate multi buffer graph automatically, call reserve",
+        "ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 0)",
+    )
+    of = "ggml_gallocr_reserve_n: reallocating"
+    assert [plan.debug_log for plan in plans] == [
+        (f"{of} CUDA0 buffer from size 0.00 MiB to 0.00 MiB", f"{of} CPU buffer from size 0.00 MiB to 0.00 MiB"),
+        (),
+        ("ggml_gallocr_needs_realloc: graph has different number of nodes", *again),
+        (
+            "ggml_gallocr_needs_realloc: src 0 (z) of node z (view) is not valid",
+            *again,
+            f"{of} CUDA0 buffer from size 0.00 MiB to 0.01 MiB",
+            f"{of} CPU buffer from size 0.00 MiB to 0.00 MiB",
+        ),
+    ]
+    today = ggmltool.load(samples_folder() / "march-2025.yaml", ggml="0.20.2").run()
+    assert [plan["ok"] for plan in today] == [True, True, False]
+    assert today[-1]["error"]["condition"] == "!sched->is_alloc"
+
+
 def test_the_order_of_a_graph_decides_how_many_splits_it_has() -> None:
     scenario = load("two-orders")
     together, apart = scenario.plan("together"), scenario.plan("apart")

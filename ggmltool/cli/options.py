@@ -58,7 +58,7 @@ def ggml_option(command: F) -> F:
         callback=_keep_ggml,
         envvar="GGMLTOOL_GGML",
         shell_complete=_complete_releases,
-        help="Decide as this version of ggml, whatever the scenario says.",
+        help="Decide as this version of ggml, 0.20.2, 2025-03 or 2024-01, whatever the scenario says.",
     )(command)
 
 
