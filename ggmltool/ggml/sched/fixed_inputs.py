@@ -105,6 +105,11 @@ class FixedInputsScheduler(Scheduler):
         """ggml_set_output: the root of a view is left as it is."""
         t.flags |= FLAG_OUTPUT
 
+    def own_graph_size(self, graph: CGraph) -> int:
+        """sched->graph.size after the first split: as if every split had all the inputs that it can have."""
+        inputs = self.n_splits * self.release.max_split_inputs
+        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies
+
     def computed(self) -> None:
         """The next graph, or the same one, uses the next pipeline copies."""
         self.cur_copy = (self.cur_copy + 1) % self.n_copies

@@ -252,6 +252,13 @@ class Scheduler:
         """The tensors (by index) in ggml's hash set: those of the graphs since the last reset, and others looked up."""
         return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
+    def own_graph_size(self, graph: CGraph) -> int:
+        """sched->graph.size after the first split of a scheduler, that of `graph`: room for nodes, and for leafs."""
+        inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
+        if self.n_copies > 1:
+            inputs += len(self.graph_inputs)
+        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies
+
     def _check_size(self, function: str, graph: CGraph) -> None:
         n = graph.n_nodes + graph.n_leafs
         if self.hash_size < n:
