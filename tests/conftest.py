@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+import pytest
 from hypothesis import settings
+
+from ggmltool.ggml.devices import gpus
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("ggmltool", deadline=None)
 settings.load_profile("ggmltool")
+
+if find_spec("cupy") is not None:
+
+    @pytest.fixture(autouse=True)
+    def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The values of tests are numpy's, whatever is in the machine; those in tests/gpu look for themselves."""
+        if request.path.parent.name != "gpu":
+            monkeypatch.setattr(gpus, "find", lambda: gpus.Found((), "tests use no GPU", "run it outside of them"))

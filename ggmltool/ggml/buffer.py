@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy import uint8
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.devices.gpu import Gpu
+
 USAGE_ANY = 0
 USAGE_WEIGHTS = 1
 USAGE_COMPUTE = 2
@@ -30,7 +32,9 @@ class BufferType:
     to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction); `alloc_size`
     replaces the rule for the bytes a tensor takes, and `alloc_more` says how; `family` is the kind of memory. `rule`
     decides alone about an op that has one of its first sources in this type (None: no such rule). `slack` is how many
-    bytes larger than asked for its buffers are.
+    bytes larger than asked for its buffers are. `gpu` is the device of this machine whose memory the bytes lie in,
+    `pinned_by` the one that has pinned them in the host's (None: they are the process's own, whatever the type stands
+    for).
     """
 
     __slots__ = (
@@ -39,10 +43,12 @@ class BufferType:
         "alloc_size",
         "device",
         "family",
+        "gpu",
         "host",
         "max_size",
         "name",
         "ops",
+        "pinned_by",
         "plain",
         "row_padding",
         "rule",
@@ -77,6 +83,8 @@ class BufferType:
         self.alloc_more = alloc_more
         self.slack = slack
         self.plain = not row_padding and alloc_size is None
+        self.gpu: Gpu | None = None
+        self.pinned_by: Gpu | None = None
 
     def __repr__(self) -> str:
         return f"<BufferType {self.name}>"
@@ -134,19 +142,28 @@ class Buffer:
 
     @property
     def memory(self) -> NDArray[uint8]:
-        """The bytes (uint8); fresh memory is zero."""
+        """The bytes (uint8), an array of the GPU's where they lie in one's memory; fresh memory is zero."""
         if self._memory is None:
-            import numpy as np
-
-            try:
-                self._memory = np.zeros(self.size, dtype=np.uint8)
-            except (MemoryError, ValueError):
-                raise GgmlFailed(
-                    "ggml_backend_buft_alloc_buffer",
-                    f"failed to allocate {self.buft.name} buffer of size {self.size}",
-                    explanation="planning needs no memory, but computing does, for simulated devices too",
-                ) from None
+            self._memory = self._allocate()
         return self._memory
+
+    def _allocate(self) -> NDArray[uint8]:
+        gpu, pinned_by = self.buft.gpu, self.buft.pinned_by
+        if gpu is not None:
+            on_gpu: NDArray[uint8] = gpu.alloc(self.size, self.name)
+            return on_gpu
+        if pinned_by is not None:
+            return pinned_by.alloc_pinned(self.size, self.name)
+        import numpy as np
+
+        try:
+            return np.zeros(self.size, dtype=np.uint8)
+        except (MemoryError, ValueError):
+            raise GgmlFailed(
+                "ggml_backend_buft_alloc_buffer",
+                f"failed to allocate {self.buft.name} buffer of size {self.size}",
+                explanation="planning needs no memory, but computing does, for simulated devices too",
+            ) from None
 
 
 def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:

@@ -46,6 +46,11 @@ class Converted:
         if self._kept:
             self._drop(id(memory))
 
+    def clear(self) -> None:
+        """Keep nothing of what was made so far."""
+        self._kept.clear()
+        self.used = 0
+
     def _drop(self, at: int) -> None:
         _, parts = self._kept.pop(at, (None, {}))
         self.used -= sum(made.nbytes for made in parts.values())

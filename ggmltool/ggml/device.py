@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.op import KEY_NAMES, N_OP_KEYS, VIEW_OPS, Op
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.devices.gpu import Gpu, Queue
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 
@@ -72,6 +75,7 @@ class Device:
     may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes of
     every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
+    `gpu` is the device of this machine that computes (None: it is simulated).
     """
 
     __slots__ = (
@@ -83,6 +87,7 @@ class Device:
         "copies_async",
         "deciding",
         "events",
+        "gpu",
         "graph_optimize",
         "memory",
         "name",
@@ -129,6 +134,7 @@ class Device:
         self.graph_optimize = graph_optimize
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
         self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
+        self.gpu: Gpu | None = None
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
@@ -203,13 +209,22 @@ def _particulars(op: Tensor) -> dict[str, object]:
 
 
 class Backend:
-    """A ggml_backend: a stream of work on a device. `name` is what the scheduler prints."""
+    """A ggml_backend: a stream of work on a device. `name` is what the scheduler prints.
 
-    __slots__ = ("device", "name")
+    `queue` is the real stream, on the device's GPU (None: what it computes is done when the call returns).
+    """
+
+    __slots__ = ("device", "name", "queue")
 
     def __init__(self, name: str, device: Device) -> None:
         self.name = name
         self.device = device
+        self.queue: Queue | None = None if device.gpu is None else device.gpu.queue()
+
+    @property
+    def engine(self) -> str:
+        """Who computes: numpy or cupy."""
+        return "numpy" if self.queue is None else "cupy"
 
     def __repr__(self) -> str:
         return f"<Backend {self.name}>"

@@ -57,12 +57,66 @@ def convert(values: Any, type: DType) -> Any:
         return values.astype(target)
 
 
+def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
+    """The numpy type, the shape (`ne` reversed) and the strides of a tensor; of a quantized one in bytes.
+
+    Raises NotComputable where the strides part the blocks of a quantized row.
+    """
+    ne, nb = t.ne, t.nb
+    shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
+    strides = [0 if n == 1 else b for n, b in zip(reversed(ne), reversed(nb), strict=True)]
+    if t.type.quantized:
+        if not is_contiguous_rows(t):
+            raise NotComputable(
+                "ggml_get_rows",
+                f"the rows of {t.name or t.id} ({t.type.name}) are not contiguous",
+                explanation="the blocks of a quantized row lie apart, as after a transpose",
+            )
+        shape = (*shape[:3], t.type.row_size(ne[0]))
+        strides[3] = 1
+    return numpy_type(t.type), shape, strides
+
+
+def beyond_buffer(t: Tensor, offset: int, size: int) -> NotComputable:
+    """What to raise where the strides of a tensor leave its buffer."""
+    return NotComputable(
+        "ggml_graph_compute",
+        f"{t.name or t.id} reaches beyond its buffer",
+        explanation=f"ne {list(t.ne)} with nb {list(t.nb)} at offset {offset} of a buffer of {size} bytes: "
+        "ggml does not check the strides of a view and would read or write foreign memory",
+    )
+
+
+def unusable(backend: str, t: Tensor) -> GgmlFailed:
+    """What to raise where a backend's kernel meets memory that the backend cannot use."""
+    return GgmlFailed(
+        "ggml_backend_graph_compute",
+        f"{backend} cannot read {t.name or t.id}, which lies in {t.buffer.buft.name if t.buffer else 'no buffer'}",
+        None,
+        "ggml makes no copy of a tensor that is assigned to the same backend, wherever its memory is. That "
+        "happens to an in-place op on a tensor of another device (its result stays in that device's memory) "
+        "and to a user assignment against the memory",
+    )
+
+
 class HostArrays:
-    """Tensors in buffers of this process as numpy arrays of shape `ne` reversed."""
+    """Tensors in buffers of this process as numpy arrays of shape `ne` reversed.
+
+    Of tensors in a GPU's memory it reads copies; `set_bytes` and `copy` write to them.
+    """
 
     xp: Any = np
+    on_host = True
 
     def _start(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
+        if t.buffer is not None and t.buffer.buft.gpu is not None:
+            # What can be read here is a copy; writing to it is an error.
+            copied = self.get_bytes(t)
+            copied.flags.writeable = False
+            return copied, 0
+        return self._place(t)
+
+    def _place(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
         # In the ggml of 2024 a view belongs to its own allocator's buffer, and its bytes still lie in its root's.
         buffer = t.buffer if t.view_src is None else root_of(t).buffer or t.buffer
         if buffer is None:
@@ -83,31 +137,14 @@ class HostArrays:
 
         Raises NotComputable where the strides leave the buffer, or part the blocks of a quantized row.
         """
-        ne, nb = t.ne, t.nb
-        dtype = numpy_type(t.type)
-        shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
-        strides = [0 if n == 1 else b for n, b in zip(reversed(ne), reversed(nb), strict=True)]
-        if t.type.quantized:
-            if not is_contiguous_rows(t):
-                raise NotComputable(
-                    "ggml_get_rows",
-                    f"the rows of {t.name or t.id} ({t.type.name}) are not contiguous",
-                    explanation="the blocks of a quantized row lie apart, as after a transpose",
-                )
-            shape = (*shape[:3], t.type.row_size(ne[0]))
-            strides[3] = 1
+        dtype, shape, strides = layout_of(t)
         if 0 in shape:
             return np.empty(shape, dtype=dtype)
         memory, offset = self._start(t)
         try:
             return np.ndarray(shape, dtype, memory, offset, strides)  # type: ignore[arg-type,unused-ignore]
         except (ValueError, TypeError, OverflowError):
-            raise NotComputable(
-                "ggml_graph_compute",
-                f"{t.name or t.id} reaches beyond its buffer",
-                explanation=f"ne {list(ne)} with nb {list(nb)} at offset {offset} of a buffer of {memory.size} bytes: "
-                "ggml does not check the strides of a view and would read or write foreign memory",
-            ) from None
+            raise beyond_buffer(t, offset, memory.size) from None
 
     def f32(self, t: Tensor) -> Any:
         """The values as float32: a view of the memory for f32, else a converted or dequantized copy."""
@@ -132,7 +169,8 @@ class HostArrays:
         """The memory of `t` has been written to: what was kept of it is no longer true."""
         buffer = t.buffer
         if buffer is not None and buffer.usage == USAGE_WEIGHTS:
-            CONVERTED.forget(buffer.memory)
+            gpu = buffer.buft.gpu
+            (CONVERTED if gpu is None else gpu.kept).forget(buffer.memory)
 
     def decode(self, data: Any, type: DType) -> Any:
         """Elements as `raw` has them, or rows of quantized ones, as float32 (f32 itself is not copied)."""
@@ -149,20 +187,44 @@ class HostArrays:
     def get_bytes(self, t: Tensor, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
         """ggml_backend_tensor_get: a copy of `size` bytes (default: the rest) from `offset` on, gaps included."""
         memory, start = self._extent("ggml_backend_tensor_get", "read", t, offset, size)
-        return memory[start].copy()
+        gpu = t.buffer.buft.gpu if t.buffer is not None else None
+        if gpu is None or start.stop == start.start:
+            return memory[start].copy()
+        out = np.empty(start.stop - start.start, dtype=np.uint8)
+        gpu.read(memory, start.start, out)
+        return out
 
     def set_bytes(self, t: Tensor, data: bytes | bytearray | memoryview | NDArray[Any], offset: int = 0) -> None:
         """ggml_backend_tensor_set: write raw bytes at `offset` of the tensor."""
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
         array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         memory, start = self._extent("ggml_backend_tensor_set", "write", t, offset, array.size)
-        memory[start] = array
+        gpu = t.buffer.buft.gpu if t.buffer is not None else None
+        if gpu is None or not array.size:
+            memory[start] = array
+        else:
+            gpu.write(memory, start.start, array)
         self.written(t)
 
     def copy(self, src: Tensor, dst: Tensor) -> None:
         """ggml_backend_tensor_copy between two tensors of the same layout: the bytes of `src`, gaps included."""
-        if src.nbytes:
+        if not src.nbytes:
+            return
+        a, b = src.buffer, dst.buffer
+        one, other = (None if buffer is None else buffer.buft.gpu for buffer in (a, b))
+        if a is None or b is None or one is None or other is None:
             self.set_bytes(dst, self.get_bytes(src))
+            return
+        one.copy(a.memory, src.data - a.base, other, b.memory, dst.data - b.base, src.nbytes)
+        self.written(dst)
+
+    def to_host(self, values: Any) -> Any:
+        """The values as an array of numpy."""
+        return values
+
+    def from_host(self, values: Any) -> Any:
+        """The host's values as an array that kernels take."""
+        return np.asarray(values)
 
     def _extent(
         self, function: str, verb: str, t: Tensor, offset: int, size: int | None
@@ -176,7 +238,7 @@ class HostArrays:
                 f'offset + size <= ggml_nbytes(tensor) && "tensor {verb} out of bounds"',
                 f"bytes {offset} to {offset + size} of {t.name or t.id}, which has {t.nbytes}",
             )
-        memory, start = self._start(t)
+        memory, start = self._place(t)
         if start + offset + size > memory.size:
             raise GgmlFailed(
                 function,

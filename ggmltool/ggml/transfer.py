@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy import uint8
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.devices.gpu import Queue
+
 _HOST = HostArrays()
 
 
@@ -28,13 +30,30 @@ def tensor_set(
         _HOST.set_bytes(t, data, offset)
 
 
+def tensor_set_async(queue: Queue, t: Tensor, data: NDArray[uint8], offset: int, events: Listener | None) -> None:
+    """ggml_backend_tensor_set_async on a GPU: the bytes are written behind what its stream has to do."""
+    check_access("ggml_backend_tensor_set_async", "write", t, offset, data.size)
+    if t.buffer is None or not data.size:
+        return
+    if events:
+        events(TensorWritten(t.label, _buft(t), offset, data.size))
+    queue.set_async(t.buffer.memory, t.data - t.buffer.base + offset, data)
+    _HOST.written(t)
+
+
 def tensor_map(t: Tensor, content: NDArray[uint8], events: Listener | None = None) -> None:
-    """What tensor_set does with all bytes of `t`, which is no view, without a copy: its memory is `content` itself."""
+    """What tensor_set does with all bytes of `t`, which is no view, without a copy: its memory is `content` itself.
+
+    Memory of a GPU gets a copy.
+    """
     check_access("ggml_backend_tensor_set", "write", t, 0, content.size)
     if t.buffer is None or not content.size:
         return
     if events:
         events(TensorWritten(t.label, _buft(t), 0, content.size))
+    if t.buffer.buft.gpu is not None:
+        _HOST.set_bytes(t, content)
+        return
     t.buffer.mapped[t.data] = content
     _HOST.written(t)
 

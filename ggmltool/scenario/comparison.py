@@ -16,7 +16,7 @@ from ggmltool.ggml.graph_copy import Copier, GraphCompute, compare_graph_backend
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
-from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
+from ggmltool.scenario.engine import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.measure import Apart, measure, tolerance_of
 from ggmltool.scenario.model import BackendSpec, Model, TensorSpec
 from ggmltool.scenario.releases import PARTS
@@ -84,7 +84,6 @@ def compare(
     the two backends; `tolerance` stands in for that of every node; with `tests` the graph is computed as a whole and
     only these nodes are compared. `seed` is that of the values made up for tensors without data. Raises GgmlError.
     """
-    engines = engine_of(specs[0]), engine_of(specs[1])
     backends = _backends(scenario.model, specs)
     copier = PARTS[scenario.model.ggml].copier()
     placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
@@ -112,6 +111,7 @@ def compare(
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     nbytes = sum(t.nbytes for t in placed.context.tensors if t.view_src is None)
+    engines = backends[0].engine, backends[1].engine
     return Comparison(backends, engines, done, placed.graph.n_nodes, nbytes, made_up, zero)
 
 
@@ -119,7 +119,10 @@ def _backends(model: Model, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Bac
     """The two backends, each with what it is in the model; the same one twice is two streams of one device."""
     named = {spec.name: spec for spec in (*specs, *model.backends)}
     model = replace(model, backends=list(named.values()))
-    made = {b.name: b for b in make_backends(model, make_bufts(model))}
+    bufts = make_bufts(model)
+    made = {b.name: b for b in make_backends(model, bufts)}
+    used = [made[spec.name] for spec in specs]
+    take_gpus(model, dict.fromkeys(used), bufts.values())
     first, second = (made[spec.name] for spec in specs)
     return first, Backend(second.name, second.device) if first is second else second
 

@@ -13,7 +13,7 @@ from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.measured import MeasuredScheduler
 from ggmltool.ggml.sched.measured_snapshot import plan_of
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
+from ggmltool.scenario.engine import make_backends, make_bufts, refuse_gpus
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 
@@ -39,8 +39,7 @@ class MeasuredRun(Run):
             return self.sched
         self.times = []
         if self.values:
-            for spec in self.model.backends:
-                engine_of(spec)
+            refuse_gpus(self.model)
         self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
         self._make_contexts()
@@ -167,7 +166,7 @@ class MeasuredRun(Run):
 
         self.times = graph_compute(sched, self.values, watch)
 
-    def compute(self, name: str, watch: Watch | None = None) -> None:
+    def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: a reset, then ggml_backend_sched_graph_compute of a new build of the graph."""
         self._clear_log()
         self._compute(name, watch)

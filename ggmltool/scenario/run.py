@@ -20,7 +20,7 @@ from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.engine import engine_of, make_backends, make_bufts
+from ggmltool.scenario.engine import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.model import ContextSpec, Step
 from ggmltool.scenario.releases import PARTS
 
@@ -74,11 +74,10 @@ class Run:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
         if self.sched is not None:
             return self.sched
-        if self.values:
-            for spec in self.model.backends:
-                engine_of(spec)
         self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
+        if self.values:
+            take_gpus(self.model, self.backends, self.bufts.values())
         self._make_contexts()
         options = self.model.scheduler
         self.sched = PARTS[self.model.ggml].scheduler()(
@@ -288,11 +287,13 @@ class Run:
             return self.plans[-1]
         return None
 
-    def compute(self, name: str, watch: Watch | None = None) -> None:
+    def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
 
         Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
-        every node after it was computed. Raises GgmlError where ggml would not go on.
+        every node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this
+        machine may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises
+        GgmlError where ggml would not go on.
         """
         sched = self.start()
         if name not in self.newest:
@@ -305,11 +306,12 @@ class Run:
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
-            graph_compute(sched, graph, watch)
+            graph_compute(sched, graph, watch, wait)
         else:
             if allocated:
                 sched.computed()
-            sched.synchronize()
+            if wait:
+                sched.synchronize()
         if not allocated:
             raise GgmlFailed(
                 "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)

@@ -131,7 +131,7 @@ def flash_attn_ext_kernel(x: Arrays, dst: Tensor) -> None:
         scale = scale / softcap
     queries = x.f32(q)
     tiled = k.type in (F32, F16) and v.type is k.type and q.ne[1] >= Q_TILE
-    if not tiled:
+    if not tiled and x.on_host:
         queries = as_dotted(x, queries, k.type.vec_dot_type or "f32")
     n_kv, n_q, n_heads = k.ne[1], q.ne[1], q.ne[2]
     raw_k, raw_v = x.raw(k), x.raw(v)

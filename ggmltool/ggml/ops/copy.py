@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.dtypes import BF16, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show
@@ -96,5 +96,5 @@ def copy(x: Arrays, dst: Tensor) -> None:
         out = x.raw(dst)
         out[...] = x.raw(src).reshape(out.shape)
         return
-    values = x.f32(src) if src.type.quantized else x.raw(src)
+    values = x.f32(src) if src.type.quantized or src.type is BF16 else x.raw(src)
     x.put(dst, values.reshape(dst.ne[::-1]))

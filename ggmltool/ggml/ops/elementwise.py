@@ -305,7 +305,7 @@ def _add_id(x: Arrays, dst: Tensor) -> None:
     if a is None or b is None or ids is None:
         raise ValueError(f"{dst!r} lacks an operand")
     rows = x.raw(ids)[0, 0]
-    if bool(((rows < 0) | (rows >= b.ne[1])).any()):
+    if x.on_host and bool(((rows < 0) | (rows >= b.ne[1])).any()):
         raise GgmlAssert(
             "ggml_compute_forward_add_id_f32",
             "i11 >= 0 && i11 < ne11",

@@ -1,12 +1,14 @@
 """The functions of one variable that ggml computes and array libraries lack or compute otherwise.
 
-All take and give float32 arrays; `xp` is the array library.
+All take and give float32 arrays; `xp` is the array library. On the host they give what ggml's CPU backend does, through
+doubles and tables; a GPU's own functions are as exact as those that ggml's kernels call there.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 GELU_COEF_A = 0.044715
@@ -17,6 +19,16 @@ SQRT_2_INV = 0.70710678118654752440084436210484
 _ERF_STEPS = 128
 _ERF_END = 4
 """From here on erf is 1 in float32."""
+
+
+def on_host(xp: Any) -> bool:
+    """Whether the array library is numpy."""
+    return bool(xp.__name__ == "numpy")
+
+
+def _wide(xp: Any, x: Any) -> Any:
+    """Doubles on the host, so that the result is rounded once; a GPU stays with float32."""
+    return x.astype(xp.float64) if on_host(xp) else x
 
 
 @cache
@@ -31,7 +43,9 @@ def _erf_series(xp: Any) -> Any:
 
 
 def erf(xp: Any, x: Any) -> Any:
-    """erff: the error function, from its Taylor series around the nearest node."""
+    """erff: the error function, on the host from its Taylor series around the nearest node."""
+    if not on_host(xp):
+        return import_module(f"{xp.__name__}x.scipy.special").erf(x)
     y = x.astype(xp.float64)
     s = xp.minimum(xp.abs(y), _ERF_END)
     node = xp.rint(xp.where(xp.isnan(s), 0, s) * _ERF_STEPS)
@@ -44,23 +58,23 @@ def erf(xp: Any, x: Any) -> Any:
 
 def exp(xp: Any, x: Any) -> Any:
     """expf: as C libraries give it, rounded correctly but for a few arguments."""
-    return xp.exp(x.astype(xp.float64)).astype(xp.float32)
+    return xp.exp(_wide(xp, x)).astype(xp.float32)
 
 
 def log(xp: Any, x: Any) -> Any:
     """logf: rounded correctly but for a few arguments."""
-    return xp.log(x.astype(xp.float64)).astype(xp.float32)
+    return xp.log(_wide(xp, x)).astype(xp.float32)
 
 
 def tanh(xp: Any, x: Any) -> Any:
     """tanhf: rounded correctly but for a few arguments."""
-    return xp.tanh(x.astype(xp.float64)).astype(xp.float32)
+    return xp.tanh(_wide(xp, x)).astype(xp.float32)
 
 
 def _gelu(xp: Any, x: Any) -> Any:
     """ggml_gelu_f32: the tanh approximation; its polynomial is one fused multiply-add."""
     f = xp.float32
-    inner = ((f(GELU_COEF_A) * x).astype(xp.float64) * x + 1).astype(f)
+    inner = (_wide(xp, f(GELU_COEF_A) * x) * x + 1).astype(f)
     return f(0.5) * x * (1 + tanh(xp, f(SQRT_2_OVER_PI) * x * inner))
 
 
@@ -88,14 +102,18 @@ def _look_up(xp: Any, quick: bool, x: Any) -> Any:
 def gelu_table(xp: Any, x: Any, half: bool) -> Any:
     """GELU as ggml's CPU computes it, through the f16 table; of f32 values only within (-10, 10).
 
-    `half` says that x comes from f16.
+    `half` says that x comes from f16. On a GPU it is computed for every value.
     """
+    if not on_host(xp):
+        return _gelu(xp, x)
     values = _look_up(xp, False, x)
     return values if half else xp.where(x <= -10, xp.float32(0), xp.where(x >= 10, x, values))
 
 
 def gelu_quick_table(xp: Any, x: Any) -> Any:
-    """GELU_QUICK as ggml's CPU computes it, through the f16 table."""
+    """GELU_QUICK as ggml's CPU computes it, through the f16 table; on a GPU it is computed for every value."""
+    if not on_host(xp):
+        return _gelu_quick(xp, x)
     return _look_up(xp, True, x)
 
 

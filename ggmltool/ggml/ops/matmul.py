@@ -14,6 +14,7 @@ from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.ops.threads import in_parts
@@ -124,7 +125,8 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     if param_i32(dst, 1) == HADAMARD:
         _fwht(x, dst, b)
         return
-    other = other_operand(x, b, a.type)
+    exact = param_i32(dst, 0) == PREC["f32"]
+    other = other_operand(x, b, a.type, exact)
     rows, a2, a3 = a.ne[1:]
     n, b2, b3 = b.ne[1:]
     # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
@@ -134,10 +136,10 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     shape = (a3, b3 // a3, a2, (b2 // a2) * n, rows)
     out = result.reshape(shape) if in_place else x.xp.empty(shape, dtype="float32")
     data = x.raw(a)
-    step = max(1, CHUNK // max(1, a.ne[0] * a2 * a3))
+    step = max(1, CHUNK // max(1, a.ne[0] * a2 * a3)) if x.on_host else rows
     for i in range(0, rows, step):
         rows_of_a = data[:, :, i : i + step]
-        part = x.kept(a, (i, step), partial(weights, x, rows_of_a, a.type))
+        part = x.kept(a, (i, step), partial(weights, x, rows_of_a, a.type, exact))
         _product(x.xp, part[:, None], other, out[..., i : i + step])
     if not in_place:
         x.put(dst, out.reshape(dst.ne[::-1]))
@@ -148,7 +150,10 @@ def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
 
     BLAS would have its threads wait for each other at each product; on a busy machine that takes longer than all else.
     """
-    if b.shape[-2] > 1 or xp.__name__ != "numpy":
+    if not on_host(xp):
+        _gpu_product(xp, a, b, out)
+        return
+    if b.shape[-2] > 1:
         xp.matmul(b, a.swapaxes(-1, -2), out=out)
         return
 
@@ -159,6 +164,14 @@ def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
         rows(slice(None))
     else:
         in_parts(a.shape[-2], rows)
+
+
+def _gpu_product(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """The same by cuBLAS. A pair of matrices is given as such: of stacks cupy makes copies, and float32 of halves."""
+    if a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
+        out[...] = b.reshape(b.shape[-2:]) @ a.reshape(a.shape[-2:]).T
+    else:
+        out[...] = xp.matmul(b, a.swapaxes(-1, -2))
 
 
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
@@ -179,12 +192,15 @@ def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
 
 @kernel(Op.MUL_MAT_ID)
 def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_mul_mat_id: the rows are grouped by expert; experts that nobody chose are not read."""
+    """ggml_compute_forward_mul_mat_id: the rows are grouped by expert; experts that nobody chose are not read.
+
+    On a GPU the host waits for the choice, as ggml_cuda_mul_mat_id does.
+    """
     experts, b, ids = dst.src[0], dst.src[1], dst.src[2]
     if experts is None or b is None or ids is None or 0 in dst.ne:
         return
     other = other_operand(x, b, experts.type)[0]
-    chosen = x.raw(ids)[0, 0]
+    chosen = x.to_host(x.raw(ids)[0, 0])
     wrong = chosen[(chosen < 0) | (chosen >= experts.ne[2])]
     if wrong.size:
         raise GgmlAssert(
@@ -194,8 +210,8 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
         )
     data = x.raw(experts)[0]
     out = x.xp.empty((dst.ne[2], dst.ne[1], dst.ne[0]), dtype="float32")
-    for expert in x.xp.unique(chosen).tolist():
-        token, slot = x.xp.nonzero(chosen == expert)
+    for expert in sorted(set(chosen.reshape(-1).tolist())):
+        token, slot = (x.from_host(places) for places in (chosen == expert).nonzero())
         rows = other[token, slot % b.ne[1]]
         matrix = x.kept(experts, expert, partial(weights, x, data[expert], experts.type))
         out[token, slot] = rows @ matrix.T

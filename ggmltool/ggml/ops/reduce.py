@@ -162,21 +162,27 @@ def _argmax(x: Arrays, dst: Tensor) -> None:
     # ggml goes through a row with max = MAX(max, v), noting the place wherever v equals it: of equal elements the
     # last counts, and NaN makes it start anew behind it (but for NaN at the end).
     xp, values = x.xp, packed_operand(x, dst)[0, 0]
+    if not values.size:
+        x.put(dst, xp.zeros(dst.ne[::-1], dtype="int32"))
+        return
     places = xp.arange(values.shape[-1])
     nan = xp.isnan(values)
-    end = xp.where(nan, -1, places).max(axis=-1, keepdims=True, initial=-1)
-    start = xp.where(nan & (places < end), places, -1).max(axis=-1, keepdims=True, initial=-1)
+    end = xp.where(nan, -1, places).max(axis=-1, keepdims=True)
+    start = xp.where(nan & (places < end), places, -1).max(axis=-1, keepdims=True)
     counts = (places > start) & (places <= end)
-    largest = xp.where(counts, values, -xp.inf).max(axis=-1, keepdims=True, initial=-xp.inf)
-    x.put(dst, xp.where(counts & (values == largest), places, 0).max(axis=-1, initial=0))
+    largest = xp.where(counts, values, -xp.inf).max(axis=-1, keepdims=True)
+    x.put(dst, xp.where(counts & (values == largest), places, 0).max(axis=-1))
 
 
 def _rows_counted(x: Arrays, t: Tensor) -> Any:
     """The rows of an i32 tensor that ggml's count_equal looks at, [rows, ne0].
 
     It finds the place of row `ir` by subtracting the wrong extents, so of a tensor of several planes it may look at
-    some rows twice and at others not at all. Where it would leave the tensor's buffer these are the rows meant.
+    some rows twice and at others not at all. Where it would leave the tensor's buffer, and on a GPU, these are the rows
+    meant.
     """
+    if not x.on_host:
+        return x.raw(t).reshape(-1, t.ne[0])
     xp = x.xp
     _, n1, n2, n3 = t.ne
     row = xp.arange(n1 * n2 * n3)

@@ -262,9 +262,14 @@ def constructor(
 
 
 class Arrays(Protocol):
-    """What a kernel sees of memory: tensors as arrays of shape `ne` reversed, on the device that computes."""
+    """What a kernel sees of memory: tensors as arrays of shape `ne` reversed, on the device that computes.
+
+    `xp` is the array library. Off the host (`on_host` false) a kernel neither rounds as ggml's CPU does nor looks at
+    indices before it uses them, for which the host would have to wait.
+    """
 
     xp: Any
+    on_host: bool
 
     def raw(self, t: Tensor) -> Any:
         """A strided view of the tensor's memory in its own type (f16, bf16, i32 …; quantized: see `f32`)."""
@@ -292,6 +297,14 @@ class Arrays(Protocol):
 
     def encode(self, values: Any, type: DType) -> Any:
         """Values as the elements of `type`, or its quantized rows, that `raw` takes."""
+        ...
+
+    def to_host(self, values: Any) -> NDArray[Any]:
+        """Values as an array of numpy; the host waits for them."""
+        ...
+
+    def from_host(self, values: Any) -> Any:
+        """The host's values as an array of `xp`."""
         ...
 
 

@@ -104,7 +104,11 @@ def set_rows(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return result
 
 
-def _check_numbers(function: str, variable: str, limit: str, numbers: Any, rows: Tensor, ids: Tensor) -> None:
+def _check_numbers(
+    x: Arrays, function: str, variable: str, limit: str, numbers: Any, rows: Tensor, ids: Tensor
+) -> None:
+    if not x.on_host:
+        return
     n = rows.ne[1]
     wrong = numbers[(numbers < 0) | (numbers >= n)]
     if wrong.size:
@@ -122,7 +126,7 @@ def get_rows_kernel(x: Arrays, dst: Tensor) -> None:
     if a is None or b is None or 0 in dst.ne:
         return
     numbers = x.raw(b)[0].astype("int64")
-    _check_numbers("ggml_compute_forward_get_rows", "i01", "ne01", numbers, a, b)
+    _check_numbers(x, "ggml_compute_forward_get_rows", "i01", "ne01", numbers, a, b)
     i12 = x.xp.arange(b.ne[2])[:, None, None]
     i11 = x.xp.arange(b.ne[1])[None, :, None]
     rows = x.raw(_rows_of(a))[i12, i11, numbers]
@@ -146,7 +150,7 @@ def set_rows_kernel(x: Arrays, dst: Tensor) -> None:
     if values is None or ids is None or 0 in values.ne:
         return
     numbers = x.raw(ids)[0].astype("int64")
-    _check_numbers("ggml_compute_forward_set_rows", "i1", "ne1", numbers, dst, ids)
+    _check_numbers(x, "ggml_compute_forward_set_rows", "i1", "ne1", numbers, dst, ids)
     n3, n2 = values.ne[3], values.ne[2]
     i03 = x.xp.arange(n3)[:, None, None]
     i02 = x.xp.arange(n2)[None, :, None]
@@ -162,7 +166,7 @@ def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
     if a is None or b is None:
         return
     numbers = x.raw(b).reshape(-1).astype("int64")
-    _check_numbers("ggml_compute_forward_get_rows_back", "r", "ne1", numbers, dst, b)
+    _check_numbers(x, "ggml_compute_forward_get_rows_back", "r", "ne1", numbers, dst, b)
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")
     x.xp.add.at(out[0, 0], numbers, x.f32(a)[0, 0][: numbers.size])
     x.put(dst, out)

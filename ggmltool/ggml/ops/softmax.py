@@ -147,7 +147,8 @@ def alibi_slopes(xp: Any, max_bias: float, n_head: int) -> Any:
 
 def _row_max(xp: Any, values: Any) -> Any:
     # C's MAX forgets a NaN that a number follows; what comes of the row is NaN either way.
-    return xp.where(xp.isnan(values), xp.float32(-xp.inf), values).max(axis=-1, keepdims=True, initial=-xp.inf)
+    values = xp.where(xp.isnan(values), xp.float32(-xp.inf), values)
+    return values.max(axis=-1, keepdims=True) if values.size else xp.zeros((*values.shape[:-1], 1), dtype=values.dtype)
 
 
 def _exponentials(xp: Any, values: Any, largest: Any) -> tuple[Any, Any]:

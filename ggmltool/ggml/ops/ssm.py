@@ -120,7 +120,7 @@ def ssm_conv_kernel(x: Arrays, dst: Tensor) -> None:
 def _first_states(x: Arrays, s: Tensor, ids: Tensor) -> Any:
     """A copy of the states that the sequences start with."""
     chosen = x.raw(ids)[0, 0, 0]
-    wrong = chosen[(chosen < 0) | (chosen >= s.ne[3])]
+    wrong = chosen[(chosen < 0) | (chosen >= s.ne[3])] if x.on_host else chosen[:0]
     if wrong.size:
         raise NotComputable(
             "ggml_compute_forward_ssm_scan_f32",

@@ -101,7 +101,7 @@ def _window(xp: Any, n: int, size: int, factor: Any, offset: Any) -> tuple[Any, 
     at = _coordinates(xp, n, factor, offset)
     first = xp.maximum((at - support + offset).astype(xp.int64), 0)
     end = xp.minimum((at + support + offset).astype(xp.int64), size)
-    width = int((end - first).max(initial=1))
+    width = int(2 * support) + 2
     places = first[:, None] + xp.arange(width)
     distance = (places.astype(xp.float32) - at[:, None] + offset) * (xp.float32(1) / support)
     weights = xp.maximum(1 - xp.abs(distance), xp.float32(0))

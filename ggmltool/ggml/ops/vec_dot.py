@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.dtypes import F16, TYPES, DType
 from ggmltool.ggml.ops.registry import Arrays
 from ggmltool.ggml.tensor import Tensor
 
@@ -68,9 +68,16 @@ def as_dotted(x: Arrays, values: Any, vec_dot_type: str) -> Any:
     return rounding(x.xp, _in_blocks(values, type.block_size)).reshape(values.shape)
 
 
-def other_operand(x: Arrays, b: Tensor, type: DType) -> Any:
-    """b in float32, as it is multiplied with weights of `type`; with a column per block for q4_1 and q5_1."""
+def other_operand(x: Arrays, b: Tensor, type: DType, exact: bool = False) -> Any:
+    """b in float32, as it is multiplied with weights of `type`; with a column per block for q4_1 and q5_1.
+
+    A GPU multiplies f16 with f16, unless the product is to be `exact`, and everything else in float32.
+    """
+    if not x.on_host and type is F16 and not exact:
+        return x.raw(b) if b.type is F16 else x.f32(b).astype("float16")
     values = x.f32(b)
+    if not x.on_host:
+        return values
     if b.type.name == type.vec_dot_type:
         return values
     rounded = as_dotted(x, values, type.vec_dot_type or "f32")
@@ -79,10 +86,12 @@ def other_operand(x: Arrays, b: Tensor, type: DType) -> Any:
     return x.xp.concatenate((rounded, _q8_1_sum_errors(x.xp, _in_blocks(values, type.block_size))), axis=-1)
 
 
-def weights(x: Arrays, data: Any, type: DType) -> Any:
-    """Rows of weights in float32, to be multiplied with `other_operand`."""
+def weights(x: Arrays, data: Any, type: DType, exact: bool = False) -> Any:
+    """Rows of weights in float32, to be multiplied with `other_operand`; on a GPU f16 as it is, unless `exact`."""
+    if not x.on_host and type is F16 and not exact:
+        return data
     values = x.decode(data, type)
-    if type.vec_dot_type != "q8_1":
+    if type.vec_dot_type != "q8_1" or not x.on_host:
         return values
     blocks = x.xp.ascontiguousarray(_in_blocks(data, type.type_size)[..., 2:4])
     return x.xp.concatenate((values, blocks.view("float16")[..., 0].astype("float32")), axis=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +14,15 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
 from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.memory import HostArrays, unusable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import cpu_limits
-from ggmltool.ggml.ops.registry import KERNELS
+from ggmltool.ggml.ops.registry import KERNELS, Arrays
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
-from ggmltool.ggml.transfer import tensor_copy, tensor_get, tensor_set
+from ggmltool.ggml.transfer import announce_get, tensor_copy, tensor_set, tensor_set_async
 
 if TYPE_CHECKING:
     from numpy import uint8
@@ -43,29 +44,33 @@ class DeviceArrays(HostArrays):
 
     def _start(self, t: Tensor) -> tuple[NDArray[uint8], int]:
         if t.buffer is not None and t.buffer.buft not in self.usable:
-            raise GgmlFailed(
-                "ggml_backend_graph_compute",
-                f"{self.backend} cannot read {t.name or t.id}, which lies in {t.buffer.buft.name}",
-                None,
-                "ggml makes no copy of a tensor that is assigned to the same backend, wherever its memory is. That "
-                "happens to an in-place op on a tensor of another device (its result stays in that device's memory) "
-                "and to a user assignment against the memory",
-            )
+            raise unusable(self.backend, t)
         return super()._start(t)
 
 
-def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None) -> bool:
+def arrays_of(backend: Backend, usable: frozenset[BufferType]) -> Arrays:
+    """What the kernels of a backend see: arrays of numpy, or of its GPU."""
+    if backend.queue is None:
+        return DeviceArrays(backend.name, usable)
+    from ggmltool.ggml.devices.gpu_arrays import GpuArrays
+
+    return GpuArrays(backend.queue.gpu, backend.name, usable)
+
+
+def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None, wait: bool = True) -> bool:
     """ggml_backend_sched_graph_compute: compute the allocated graph, or allocate `graph` first; wait for the end.
 
-    False where the graph could not be allocated.
+    Without `wait` it is ggml_backend_sched_graph_compute_async, and what GPUs do is begun. False where the graph could
+    not be allocated.
     """
-    function = "ggml_backend_sched_graph_compute"
+    function = "ggml_backend_sched_graph_compute" + ("" if wait else "_async")
     if s.events:
         s.events(Entered(function))
     done = s.alloc_to_compute(graph)
     if done:
         compute_splits(s, watch)
-    s.synchronize()
+    if wait:
+        s.synchronize()
     if s.events:
         s.events(Left(function))
     return done
@@ -92,6 +97,9 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
 def _event(s: Scheduler, call: str, backend_id: int) -> None:
     if s.events:
         s.events(EventCall(call, s.names[backend_id], s.cur_copy))
+    queue = s.backends[backend_id].queue
+    if queue is not None:
+        queue.event(call, s.cur_copy)
 
 
 def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExperts) -> None:
@@ -133,7 +141,7 @@ def _wait_on_host(s: Scheduler, b: int) -> None:
 
 
 def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
-    """cpy_tensor_async: between devices of one kind that have it; the bytes move at once here."""
+    """cpy_tensor_async: between devices of one kind that have it; between simulated ones the bytes move at once."""
     device = s.backends[b].device
     if not device.copies_async or src.buffer is None or dst.buffer is None:
         return False
@@ -142,6 +150,14 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
     if s.events:
         names = (src.buffer.buft.name, dst.buffer.buft.name)
         s.events(TensorCopied(src.label, dst.label, src.nbytes, "async", *names))
+    one, other = s.backends[s.ids[src.index]].queue, s.backends[b].queue
+    a, z = src.buffer, dst.buffer
+    if one is not None and other is not None and a.buft.gpu is one.gpu and z.buft.gpu is other.gpu:
+        one.copy_to(other, a.memory, src.data - a.base, z.memory, dst.data - z.base, src.nbytes)
+        return True
+    for queue in (one, other):
+        if queue is not None:
+            queue.synchronize()
     HostArrays().copy(src, dst)
     return True
 
@@ -171,9 +187,12 @@ class _UsedExperts:
             start = first * size
             tail = min(size, _EXPERT_TAIL) if last < t.ne[2] - 1 else 0
             end = start + (last - first + 1) * size + tail
-            device = s.backends[split.backend_id].device
+            device, queue = s.backends[split.backend_id].device, s.backends[split.backend_id].queue
             if not device.sets_async:
                 s.synchronize_backend(split.backend_id)
+            elif queue is not None:
+                tensor_set_async(queue, copy, data[start:end], start, s.events)
+                continue
             tensor_set(copy, data[start:end], start, None, s.events)
 
     def _ids(self, split: Split, j: int, node: Tensor) -> tuple[Tensor, int]:
@@ -191,7 +210,7 @@ class _UsedExperts:
         s = self.s
         if not s.backends[backend].device.sets_async:
             s.synchronize_backend(backend)
-        tensor_get(ids, 0, None, s.events)
+        announce_get(ids, s.events)
         s.synchronize_backend(backend)
         chosen = HostArrays().raw(ids)[0, 0].reshape(-1)
         if chosen.size and not (int(chosen.min()) >= 0 and int(chosen.max()) < n_expert):
@@ -224,30 +243,39 @@ def _compute_split(s: Scheduler, k: int, split: Split, watch: Watch | None) -> N
 
 def _compute_nodes(s: Scheduler, k: int, b: int, nodes: list[Tensor], watch: Watch | None) -> None:
     """ggml_backend_graph_compute_async of nodes of split `k`, by backend `b`."""
-    arrays = DeviceArrays(s.names[b], s.usable_bufts[b])
+    arrays = arrays_of(s.backends[b], s.usable_bufts[b])
     if s.events:
         s.events(Computed(k, s.names[b], tuple(n.id for n in nodes)))
     graph_compute_nodes(s.backends[b], arrays, nodes, watch)
 
 
 def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], watch: Watch | None = None) -> None:
-    """What a backend does with the nodes of a graph, in order: those that compute nothing are passed over."""
+    """What a backend does with the nodes of a graph, in order: those that compute nothing are passed over.
+
+    On a GPU it is begun, behind what the backend's stream still has to do.
+    """
     on_cpu = backend.device.type == "cpu"
-    for n in nodes:
-        if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
-            if on_cpu:
-                cpu_limits.check(n)
-            compute_node(arrays, n)
-        if watch is not None:
-            watch(n)
+    queue = backend.queue
+    with nullcontext() if queue is None else queue:
+        for n in nodes:
+            if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
+                if on_cpu:
+                    cpu_limits.check(n)
+                compute_node(arrays, n)
+            if watch is not None:
+                if queue is not None:
+                    queue.synchronize()
+                watch(n)
 
 
 def backend_graph_compute(backend: Backend, nodes: Sequence[Tensor]) -> None:
-    """ggml_backend_graph_compute of a graph without a scheduler, all of it by one backend."""
+    """ggml_backend_graph_compute of a graph without a scheduler, all of it by one backend, and wait for it."""
     ops.load()
     used = {t.buffer.buft for n in nodes for t in (n, *n.src) if t is not None and t.buffer is not None}
     usable = frozenset(buft for buft in used if backend.device.supports_buft(buft))
-    graph_compute_nodes(backend, DeviceArrays(backend.name, usable), nodes)
+    graph_compute_nodes(backend, arrays_of(backend, usable), nodes)
+    if backend.queue is not None:
+        backend.queue.synchronize()
 
 
 def compute_node(arrays: Any, n: Tensor) -> None:

@@ -377,6 +377,9 @@ class Scheduler:
         """ggml_backend_synchronize."""
         if self.events:
             self.events(Synchronized(self.names[b]))
+        queue = self.backends[b].queue
+        if queue is not None:
+            queue.synchronize()
 
     def new_split(self) -> Split:
         """A split for whatever place, without room for inputs yet."""

@@ -1,0 +1,28 @@
+"""A double of cupy for the tests that ask for one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ggmltool.ggml.devices import gpus
+from tests.gpu.double import Cupy
+
+Doubles = Callable[..., Cupy]
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Doubles]:
+    """Makes a cupy that is found in place of the real one, with as many GPUs of as many bytes as asked for."""
+
+    def make(devices: int = 1, total: int = 1 << 30) -> Cupy:
+        cupy = Cupy(devices, total)
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setitem(sys.modules, "cupyx.scipy.special", cupy.special())
+        gpus.find.cache_clear()
+        return cupy
+
+    yield make
+    gpus.find.cache_clear()

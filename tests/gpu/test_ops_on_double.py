@@ -1,0 +1,48 @@
+"""Every op on a GPU, whose cupy is a double: it calls nothing that cupy lacks, and gives what it gives on the host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ggmltool.ggml.devices.gpus import find
+from ggmltool.ggml.errors import GgmlError
+from tests.conformance.checked import compared
+from tests.conformance.ops_case import Call, Engine, bytes_of, check_result, real_library
+from tests.gpu.conftest import Doubles
+from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
+
+FEWER = {"lightning_indexer": 8, "flash_attn_ext": 4}
+"""Of these ops only one case in so many, since they are large."""
+
+CASES: dict[str, list[Call]] = defaultdict(list)
+for _case in compared():
+    CASES[_case.fn].append(_case)
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_a_gpu_gives_what_the_host_gives(fn: str, double: Doubles) -> None:
+    lib = real_library()
+    cupy = double()
+    cupy.state.timeline.races = False
+    found = find()
+    assert found.gpus, found.why
+    rng = np.random.default_rng(1)
+    wrong = []
+    for case in CASES[fn][:: FEWER.get(fn, 1)]:
+        data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+        try:
+            expected = Engine(case).compute(data)
+        except GgmlError:
+            continue
+        got = OnGpu(case, found.gpus[0]).compute(data)
+        if other_on_host(case):
+            continue
+        try:
+            check_result(replace(case, nmse=tolerance(case)), got, expected)
+        except AssertionError as error:
+            wrong.append(str(error).splitlines()[0])
+    assert wrong == []
