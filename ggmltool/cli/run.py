@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     help="Write every node, or those of --watch, to npy files in this folder; --force overwrites.",
 )
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
+@click.option("--times", is_flag=True, help="Show what each backend spent on copies and on computing (ggml 2024-01).")
 @ggml_option
 @json_option
 @output_option
@@ -62,6 +63,7 @@ def run(
     watch: tuple[str, ...],
     dump: Path | None,
     compute: bool,
+    times: bool,
     json: bool,
     output: Output,
 ) -> int:
@@ -79,13 +81,18 @@ def run(
     Example:
       ggmltool run -t q -t k --json model.yaml
       ggmltool run --watch 'attn_*' --dump tensors model.yaml
+      ggmltool run --ggml 2024-01 --times model.yaml
     """
     if (watch or dump is not None) and not compute:
         raise click.UsageError("--watch and --dump see what is computed, and --no-compute computes nothing.")
+    if times and not compute:
+        raise click.UsageError("--times is of what is computed, and --no-compute computes nothing.")
     opened = open_scenario(scenario)
     watcher = _watcher(opened, watch, dump, output, streamed=output.path is None and not json)
     result = _Result(opened, tensor, compute, watcher)
     result.check_wanted()
+    if times:
+        result.check_times()
     if watcher is not None:
         watcher.check()
     try:
@@ -99,8 +106,13 @@ def run(
 
         outputs = {id: nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
-        output.write(json_text(run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error, watched)))
+        document = run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error, watched)
+        output.write(json_text(document | ({"times": result.times} if times else {})))
     else:
+        if times:
+            from ggmltool.views.times import times_text
+
+            output.write("".join(times_text(t) for t in result.times))
         output.write("".join(watcher.texts if watcher is not None else []) + result.text(output))
     return 1 if result.error else 0
 
@@ -112,7 +124,13 @@ def _watcher(
     if not watch and dump is None:
         return None
     from ggmltool.cli.dump import Dump
+    from ggmltool.cli.errors import CliError
     from ggmltool.cli.watcher import Watcher
+    from ggmltool.scenario.versions import EVAL_CALLBACK_SINCE, lacks
+
+    if lacks(opened.model.release, EVAL_CALLBACK_SINCE):
+        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {EVAL_CALLBACK_SINCE}"
+        raise CliError(f"{message}, and --watch and --dump see nodes by it; -t shows tensors")
 
     several = sum(step.kind == "compute" for step in opened.model.steps) > 1
     return Watcher(opened, watch, Dump(dump, output.force, several) if dump is not None else None, output, streamed)
@@ -130,6 +148,16 @@ class _Result:
         self.reports: list[StepReport] = []
         self.values: dict[str, NDArray[Any]] = {}
         self.error: dict[str, Any] | None = None
+        self.times: list[dict[str, Any]] = []
+
+    def check_times(self) -> None:
+        """Refuse --times of a ggml that keeps none. Raises CliError."""
+        from ggmltool.cli.errors import CliError
+        from ggmltool.scenario.measured_run import MeasuredRun
+
+        if not isinstance(self.run, MeasuredRun):
+            message = f"ggml {self.opened.model.ggml} keeps no times of its backends"
+            raise CliError(f"{message}; that of 2024-01 did: --ggml 2024-01")
 
     def check_wanted(self) -> None:
         """Refuse a tensor that no graph has before any work is done. Raises ScenarioError."""
@@ -183,7 +211,16 @@ class _Result:
         wanted = [id for id in self.wanted if id in scenario.compiled.graphs[graph].ids] if self.wanted else None
         prints = self.watcher is not None and self.watcher.prints
         with progress(f"computing {graph}", 0 if prints else len(self.opened.model.graphs[graph].nodes)) as advance:
-            return scenario.outputs(self.run, graph, wanted, advance)
+            values = scenario.outputs(self.run, graph, wanted, advance)
+        self._keep_times(graph)
+        return values
+
+    def _keep_times(self, graph: str) -> None:
+        from ggmltool.scenario.measured_run import MeasuredRun
+
+        if isinstance(self.run, MeasuredRun):
+            times = [t._asdict() for t in self.run.times]
+            self.times.append({"graph": graph, "splits": self.run.start().n_splits, "backends": times})
 
     def text(self, output: Output) -> str:
         from ggmltool.views.values import matrix_view

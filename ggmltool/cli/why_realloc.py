@@ -91,6 +91,13 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
 
     Raises CliError where the two have different devices, or ggml refuses one of them.
     """
+    for side in (first, second):
+        release = side.opened.model.release
+        if "reserve" not in release.steps:
+            raise CliError(
+                f"ggml {release.name} keeps no plan that could serve another graph; there is one since 2024-02-11. "
+                "What was measured is all the memory there is: `check` shows how full it is"
+            )
     heard = Heard()
     before, after, sched = _both(first, second, heard)
     _, reverse, _ = _both(second, first, other := Heard())

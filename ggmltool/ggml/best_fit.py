@@ -102,10 +102,11 @@ class BestFitTallocr:
         alignment = self.alignment
         return (size + alignment - 1) // alignment * alignment
 
-    def alloc(self, t: Tensor) -> None:
+    def alloc(self, t: Tensor, silent: bool = False) -> None:
         """ggml_tallocr_alloc: the smallest free block that is large enough, else the last one.
 
-        Raises LineAssert for a view, for a tensor that has memory, and where no block is large enough.
+        `silent` announces nothing: for tensors of which a walk over their graph tells later. Raises LineAssert for a
+        view, for a tensor that has memory, and where no block is large enough.
         """
         if t.view_src is not None:
             raise LineAssert(
@@ -131,8 +132,13 @@ class BestFitTallocr:
         t.buffer = self.buffer
         if offset + size > chunk.max_size:
             chunk.max_size = offset + size
+        if self.events and not silent:
+            self.announce(t)
+
+    def announce(self, t: Tensor) -> None:
+        """Say where a tensor of this allocator lies."""
         if self.events:
-            self.events(Allocated(t.label, self.name, 0, offset, size))
+            self.events(Allocated(t.label, self.name, 0, t.data - self.base, self._size(t)))
 
     def _best_fit(self, t: Tensor, size: int) -> int:
         """The number of the block to take. Of blocks of one size the last one is taken."""

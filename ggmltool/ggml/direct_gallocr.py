@@ -40,10 +40,11 @@ class DirectGallocr(Gallocr):
     and leaf_allocs are written down afterwards, where somebody listens. `names` are those of the memories.
 
     `inplace` has the nodes that were put into the memory of a source: their `view_src` is set to it. `parse_seq`
-    gives another order of nodes, with barriers (none: the graph's order, and every node is one).
+    gives another order of nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors
+    that were given to an allocator before the walk.
     """
 
-    __slots__ = ("_holders", "_ids", "_tallocs", "inplace", "parse_seq")
+    __slots__ = ("_holders", "_ids", "_tallocs", "inplace", "parse_seq", "placed")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class DirectGallocr(Gallocr):
         self.bufts = [_named(buft, name) for buft, name in zip(bufts, names, strict=True)]
         self.parse_seq: tuple[int, ...] = ()
         self.inplace: set[int] = set()
+        self.placed: Sequence[tuple[BestFitTallocr, Tensor]] = ()
         self._holders: dict[int, Tensor] = {}
         self._ids: Sequence[int] = ()
         self._tallocs: list[BestFitTallocr | None] = []
@@ -131,6 +133,8 @@ class DirectGallocr(Gallocr):
         """Count children and views; views of what has memory already get it now."""
         if self.events:
             self.events(AllocationStarted(-1, ""))
+            for tallocr, t in self.placed:
+                tallocr.announce(t)
         n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
         for n in nodes:
             root = n.view_src

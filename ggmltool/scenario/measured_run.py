@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.best_fit import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.errors import GgmlError, LineAssert
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.measured import MeasuredScheduler
 from ggmltool.ggml.sched.measured_snapshot import plan_of
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.engine import make_backends, make_bufts, refuse_gpus
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.ggml.sched.measured_compute import Times
+    from ggmltool.scenario.data import Data
 
 
 class MeasuredRun(Run):
@@ -93,9 +96,11 @@ class MeasuredRun(Run):
             end = at + len(spec.tensors)
             if spec.tallocr is not None:
                 b = sched.names.index(spec.tallocr)
-                for t in table[at:end]:
+                for t, t_spec in zip(table[at:end], spec.tensors, strict=True):
                     if t.view_src is None:
                         sched.alloc_tensor(b, t)
+                        if self.values and t_spec.data is not None and not sched.is_measure:
+                            self._write(t, t_spec.data)
             at = end
         for number, backend in self.compiled.graphs[name].assigned:
             sched.set_tensor_backend(table[number], backend)
@@ -160,17 +165,60 @@ class MeasuredRun(Run):
 
     def _compute(self, name: str, watch: Watch | None = None) -> None:
         sched = self._allocate(name)
-        if self.values:
-            self._write_data(name)
         from ggmltool.ggml.sched.measured_compute import graph_compute
 
-        self.times = graph_compute(sched, self.values, watch)
+        prepare = self._write_when_read(name) if self.values else None
+        self.times = graph_compute(sched, self.values, watch, prepare)
+
+    def _write_when_read(self, name: str) -> Callable[[Tensor], None] | None:
+        """What writes the data of the tensors that get memory with the graph, each right before it is read first.
+
+        Before that their memory may be another tensor's: a program of then had to give inputs to an allocator first.
+        """
+        table = self.newest[name][1]
+        specs = [(spec.tallocr, t_spec) for spec in self.model.contexts for t_spec in spec.tensors]
+        pending = {
+            t.index: (t, t_spec.data)
+            for t, (tallocr, t_spec), kept in zip(table, specs, self.persistent, strict=False)
+            if kept is None and tallocr is None and t_spec.data is not None
+        }
+
+        def prepare(t: Tensor) -> None:
+            found = pending.pop(root_of(t).index, None)
+            if found is not None:
+                self._write(*found)
+
+        return prepare if pending else None
+
+    def _write(self, t: Tensor, data: Data) -> None:
+        from ggmltool.ggml.transfer import tensor_set
+
+        if t.buffer is not None:
+            tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
 
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: a reset, then ggml_backend_sched_graph_compute of a new build of the graph."""
         self._clear_log()
         self._compute(name, watch)
         self.plans.append(self.plan_of(self.newest[name][0], name, "compute"))
+
+    def tensor(self, id: str) -> Tensor:
+        """The newest tensor of this id, for `set` and `get`.
+
+        Raises LineAssert where it has no memory, as long as its graph was only measured too.
+        """
+        t = super().tensor(id)
+        buffer = root_of(t).buffer
+        if buffer is None or not (buffer in self.buffers or buffer in self.start().compute_buffers()):
+            raise LineAssert(
+                "ggml_backend_tensor_set",
+                "ggml-backend.c",
+                197,
+                'tensor->data != NULL && "tensor not allocated"',
+                f"{id} has no memory before its graph is computed: `compute` builds the graph and allocates it; give "
+                "the tensor's context a buft or a tallocr, and its data there",
+            )
+        return t
 
 
 def see_roots(tensors: list[Tensor]) -> None:

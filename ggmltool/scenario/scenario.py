@@ -15,6 +15,7 @@ from ggmltool.scenario.errors import Mistake, ScenarioError, nearest
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import Run, values_of
+from ggmltool.scenario.versions import has_no_flags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,7 +154,8 @@ class Scenario:
                 near = nearest(id, ids)
                 hint = f"did you mean {near}?" if near else ""
                 raise ScenarioError(f"graph {name} has no tensor {id}", self.model.source, None, hint)
-        nodes = {n.id for n in built.nodes[:-1] if not n.flags & FLAG_OUTPUT}
+        kept = 0 if has_no_flags(self.model.release) else FLAG_OUTPUT
+        nodes = {n.id for n in built.nodes[:-1] if not n.flags & kept}
         early = nodes.intersection(outputs)
         seen: dict[str, NDArray[Any]] = {}
 

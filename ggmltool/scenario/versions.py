@@ -63,6 +63,7 @@ KEYS_UNTIL: dict[tuple[str, ...], str] = {
 """Keys of a scenario that say something about ggml until a day only."""
 
 FLAGS_SINCE = "2024-02-11"
+EVAL_CALLBACK_SINCE = "2024-01-17"
 
 PROFILES_SINCE = {
     "Vulkan": "2024-02-10", "SYCL": "2024-02-10", "RPC": "2024-05-14", "BLAS": "2024-06-16", "CANN": "2024-08-08",

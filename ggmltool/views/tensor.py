@@ -24,6 +24,7 @@ from ggmltool.ggml.tensor import (
     is_transposed,
     nelements,
     op_desc,
+    root_of,
 )
 from ggmltool.views.gdb import Value, char_array, gdb_value
 from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
@@ -70,9 +71,9 @@ def _layout(t: Tensor) -> list[str]:
 
 
 def _memory(t: Tensor) -> str:
-    if t.buffer is None:
+    b = root_of(t).buffer
+    if b is None:
         return "none"
-    b = t.buffer
     chunk = f", chunk {b.chunk}" if b.chunk else ""
     return f"{b.buft.name} ({USAGE_NAMES[b.usage]}{chunk}), offset {t.data - b.base}"
 
@@ -121,6 +122,7 @@ def _fact(name: str, value: str, width: int) -> list[str]:
 def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
     """The same facts, exact."""
     t = facts.tensor
+    b = root_of(t).buffer
     return {
         "ggmltool": 1,
         "kind": "tensor",
@@ -141,10 +143,10 @@ def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
             "flags": _flags(facts.flags),
             "backend": facts.backend,
             "cause": facts.cause or None,
-            "buffer": None if t.buffer is None else t.buffer.buft.name,
-            "usage": None if t.buffer is None else USAGE_NAMES[t.buffer.usage],
-            "chunk": None if t.buffer is None else t.buffer.chunk,
-            "offset": None if t.buffer is None else t.data - t.buffer.base,
+            "buffer": None if b is None else b.buft.name,
+            "usage": None if b is None else USAGE_NAMES[b.usage],
+            "chunk": None if b is None else b.chunk,
+            "offset": None if b is None else t.data - b.base,
             "data": t.data,
             "view_src": None if t.view_src is None else t.view_src.label,
             "view_offs": t.view_offs,

@@ -104,8 +104,7 @@ class Player:
                 out["text"] = pass_print(prints["4"], title=False)
                 out["splits"] = self._splits()
         if not done.ok:
-            out["abort"] = self._abort(done)
-            return out
+            return out | self._refusal(done)
         out |= {
             "sanity": "".join(f"{line}\n" for line in sched.sanity),
             "nodes": [self._node(i, t) for i, t in enumerate(self.graph.nodes)],
@@ -142,19 +141,20 @@ class Player:
             for i, sp in enumerate(self.sched.splits[: self.sched.n_splits])
         ]
 
-    def _abort(self, plan: Plan) -> Result:
+    def _refusal(self, plan: Plan) -> Result:
         error = self.run.failure(plan)
         if isinstance(error, GgmlCrash):
-            return {"kind": error.kind}
+            return {"crash": "SIGSEGV"}
         assert isinstance(error, LineAssert)
         sanity = "".join(f"{line}\n" for line in self.sched.sanity) if "4" in self.passes else ""
-        return {
+        abort = {
             "kind": error.kind,
             "file": error.file,
             "function": error.function,
             "condition": error.condition,
             "printed": sanity + error.printed,
         }
+        return {"abort": abort}
 
     def _tensor(self, i: int, t: Tensor) -> Result:
         s = self.sched

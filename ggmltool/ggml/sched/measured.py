@@ -116,6 +116,7 @@ class MeasuredScheduler(Scheduler):
         self.copies = [None] * n
         self.seen_graphs = []
         self.extra_keys = set()
+        self.placed: list[tuple[BestFitTallocr, Tensor]] = []
 
     @property
     def is_measure(self) -> bool:
@@ -124,7 +125,8 @@ class MeasuredScheduler(Scheduler):
 
     def alloc_tensor(self, backend_id: int, t: Tensor) -> None:
         """ggml_tallocr_alloc in the allocator that ggml_backend_sched_get_tallocr gives for a backend."""
-        self.tallocs[backend_id].alloc(t)
+        self.tallocs[backend_id].alloc(t, silent=True)
+        self.placed.append((self.tallocs[backend_id], t))
 
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_node_backend: the user's choice; it has no cause."""
@@ -239,6 +241,7 @@ class MeasuredScheduler(Scheduler):
 
     def _alloc_splits(self) -> bool:
         """sched_alloc_splits."""
+        self.gallocr.placed = self.placed
         self.gallocr.alloc_graph_n(self.nodes, self.leafs, self.hash_size, self.ids, self.tallocs)
         self.planned = tuple(
             TallocrPlan(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.events import Computed, Entered, Left, TensorCopied
 from ggmltool.ggml.memory import HostArrays
@@ -39,11 +40,16 @@ class RootArrays(DeviceArrays):
 
 
 def graph_compute(
-    s: MeasuredScheduler, nodes: bool = True, watch: Watch | None = None, clock: Callable[[], int] = perf_counter_ns
+    s: MeasuredScheduler,
+    nodes: bool = True,
+    watch: Watch | None = None,
+    prepare: Callable[[Tensor], None] | None = None,
+    clock: Callable[[], int] = perf_counter_ns,
 ) -> list[Times]:
     """Compute the graph that was allocated last; the times of each backend. `nodes` false: only what is copied.
 
-    Raises LineAssert, GgmlCrash and what the kernels raise.
+    `prepare` is called with every tensor right before it is read. Raises LineAssert, GgmlCrash and what the kernels
+    raise.
     """
     function = "sched_compute_splits"
     if s.events:
@@ -61,13 +67,15 @@ def graph_compute(
             )
         start = clock()
         for t in split.inputs:
+            if prepare is not None:
+                prepare(t)
             copy_async(s, b, t, s.copy_of(t, b), nodes)
         copied = clock()
         if s.events:
             s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
         if nodes:
             arrays = RootArrays(s.names[b], s.usable_bufts[b])
-            graph_compute_nodes(s.backends[b], arrays, split.nodes, watch)
+            _compute_nodes(s.backends[b], arrays, split.nodes, watch, prepare)
         copy_ns[b] += copied - start
         compute_ns[b] += clock() - copied
     if s.events:
@@ -75,6 +83,23 @@ def graph_compute(
     return [
         Times(*row) for row in zip(s.names, (n // 1000 for n in copy_ns), (n // 1000 for n in compute_ns), strict=True)
     ]
+
+
+def _compute_nodes(
+    backend: Backend,
+    arrays: RootArrays,
+    nodes: Sequence[Tensor],
+    watch: Watch | None,
+    prepare: Callable[[Tensor], None] | None,
+) -> None:
+    if prepare is None:
+        graph_compute_nodes(backend, arrays, nodes, watch)
+        return
+    for n in nodes:
+        for t in n.src:
+            if t is not None:
+                prepare(t)
+        graph_compute_nodes(backend, arrays, (n,), watch)
 
 
 def copy_async(s: MeasuredScheduler, b: int, src: Tensor, dst: Tensor, nodes: bool = True) -> None:
