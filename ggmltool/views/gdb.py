@@ -58,6 +58,8 @@ def _pieces(value: Value) -> list[str]:
             n = len(list(equal))
             pieces = _pieces(element)
             out += [*pieces[:-1], f"{pieces[-1]} <repeats {n} times>"] if n > _REPEATS else pieces * n
+    if not out:
+        return ["{}"]
     out[0] = "{" + out[0]
     out[-1] += "}"
     return out
