@@ -34,11 +34,22 @@ from ggmltool.views.hash_nodes import HashRow, SchedRow, hash_json, hash_view, s
     shell_complete=complete_tensors,
     help="The table as it stood when this node had got its memory (default: at the end).",
 )
+@click.option(
+    "--before", metavar="NODE", shell_complete=complete_tensors, help="The same, when the allocator came to this node."
+)
 @click.option("--sched", is_flag=True, help="The scheduler's own table: backend, cause and copies of every tensor.")
 @ggml_option
 @format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @output_option
-def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, format: str | None, output: Output) -> int:
+def hash(
+    scenario: str | None,
+    moment: Moment,
+    at: str | None,
+    before: str | None,
+    sched: bool,
+    format: str | None,
+    output: Output,
+) -> int:
     """Show the allocator's hash-node table: slot, uses left, views left, and the planned place of every tensor.
 
     Slots follow from simulated addresses of the tensors. A tensor that has memory of its own, and a view, stay at
@@ -48,27 +59,32 @@ def hash(scenario: str | None, moment: Moment, at: str | None, sched: bool, form
     Example:
       ggmltool hash graph.yaml
       ggmltool hash --at ffn_out graph.yaml
-      ggmltool hash --at ffn_out --format gdb graph.yaml
+      ggmltool hash --before ffn_out --format gdb graph.yaml
       ggmltool hash --after 3 graph.yaml
     """
-    if sched and at is not None:
-        raise click.UsageError("--at is for the allocator's table, not for --sched.")
+    if at is not None and before is not None:
+        raise click.UsageError("--at and --before are two moments; choose one.")
+    if sched and (at is not None or before is not None):
+        raise click.UsageError(
+            f"--{'at' if before is None else 'before'} is for the allocator's table, not for --sched."
+        )
     opened = open_scenario(scenario)
     if sched:
         return _sched(watch(opened, moment), format, output)
-    watched = watch_allocator(opened, moment, at)
+    watched = watch_allocator(opened, moment, before or at, before is not None)
     state = watched.at
     rows = _rows(watched)
     size = watched.gallocr.hash_size
     if format == "json":
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(state.stamped(hash_json(rows, size, state.graph, state.kind, at))))
+        output.write(json_text(state.stamped(hash_json(rows, size, state.graph, state.kind, at, before))))
     elif format == "gdb":
         fields = opened.model.release.hash_node_fields
         output.write(gdb_session(hash_prints(rows, fields), output.style.width))
     else:
-        when = watched.heading + (f" when {at} was allocated" if at is not None else "")
+        then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
+        when = watched.heading + then
         output.write(hash_view(rows, size, state.title, when, output.style))
     return state.status()
 

@@ -71,7 +71,9 @@ class WatchedAllocator:
         if self.record.moment is None:
             at = self.record.at or ""
             near = nearest(at, self.planned.names)
-            if at in self.planned.names:
+            if at in self.planned.names and self.record.before:
+                hint = "; it is no node"
+            elif at in self.planned.names:
                 hint = "; it has memory of its own, which the allocator does not plan"
                 hint = "; ggml refused before" if self.at.plan.error is not None else hint
             else:
@@ -80,12 +82,13 @@ class WatchedAllocator:
         return self.record.moment
 
 
-def watch_allocator(opened: Opened, moment: Moment, at: str | None = None) -> WatchedAllocator:
-    """The allocator at a moment, with what it did for its last plan; `at` a tensor whose turn is to be kept.
+def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, before: bool = False) -> WatchedAllocator:
+    """The allocator at a moment, with what it did for its last plan; `at` a tensor whose turn is to be kept, as it was
+    when that had got its memory or, with `before`, when it came to that node.
 
     Raises CliError with ggml's words where it was never given a graph.
     """
-    record = AllocRecorder(at)
+    record = AllocRecorder(at, before)
 
     def started(sched: Scheduler) -> None:
         record.gallocr = sched.gallocr

@@ -61,12 +61,14 @@ class AllocRecorder:
     """A listener that records the last plan of `gallocr`, and the moment the tensor `at` was allocated.
 
     Of a tensor that gets no memory from the allocator (a view, or one with memory of its own), the moment is when
-    the allocator turns to it. `moment` stays None where the plan has no tensor of that name.
+    the allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment`
+    stays None where the plan has no tensor (or node) of that name.
     """
 
-    def __init__(self, at: str | None = None) -> None:
+    def __init__(self, at: str | None = None, before: bool = False) -> None:
         self.gallocr: Gallocr | None = None
         self.at = at
+        self.before = before
         self.steps: list[AllocStep] = []
         self.moment: AllocMoment | None = None
         self._taken: dict[tuple[str, int, int], Block] = {}
@@ -86,7 +88,7 @@ class AllocRecorder:
     def _is_the_moment(self, event: AllocEvent) -> bool:
         match event:
             case Allocated(tensor=tensor) | Reused(tensor=tensor):
-                return tensor == self.at
+                return tensor == self.at and not self.before
             case AllocationStarted(node=node):
                 return self.at is not None and node == self.at and self.moment is None
             case _:

@@ -64,14 +64,17 @@ def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: 
     return heading(title, facts, style) + render_lines([""], style) + render_table(_NODES, cells, style)
 
 
-def hash_json(rows: Sequence[HashRow], size: int, graph: str, step: str, at: str | None) -> dict[str, Any]:
-    """The same, exact."""
+def hash_json(
+    rows: Sequence[HashRow], size: int, graph: str, step: str, at: str | None, before: str | None
+) -> dict[str, Any]:
+    """The same, exact: at the end, or when the tensor `at` had got its memory, or before the node `before`."""
     return {
         "ggmltool": 1,
         "kind": "hash",
         "graph": graph,
         "step": step,
         "at": at,
+        "before": before,
         "size": size,
         "nodes": [
             {"slot": r.slot, "tensor": r.tensor, **r.node._asdict(), "buft": r.buft, "probes": r.probes} for r in rows

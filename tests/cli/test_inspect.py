@@ -298,3 +298,21 @@ def test_a_story_is_nothing_that_gdb_prints(call: Call) -> None:
     result = call("allocs", "--trace", "--format", "gdb", "-", stdin=WALK_TEXT)
     assert (result.status, result.out) == (2, "")
     assert "--trace is a story" in result.err
+
+
+def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) -> None:
+    assert hash_nodes(call, "--before", "mul") == {
+        "a": (1, 0, 0, 0, True), "b": (1, 0, 0, 32, True), "mul": (0, 0, 0, 0, False),
+    }  # fmt: skip
+    assert "alloc one before mul" in call("hash", "--before", "mul", "-", stdin=WALK_TEXT).out
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [(("--before", "a"), 2, "it is no node"), (("--before", "mull"), 2, "did you mean mul?"),
+     (("--before", "mul", "--at", "mul"), 2, "choose one"), (("--before", "mul", "--sched"), 2, "not for --sched")],
+)  # fmt: skip
+def test_there_is_no_moment_before_what_is_no_node(call: Call, args: tuple[str, ...], status: int, says: str) -> None:
+    result = call("hash", *args, "-", stdin=WALK_TEXT)
+    assert (result.status, result.out) == (status, "")
+    assert says in result.err
