@@ -28,6 +28,14 @@ _NUMPY: dict[str, type[np.generic]] = {
     "i64": np.int64,
 }
 
+_FEW = 1 << 10
+"""So many halves are faster cast by numpy."""
+
+_HALF_EXPONENT = np.uint16(0x7C00)
+
+_FLOAT_BITS = np.int32(~0x70000000)
+"""All but the copies of the sign between it and the exponent of what was a half."""
+
 
 @cache
 def numpy_type(type: DType) -> np.dtype[Any]:
@@ -97,6 +105,21 @@ def unusable(backend: str, t: Tensor) -> GgmlFailed:
         "happens to an in-place op on a tensor of another device (its result stays in that device's memory) "
         "and to a user assignment against the memory",
     )
+
+
+def from_half(values: Any) -> Any:
+    """Halves as float32. Numpy's cast goes element by element; moving bits and one multiplication is much faster.
+
+    The exponent of a half counts from 15, that of a float from 127. Infinities and NaN are left to numpy.
+    """
+    if values.size < _FEW or ((values.view(np.uint16) & _HALF_EXPONENT) == _HALF_EXPONENT).any():
+        return values.astype(np.float32)
+    bits = values.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= _FLOAT_BITS
+    out = bits.view(np.float32)
+    out *= np.float32(2.0 ** (127 - 15))
+    return out
 
 
 class HostArrays:
@@ -176,7 +199,7 @@ class HostArrays:
         """Elements as `raw` has them, or rows of quantized ones, as float32 (f32 itself is not copied)."""
         if type.quantized:
             return dequantize(data, type)
-        return data if data.dtype == np.float32 else data.astype(np.float32)
+        return from_half(data) if data.dtype == np.float16 else data.astype(np.float32, copy=False)
 
     def encode(self, values: Any, type: DType) -> Any:
         """Values as elements of `type`, or as its quantized rows."""

@@ -10,6 +10,7 @@ from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
 from ggmltool.ggml.ops.params import param_f32
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
@@ -22,6 +23,9 @@ Q_TILE = 64
 
 CHUNK = 1 << 24
 """Scores computed at once, at most (elements)."""
+
+_MINUS_INFINITY = 0xFC00
+"""The bits of the f16 that a mask has where a query does not see a key."""
 
 
 @constructor(Op.FLASH_ATTN_EXT, pack="f:scale f:max_bias f:logit_softcap i:prec", choices={"prec": PREC})
@@ -106,6 +110,17 @@ def _require_computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) ->
         )
 
 
+def _seen(xp: Any, mask: Any, n_kv: int) -> slice:
+    """The keys from the first to the last that the mask [..., queries, kv] lets any query see, of `n_kv`.
+
+    Only the host looks: a device would have to wait for the answer.
+    """
+    if not on_host(xp):
+        return slice(0, n_kv)
+    seen = xp.flatnonzero((mask.view(xp.uint16)[..., :n_kv] != _MINUS_INFINITY).any(axis=(0, 1, 2)))
+    return slice(int(seen[0]), int(seen[-1]) + 1) if seen.size else slice(0, 0)
+
+
 def _attend(xp: Any, scores: Any, values: Any, sinks: Any) -> Any:
     """Softmax of scores [heads, queries, kv] times values [kv, dv]; a row without any key gives zeros."""
     largest = scores.max(axis=-1, keepdims=True) if scores.shape[-1] else xp.full((*scores.shape[:2], 1), -xp.inf)
@@ -115,7 +130,13 @@ def _attend(xp: Any, scores: Any, values: Any, sinks: Any) -> Any:
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
         total = total + xp.exp(sinks[:, None, None] - largest)
-    return (weights @ values) * xp.where(total == 0, 0, 1 / xp.where(total == 0, 1, total))
+    return _rows_times(weights, values) * xp.where(total == 0, 0, 1 / xp.where(total == 0, 1, total))
+
+
+def _rows_times(rows: Any, matrix: Any) -> Any:
+    """rows [heads, queries, n] times matrix [n, m], as one product."""
+    heads, queries, n = rows.shape
+    return (rows.reshape(heads * queries, n) @ matrix).reshape(heads, queries, matrix.shape[-1])
 
 
 @kernel(Op.FLASH_ATTN_EXT)
@@ -135,7 +156,8 @@ def flash_attn_ext_kernel(x: Arrays, dst: Tensor) -> None:
         queries = as_dotted(x, queries, k.type.vec_dot_type or "f32")
     n_kv, n_q, n_heads = k.ne[1], q.ne[1], q.ne[2]
     raw_k, raw_v = x.raw(k), x.raw(v)
-    masks = None if mask is None else x.raw(mask)
+    masks = None if mask is None else x.raw(mask)[..., :n_q, :]
+    seen = slice(0, n_kv) if masks is None else _seen(xp, masks, n_kv)
     slopes = alibi_slopes(xp, float(max_bias), n_heads)
     sink = None if sinks is None else x.f32(sinks).reshape(-1)
     together = gcd(n_heads // k.ne[2], n_heads // v.ne[2])
@@ -144,16 +166,16 @@ def flash_attn_ext_kernel(x: Arrays, dst: Tensor) -> None:
     for i3 in range(q.ne[3]):
         for h in range(0, n_heads, together):
             heads = slice(h, h + together)
-            keys = x.decode(raw_k[i3, h // (n_heads // k.ne[2])], k.type)
-            values = x.decode(raw_v[i3, h // (n_heads // v.ne[2]), :n_kv], v.type)
+            keys = x.decode(raw_k[i3, h // (n_heads // k.ne[2]), seen], k.type)
+            values = x.decode(raw_v[i3, h // (n_heads // v.ne[2]), seen], v.type)
             for i in range(0, n_q, step):
                 rows = slice(i, min(i + step, n_q))
-                scores = (queries[i3, heads, rows] @ keys.T) * scale
+                scores = _rows_times(queries[i3, heads, rows], keys.T) * scale
                 if softcap != 0:
                     scores = softcap * xp.tanh(scores)
                 if masks is not None and mask is not None:
                     which = xp.arange(h, h + together) % mask.ne[2]
-                    bias = masks[i3 % mask.ne[3], which, rows, :n_kv].astype("float32")
+                    bias = masks[i3 % mask.ne[3], which, rows, seen].astype("float32")
                     bias = bias * slopes[heads, None, None]
                     scores = xp.where(bias == -xp.inf, -xp.inf, scores + bias).astype("float32")
                 part = _attend(xp, scores, values, None if sink is None else sink[heads])

@@ -17,7 +17,6 @@ from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
-from ggmltool.ggml.ops.threads import in_parts
 from ggmltool.ggml.ops.vec_dot import other_operand, weights
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
@@ -31,9 +30,6 @@ HADAMARD = 1
 
 CHUNK = 1 << 24
 """Weights are converted to f32 in pieces of at most so many elements, to bound the memory that takes."""
-
-THREADED = 1 << 20
-"""Weights that one row is multiplied with by several threads, from so many elements on."""
 
 
 def can_mul_mat(a: Tensor, b: Tensor) -> bool:
@@ -146,29 +142,11 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
 
 
 def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
-    """Rows of b times rows of a. One row meets them one by one, where that is as fast as they are read from memory.
-
-    BLAS would have its threads wait for each other at each product; on a busy machine that takes longer than all else.
-    """
-    if not on_host(xp):
-        _gpu_product(xp, a, b, out)
-        return
-    if b.shape[-2] > 1:
+    """Rows of b times rows of a."""
+    if on_host(xp):
         xp.matmul(b, a.swapaxes(-1, -2), out=out)
-        return
-
-    def rows(part: slice) -> None:
-        xp.vecdot(a[..., part, :], b, out=out[..., 0, part])
-
-    if a.size < THREADED:
-        rows(slice(None))
-    else:
-        in_parts(a.shape[-2], rows)
-
-
-def _gpu_product(xp: Any, a: Any, b: Any, out: Any) -> None:
-    """The same by cuBLAS. A pair of matrices is given as such: of stacks cupy makes copies, and float32 of halves."""
-    if a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
+    elif a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
+        # Of stacks cupy makes copies, and float32 of halves: a pair of matrices is given as such.
         out[...] = b.reshape(b.shape[-2:]) @ a.reshape(a.shape[-2:]).T
     else:
         out[...] = xp.matmul(b, a.swapaxes(-1, -2))

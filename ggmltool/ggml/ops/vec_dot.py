@@ -21,7 +21,7 @@ from ggmltool.ggml.tensor import Tensor
 def _q8(xp: Any, blocks: Any) -> tuple[Any, Any]:
     """The whole numbers and the scale, not yet rounded, of blocks of 32 values, as processors with AVX make them."""
     largest = xp.abs(blocks).max(axis=-1, keepdims=True)
-    inverse = xp.where(largest != 0, xp.float32(127) / xp.where(largest != 0, largest, 1), 0).astype("float32")
+    inverse = xp.where(largest != 0, xp.float32(127) / largest, xp.float32(0))
     return xp.rint(blocks * inverse), largest / xp.float32(127)
 
 
@@ -45,8 +45,9 @@ def _q8_1_sum_errors(xp: Any, blocks: Any) -> Any:
 def _q8_k(xp: Any, blocks: Any) -> Any:
     """quantize_row_q8_K, read back: 8 bits and a float scale per 256 values; the largest value becomes -127."""
     largest = xp.take_along_axis(blocks, xp.abs(blocks).argmax(axis=-1, keepdims=True), axis=-1)
-    inverse = xp.where(largest != 0, xp.float32(-127) / xp.where(largest != 0, largest, 1), 0).astype("float32")
-    scale = xp.where(inverse != 0, 1 / xp.where(inverse != 0, inverse, 1), 0).astype("float32")
+    zero = xp.float32(0)
+    inverse = xp.where(largest != 0, xp.float32(-127) / largest, zero)
+    scale = xp.where(inverse != 0, 1 / inverse, zero)
     return xp.minimum(xp.rint(blocks * inverse), 127) * scale
 
 

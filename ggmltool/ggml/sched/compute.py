@@ -287,5 +287,4 @@ def compute_node(arrays: Any, n: Tensor) -> None:
             f"{op_desc(n)} cannot be computed here ({n.name})",
             explanation="the op can be planned, not computed",
         )
-    with np.errstate(all="ignore"):
-        kernel(arrays, n)
+    kernel(arrays, n)
