@@ -53,6 +53,7 @@ ANSWERS = {
     "tensor --format gdb kq transformer": "op = GGML_OP_MUL_MAT",
     "tensor --strides columns views": "| 0,0 | 0,1 | 0,2 | 0,3 | 1,0",
     "trace pipeline": "ggml_backend_tensor_copy",
+    "splits --pass 2 --format text four-passes": "PASS 2 ASSIGNMENTS",
     "ops rope": "n_dims",
     "dot --style ggmltool transformer": "subgraph cluster",
     "dot --style ggmltool --fold gemma-3-270m": "× 17 · layers 0–16 · 680 nodes",
@@ -68,6 +69,13 @@ ANSWERS = {
     'run --watch "a*" wrong-kernel': "min -0.27843  max 9.1098  mean 1.6731",
     "compare --inject act=gelu wrong-kernel": "first bad node: act, node 4, SILU f32[32, 4]",
     "verify transformer": "the real ggml does the same",
+    "run -v --ggml 2025-03 buffer-not-set": "reallocating CUDA0 buffer from size 0.00 MiB to 0.00 MiB",
+    "splits --ggml 2025-03 priority-any": "## SPLIT #0: CUDA0 # 2 inputs: [c (   0K)] [d (   0K)]",
+    "hash --format gdb --at b --ggml 2025-03 allocator": "buffer_id = 0, offset = 32, allocated = true}",
+    "hash --format gdb --before l_r --ggml 2025-03 sched-issue": "{n_children = 1, n_views = 0, buffer_id = 1",
+    "allocs --format gdb --ggml 2025-03 sched-issue": "(gdb) p *galloc->buf_tallocs[1]    # CPU",
+    "context --ggml 2024-01 arena": "struct ggml_cgraph       0     80",
+    "splits --pass 4 --format text four-passes": "CUDA0#tok (   0K) [CUDA0    4.cpy]",
 }
 """What the table of questions promises: a part of what each command prints."""
 WIDTH = "110"

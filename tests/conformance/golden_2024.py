@@ -22,22 +22,23 @@ from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.pass_prints import pass_print
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "golden" / "2024-01"
+SOME = Path(__file__).parent / "plans_2024_01"
+ALL = Path(__file__).resolve().parents[3] / "shared" / "golden" / "2024-01"
 MAX_TEXTS = 24
 """Nodes of a graph of which the golden plans keep the print of every pass."""
 
 Result = dict[str, Any]
 
 
-def names() -> list[str]:
-    """All golden plans; empty where the folder is not there."""
-    return sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
+def files() -> list[Path]:
+    """The golden plans: all of them where they lie beside the project, else the few in it."""
+    return sorted(ALL.glob("*.json.gz")) or sorted(SOME.glob("*.json.gz"))
 
 
-def read(name: str) -> dict[str, Any]:
+def read(file: Path) -> dict[str, Any]:
     """A golden plan."""
-    with gzip.open(FOLDER / f"{name}.json.gz", "rt", encoding="utf-8") as file:
-        content: dict[str, Any] = json.load(file)
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+        content: dict[str, Any] = json.load(stream)
     return content
 
 
