@@ -74,7 +74,7 @@ ANSWERS = {
     "hash --format gdb --at b --ggml 2025-03 allocator": "buffer_id = 0, offset = 32, allocated = true}",
     "hash --format gdb --before l_r --ggml 2025-03 sched-issue": "{n_children = 1, n_views = 0, buffer_id = 1",
     "allocs --format gdb --ggml 2025-03 sched-issue": "(gdb) p *galloc->buf_tallocs[1]    # CPU",
-    "context --ggml 2024-01 arena": "struct ggml_cgraph       0     80",
+    "context --ggml 2024-01 arena": "3  graph     1232  65648",
     "splits --pass 4 --format text four-passes": "CUDA0#tok (   0K) [CUDA0    4.cpy]",
 }
 """What the table of questions promises: a part of what each command prints."""
