@@ -13,6 +13,7 @@ from ggmltool.cli.output import Output, current_settings
 from ggmltool.views.backends import (
     BackendInfo,
     BuftInfo,
+    EngineInfo,
     Function,
     ProfileInfo,
     Table,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.devices.interfaces import Interface
     from ggmltool.ggml.devices.profiles import Profile
+    from ggmltool.scenario.gpus import Computing
     from ggmltool.scenario.model import BackendSpec, Model
 
 
@@ -62,8 +64,9 @@ def backends(
     """Show the backends of a scenario: devices, memory, capabilities and buffer types.
 
     Without a scenario and without --device: the kinds of devices that are known, and what of each is left out. No
-    device has to be in this machine, and none is looked for. With --format yaml the devices are written as a file to
-    edit: as a list for `backends` of a scenario, for `profile: FILE` there, or for --device FILE.
+    device has to be in this machine; NVIDIA GPUs are looked for, where cupy is installed, to say who would compute.
+    With --format yaml the devices are written as a file to edit: as a list for `backends` of a scenario, for
+    `profile: FILE` there, or for --device FILE.
 
     \b
     Example:
@@ -128,14 +131,15 @@ def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
 
 def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.scenario.gpus import computing
     from ggmltool.scenario.releases import PARTS
 
     bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
     all_bufts = list(bufts.values())
     profiles = PARTS[model.ggml].profiles()
-    specs = zip(model.backends, made, strict=True)
-    infos = [_backend(spec, profiles[spec.profile], b, all_bufts) for spec, b in specs]
+    computes = zip(model.backends, made, computing(model, made, all_bufts), strict=True)
+    infos = [_backend(spec, profiles[spec.profile], b, _engine(who), all_bufts) for spec, b, who in computes]
     return infos, [_buft(t, made) for t in all_bufts]
 
 
@@ -162,7 +166,16 @@ def _profile(p: Profile) -> ProfileInfo:
     return ProfileInfo(p.name, p.type, p.names, p.ggml, p.description, p.leaves_out)
 
 
-def _backend(spec: BackendSpec, profile: Profile, backend: Backend, bufts: list[BufferType]) -> BackendInfo:
+def _engine(who: Computing) -> EngineInfo:
+    gpu = who.gpu
+    if gpu is None:
+        return EngineInfo(refusal=who.refusal)
+    return EngineInfo("cupy", gpu.number, gpu.name, *gpu.get_memory())
+
+
+def _backend(
+    spec: BackendSpec, profile: Profile, backend: Backend, engine: EngineInfo, bufts: list[BufferType]
+) -> BackendInfo:
     from ggmltool.ggml.devices.profiles import CAPS
 
     device = backend.device
@@ -181,6 +194,7 @@ def _backend(spec: BackendSpec, profile: Profile, backend: Backend, bufts: list[
         profile.features,
         None if profile.graph_optimize is None else device.graph_optimize is not None,
         _max_tensor_size(spec, profile),
+        engine,
     )
 
 

@@ -16,7 +16,8 @@ from ggmltool.ggml.graph_copy import Copier, GraphCompute, compare_graph_backend
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
-from ggmltool.scenario.engine import make_backends, make_bufts, take_gpus
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.measure import Apart, measure, tolerance_of
 from ggmltool.scenario.model import BackendSpec, Model, TensorSpec
 from ggmltool.scenario.releases import PARTS

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import Backend, Device
+from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
-from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
 from ggmltool.scenario.releases import PARTS
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.devices.gpu import Gpu
 
 
 def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
@@ -99,73 +94,3 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType]) 
         graph_optimize=spec.graph_optimize is not False,
     )
     return Backend(spec.name, device)
-
-
-def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> None:
-    """Let this machine's GPUs compute for the backends whose `engine` says so, with memory of their own.
-
-    `auto` takes one for a CUDA device where cupy finds one. Raises NotComputable where `cupy` is asked for and there is
-    none, or where the device is not one that a GPU can stand for.
-    """
-    specs = {spec.name: spec for spec in model.backends}
-    every = list(bufts)
-    for backend in backends:
-        spec = specs[backend.name]
-        gpu = _gpu_of(spec, backend.device, every)
-        if gpu is None:
-            continue
-        backend.device.gpu = gpu
-        backend.queue = gpu.queue()
-        for buft in every:
-            if buft.device == spec.name:
-                if buft.family == PINNED:
-                    buft.pinned_by = gpu
-                else:
-                    buft.gpu = gpu
-
-
-def refuse_gpus(model: Model) -> None:
-    """Raise NotComputable where a backend asks for a GPU of this machine, for a version of ggml that gets none."""
-    for spec in model.backends:
-        if spec.engine == "cupy":
-            raise _not_by_cupy(spec.name, f"ggml {model.ggml} is computed by numpy only", "")
-
-
-def _not_by_cupy(name: str, why: str, remedy: str) -> NotComputable:
-    return NotComputable(
-        "ggml_backend_dev_init",
-        f"{name} asks for the engine cupy: {why}",
-        explanation=f"{remedy}with `engine: numpy` or `auto` it is computed by numpy; planning is the same",
-    )
-
-
-def _gpu_of(spec: BackendSpec, device: Device, bufts: Sequence[BufferType]) -> Gpu | None:
-    """The GPU of this machine that computes for a device; None where numpy does."""
-    if spec.engine == "numpy" or (spec.engine == "auto" and spec.profile != "CUDA"):
-        return None
-    from ggmltool.ggml.devices.gpus import find
-
-    refusal = _no_gpu(spec, device, bufts)
-    found = None if refusal else find()
-    if found is not None and found.gpus:
-        return found.gpus[_number(spec.name) % len(found.gpus)]
-    if spec.engine == "auto":
-        return None
-    why, remedy = (refusal, "") if found is None else (found.why, f"{found.remedy}; ")
-    raise _not_by_cupy(spec.name, why, remedy)
-
-
-def _no_gpu(spec: BackendSpec, device: Device, bufts: Sequence[BufferType]) -> str:
-    """Why no GPU can stand for the device; empty where one can."""
-    if device.type == "cpu":
-        return "it is a CPU, and cupy computes on NVIDIA's GPUs"
-    foreign = [b.name for b in bufts if device.supports_buft(b) and (b.host or b.device != spec.name)]
-    if foreign:
-        return f"it uses memory of others ({', '.join(foreign)}), and a GPU computes in its own only"
-    return ""
-
-
-def _number(name: str) -> int:
-    """The number at the end of a device's name, 0 without one."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return int(digits) if digits else 0

@@ -13,7 +13,8 @@ from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.measured import MeasuredScheduler
 from ggmltool.ggml.sched.measured_snapshot import plan_of
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.scenario.engine import make_backends, make_bufts, refuse_gpus
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 
@@ -33,6 +34,7 @@ class MeasuredRun(Run):
     `times` are those of the last graph that was computed.
     """
 
+    takes_gpus = False
     sched: MeasuredScheduler | None
     times: list[Times]
 
@@ -41,10 +43,10 @@ class MeasuredRun(Run):
         if self.sched is not None:
             return self.sched
         self.times = []
-        if self.values:
-            refuse_gpus(self.model)
         self.bufts = make_bufts(self.model)
         self.backends = make_backends(self.model, self.bufts)
+        if self.values:
+            take_gpus(self.model, self.backends, self.bufts.values())
         self._make_contexts()
         self.sched = MeasuredScheduler(
             self.backends,

@@ -20,7 +20,8 @@ from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.engine import make_backends, make_bufts, take_gpus
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.model import ContextSpec, Step
 from ggmltool.scenario.releases import PARTS
 
@@ -41,8 +42,11 @@ class Run:
 
     `events` listens to everything the engine announces; with `debug` the scheduler's debug print of every reserve
     and alloc is kept in `debug_records`; with `values` data is written and nodes are computed.
-    `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails.
+    `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `takes_gpus` is whether
+    GPUs of this machine can compute.
     """
+
+    takes_gpus = True
 
     def __init__(
         self, compiled: Compiled, events: Listener | None = None, debug: bool = False, values: bool = False

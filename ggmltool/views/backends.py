@@ -47,6 +47,23 @@ class Table(NamedTuple):
     functions: tuple[Function, ...]
 
 
+class EngineInfo(NamedTuple):
+    """Who computes: numpy, or cupy on a GPU of this machine, with its number, name and bytes of memory.
+
+    `refusal` is why nobody does, where the scenario asks for what there is not.
+    """
+
+    name: str = "numpy"
+    gpu: int | None = None
+    gpu_name: str = ""
+    free: int = 0
+    total: int = 0
+    refusal: str = ""
+
+
+NUMPY = EngineInfo()
+
+
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
     """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
@@ -68,6 +85,7 @@ class BackendInfo:
     known_features: tuple[str, ...] = ()
     graph_optimize: bool | None = None
     max_tensor_size: int | None = None
+    engine: EngineInfo = NUMPY
 
 
 class BuftInfo(NamedTuple):
@@ -131,7 +149,8 @@ def _facts(b: BackendInfo) -> list[tuple[str, str]]:
         ("description", b.profile.description),
         ("profile", b.profile.name),
         ("type", b.type.upper()),
-        ("memory", "unknown" if b.memory is None else f"{size(b.memory)} ({b.memory} bytes)"),
+        ("memory", _memory(b)),
+        ("computed by", _engine(b.engine)),
         ("caps", ", ".join(caps) or "none"),
         ("lacks", ", ".join(cap for cap in b.caps if cap not in caps)),
         ("buffer type", b.buft),
@@ -143,6 +162,19 @@ def _facts(b: BackendInfo) -> list[tuple[str, str]]:
         ("leaves out", b.profile.leaves_out),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def _memory(b: BackendInfo) -> str:
+    total = b.engine.total if b.memory is None and b.engine.gpu is not None else b.memory
+    return "unknown" if total is None else f"{size(total)} ({total} bytes)"
+
+
+def _engine(e: EngineInfo) -> str:
+    if e.refusal:
+        return f"nobody: {e.refusal}"
+    if e.gpu is None:
+        return e.name
+    return f"{e.name}, on GPU {e.gpu} of this machine, {e.gpu_name}, of whose {size(e.total)} {size(e.free)} are free"
 
 
 _ORDERS: dict[bool | None, str] = {
@@ -221,6 +253,11 @@ def _side_by_side(tables: Sequence[tuple[str, Table]], style: Style) -> str:
     return top + render_table([*columns, Column("where NULL", cut=True)], rows, style)
 
 
+def _engine_json(e: EngineInfo) -> dict[str, Any]:
+    gpu = None if e.gpu is None else {"number": e.gpu, "name": e.gpu_name, "free": e.free, "total": e.total}
+    return {"name": None if e.refusal else e.name, "gpu": gpu, "refusal": e.refusal or None}
+
+
 def profiles_json(profiles: Sequence[ProfileInfo], ggml: str) -> dict[str, Any]:
     """The known kinds of devices."""
     return {"ggmltool": 1, "kind": "profiles", "ggml": ggml, "profiles": [p._asdict() for p in profiles]}
@@ -239,6 +276,7 @@ def backends_json(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], gg
                 "description": b.profile.description,
                 "type": b.type,
                 "memory": b.memory,
+                "engine": _engine_json(b.engine),
                 "caps": b.caps,
                 "buft": b.buft,
                 "supports_bufts": list(b.bufts),

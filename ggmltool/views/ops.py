@@ -120,7 +120,7 @@ _LEGEND = (
         "memory: view, it computes nothing and has the memory of its source; of a, it computes into the memory of that "
         "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
     ),
-    "engine: computes it, or refuses to build it, as ggml does",
+    "engine: knows its rule and computes it, by numpy and on a GPU by cupy; or refuses to build it, as ggml does",
     "cases: calls of it that the tests give to the engine and to ggml's own CPU backend, which do the same with them",
     "CPU, CUDA …: whether a device of that profile runs it; some, by a condition on the tensors",
 )
@@ -187,7 +187,9 @@ def _facts(info: OpInfo) -> list[tuple[str, str]]:
     elif info.can_inplace:
         memory = "of its own, or in place: where a source lies that nobody else needs (ggml_op_can_inplace)"
     engine = (
-        "knows type and extents of the result; computes it" if info.computes else "refuses to build it, as ggml does"
+        "knows type and extents of the result; computes it, by numpy and on a GPU by cupy"
+        if info.computes
+        else "refuses to build it, as ggml does"
     )
     return [
         ("sources", _sources(info)),

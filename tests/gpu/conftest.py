@@ -1,4 +1,4 @@
-"""A double of cupy for the tests that ask for one."""
+"""For the tests that ask for one: a double of cupy, or a GPU of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ggmltool.ggml.devices import gpus
+from ggmltool.ggml.devices.gpu import Gpu
 from tests.gpu.double import Cupy
 
 Doubles = Callable[..., Cupy]
@@ -26,3 +27,13 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Doubles]:
 
     yield make
     gpus.find.cache_clear()
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    """The first GPU of this machine; without one the test is skipped, with the reason."""
+    gpus.find.cache_clear()
+    found = gpus.find()
+    if not found.gpus:
+        pytest.skip(f"{found.why}; {found.remedy}")
+    return found.gpus[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import ggmltool
+from ggmltool.cli.errors import run_and_report
+from ggmltool.cli.main import cli
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.devices import gpus
 from ggmltool.ggml.devices.gpu import Gpu
@@ -335,3 +338,52 @@ def test_two_runs_share_no_memory(double: Doubles) -> None:
 
 def test_the_double_is_not_left_behind() -> None:
     assert not isinstance(import_module("sys").modules.get("cupy"), Cupy)
+
+
+def test_backends_shows_the_gpu_and_its_memory(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
+    double(1, 3 << 30)
+    assert run_and_report(cli, ["backends", "--device", "CUDA0", "--device", "CPU"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "computed by cupy, on GPU 0 of this machine, Double 0, of whose 3 GiB 3 GiB are free" in text
+    assert "memory 3 GiB (3221225472 bytes)" in text
+    assert run_and_report(cli, ["backends", "--json", "--device", "CUDA0"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["backends"]
+    assert found["engine"] == {
+        "name": "cupy",
+        "gpu": {"number": 0, "name": "Double 0", "free": 3 << 30, "total": 3 << 30},
+        "refusal": None,
+    }
+
+
+def test_backends_shows_what_is_refused(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
+    double(0)
+    assert run_and_report(cli, ["backends", "--device", "CUDA0:engine=cupy", "--device", "CPU"]) == 0
+    assert "nobody: CUDA0 asks for the engine cupy: cupy finds no GPU" in " ".join(capsys.readouterr().out.split())
+
+
+def test_compare_says_who_computed_on_each(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
+    double()
+    assert run_and_report(cli, ["compare", "--backends", "CUDA0,CPU", "transformer"]) == 0
+    assert "23 nodes" in capsys.readouterr().out
+    assert run_and_report(cli, ["compare", "--backends", "CUDA0,CPU", "--json", "transformer"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [b["engine"] for b in found["backends"]] == ["cupy", "numpy"]
+
+
+def test_a_wrong_kernel_is_found_whoever_computes_beside_it(
+    double: Doubles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    double()
+    for backends in ("CUDA0,CPU", "CPU,CUDA0"):
+        assert run_and_report(cli, ["compare", "--backends", backends, "--inject", "attn_in=add", "transformer"]) == 1
+        assert "attn_in" in capsys.readouterr().out
+
+
+def test_run_shows_nodes_of_a_gpu_as_they_are_computed(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for devices in (1, 0):
+        double(devices)
+        assert run_and_report(cli, ["run", "--watch", "attn_in", "transformer"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert "attn_in" in shown[0]
+    assert shown[0].splitlines()[:8] == shown[1].splitlines()[:8]
