@@ -1,4 +1,4 @@
-"""The devices of ggml in March 2025: what CPU, BLAS and CUDA ran then, and under which conditions."""
+"""The devices of ggml in March 2025: what CPU, BLAS and CUDA ran then, and under which conditions, and the profiles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import EMPTY_OPS, OpRule
-from ggmltool.ggml.devices import blas, cpu, cuda, profiles
+from ggmltool.ggml.devices import blas, cpu, cuda, march_2025_metal, profiles
 from ggmltool.ggml.devices.cuda import NOT_CONTIGUOUS
+from ggmltool.ggml.devices.extra import ExtraBuft
 from ggmltool.ggml.devices.old_interfaces import INTERFACES_2025
 from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32, TYPES, DType
@@ -224,7 +225,7 @@ PROFILES: dict[str, Profile] = {
         _then("CPU"),
         rules=CPU_RULES,
         check=host_sources,
-        extra=(),
+        extra=(ExtraBuft("CPU_Mapped", "CPU", host=True), ExtraBuft("CPU_HBM", "CPU", host=True)),
         features=(),
         has=frozenset(),
         leaves_out="the buffer types of weights repacked for ARM and AMX",
@@ -232,6 +233,24 @@ PROFILES: dict[str, Profile] = {
     "BLAS": replace(_then("BLAS"), rules={**blas.RULES, Op.MUL_MAT: blas.large_product}),
     "CUDA": _cuda(_then("CUDA"), CUDA_RULES),
     "ROCm": _cuda(_then("ROCm"), {**CUDA_RULES, Op.FLASH_ATTN_EXT: _flash_attn(tensor_cores=False)}),
+    "Metal": replace(
+        _then("Metal"),
+        host=True,
+        only=march_2025_metal.KEYS,
+        rules=march_2025_metal.RULES,
+        rule_keys=march_2025_metal.RULE_KEYS,
+        check=march_2025_metal.no_bfloat,
+        alloc_size=None,
+        alloc_more="",
+        offload_min_batch=None,
+        events=False,
+        copies_async=False,
+        graph_optimize=None,
+        extra=march_2025_metal.EXTRA,
+        features=march_2025_metal.FEATURES,
+        has=frozenset(),
+        leaves_out="the device's maxBufferLength (give max_size); buffers rounded up to whole pages; GPUs before M1",
+    ),
     "RPC": _then("RPC"),
 }
 """The profiles by name. Those of other devices then are not known here."""
