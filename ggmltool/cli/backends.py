@@ -23,6 +23,7 @@ from ggmltool.views.backends import (
     profiles_json,
     profiles_view,
 )
+from ggmltool.views.registry import RegisteredInfo, registry_json, registry_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import BufferType
@@ -74,6 +75,7 @@ def backends(
       ggmltool backends model.yaml
       ggmltool backends --device CUDA0:24GiB --device CPU --interface
       ggmltool backends --device Metal --format yaml -o metal.yaml
+      ggmltool backends --ggml 2024-01 --device CUDA0 --device CPU
     """
     from ggmltool.ggml.version import VERSION
     from ggmltool.scenario.releases import PARTS
@@ -99,12 +101,15 @@ def backends(
         output.write(_device_file(model))
         return 0
     made, bufts = _made(model)
+    registered = _registered(model)
     if format == "json":
-        output.write(json_text(backends_json(made, bufts, model.ggml)))
+        document = backends_json(made, bufts, model.ggml)
+        output.write(json_text(document | ({"registry": registry_json(registered)} if registered else {})))
     elif interface:
         output.write(interface_view(made, title, output.style))
     else:
-        output.write(backends_view(made, bufts, title, output.style))
+        text = backends_view(made, bufts, title, output.style)
+        output.write(text + (registry_view(registered, output.style) if registered else ""))
     return 0
 
 
@@ -141,6 +146,20 @@ def _made(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     computes = zip(model.backends, made, computing(model, made, all_bufts), strict=True)
     infos = [_backend(spec, profiles[spec.profile], b, _engine(who), all_bufts) for spec, b, who in computes]
     return infos, [_buft(t, made) for t in all_bufts]
+
+
+def _registered(model: Model) -> list[RegisteredInfo]:
+    """The registry of a ggml whose programs make backends by one."""
+    from ggmltool.scenario.releases import PARTS
+
+    registry = PARTS[model.ggml].registry
+    if registry is None:
+        return []
+    out = []
+    for i, entry in enumerate(registry(model).entries):
+        buft = entry.default_buffer_type
+        out.append(RegisteredInfo(i, entry.name, entry.init_name, buft.name, buft.alignment, buft.slack))
+    return out
 
 
 def _device_file(model: Model) -> str:

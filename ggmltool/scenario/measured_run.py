@@ -120,7 +120,7 @@ class MeasuredRun(Run):
 
     def alloc(self, name: str) -> Plan:
         """What `compute` does before it computes; a scheduler that has measured nothing measures this graph first."""
-        if self.start().is_measure:
+        if self.sched is None or self.sched.is_measure:
             plan = self.measure(name)
             if not plan.ok:
                 return plan

@@ -10,7 +10,9 @@ from ggmltool.ggml.version import DEFAULT
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
     from ggmltool.ggml.graph_copy import Copier
+    from ggmltool.ggml.registry import Registry
     from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.scenario.model import Model
     from ggmltool.scenario.run import Run
 
 
@@ -44,15 +46,22 @@ def _measured_copier() -> type[Copier]:
     return MeasuredCopier
 
 
+def _registry(model: Model) -> Registry:
+    from ggmltool.scenario.registry import registry_of
+
+    return registry_of(model)
+
+
 class Parts(NamedTuple):
     """The parts of a release, each imported when it is asked for: what does a scenario's steps, its scheduler, the
-    profiles of its devices, and what copies graphs.
+    profiles of its devices, what copies graphs, and its backend registry, where programs make backends by one.
     """
 
     run: Callable[[], type[Run]]
     scheduler: Callable[[], type[Scheduler]]
     profiles: Callable[[], Mapping[str, Profile]] = _profiles
     copier: Callable[[], type[Copier]] = _copier
+    registry: Callable[[Model], Registry] | None = None
 
 
 def _run() -> type[Run]:
@@ -88,6 +97,6 @@ def _measured_scheduler() -> type[Scheduler]:
 PARTS: dict[str, Parts] = {
     DEFAULT.name: Parts(_run, _scheduler),
     "2025-03": Parts(_run, _fixed_inputs_scheduler, _march_2025_profiles),
-    "2024-01": Parts(_measured_run, _measured_scheduler, _january_2024_profiles, _measured_copier),
+    "2024-01": Parts(_measured_run, _measured_scheduler, _january_2024_profiles, _measured_copier, _registry),
 }
 """By the release's name; there is an entry for each of `ggmltool.ggml.version.RELEASES`."""

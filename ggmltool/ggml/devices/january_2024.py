@@ -117,7 +117,7 @@ def _cuda(name: str) -> Profile:
         leaves_out="matrices whose rows are split among devices",
         caps=frozenset(("async", "host_buffer")),
         interface=old_interfaces.CUDA_2024,
-        alloc_more="of rows without the gaps between them",
+        alloc_more="without the gaps between rows",
     )
 
 

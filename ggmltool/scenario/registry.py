@@ -1,0 +1,46 @@
+"""The backends of a scenario in the registry of a ggml that has one, in the order in which that ggml registers them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.registry import Registry
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.model import BackendSpec, Model
+
+_INIT = {
+    "CPU": "ggml_backend_reg_cpu_init",
+    "CUDA": "ggml_backend_reg_cuda_init",
+    "ROCm": "ggml_backend_reg_cuda_init",
+    "Metal": "ggml_backend_reg_metal_init",
+}
+"""The functions that make backends, by profile, in the order of ggml_backend_registry_init."""
+
+
+def registry_of(model: Model) -> Registry:
+    """The CPU first, the devices of CUDA, then Metal, and what the scenario describes itself behind them.
+
+    Raises LineAssert where there are more than 16.
+    """
+    order = list(_INIT)
+    bufts = make_bufts(model)
+    made = {b.name: b for b in make_backends(model, bufts)}
+    registry = Registry(misalign=model.cpu_base_misalign)
+    specs = model.backends
+    if all(spec.profile != "CPU" for spec in specs):
+        specs = [BackendSpec("CPU", "CPU"), *specs]
+    for spec in sorted(specs, key=lambda s: order.index(s.profile) if s.profile in order else len(order)):
+        backend = made.get(spec.name)
+        buft = backend.device.buft if backend is not None else bufts["CPU"]
+        init = partial(_init, model, spec.name, buft)
+        registry.register(spec.name, init, buft, _INIT.get(spec.profile, ""))
+    return registry
+
+
+def _init(model: Model, name: str, buft: BufferType, params: str) -> Backend:
+    """A new backend of this name; nobody reads `params`."""
+    specs = [spec for spec in model.backends if spec.name == name] or [BackendSpec("CPU", "CPU")]
+    alone = Model(model.name, specs, model.buffer_types, [], {}, [], ggml=model.ggml)
+    return make_backends(alone, {**make_bufts(model), buft.name: buft})[0]

@@ -1,0 +1,43 @@
+"""The backend registry of a ggml that has one: what can be made by name, and where its tensors go by default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.table import Cell, Column, Row, Style, render_lines, render_table
+
+_COLUMNS = (
+    Column("registry", right=True),
+    Column("name"),
+    Column("made by", cut=True, drop=1),
+    Column("default buffer type"),
+    Column("alignment", right=True),
+    Column("a buffer of n bytes", cut=True, drop=2),
+)
+
+
+class RegisteredInfo(NamedTuple):
+    """An entry. `slack` is how many bytes larger than asked for its buffers are."""
+
+    number: int
+    name: str
+    init: str
+    buft: str
+    alignment: int
+    slack: int
+
+
+def registry_view(entries: Sequence[RegisteredInfo], style: Style) -> str:
+    """One row per entry, in the order they were registered."""
+    rows: list[Row] = []
+    for e in entries:
+        takes = f"n + {e.slack} bytes" if e.slack else "n bytes"
+        rows.append([str(e.number), e.name, e.init or Cell("–", "dim"), e.buft, str(e.alignment), takes])
+    note = "  made from NAME:params; no backend of then reads its params"
+    return "\n" + render_table(_COLUMNS, rows, style) + render_lines([note], style)
+
+
+def registry_json(entries: Sequence[RegisteredInfo]) -> list[dict[str, Any]]:
+    """The entries as objects."""
+    return [e._asdict() for e in entries]
