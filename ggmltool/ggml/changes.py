@@ -261,7 +261,7 @@ CHANGES: tuple[Change, ...] = (
         "2025-10-20",
         "9dea367c",
         "memory",
-        "a node computed in the place of a view keeps all of the viewed tensor",
+        "a node computed in the place of a source that takes more memory keeps all of it",
         "what the node does not need is free again",
     ),
     Change(
