@@ -7,9 +7,9 @@ mistaken; where somebody asks what another ggml would do with it, keys that say 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from ggmltool.ggml.op import KEY_NAMES, op_key
+from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.ggml.version import RELEASES, VERSION, Release
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
@@ -42,6 +42,35 @@ TYPES_SINCE = {
     "q1_0": "2026-04-06", "q2_0": "2026-07-07",
 }  # fmt: skip
 """The same of types."""
+
+
+class Part(NamedTuple):
+    """What an op has since a day: a source in slot `source`, or a word of op_params at `word` that is not 0."""
+
+    what: str
+    since: str
+    source: int = -1
+    word: int = -1
+
+    def is_in(self, t: TensorSpec) -> bool:
+        """Whether the node has it."""
+        if self.source >= 0:
+            return len(t.src) > self.source and t.src[self.source] is not None
+        return len(t.op_params) > self.word and t.op_params[self.word] != 0
+
+
+PARTS_SINCE: dict[int, tuple[Part, ...]] = {
+    Op.SCALE: (Part("bias", "2025-07-09", word=1),),
+    Op.SOFT_MAX: (Part("sinks", "2025-08-05", source=2),),
+    Op.FLASH_ATTN_EXT: (Part("sinks", "2025-08-05", source=4),),
+    Op.SSM_SCAN: (Part("ids of states", "2025-07-02", source=6),),
+    Op.UPSCALE: (Part("mode but nearest", "2025-04-09", word=0),),
+    Op.PAD: (
+        *(Part("padding on the left", "2025-09-04", word=i) for i in (0, 2, 4, 6)),
+        Part("circular padding", "2025-12-06", word=8),
+    ),
+}
+"""Parts of older ops that came later."""
 
 KEYS_SINCE: dict[tuple[str, ...], str] = {
     ("backends", "*", "max_size"): "2024-01-28",
@@ -192,3 +221,6 @@ def check_known(t: TensorSpec, release: Release) -> None:
     since = OPS_SINCE.get(name, "")
     if lacks(release, since):
         raise Mistake(f"ggml {release.name} has no op {name}; it exists since {since}")
+    for part in PARTS_SINCE.get(t.op, ()):
+        if lacks(release, part.since) and part.is_in(t):
+            raise Mistake(f"{name} has no {part.what} in ggml {release.name}; there is such since {part.since}")

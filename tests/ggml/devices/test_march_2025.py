@@ -1,7 +1,7 @@
 """Devices of March 2025 beside ggml's own functions of that time (ffed2f04), whose answers are recorded.
 
-`supports` has a bit for every case of `cases.Cases(7)`, the first lowest, as a hexadecimal number; `known` has those whose
-op and types there were.
+`supports` has a bit for every case of `cases.Cases(7)`, the first lowest, as a hexadecimal number; `known` has those
+whose op and types there were.
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""Scenarios for a version of ggml: how it is chosen, and what it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool import ScenarioError
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.version import DEFAULT, RELEASES
+from ggmltool.scenario.dump import dump
+from ggmltool.scenario.releases import PARTS
+from ggmltool.scenario.versions import OPS_SINCE, TYPES_SINCE
+
+MARCH = "2025-03"
+
+
+def of(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    tensors = {"x": "f32[64, 64]", "y": "f32[64, 64]", "i": "i64[64]"}
+    return {"ggmltool": 1, "contexts": {"c": {"tensors": tensors}}, "graphs": {"main": {"nodes": nodes}}, **more}
+
+
+def refusal(scenario: dict[str, Any] | Path, ggml: str | None = None) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        ggmltool.load(scenario, ggml=ggml)
+    return str(caught.value)
+
+
+def test_every_release_has_its_parts() -> None:
+    assert list(PARTS) == list(RELEASES)
+    for name, parts in PARTS.items():
+        assert parts.scheduler().release.name == name
+        assert parts.profiles()["CPU"].ggml == name
+
+
+def test_the_caller_chooses_before_the_file_and_the_default_is_today() -> None:
+    nodes = {"z": "add(x, y)"}
+    assert ggmltool.load(of(nodes)).model.release is DEFAULT
+    assert ggmltool.load(of(nodes, ggml=MARCH)).model.ggml == MARCH
+    assert ggmltool.load(of(nodes, ggml=MARCH), ggml=DEFAULT.name).model.release is DEFAULT
+    assert ggmltool.load(of(nodes), ggml=MARCH).plan().ggml == MARCH
+
+
+def test_a_written_scenario_keeps_its_version() -> None:
+    model = ggmltool.load(of({"z": "add(x, y)"}, ggml=MARCH)).model
+    assert dump(model)["ggml"] == MARCH
+    assert ggmltool.load(dump(model)).model == model
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_yaml_may_quote_it_or_not(quote: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"ggmltool: 1\nggml: {quote}{MARCH}{quote}\ngraphs: {{main: {{nodes: {{}}}}}}\n")
+    assert ggmltool.load(file).model.ggml == MARCH
+
+
+def test_an_unknown_version_is_an_error_with_its_place_and_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("ggmltool: 1\nggml: 2025-3\n")
+    assert refusal(file).endswith('a.yaml:2:7: there is no ggml "2025-3" here; did you mean "2025-03"?')
+    assert "ggml is 0.20.2 or 2025-03 or 2024-01" in refusal(of({}), ggml="5")
+
+
+def test_a_key_that_the_version_lacks_is_an_error_in_a_file_for_it_and_left_out_of_others() -> None:
+    off = {"op_offload": False, "parallel": True}
+    said = refusal(of({"z": "add(x, y)"}, ggml=MARCH, scheduler=off))
+    assert (
+        said == "<dict>: scheduler.op_offload: ggml 2025-03 has no op_offload; it exists since 2025-05-11; leave it out"
+    )
+    model = ggmltool.load(of({"z": "add(x, y)"}, scheduler=off), ggml=MARCH).model
+    assert model.left_out == ("scheduler.op_offload",)
+    assert (model.scheduler.op_offload, model.scheduler.parallel) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("set_rows(x, y, i)", "ggml 2025-03 has no op set_rows; it exists since 2025-06-27"),
+        ("swiglu_split(x, y)", "ggml 2025-03 has no op swiglu; it exists since 2025-06-29"),
+        ("gelu_erf(x)", "ggml 2025-03 has no op gelu_erf; it exists since 2025-05-21"),
+        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; there is such since 2025-07-09"),
+        (
+            "pad_ext(x, 1, 0, 0, 0, 0, 0, 0, 0)",
+            "pad has no padding on the left in ggml 2025-03; there is such since 2025-09-04",
+        ),
+        ("cast(x, mxfp4)", "ggml 2025-03 has no type mxfp4; it exists since 2025-08-05"),
+    ],
+)
+def test_ops_and_types_that_came_later_say_since_when_they_exist(node: str, said: str) -> None:
+    assert refusal(of({"z": node}), ggml=MARCH) == f"<dict>: graphs.main.nodes.z: {said}"
+    assert ggmltool.load(of({"z": node})).model.graphs["main"].nodes
+
+
+@pytest.mark.parametrize("node", ["scale(x, s=2)", "pad(x, 1, 1, 0, 0)", "soft_max(x)", "gelu(x)"])
+def test_ops_that_were_there_are_fine(node: str) -> None:
+    assert ggmltool.load(of({"z": node}, ggml=MARCH)).plan().ok
+
+
+def test_the_tables_of_days_name_ops_and_types_that_there_are() -> None:
+    assert set(OPS_SINCE) <= set(KEY_NAMES)
+    assert set(TYPES_SINCE) <= set(TYPES)
+
+
+def test_a_device_whose_rules_are_not_known_is_an_error() -> None:
+    said = refusal(of({}, ggml=MARCH, backends=["Vulkan0", "CPU"]))
+    assert said.startswith(
+        "<dict>: backends[0]: the rules that Vulkan had in ggml 2025-03 are not known here; known are "
+    )
+    custom = [{"name": "Vulkan0", "profile": "custom"}, "CPU"]
+    assert ggmltool.load(of({"z": "add(x, y)"}, ggml=MARCH, backends=custom)).plan().ok
+
+
+def test_an_output_that_is_a_view_leaves_its_root_as_it_is() -> None:
+    nodes = {"z": "add(x, y)", "v": {"op": "reshape", "src": ["z"], "ne": [4096], "flags": ["output"]}}
+    flags = {
+        ggml: ggmltool.load(of(nodes), ggml=ggml).model.graphs["main"].nodes[0].flags for ggml in ("0.20.2", MARCH)
+    }
+    assert flags == {"0.20.2": 2, MARCH: 0}
