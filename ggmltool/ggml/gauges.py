@@ -171,7 +171,7 @@ def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: b
     if s.n_copies > 1:
         yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, most_inputs)
     room = s.graph_size + s.graph_size * most_inputs * 2
-    sized = f"; room for {s.own_graph_size(graph)} by now" if planned and graph is not None else ""
+    sized = f"; room for {s.own_size} by now" if planned else ""
     yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, f"copies and dependencies too{sized}")
     yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.alloc_record import ChunkState, HashNode
@@ -14,7 +14,7 @@ from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.views.allocs import AllocRow
 from ggmltool.views.gdb import Printed, Value
-from ggmltool.views.hash_nodes import HashRow, SchedRow
+from ggmltool.views.hash_nodes import HashRow
 
 
 def hash_prints(rows: Sequence[HashRow], fields: Sequence[str]) -> Iterator[Printed]:
@@ -23,11 +23,10 @@ def hash_prints(rows: Sequence[HashRow], fields: Sequence[str]) -> Iterator[Prin
         yield Printed(f"galloc->hash_values[{row.slot}]", _hash_node(row.node, fields), row.tensor)
 
 
-def sched_prints(rows: Sequence[SchedRow], backends: Sequence[str]) -> Iterator[Printed]:
-    """tensor_backend_id of every tensor: the number of its backend, -1 where it has none."""
-    for row in rows:
-        number = -1 if row.backend is None else backends.index(row.backend)
-        yield Printed("tensor_backend_id(tensor)", str(number), row.tensor)
+def sched_prints(fields: Mapping[str, int | bool], notes: Sequence[str] = ()) -> Iterator[Printed]:
+    """Plain fields of a scheduler, by name; `notes` say of which tensor each is."""
+    for i, (name, value) in enumerate(fields.items()):
+        yield Printed(f"sched->{name}", str(value).lower(), notes[i] if i < len(notes) else "")
 
 
 def alloc_prints(

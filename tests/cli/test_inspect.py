@@ -291,7 +291,9 @@ def test_the_tables_are_printed_as_gdb_prints_their_structs(call: Call) -> None:
     then = call("allocs", "--format", "gdb", "--free-blocks", "b", "-", stdin=WALK_TEXT, columns=120).out
     assert "{{offset = 64, size = 9223372036854775743}}" in then
     backends = call("hash", "--sched", "--format", "gdb", "-", stdin=WALK_TEXT).out
-    assert backends.endswith("(gdb) p tensor_backend_id(tensor)    # mul\n$3 = 0\n")
+    assert backends.startswith("(gdb) p sched->is_reset\n$1 = false\n\n(gdb) p sched->is_alloc\n$2 = true\n")
+    assert "(gdb) p sched->graph.size\n$5 = 2\n\n(gdb) p sched->graph.n_nodes\n$6 = 1\n" in backends
+    assert backends.endswith("(gdb) p tensor_backend_id(tensor)    # mul\n$22 = 0\n")
 
 
 def test_a_story_is_nothing_that_gdb_prints(call: Call) -> None:

@@ -106,7 +106,7 @@ class FixedInputsScheduler(Scheduler):
         t.flags |= FLAG_OUTPUT
 
     def own_graph_size(self, graph: CGraph) -> int:
-        """sched->graph.size after the first split: as if every split had all the inputs that it can have."""
+        """The room that the scheduler's own graph needs, as if every split had all the inputs that it can have."""
         inputs = self.n_splits * self.release.max_split_inputs
         return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies
 

@@ -44,6 +44,8 @@ class Scheduler:
     """What a debug build has logged since this was last cleared; None for a ggml of which that is not kept."""
     passes: tuple[str, ...] = PASSES
     gallocr_class = Gallocr
+    own_size = 0
+    """sched->graph.size: how many nodes, and how many leafs, its own graph has room for by now."""
 
     def __init__(
         self,
@@ -159,6 +161,7 @@ class Scheduler:
             self.debug_record = debug_of(self, graph)
         self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
         self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
+        self.own_size = max(self.own_size, self.own_graph_size(graph))
         self._build_graph_copy(graph)
         self.assigned = self.ids
         self.assigned_causes = self.causes
@@ -253,7 +256,7 @@ class Scheduler:
         return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
     def own_graph_size(self, graph: CGraph) -> int:
-        """sched->graph.size after the first split of a scheduler, that of `graph`: room for nodes, and for leafs."""
+        """The room that the scheduler's own graph needs for `graph`, which was just split, with its copies."""
         inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
         if self.n_copies > 1:
             inputs += len(self.graph_inputs)
