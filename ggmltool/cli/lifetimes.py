@@ -66,7 +66,7 @@ class Lifetimes:
             is_output=bool(root.flags & FLAG_OUTPUT),
             is_copy=not t.id,
             readers=tuple(self._readers(t, root)),
-            views=tuple(v.label for v in self.tensors.values() if v.view_src is t and v.op),
+            views=tuple(v.label for v in self.tensors.values() if self._views(v, t) and v.op),
             neighbours=tuple(self._neighbours(life, offset, t.nbytes if t is not root else room)),
             writers=tuple(
                 n.label
@@ -74,6 +74,10 @@ class Lifetimes:
                 if n.view_src is root and n.op and not n.is_view_op and n.index not in self.inplace
             ),
         )
+
+    def _views(self, v: Tensor, t: Tensor) -> bool:
+        """Whether the graph itself says that `v` is a view of `t`."""
+        return v.view_src is t and v.index not in self.inplace
 
     def _life(self, t: Tensor) -> Lifetime | None:
         """What was planned for a tensor. Copies of tensors of one name have one name; then its place tells."""
@@ -95,7 +99,7 @@ class Lifetimes:
                     out.append(Reader(i + 1, self.planned[i + 1].label, is_copy=True))
                 continue
             for s in node.src:
-                if s is not None and (s is t or (t is root and s.view_src is root)):
+                if s is not None and (s is t or (t is root and self._views(s, root))):
                     out.append(Reader(i, node.label, "" if s is t else s.label))
                     break
         return out

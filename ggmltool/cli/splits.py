@@ -113,10 +113,17 @@ def splits(
       4.cur  where the node that needs it is  usr     the scenario says so
 
     \b
+    Those of ggml 2024-01, whose scheduler has four passes:
+      1.dst, 1.wgt<i>  as above                1.vsrc  what it views lies there
+      2.1 2.2  a GPU neighbour's, below, above 2.3 2.4  any neighbour's, below, above
+      3.vsrc   where the tensor it views is    3.cur   where the node that needs it is
+
+    \b
     Example:
       ggmltool splits --format table model.yaml
       ggmltool splits --by op,backend model.yaml
       ggmltool splits --after 3 model.yaml
+      ggmltool splits --pass 2 --format text --ggml 2024-01 model.yaml
       ggmltool splits --bytes --no-op-offload model.yaml
       ggmltool splits --by op,backend --graph "n_tokens = 512" llama.log
     """

@@ -159,18 +159,19 @@ class MeasuredRun(Run):
         graph = self._place(name)
         self.start().init_measure(graph)
 
-    def _allocate(self, name: str) -> MeasuredScheduler:
+    def _allocate(self, name: str) -> None:
         sched = self.start()
         sched.reset()
         sched.alloc_to_compute(self._place(name))
-        return sched
 
     def _compute(self, name: str, watch: Watch | None = None) -> None:
-        sched = self._allocate(name)
         from ggmltool.ggml.sched.measured_compute import graph_compute
 
+        sched = self.start()
+        sched.reset()
+        graph = self._place(name)
         prepare = self._write_when_read(name) if self.values else None
-        self.times = graph_compute(sched, self.values, watch, prepare)
+        self.times = graph_compute(sched, graph, self.values, watch, prepare)
 
     def _write_when_read(self, name: str) -> Callable[[Tensor], None] | None:
         """What writes the data of the tensors that get memory with the graph, each right before it is read first.

@@ -10,6 +10,7 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.events import Computed, Entered, Left, TensorCopied
+from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
 from ggmltool.ggml.sched.measured import MeasuredScheduler
@@ -41,16 +42,34 @@ class RootArrays(DeviceArrays):
 
 def graph_compute(
     s: MeasuredScheduler,
+    graph: CGraph,
+    nodes: bool = True,
+    watch: Watch | None = None,
+    prepare: Callable[[Tensor], None] | None = None,
+) -> list[Times]:
+    """ggml_backend_sched_graph_compute: split `graph`, give it memory, compute it; the times of each backend.
+
+    With `nodes` false only what is copied is told, and nothing computed. `prepare` is called with every tensor right
+    before it is read. Raises LineAssert, GgmlCrash and what the kernels raise.
+    """
+    function = "ggml_backend_sched_graph_compute"
+    if s.events:
+        s.events(Entered(function))
+    s.alloc_to_compute(graph)
+    times = compute_splits(s, nodes, watch, prepare)
+    if s.events:
+        s.events(Left(function))
+    return times
+
+
+def compute_splits(
+    s: MeasuredScheduler,
     nodes: bool = True,
     watch: Watch | None = None,
     prepare: Callable[[Tensor], None] | None = None,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> list[Times]:
-    """Compute the graph that was allocated last; the times of each backend. `nodes` false: only what is copied.
-
-    `prepare` is called with every tensor right before it is read. Raises LineAssert, GgmlCrash and what the kernels
-    raise.
-    """
+    """sched_compute_splits: compute the graph that was allocated last."""
     function = "sched_compute_splits"
     if s.events:
         s.events(Entered(function))

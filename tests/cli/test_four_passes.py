@@ -1,0 +1,91 @@
+"""The commands on a scenario of January 2024: what they show of it, and what they say that it does not have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden" / "four_passes"
+SHOWN = {
+    "splits": "splits",
+    "splits_debug_1": "splits --debug 1",
+    "splits_no_causes": "splits --no-causes",
+    "splits_table": "splits --format table",
+    "pass_2": "splits --pass 2",
+    "pass_3_text_no_causes": "splits --pass 3 --format text --no-causes",
+    "pass_4": "splits --pass 4",
+    "plan": "plan",
+    "buffers": "buffers",
+    "allocs_trace": "allocs --trace",
+    "allocs": "allocs",
+    "hash": "hash",
+    "check": "check",
+    "explain": "explain k_half",
+    "lifetime": "lifetime mask",
+    "tensor": "tensor k_kept",
+    "trace": "trace",
+    "trace_decisions": "trace --decisions",
+    "backends": "backends",
+    "run": "run",
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_it_looks_as_accepted(call: Call, name: str) -> None:
+    command, *options = SHOWN[name].split()
+    result = call(command, *options, "four-passes", columns=120)
+    assert (result.status, result.err) == (0, "")
+    check_golden(GOLDEN / f"{name}.txt", result.out)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_it_fits_a_terminal(call: Call, columns: int) -> None:
+    for command in ("plan", "buffers", "check", "run", "backends"):
+        assert max(map(len, call(command, "four-passes", columns=columns).out.splitlines())) <= columns
+
+
+def test_times_are_printed_as_ggml_does(call: Call) -> None:
+    out = call("run", "--times", "four-passes").out
+    lines = out.splitlines()
+    assert lines[0] == "sched_compute_splits times (3 splits):"
+    assert all(re.fullmatch(r"\t( CUDA0|CUDA0|  CPU): \d+ us copy, \d+ us compute", line) for line in lines[1:3])
+    document = json.loads(call("run", "--times", "--json", "four-passes").out)
+    assert [b["backend"] for b in document["times"][0]["backends"]] == ["CUDA0", "CPU"]
+
+
+def test_a_plan_as_json_has_the_allocators(call: Call) -> None:
+    plan = json.loads(call("plan", "--json", "--step", "reserve", "four-passes").out)
+    assert (plan["step"], plan["measured"]) == ("measure", {"CUDA0": 1024, "CPU": 1088})
+    assert [t["buffer_size"] for t in plan["tallocs"]] == [1, 65]
+    assert plan["inplace"] == ["masked", "sum", "norm", "k_half", "act", "shifted", "result"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("splits --pass 5 four-passes", "the scheduler of ggml 2024-01 has 4 passes, no pass 5"),
+        ("splits --pass 2 --format text matmul", "ggml 0.20.2 prints nothing of single passes"),
+        ("run --watch act four-passes", "ggml 2024-01 has no eval callback; it exists since 2024-01-17"),
+        ("run --times matmul", "ggml 0.20.2 keeps no times of its backends"),
+        ("explain realloc main main four-passes", "ggml 2024-01 keeps no plan that could serve another graph"),
+        ("buffers --copies four-passes", "ggml 2024-01 has no parallel; it exists since 2024-03-13"),
+        ("verify four-passes", "the real library here is 0.20.2"),
+    ],
+)
+def test_what_it_does_not_have_is_said(call: Call, command: str, message: str) -> None:
+    result = call(*command.split())
+    assert result.status in (1, 2)
+    assert message in " ".join(result.err.split())
+
+
+def test_a_refusal_has_the_words_of_its_time(call: Call) -> None:
+    result = call("splits", "--ggml", "2024-01", "matmul")
+    assert result.status == 1
+    assert "GGML_ASSERT: ggml-backend.c:1167: node_allocr != NULL" in result.err
+    assert "in sched_split_graph" in result.err
