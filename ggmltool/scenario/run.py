@@ -260,7 +260,8 @@ class Run:
 
     def _failed(self, error: GgmlError, name: str | None, step: str) -> Plan:
         backends = [(b.name, b.device.buft.name) for b in self.backends]
-        plan = failed_plan(error, name, step, backends, self.log, self.model.ggml)
+        lines = self.sched.debug_lines if self.sched is not None else None
+        plan = failed_plan(error, name, step, backends, self.log, self.model.ggml, lines)
         self._errors[id(plan)] = error
         return plan
 

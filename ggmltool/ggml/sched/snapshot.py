@@ -65,6 +65,7 @@ def failed_plan(
     backends: Sequence[tuple[str, str]],
     log: Sequence[str] = (),
     ggml: str = VERSION,
+    debug_log: Sequence[str] | None = None,
 ) -> Plan:
     """The plan of a step that this ggml would not survive."""
     return Plan(
@@ -75,6 +76,7 @@ def failed_plan(
         log=tuple(log),
         error=tuple(error.as_dict().items()),
         ggml=ggml,
+        debug_log=None if debug_log is None else tuple(debug_log),
     )
 
 
