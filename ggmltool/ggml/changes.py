@@ -225,6 +225,14 @@ CHANGES: tuple[Change, ...] = (
         "it goes to the first backend that supports it",
     ),
     Change(
+        "host-sources",
+        "2025-08-06",
+        "3d9477c8",
+        "assignment",
+        "the CPU refuses ops with a source in a buffer that is not host memory",
+        "the CPU takes every op that it can compute, and such a source is copied to it",
+    ),
+    Change(
         "used-experts",
         "2025-08-20",
         "d949a9b0",

@@ -21,20 +21,22 @@ _FEW = 10
 
 _AREAS = ("assignment", "splits", "copies", "memory")
 
-_REFUSALS = {
-    "cur_split < GGML_MAX_SPLITS": "split-count",
-    "n_inputs < GGML_MAX_SPLIT_INPUTS": "split-inputs-10",
-    "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS": "inputs-grow",
-    '!"not enough space in the buffer"': "reserve",
-    "ggml_tallocr_is_measure(sched->tallocs[0])": "reserve",
-    "node_allocr != NULL": "best-backend",
-    "src_allocr != NULL": "inputs",
-    "node_backend_id != -1": "rest",
-    "src_backend_id != -1": "rest",
-    "!sched->is_alloc": "alloc-once",
-    "talloc->buffer_id >= 0": "lost-data",
+_REFUSALS: dict[str, tuple[str, ...]] = {
+    "cur_split < GGML_MAX_SPLITS": ("split-count",),
+    "n_inputs < GGML_MAX_SPLIT_INPUTS": ("split-inputs-10",),
+    "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS": ("inputs-grow", "pipeline"),
+    '!"not enough space in the buffer"': ("reserve",),
+    "ggml_tallocr_is_measure(sched->tallocs[0])": ("reserve",),
+    "node_allocr != NULL": ("best-backend",),
+    "src_allocr != NULL": ("inputs",),
+    "view->view_src != NULL && view->view_src->data != NULL": ("gallocr-v3",),
+    "buffer_id >= 0": ("gallocr-v3",),
+    "node_backend_id != -1": ("rest", "supports-op"),
+    "src_backend_id != -1": ("rest", "gallocr-v3"),
+    "!sched->is_alloc": ("alloc-once",),
+    "talloc->buffer_id >= 0": ("lost-data",),
 }
-"""What ggml refused with in only one of the plans, by its condition."""
+"""What ggml refused with in only one of the plans, by its condition: the rule, else the one that made the condition."""
 
 
 class Finding(NamedTuple):
@@ -61,7 +63,7 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange,
     found = [
         Finding(BY_KEY[key] if key in allowed else None, part, what)
         for part, source in (
-            ("refused", _refused(diff)),
+            ("refused", _refused(diff, allowed)),
             *(() if any(diff.errors) else _planned(diff, allowed)),
         )
         for key, what in source
@@ -81,14 +83,14 @@ def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, It
     yield "buffers", _buffers(diff, allowed)
 
 
-def _refused(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+def _refused(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
     """A refusal of one side alone; of two, only one that differs."""
     a, b = diff.errors
     if a is not None and b is not None and _condition(a) == _condition(b):
         return
     for name, error in (("A", a), ("B", b)):
         if error is not None:
-            yield _refusal(error), f"{name}: {dict(error).get('message')}"
+            yield _refusal(error, allowed), f"{name}: {dict(error).get('message')}"
 
 
 def _condition(error: PlanError) -> str:
@@ -96,16 +98,20 @@ def _condition(error: PlanError) -> str:
     return fields.get("condition") or fields.get("message") or ""
 
 
-def _refusal(error: PlanError) -> str:
+def _refusal(error: PlanError, allowed: Collection[str]) -> str:
     condition = _condition(error)
     if condition.startswith("pre-allocated tensor"):
         return "preallocated"
-    return _REFUSALS.get(condition, "")
+    if dict(error).get("kind") == "crash":
+        return "best-backend"
+    return next((key for key in _REFUSALS.get(condition, ()) if key in allowed), "")
 
 
 def _nodes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     for pair in diff.moved:
         yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
+    for pair in diff.recaused:
+        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): cause {pair.a.cause} → {pair.b.cause}"
     before = {leaf.id: leaf for leaf in diff.a.plan.leafs}
     for leaf in diff.b.plan.leafs:
         old = before.get(leaf.id)
@@ -132,6 +138,9 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
     was, is_now = a.cause or "", b.cause or ""
     if "1.off" in (was, is_now):
         return "offload" if is_now == "1.off" else "op-offload"
+    cpu = diff.b.plan.backends[-1][0]
+    if (a.id, cpu) in diff.a.refused and (b.id, cpu) not in diff.b.refused and cpu in (a.backend, b.backend):
+        return "host-sources"
     if was.startswith("1.wgt") and not is_now.startswith("1.wgt"):
         return {"ROPE": "rope-weights", "FLASH_ATTN_EXT": "attention-weights"}.get(b.op, "")
     if was.startswith("1.dst") or is_now.startswith("1.dst"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from pathlib import Path
@@ -37,6 +38,7 @@ GRAPHS = [
     for path in sorted(SAMPLES.glob("versions-*.yaml"))
     for graph in yaml.safe_load(path.read_text("utf-8"))["graphs"]
 ]
+GOLDEN_PLANS = sorted((Path(__file__).parents[3] / "shared" / "golden").glob("20*/*.json.gz"))
 PAIRS = [",".join(pair) for pair in itertools.permutations(RELEASES, 2)]
 
 
@@ -81,6 +83,20 @@ def test_the_rules_are_the_same_the_other_way_round(call: Call, sample: str) -> 
     assert there is not None
     assert back is not None
     assert there["rules"] == back["rules"]
+
+
+@pytest.mark.parametrize("path", GOLDEN_PLANS[::3], ids=lambda path: path.name)
+def test_every_difference_of_a_golden_plan_has_its_rule(call: Call, tmp_path: Path, path: Path) -> None:
+    version = path.parent.name
+    golden = json.loads(gzip.decompress(path.read_bytes()))
+    (tmp_path / "golden.json").write_text(json.dumps(golden["scenario"] | {"ggml": version}))
+    for graph in golden["scenario"]["graphs"]:
+        found = document(call, f"{version},0.20.2", f"{tmp_path / 'golden.json'}:{graph}")
+        assert found is not None
+        if found["a"]["ok"] or found["b"]["ok"]:
+            named = [rule["rule"] for rule in found["rules"]]
+            assert named != [None]
+            assert bool(named) == (not found["same"])
 
 
 def test_both_sides_of_one_version_differ_in_nothing(call: Call) -> None:
