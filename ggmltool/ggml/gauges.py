@@ -167,12 +167,12 @@ def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: b
         where = f"split #{i} on {s.names[sp.backend_id]}{grown}" if sp.inputs else ""
         yield Gauge("split_inputs", len(sp.inputs), most_inputs, where)
         for t in sp.inputs:
-            yield _name(f"{s.names[sp.backend_id]}#{t.name}#{s.n_copies - 1}")
+            yield _name(s.copy_name(sp.backend_id, t, s.n_copies - 1))
     if s.n_copies > 1:
         yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, most_inputs)
     room = s.graph_size + s.graph_size * most_inputs * 2
-    sized = f"; room for {s.own_size} by now" if planned else ""
-    yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, f"copies and dependencies too{sized}")
+    sized = f"room for {s.own_size} by now, " if planned else ""
+    yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, f"{sized}copies and dependencies too")
     yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
 
 

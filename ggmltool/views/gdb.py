@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ggmltool.views.text import printable
+
 _WIDTH = 100
 _REPEATS = 10
 """gdb writes up to so many equal elements out."""
@@ -26,7 +28,7 @@ def gdb_session(prints: Iterable[Printed], width: int) -> str:
     """`(gdb) p EXPRESSION` and its value, one after the other, numbered."""
     parts = []
     for number, (expression, value, note) in enumerate(prints, 1):
-        said = f"    # {note}" if note else ""
+        said = f"    # {printable(note)}" if note else ""
         parts.append(f"(gdb) p {expression}{said}\n{gdb_value(value, width, number)}")
     return "\n".join(parts)
 
