@@ -107,6 +107,8 @@ def compare(
         raise click.UsageError("--tolerance takes a number.")
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)
+    if tensor:
+        _check_test_nodes(opened.model)
     result = _compared(opened, name, _two_backends(opened.model, backends), tolerance, inject, tensor, seed)
     if json:
         from ggmltool.views.json_text import json_text
@@ -115,6 +117,16 @@ def compare(
     else:
         output.write(compare_view(result, opened.title, worst, output.style))
     return 1 if result.over else 0
+
+
+def _check_test_nodes(model: Model) -> None:
+    """Refuse --tensor of a ggml that compares every node. Raises CliError."""
+    from ggmltool.cli.errors import CliError
+    from ggmltool.scenario.versions import TEST_NODES_SINCE, lacks
+
+    if lacks(model.release, TEST_NODES_SINCE):
+        message = f"ggml {model.ggml} compares every node; single nodes can be named since {TEST_NODES_SINCE}"
+        raise CliError(f"{message}. Leave --tensor out")
 
 
 def _two_backends(model: Model, text: str | None) -> tuple[BackendSpec, BackendSpec]:

@@ -93,6 +93,7 @@ KEYS_UNTIL: dict[tuple[str, ...], str] = {
 
 FLAGS_SINCE = "2024-02-11"
 EVAL_CALLBACK_SINCE = "2024-01-17"
+TEST_NODES_SINCE = "2025-06-29"
 
 PROFILES_SINCE = {
     "Vulkan": "2024-02-10", "SYCL": "2024-02-10", "RPC": "2024-05-14", "BLAS": "2024-06-16", "CANN": "2024-08-08",

@@ -127,7 +127,7 @@ def _copy_for_split(s: MeasuredScheduler, cur_split: Split, i_split: int, t: Ten
         of = s.copies[t.index] = [None] * len(s.names)
     made = of[b]
     if made is None:
-        copy = s.arena.dup_layout(t, f"{s.names[b]}#{t.name}")
+        copy = s.arena.dup_layout(t, s.copy_name(b, t))
         made = of[b] = [copy]
         s.grow_state()
         s.ids[copy.index] = b

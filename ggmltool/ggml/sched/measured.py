@@ -301,6 +301,10 @@ class MeasuredScheduler(Scheduler):
         """ggml_backend_sched_get_buffer."""
         return self.tallocs[backend_id].buffer
 
+    def copy_name(self, backend_id: int, t: Tensor, copy: int = 0) -> str:
+        """What a copy is called, before ggml cuts the name."""
+        return f"{self.names[backend_id]}#{t.name}"
+
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """The nodes, and room for every copy there can be."""
         return (("nodes", graph.n_nodes), ("copies there can be", MAX_SPLITS * MAX_SPLIT_INPUTS))

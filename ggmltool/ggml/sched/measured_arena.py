@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml.context import IndexSpace
-from ggmltool.ggml.errors import GgmlAbort
+from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import RELEASES
@@ -54,13 +54,12 @@ class MeasuredArena(Arena):
             return t, t.index
         return None, self.indices.take()
 
-    def _refusal(self, overhead: int, what: str) -> GgmlAbort:
+    def _refusal(self, overhead: int, what: str) -> DebugAssert:
         """A debug build stops at assert(false), a release build writes to the address NULL."""
-        return GgmlAbort(
+        return DebugAssert(
             "ggml_new_object",
-            "ggml_new_object: not enough space in the context's memory pool "
-            f"(needed {self.used + overhead - _RELEASE.object_size}, available {self.size})",
             "false",
-            f"{what} does not fit into the scheduler's context, whose size is fixed; fewer copies between backends, or "
-            "a smaller graph, do",
+            "not enough space in the context's memory pool (needed "
+            f"{self.used + overhead - _RELEASE.object_size}, available {self.size}): {what} does not fit into the "
+            "scheduler's context, whose size is fixed; fewer copies between backends, or a smaller graph, do",
         ).of("sched_context", self.used + overhead)

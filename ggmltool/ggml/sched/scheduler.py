@@ -445,6 +445,10 @@ class Scheduler:
         """The copy of a tensor on a backend that the current graph uses."""
         return _copy_of(self.copies, t, backend_id, self.cur_copy)
 
+    def copy_name(self, backend_id: int, t: Tensor, copy: int) -> str:
+        """What a copy is called, before ggml cuts the name."""
+        return f"{self.names[backend_id]}#{t.name}#{copy}"
+
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
         return (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
