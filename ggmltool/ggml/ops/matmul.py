@@ -146,10 +146,10 @@ def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
     if on_host(xp):
         xp.matmul(b, a.swapaxes(-1, -2), out=out)
     elif a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
-        # Of stacks cupy makes copies, and float32 of halves: a pair of matrices is given as such.
+        # A pair of matrices is given as such: stacks are copied, and those of halves multiplied in float32.
         out[...] = b.reshape(b.shape[-2:]) @ a.reshape(a.shape[-2:]).T
     else:
-        out[...] = xp.matmul(b, a.swapaxes(-1, -2))
+        out[...] = xp.matmul(*(v.astype("float32", copy=False) for v in (b, a.swapaxes(-1, -2))))
 
 
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
