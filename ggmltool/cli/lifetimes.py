@@ -105,13 +105,16 @@ class Lifetimes:
         return out
 
     def _neighbours(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
-        """All that has one of these bytes at some time, in order; the tensor itself is among them."""
+        """All that has one of these bytes at some time, in order, and the tensor itself, which may have none."""
         if life is None:
             return []
         return [
             other
             for other in self.memory.lifetimes
-            if (other.buft, other.chunk) == (life.buft, life.chunk)
-            and other.offset < offset + size
-            and offset < other.offset + other.size
+            if other is life
+            or (
+                (other.buft, other.chunk) == (life.buft, life.chunk)
+                and other.offset < offset + size
+                and offset < other.offset + other.size
+            )
         ]

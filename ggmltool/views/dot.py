@@ -137,7 +137,7 @@ class _SplitDrawing:
             yield f"{self.names[leaf.id]} [{_leaf_attributes(leaf, self.tensors[leaf.id], color)}];"
 
     def cluster(self, split: SplitPlan) -> Iterator[str]:
-        color = self.colors[split.backend]
+        color = self.colors.get(split.backend, _NO_BACKEND)
         nodes = [node for node in self.plan.nodes[split.i_start : split.i_end] if node.id in self.names]
         copied = [of for of in split.inputs if (of, split.backend) in self.copies]
         if not nodes and not copied:

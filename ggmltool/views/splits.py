@@ -50,10 +50,10 @@ def plan_step(plan: Plan) -> str:
 def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
     nodes = plan.nodes[split.i_start : split.i_end]
     names = [tensors[i].name or i if i in tensors else i for i in split.inputs]
-    ink = colors(name for name, _ in plan.backends)[split.backend].term
+    color = colors(name for name, _ in plan.backends).get(split.backend)
     return [
         f"#{split.id}",
-        Cell(split.backend, ink),
+        Cell(split.backend, "dim" if color is None else color.term),
         _range(nodes),
         str(len(nodes)) if plan.nodes else "",
         bytes_of(tensors[i] for i in split.inputs if i in tensors) if split.inputs else "",

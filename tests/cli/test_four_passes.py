@@ -89,3 +89,17 @@ def test_a_refusal_has_the_words_of_its_time(call: Call) -> None:
     assert result.status == 1
     assert "GGML_ASSERT: ggml-backend.c:1167: node_allocr != NULL" in result.err
     assert "in sched_split_graph" in result.err
+
+
+@pytest.mark.parametrize("command", ["plan", "splits --format table", "dot"])
+def test_views_alone_are_a_split_of_no_backend(call: Call, command: str) -> None:
+    text = b"""ggmltool: 1
+ggml: "2024-01"
+backends: [{name: CUDA0, profile: custom}, CPU]
+contexts: {c: {buft: CPU, tensors: {x: 'f32[64, 2]'}}}
+graphs: {main: {nodes: {y: 'reshape(x, ne=[32, 4])'}}}
+steps: [measure main]
+"""
+    result = call(*command.split(), "-", "--after", "1", stdin=text, columns=100)
+    assert (result.status, result.err) == (0, "")
+    assert command == "dot" or "NULL" in result.out

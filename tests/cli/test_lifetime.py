@@ -143,6 +143,18 @@ def test_a_tensor_that_the_graph_does_not_reach_has_no_memory(call: Call) -> Non
     assert "c (f32[4, 3]) has no memory: the graph does not reach it, or it has no bytes." in result.out
 
 
+def test_a_view_of_no_bytes_lies_in_what_it_is_a_view_of(call: Call) -> None:
+    text = b"""ggmltool: 1
+backends: [CPU]
+contexts: {c: {tensors: {x: {type: f32, ne: [64, 2], flags: [input]}}}}
+graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'scale(x, s=2)'}}}
+"""
+    result = call("lifetime", "none", "-", stdin=text, columns=100)
+    assert result.status == 0
+    assert "none (VIEW f32[64, 0]) is a view of x and has 0 B" in result.out
+    assert "start" in result.out.split("Who has these bytes, in order")[1]
+
+
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
