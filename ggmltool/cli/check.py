@@ -60,7 +60,9 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
         from ggmltool.views.check import breach_text, check_view
         from ggmltool.views.errors import ggml_error
 
-        text = check_view(several, title, f"{what} · ggml {found[0].plan.ggml}", output.style)
+        release = f"ggml {found[0].plan.ggml}"
+        what = what if f", {release}" in title else f"{what} · {release}"
+        text = check_view(several, title, what, output.style)
         for one in found:
             if one.plan.error is not None:
                 about = f"{one.graph}: " if len(found) > 1 else ""

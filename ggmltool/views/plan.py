@@ -27,7 +27,8 @@ _DEVICES = (
 
 def plan_view(plan: Plan, tensors: Tensors, title: str, style: Style, more: str = "") -> str:
     """The plan for people. `more` is the command that shows all splits, named where some are left out."""
-    facts = [plan_step(plan), f"ggml {plan.ggml}", count(len(plan.nodes), "node"), count(len(plan.leafs), "leaf")]
+    release = [] if f", ggml {plan.ggml}" in title else [f"ggml {plan.ggml}"]
+    facts = [plan_step(plan), *release, count(len(plan.nodes), "node"), count(len(plan.leafs), "leaf")]
     parts = [heading(title, facts, style)]
     if plan.splits:
         parts += ["\n", _devices(plan, tensors, style)]
