@@ -95,8 +95,8 @@ def compare(
     first backend's values. NaN and infinities must be in the same places, integers equal.
 
     Floats without data are made up, from -1 to 1; integers without data are 0, and so are types that cannot be
-    quantized here. Simulated devices all have the same
-    kernels: --inject shows what a wrong one looks like. Exit status 1: a node is over its tolerance.
+    quantized here. Simulated devices all have the same kernels, and --inject shows what a wrong one looks like; a GPU
+    of this machine has others. Exit status 1: a node is over its tolerance.
 
     \b
     Example:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Dims, Tensor
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ _MOVING = frozenset(
     (Op.NONE, Op.DUP, Op.CPY, Op.CONT, Op.SET, Op.REPEAT, Op.CONCAT, Op.GET_ROWS, Op.SET_ROWS, Op.PAD, Op.ROLL)
 )
 """Ops that only move values, whatever their type."""
+
+_TABLES = frozenset(
+    (
+        *(FIRST_UNARY_KEY + op for op in (UnaryOp.GELU, UnaryOp.GELU_QUICK)),
+        *(FIRST_GLU_KEY + op for op in (GluOp.GEGLU, GluOp.GEGLU_QUICK)),
+    )
+)
+"""Functions that ggml's CPU looks up in a table of halves, and a GPU computes."""
 
 _BLOCK = 1 << 20
 """Elements looked at together: a whole tensor as doubles may not fit into memory."""
@@ -56,7 +64,7 @@ def tolerance_of(node: Tensor) -> float:
     if node.op in _MOVING or node.is_view_op:
         return EXACT
     types = [s.type for s in node.src if s is not None]
-    rounded = any(t.quantized or t.name in ("f16", "bf16") for t in (*types, node.type))
+    rounded = node.key in _TABLES or any(t.quantized or t.name in ("f16", "bf16") for t in (*types, node.type))
     return ROUNDED if rounded else EXACT
 
 

@@ -199,6 +199,8 @@ def _notes(c: ComparedGraph) -> list[str]:
         out.append(f"without data, left at zero: {shortened(c.zero, _NAMES_SHOWN)}")
     if c.engines[0] == c.engines[1] and not c.injected:
         out.append(f"both are computed by {c.engines[0]}, with the same kernels: without --inject nothing can differ")
+    if c.engines[0] != c.engines[1]:
+        out.append(" and ".join(f"{b} is computed by {e}" for b, e in zip(c.backends, c.engines, strict=True)))
     return out
 
 

@@ -364,7 +364,9 @@ def test_backends_shows_what_is_refused(double: Doubles, capsys: pytest.CaptureF
 def test_compare_says_who_computed_on_each(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
     double()
     assert run_and_report(cli, ["compare", "--backends", "CUDA0,CPU", "transformer"]) == 0
-    assert "23 nodes" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "23 nodes" in text
+    assert "CUDA0 is computed by cupy and CPU is computed by numpy" in text
     assert run_and_report(cli, ["compare", "--backends", "CUDA0,CPU", "--json", "transformer"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [b["engine"] for b in found["backends"]] == ["cupy", "numpy"]

@@ -10,7 +10,7 @@ import pytest
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.memory import HostArrays
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario import measure as module
 from ggmltool.scenario.measure import EXACT, ROUNDED, Apart, measure, tolerance_of
@@ -97,4 +97,19 @@ def test_ops_that_compute_with_rounded_operands_may_be_further_off(
     op: Op, types: tuple[str, ...], allowed: float
 ) -> None:
     node = Tensor(TYPES["f32"], (32, 1, 1, 1), op=op, src=[Tensor(TYPES[t], (32, 1, 1, 1)) for t in types])
+    assert tolerance_of(node) == allowed
+
+
+@pytest.mark.parametrize(
+    ("op", "function", "allowed"),
+    [
+        (Op.UNARY, UnaryOp.GELU, ROUNDED),
+        (Op.UNARY, UnaryOp.GELU_ERF, EXACT),
+        (Op.GLU, GluOp.GEGLU_QUICK, ROUNDED),
+        (Op.GLU, GluOp.SWIGLU, EXACT),
+    ],
+)
+def test_functions_from_a_table_of_halves_may_be_further_off(op: Op, function: int, allowed: float) -> None:
+    node = Tensor(TYPES["f32"], (32, 1, 1, 1), op=op, op_params=(int(function),))
+    node.src = [Tensor(TYPES["f32"], (32, 1, 1, 1))]
     assert tolerance_of(node) == allowed
