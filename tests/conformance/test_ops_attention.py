@@ -17,6 +17,14 @@ def causal(n_kv: int, n_q: int, *more: int, all_masked: int = 0) -> Src:
     return Src("f16", (n_kv, n_q, *more), data=np.broadcast_to(mask, (*more[::-1], n_q, n_kv)))
 
 
+def window(n_kv: int, n_q: int, first: int, end: int) -> Src:
+    """A mask that hides all keys but those from `first` to `end`; the last query sees one fewer at each side."""
+    mask = np.full((n_q, n_kv), -np.inf)
+    mask[:, first:end] = 0
+    mask[-1, [first, end - 1]] = -np.inf
+    return Src("f16", (n_kv, n_q), data=mask)
+
+
 def attention(
     q: Src,
     k: Src,
@@ -62,6 +70,7 @@ CASES = [
     *(attention(*qkv(t, n_q=1, n_kv=600), causal(600, 1)) for t in ("f32", "f16", "q8_0")),
     *(attention(*qkv(n_q=n), causal(40, n, all_masked=1)) for n in (3, 70)),
     *(attention(*qkv(n_q=n), causal(40, n, all_masked=1), SINKS) for n in (1, 3, 70)),
+    *(attention(*qkv(t, n_q=n), window(40, n, 7, 31)) for t in ("f16", "q8_0") for n in (1, 3, 70)),
     *(attention(*qkv(n_q=n), causal(40, n), logit_softcap=20.0) for n in (3, 70)),
     *(attention(*qkv(n_q=n), causal(40, n), logit_softcap=20.0, max_bias=8.0) for n in (3, 70)),
     *(attention(*qkv(n_q=3, heads=h, kv_heads=h), Src("f16", (40, 3)), max_bias=8.0) for h in (1, 6, 8, 12)),

@@ -111,6 +111,13 @@ def test_k_quants_can_be_read_but_not_written() -> None:
         A.put(t, 0)
 
 
+def test_every_half_is_read_as_numpy_casts_it() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for values in (halves, halves[np.isfinite(halves)], halves[::3], halves[:5]):
+        read = A.decode(values, TYPES["f16"])
+        assert np.array_equal(read.view(np.uint32), values.astype(np.float32).view(np.uint32))
+
+
 def test_halves_round_to_the_nearest_even() -> None:
     assert convert(np.float32(1 + 2**-11), TYPES["f16"]) == np.float16(1)
     assert convert(np.float32(1 + 3 * 2**-11), TYPES["f16"]) == np.float16(1 + 2**-9)

@@ -13,7 +13,8 @@ import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
-from tests.sources.models import MODELS, write
+from tests.sources.gguf_file import write_gguf
+from tests.sources.models import MODELS
 
 STD = 0.06
 _SCALES = {"q8_0": ((0, 8e-4),), "q4_0": ((0, 0.013),), "q4_K": ((0, 4e-4), (2, 3e-3)), "q6_K": ((208, 6.2e-5),)}
@@ -21,14 +22,21 @@ _SCALES = {"q8_0": ((0, 8e-4),), "q4_0": ((0, 0.013),), "q4_K": ((0, 4e-4), (2, 
 
 
 @cache
-def random_model(name: str) -> Path:
-    """The file of the model of that name, written once per process and gone with it."""
+def random_model(name: str, exact: bool = False) -> Path:
+    """The file of the model of that name, written once per process and gone with it.
+
+    With `exact` every weight is f32, so that no product rounds what it multiplies.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ggmltool-random-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = write(name, folder)
+    model = MODELS[name]()
+    if exact:
+        model = model._replace(tensors={tensor: ("f32", ne) for tensor, (_, ne) in model.tensors.items()})
+    path = folder / f"{name}.gguf"
+    write_gguf(path, model)
     random = np.random.default_rng(len(name))
     with path.open("r+b") as file:
-        for tensor in MODELS[name]().tensors:
+        for tensor in model.tensors:
             found = read_gguf_tensor(path, tensor)
             file.seek(found.offset)
             file.write(_values(tensor, found, random))

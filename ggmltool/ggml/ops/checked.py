@@ -75,7 +75,7 @@ CASES: dict[str, int] = {
     "leaky_relu": 20,
     "tri": 20,
     "fill": 34,
-    "flash_attn_ext": 280,
+    "flash_attn_ext": 286,
     "ssm_conv": 22,
     "ssm_scan": 13,
     "win_part": 11,
