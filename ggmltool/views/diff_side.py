@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_row
 
+from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.views.matching import Item
 from ggmltool.views.memory import MemoryPlan
@@ -18,6 +19,10 @@ _VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 
 _NAME, _OP = 20, 10
 """Bytes that a log leaves of a name and of an op."""
+
+
+_FAMILIES = {f.name[:_OP]: "UNARY" for f in UnaryOp} | {f.name[:_OP]: "GLU" for f in GluOp}
+"""The op that each function belongs to, by its name as a log leaves it."""
 
 
 class Titles(NamedTuple):
@@ -98,6 +103,14 @@ def items_of(side: Side, as_log: bool) -> list[Item]:
             *(Item(t.id, _cut(t.name, _NAME), _cut(t.op, _OP), None, t.src) for t in nodes),
         ]
     return [Item(t.id, t.name, t.op, (t.type, t.ne), t.src) for t in (*leafs, *nodes)]
+
+
+def without_functions(a: list[Item], b: list[Item]) -> tuple[list[Item], list[Item]]:
+    """The items of two sides of which one is a log: an older ggml prints UNARY for SILU, and so do both then."""
+    if not any(item.op in _FAMILIES.values() for item in (*a, *b)):
+        return a, b
+    general = [[item._replace(op=_FAMILIES.get(item.op, item.op)) for item in items] for items in (a, b)]
+    return general[0], general[1]
 
 
 def _cut(text: str, nbytes: int) -> str:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import NodePlan, Plan, PlanError
-from ggmltool.views.diff_side import Held, Side, as_a_log, items_of
+from ggmltool.views.diff_side import Held, Side, as_a_log, items_of, without_functions
 from ggmltool.views.matching import in_order, match
 from ggmltool.views.memory import MemoryPlan
 from ggmltool.views.split_diff import CopiedPair, Copies, SplitPair, copies_of, inputs_of, pair_inputs, pair_splits
@@ -176,7 +176,8 @@ def plan_diff(a: Side, b: Side) -> PlanDiff:
     logs = a.is_log or b.is_log
     if logs:
         a, b = as_a_log(a), as_a_log(b)
-    partner = match(items_of(a, logs), items_of(b, logs))
+    items = items_of(a, logs), items_of(b, logs)
+    partner = match(*(without_functions(*items) if logs else items))
     places_a, places_b = _places(a), _places(b)
     other = {place.id: place for place in places_b}
     pairs = tuple(NodePair(p, other[partner[p.id]]) for p in places_a if partner.get(p.id) in other)
