@@ -12,7 +12,7 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.direct_gallocr import DirectGallocr
-from ggmltool.ggml.errors import GgmlAbort, LineAssert, advice
+from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, Left, Listener, Logged
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
@@ -291,7 +291,8 @@ class MeasuredScheduler(Scheduler):
 
     def reserve(self, graph: CGraph) -> bool:
         """Not of this version; what comes closest is `init_measure`."""
-        raise GgmlAbort("ggml_backend_sched_reserve", "there is no such function", None, "measure the graph instead")
+        self.init_measure(graph)
+        return True
 
     def alloc_graph(self, graph: CGraph) -> bool:
         """Not of this version, where graph_compute allocates; the same as `alloc_to_compute`."""
