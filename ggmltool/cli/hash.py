@@ -22,7 +22,7 @@ from ggmltool.cli.watched import Watched, watch
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.hash_set import HashSet
-from ggmltool.ggml.sched.arena import Split
+from ggmltool.ggml.sched.fields import backend_ids, sched_fields
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.views.gdb import Printed, gdb_session
 from ggmltool.views.gdb_allocs import hash_prints, sched_prints
@@ -122,46 +122,15 @@ def _sched(state: Watched, format: str | None, output: Output) -> int:
 
 def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:
     """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
-    reserves = "reserve" in s.release.steps
-    yield from sched_prints(_fields_and_splits(s) if reserves else _older_fields_and_splits(s))
-    number = "tensor_backend_id(tensor)" if reserves else "sched_allocr_prio(sched, node_allocr(tensor))"
-    if reserves:
-        labels = [n.label for n in s.nodes]
-        prev = [*s.prev_node_ids, *[0] * len(labels)]
-        yield from sched_prints({f"node_backend_ids[{i}]": s.node_ids[i] for i in range(len(labels))}, labels)
-        yield from sched_prints({f"prev_node_backend_ids[{i}]": prev[i] for i in range(len(labels))}, labels)
+    yield from sched_prints(sched_fields(s))
+    number = "sched_allocr_prio(sched, node_allocr(tensor))"
+    if "reserve" in s.release.steps:
+        number = "tensor_backend_id(tensor)"
+        for array, ids in zip(("node_backend_ids", "prev_node_backend_ids"), backend_ids(s), strict=True):
+            yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
     for row in rows:
         id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
         yield Printed(number, str(id), row.tensor)
-
-
-def _fields_and_splits(s: Scheduler) -> dict[str, int | bool]:
-    fields: dict[str, int | bool] = {
-        "is_reset": s.is_reset, "is_alloc": s.is_alloc, "n_backends": len(s.backends), "hash_set.size": s.hash_size,
-        "graph.size": s.own_size, "graph.n_nodes": len(s.nodes), "graph.n_leafs": len(s.leafs),
-    }  # fmt: skip
-    for i, split in enumerate(s.splits[: s.n_splits]):
-        fields[f"splits[{i}].backend_id"] = split.backend_id
-        fields |= _split_fields(i, split)
-    return fields | {
-        "n_splits": s.n_splits, "splits_capacity": len(s.splits), "n_copies": s.n_copies, "cur_copy": s.cur_copy,
-        "n_graph_inputs": len(s.graph_inputs) if s.n_copies > 1 else 0, "context_buffer_size": s.arena.size,
-    }  # fmt: skip
-
-
-def _older_fields_and_splits(s: Scheduler) -> dict[str, int | bool]:
-    """Those of a scheduler that measures: a split has an allocator in place of a number."""
-    fields: dict[str, int | bool] = {
-        "is_reset": s.is_reset, "n_backends": len(s.backends), "hash_set.size": s.hash_size,
-    }  # fmt: skip
-    for i, split in enumerate(s.splits[: s.n_splits]):
-        fields |= _split_fields(i, split)
-    return fields | {"n_splits": s.n_splits}
-
-
-def _split_fields(i: int, split: Split) -> dict[str, int]:
-    ends = {"i_start": split.i_start, "i_end": split.i_end, "n_inputs": len(split.inputs)}
-    return {f"splits[{i}].{name}": value for name, value in ends.items()}
 
 
 def _sched_rows(state: Watched) -> list[SchedRow]:

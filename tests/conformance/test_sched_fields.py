@@ -1,0 +1,73 @@
+"""The plain fields of struct ggml_backend_sched are those in the real library's memory."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("libggml")
+
+import ggmltool
+from ggmltool.ggml.sched.fields import backend_ids, sched_fields
+from ggmltool.ggml.version import VERSION
+from ggmltool.oracle import structs
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.mock import World
+from ggmltool.oracle.run import Runner, ScenarioRun
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.scenario.scenario import Scenario
+from tests.conformance.fuzz import scenario
+
+Found = tuple[dict[str, int], list[int], list[int]]
+
+
+def in_memory(lib: Lib, model: Model, graph: str) -> Found | None:
+    """The library's fields after it allocated the graph; None where it did not."""
+    runner = Runner(lib, debug=0, values=False)
+    run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
+    run.start()
+    built = run._build(graph)
+    run._assign(model.tensors())
+    run._assign(model.graphs[graph].nodes)
+    if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
+        return None
+    s = structs.Sched.from_address(run.sched)
+    fields: dict[str, int] = {
+        "is_reset": s.is_reset, "is_alloc": s.is_alloc, "n_backends": s.n_backends, "hash_set.size": s.hash_set.size,
+        "graph.size": s.graph.size, "graph.n_nodes": s.graph.n_nodes, "graph.n_leafs": s.graph.n_leafs,
+        "n_splits": s.n_splits, "splits_capacity": s.splits_capacity, "n_copies": s.n_copies, "cur_copy": s.cur_copy,
+        "n_graph_inputs": s.n_graph_inputs, "context_buffer_size": s.context_buffer_size,
+    }  # fmt: skip
+    for i, split in enumerate(s.splits[: s.n_splits]):
+        for name in ("backend_id", "i_start", "i_end", "n_inputs"):
+            fields[f"splits[{i}].{name}"] = getattr(split, name)
+    n = s.graph.n_nodes
+    return fields, s.node_backend_ids[:n], s.prev_node_backend_ids[:n]
+
+
+def compare(loaded: Scenario) -> None:
+    graph = loaded.graph_name()
+    run = loaded.start()
+    plan = run.alloc(graph)
+    if not plan.ok:
+        pytest.skip("the scenario is one that ggml refuses")
+    lib = load()
+    theirs = lib.run_forked(lambda: in_memory(lib, loaded.model, graph))
+    assert not isinstance(theirs, Abort), theirs
+    assert theirs is not None
+    assert run.sched is not None
+    assert (sched_fields(run.sched), *backend_ids(run.sched)) == theirs
+
+
+@pytest.mark.parametrize("path", samples(), ids=sample_name)
+def test_the_fields_of_a_sample_are_the_librarys(path: object) -> None:
+    compare(ggmltool.load(path, ggml=VERSION))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_the_fields_of_random_graphs_are_the_librarys(seed: int) -> None:
+    try:
+        compare(ggmltool.load(scenario(seed)))
+    except (ggmltool.GgmlError, ggmltool.ScenarioError):
+        pytest.skip("the scenario is one that ggml refuses")
