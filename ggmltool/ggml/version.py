@@ -182,7 +182,12 @@ RELEASES: dict[str, Release] = {
             cgraph_size=80,
             tensor_alignment=64,
             hash_shift=0,
-            graph_fields=(_NODES, _LEAFS, _KEYS, GraphField("grads", "node", grads=True)),
+            graph_fields=(
+                _NODES,
+                _LEAFS,
+                GraphField("visited_hash_table.keys", "slot"),
+                GraphField("grads", "node", grads=True),
+            ),
             max_splits=256,
             max_split_inputs=16,
             max_copies=1,
