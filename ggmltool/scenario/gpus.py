@@ -29,10 +29,9 @@ def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferT
     `auto` takes one for a CUDA device where cupy finds one. Raises NotComputable where `cupy` is asked for and there is
     none, or where the device is not one that a GPU can stand for.
     """
-    specs = {spec.name: spec for spec in model.backends}
     every = list(bufts)
-    for backend in backends:
-        gpu = _gpu_of(model, specs[backend.name], backend.device, every)
+    taken = [(backend, _gpu_of(*asked)) for backend, asked in _asked(model, backends, every)]
+    for backend, gpu in taken:
         if gpu is None:
             continue
         backend.device.gpu = gpu
@@ -47,22 +46,41 @@ def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferT
 
 def computing(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> list[Computing]:
     """Who would compute for each backend, as `take_gpus` decides it."""
-    specs = {spec.name: spec for spec in model.backends}
-    every = list(bufts)
     out = []
-    for backend in backends:
+    for _, asked in _asked(model, backends, list(bufts)):
         try:
-            out.append(Computing(_gpu_of(model, specs[backend.name], backend.device, every)))
+            out.append(Computing(_gpu_of(*asked)))
         except NotComputable as error:
             out.append(Computing(None, error.message))
     return out
 
 
-def _gpu_of(model: Model, spec: BackendSpec, device: Device, bufts: Sequence[BufferType]) -> Gpu | None:
+class _Asked(NamedTuple):
+    """What decides about a device: the scenario's ggml, its words for it, the others, and all memory there is."""
+
+    model: Model
+    spec: BackendSpec
+    device: Device
+    others: list[Device]
+    bufts: Sequence[BufferType]
+
+
+def _asked(model: Model, backends: Iterable[Backend], bufts: Sequence[BufferType]) -> list[tuple[Backend, _Asked]]:
+    specs = {spec.name: spec for spec in model.backends}
+    every = list(backends)
+    devices = [backend.device for backend in every]
+    return [
+        (b, _Asked(model, specs[b.name], b.device, [d for d in devices if d is not b.device], bufts)) for b in every
+    ]
+
+
+def _gpu_of(
+    model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
+) -> Gpu | None:
     """The GPU of this machine that computes for a device; None where numpy does."""
     if spec.engine == "numpy" or (spec.engine == "auto" and spec.profile != "CUDA"):
         return None
-    refusal, remedy = _no_gpu(model, spec, device, bufts), ""
+    refusal, remedy = _no_gpu(model, spec, device, others, bufts), ""
     if not refusal:
         from ggmltool.ggml.devices.gpus import find
 
@@ -79,7 +97,9 @@ def _gpu_of(model: Model, spec: BackendSpec, device: Device, bufts: Sequence[Buf
     )
 
 
-def _no_gpu(model: Model, spec: BackendSpec, device: Device, bufts: Sequence[BufferType]) -> str:
+def _no_gpu(
+    model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
+) -> str:
     """Why no GPU can stand for the device; empty where one can."""
     if not PARTS[model.ggml].run().takes_gpus:
         return f"ggml {model.ggml} is computed by numpy only"
@@ -88,6 +108,10 @@ def _no_gpu(model: Model, spec: BackendSpec, device: Device, bufts: Sequence[Buf
     foreign = [b.name for b in bufts if device.supports_buft(b) and (b.host or b.device != spec.name)]
     if foreign:
         return f"it uses memory of others ({', '.join(foreign)}), and a GPU computes in its own only"
+    own = [b for b in bufts if b.device == spec.name and b.family != PINNED]
+    users = [d.name for d in others if any(d.supports_buft(b) for b in own)]
+    if users:
+        return f"its memory is used by others ({', '.join(users)}), and a GPU's is its own"
     return ""
 
 

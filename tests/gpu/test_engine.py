@@ -389,3 +389,10 @@ def test_run_shows_nodes_of_a_gpu_as_they_are_computed(double: Doubles, capsys: 
         shown.append(capsys.readouterr().out)
     assert "attn_in" in shown[0]
     assert shown[0].splitlines()[:8] == shown[1].splitlines()[:8]
+
+
+def test_a_device_whose_memory_others_use_stays_with_numpy(double: Doubles) -> None:
+    double()
+    assert engines("CUDA0", {"name": "GPU1", "supports_bufts": ["CUDA0"]}) == ["numpy"] * 3
+    error = refusal({"name": "CUDA0", "engine": "cupy"}, {"name": "GPU1", "supports_bufts": ["CUDA0"]}, "CPU")
+    assert "its memory is used by others (GPU1), and a GPU's is its own" in error.message
