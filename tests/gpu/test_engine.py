@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -396,3 +397,16 @@ def test_a_device_whose_memory_others_use_stays_with_numpy(double: Doubles) -> N
     assert engines("CUDA0", {"name": "GPU1", "supports_bufts": ["CUDA0"]}) == ["numpy"] * 3
     error = refusal({"name": "CUDA0", "engine": "cupy"}, {"name": "GPU1", "supports_bufts": ["CUDA0"]}, "CPU")
     assert "its memory is used by others (GPU1), and a GPU's is its own" in error.message
+
+
+def test_verify_takes_a_gpu_only_where_one_is_asked_for(
+    double: Doubles, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("libggml")
+    for engine, used in (("auto", False), ("cupy", True)):
+        cupy = double()
+        path = tmp_path / f"{engine}.json"
+        path.write_text(json.dumps(scenario({"name": "CUDA0", "profile": "custom", "engine": engine}, "CPU")))
+        assert run_and_report(cli, ["verify", "--values", str(path)]) == 0
+        assert bool(cupy.state.timeline.works) is used
+    capsys.readouterr()
