@@ -11,6 +11,7 @@ import yaml
 
 from ggmltool.ggml import ops
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
@@ -109,6 +110,19 @@ def test_any_scenario_with_mistakes(seed: int) -> None:
     load_model(scenario)
     for _ in range(100):
         attempt(mutated(scenario, rng))
+
+
+def test_any_op_with_its_raw_parameters() -> None:
+    tensors = {"a": "f32[32, 4]", "b": "f32[32, 4]", "c": "f32[32, 4]", "d": "i32[4]"}
+    for op in Op:
+        for src in ("a", "ab", "abc", "abd", "abcd"):
+            for n_params in (0, 7, 16):
+                described = {"type": "f32", "ne": [32, 4, 1, 1], "op_params": [1] * n_params}
+                node = {"op": op.name.lower(), "src": list(src), **described}
+                contexts = {"c": {"tensors": tensors}}
+                attempt(
+                    {"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": {"g": {"nodes": {"y": node}}}}
+                )
 
 
 @pytest.mark.parametrize("seed", range(10))

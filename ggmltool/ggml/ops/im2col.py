@@ -22,13 +22,13 @@ from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix
 _TOO_SMALL = '"b too small compared to a"'
 
 
-def _im2col_params(raw: Raw) -> dict[str, Any]:
+def _window_params(raw: Raw) -> dict[str, Any]:
     names = ("s0", "s1", "p0", "p1", "d0", "d1")
-    return {
-        **{name: raw.word(i) for i, name in enumerate(names)},
-        "is_2D": raw.word(6) == 1,
-        "dst_type": raw.type,
-    }
+    return {**{name: raw.word(i) for i, name in enumerate(names)}, "is_2D": raw.word(6) == 1}
+
+
+def _im2col_params(raw: Raw) -> dict[str, Any]:
+    return {**_window_params(raw), "dst_type": raw.type}
 
 
 def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAssert:
@@ -77,7 +77,7 @@ def im2col(
     return result
 
 
-@constructor(Op.IM2COL_BACK, unpack=lambda raw: {**_im2col_params(raw), "ne": raw.ne})
+@constructor(Op.IM2COL_BACK, unpack=lambda raw: {**_window_params(raw), "ne": raw.ne})
 def im2col_back(
     ctx: Context,
     a: Tensor,
