@@ -19,5 +19,7 @@ if find_spec("cupy") is not None:
     def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         """The values of tests are numpy's, whatever is in the machine; those in tests/gpu look for themselves."""
         if request.path.parent.name != "gpu":
-            monkeypatch.setattr(gpus, "find", lambda: gpus.Found((), "tests use no GPU", "run it outside of them"))
+            monkeypatch.setattr(
+                gpus, "find", lambda: gpus.Found(gpus.Gpus(), "tests use no GPU", "run it outside of them")
+            )
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

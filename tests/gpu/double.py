@@ -96,6 +96,7 @@ class Stream:
         assert not ptds
         cuda.n_streams += 1
         self._cuda, self.ptr, self.device_id = cuda, cuda.n_streams, cuda.current_device
+        cuda.made.append(self)
 
     def __enter__(self) -> Stream:
         assert self._cuda.current_device == self.device_id
@@ -192,6 +193,7 @@ class Cuda:
         self.devices = [0]
         self.streams: list[list[Stream]] = [[] for _ in range(devices)]
         self.n_streams = 0
+        self.made: list[Stream] = []
         self.memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
         self.pinned: list[int] = []
         self.timeline = Timeline()

@@ -83,6 +83,26 @@ def test_devices_share_a_gpu_where_there_are_not_enough(double: Doubles) -> None
     assert queues[0] is not queues[2]
 
 
+def test_a_gpu_that_nobody_needs_is_left_alone(double: Doubles) -> None:
+    cupy = double(2)
+    ggmltool.load(scenario("CUDA1", "CPU")).compute()
+    assert cupy.state.free[0] == cupy.state.total
+    assert {s.device_id for s in cupy.state.made} == {1}
+    with pytest.raises(IndexError):
+        gpus.find().gpus[2]
+
+
+def test_a_gpu_that_cannot_be_used_is_said(double: Doubles, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = double(2)
+
+    def taken(device: int) -> Any:
+        raise CUDARuntimeError("cudaErrorDevicesUnavailable: all CUDA-capable devices are busy or unavailable")
+
+    monkeypatch.setattr(cupy.state, "Device", taken)
+    with pytest.raises(GgmlFailed, match="GPU 0 cannot be used: cudaErrorDevicesUnavailable"):
+        ggmltool.load(scenario("CUDA0", "CPU")).compute()
+
+
 def test_planning_looks_for_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "find", lambda: pytest.fail("a GPU was looked for"))
     assert ggmltool.load(scenario({"name": "CUDA0", "engine": "cupy"}, "CPU")).plan().ok
