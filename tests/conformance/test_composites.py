@@ -21,6 +21,9 @@ from ggmltool.oracle import run  # noqa: E402
 
 Shape = tuple[str, list[int]]
 
+PLANE = {"s0": 2, "s1": 1, "p0": 1, "p1": 0, "d0": 1, "d1": 2}
+SPACE = {"IC": 2, "s0": 1, "s1": 2, "s2": 1, "p0": 1, "p1": 0, "p2": 1, "d0": 2, "d1": 1, "d2": 1}
+
 CASES: list[tuple[str, Shape, Shape | None, dict[str, int]]] = [
     *(("conv_1d", (t, [3, 4, 5]), ("f32", [20, 4, 2]), {"s0": 2, "p0": 1, "d0": 1}) for t in ("f32", "f16", "bf16")),
     ("conv_1d", ("f16", [3, 4, 5]), ("f32", [20, 4]), {"s0": 1, "p0": 0, "d0": 2}),
@@ -29,6 +32,9 @@ CASES: list[tuple[str, Shape, Shape | None, dict[str, int]]] = [
     ("conv_1d_dw_ph", ("f16", [3, 1, 4]), ("f32", [20, 4]), {"s0": 1, "d0": 1}),
     ("conv_2d_sk_p0", ("f16", [2, 2, 3, 5]), ("f32", [8, 6, 3, 2]), {}),
     ("conv_2d_s1_ph", ("f16", [3, 3, 3, 5]), ("f32", [8, 6, 3, 2]), {}),
+    *(("conv_2d_im2col", (t, [3, 2, 3, 5]), ("f32", [8, 6, 3, 2]), PLANE) for t in ("f32", "f16", "bf16")),
+    *(("conv_2d_dw_im2col", (t, [3, 2, 1, 4]), ("f32", [8, 6, 4, 2]), PLANE) for t in ("f16", "bf16")),
+    *(("conv_3d_im2col", (t, [3, 2, 2, 10]), ("f32", [8, 6, 5, 4]), SPACE) for t in ("f32", "f16", "bf16")),
     ("argsort_top_k", ("f32", [16, 3]), None, {"k": 4}),
 ]
 
@@ -66,7 +72,7 @@ def in_the_library(name: str, a: Shape, b: Shape | None, params: dict[str, int])
     """The nodes of the library's graph."""
     with lib.context() as ctx:
         sources = [lib.tensor(ctx, TYPES[s[0]], tuple(s[1] + [1] * (4 - len(s[1])))) for s in (a, b) if s is not None]
-        graph = lib.graph(ctx, [lib.call(name, ctx, *sources, *params.values())])
+        graph = lib.graph(ctx, [lib.call(name.removesuffix("_im2col"), ctx, *sources, *params.values())])
         nodes = [lib.fields(node_of(graph, i)) for i in range(n_nodes(graph))]
     return [(Op(n["op"]).name, n["type"], n["ne"], n["nb"], n["op_params"]) for n in nodes]
 

@@ -1,7 +1,8 @@
 """Functions of ggml's that build several nodes and have no op of their own name: convolutions by im2col, argsort_top_k.
 
-They are written as any constructor and give the last node; the others hang on it as its sources. (conv_2d, conv_2d_dw
-and conv_3d are ops: a scenario's node of that name is the op's.)
+They are written as any constructor and give the last node; the others hang on it as its sources. conv_2d, conv_2d_dw
+and conv_3d are ops, too, and a scenario's node of that name is the op's; what ggml's function of that name builds ends
+in _im2col here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.copy import cont
 from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.im2col import im2col
+from ggmltool.ggml.ops.im2col import im2col, im2col_3d
 from ggmltool.ggml.ops.matmul import mul_mat
 from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
 from ggmltool.ggml.ops.registry import Build, Constructor
@@ -69,9 +70,10 @@ def conv_1d_dw_ph(ctx: Context, a: Tensor, b: Tensor, s0: int, d0: int) -> Tenso
     return conv_1d_dw(ctx, a, b, s0, a.ne[0] // 2, d0)
 
 
-def _conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int) -> Tensor:
-    """ggml_conv_2d without dilation."""
-    columns = im2col(ctx, a, b, s0, s1, p0, p1, 1, 1, True, _columns_type(a))
+@_composite(Op.CONT)
+def conv_2d_im2col(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int) -> Tensor:
+    """ggml_conv_2d: the kernel a [KW, KH, IC, OC] over the images b [W, H, IC, N], as a product with b's patches."""
+    columns = im2col(ctx, a, b, s0, s1, p0, p1, d0, d1, True, _columns_type(a))
     k, width, height, n = columns.ne
     flat = reshape(ctx, columns, ne=(k, n * height * width))
     kernel = reshape(ctx, a, ne=(a.ne[0] * a.ne[1] * a.ne[2], a.ne[3]))
@@ -79,16 +81,57 @@ def _conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: 
     return cont(ctx, permute(ctx, result, 0, 1, 3, 2))
 
 
+@_composite(Op.RESHAPE)
+def conv_2d_dw_im2col(
+    ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int
+) -> Tensor:
+    """ggml_conv_2d_dw: a kernel [KW, KH, 1, C] of its own for each channel of the images b [W, H, C, N]."""
+    kernel = reshape(ctx, a, ne=(a.ne[0], a.ne[1], 1, a.ne[2] * a.ne[3]))
+    images = reshape(ctx, b, ne=(b.ne[0], b.ne[1], 1, b.ne[2] * b.ne[3]))
+    columns = im2col(ctx, kernel, images, s0, s1, p0, p1, d0, d1, True, _columns_type(a))
+    k, width, height, _ = columns.ne
+    flat = reshape(ctx, columns, ne=(k, height * width, b.ne[2], b.ne[3]))
+    kernel = reshape(ctx, kernel, ne=(kernel.ne[0] * kernel.ne[1], kernel.ne[2], kernel.ne[3], 1))
+    return reshape(ctx, mul_mat(ctx, kernel, flat), ne=(width, height, b.ne[2], b.ne[3]))
+
+
+@_composite(Op.RESHAPE)
+def conv_3d_im2col(
+    ctx: Context,
+    a: Tensor,
+    b: Tensor,
+    IC: int,  # noqa: N803 - ggml's name
+    s0: int,
+    s1: int,
+    s2: int,
+    p0: int,
+    p1: int,
+    p2: int,
+    d0: int,
+    d1: int,
+    d2: int,
+) -> Tensor:
+    """ggml_conv_3d: the kernel a [KW, KH, KD, IC * OC] over the volumes b [W, H, D, IC * N]."""
+    columns = im2col_3d(ctx, a, b, IC, s0, s1, s2, p0, p1, p2, d0, d1, d2, _columns_type(a))
+    n_out, n = a.ne[3] // IC, b.ne[3] // IC
+    k, width, height, depth = columns.ne
+    flat = reshape(ctx, columns, ne=(k, depth * height * width))
+    kernel = reshape(ctx, a, ne=(a.ne[0] * a.ne[1] * a.ne[2] * IC, n_out))
+    result = reshape(ctx, mul_mat(ctx, flat, kernel), ne=(width * height, depth // n, n, n_out))
+    result = cont(ctx, permute(ctx, result, 0, 1, 3, 2))
+    return reshape(ctx, result, ne=(width, height, depth // n, n_out * n))
+
+
 @_composite(Op.CONT)
 def conv_2d_sk_p0(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_conv_2d_sk_p0: patches beside each other, as large as the kernel; no padding."""
-    return _conv_2d(ctx, a, b, a.ne[0], a.ne[1], 0, 0)
+    return conv_2d_im2col(ctx, a, b, a.ne[0], a.ne[1], 0, 0, 1, 1)
 
 
 @_composite(Op.CONT)
 def conv_2d_s1_ph(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_conv_2d_s1_ph: a patch around each element, with half of the kernel's size as padding."""
-    return _conv_2d(ctx, a, b, 1, 1, a.ne[0] // 2, a.ne[1] // 2)
+    return conv_2d_im2col(ctx, a, b, 1, 1, a.ne[0] // 2, a.ne[1] // 2, 1, 1)
 
 
 @_composite(Op.VIEW)
