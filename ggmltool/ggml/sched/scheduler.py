@@ -1,126 +1,22 @@
-"""ggml_backend_sched: the scheduler's state and its calls: reserve, alloc, reset, synchronize."""
+"""ggml_backend_sched: the scheduler's calls: split, reserve, alloc, reset, synchronize."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
-from ggmltool.ggml.context import IndexSpace
-from ggmltool.ggml.device import Backend, GraphOrder
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, advice
-from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Listener, Logged, Reordered, Synchronized
-from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.buffer import Buffer, BufferType
+from ggmltool.ggml.device import GraphOrder
+from ggmltool.ggml.errors import GgmlAssert, GgmlError, advice
+from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.sched.arena import Arena, Copies, Split
-from ggmltool.ggml.sched.debug import SchedDebug, debug_of
+from ggmltool.ggml.sched.arena import Split
+from ggmltool.ggml.sched.debug import debug_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.ggml.sched.split import run_passes
+from ggmltool.ggml.sched.state import SchedulerState, copy_of
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, op_desc
-from ggmltool.ggml.version import (
-    DEFAULT,
-    DEFAULT_GRAPH_SIZE,
-    SCHED_INITIAL_SPLITS,
-    SCHED_MAX_BACKENDS,
-    SCHED_MAX_COPIES,
-    hash_size,
-)
 
 
-class Scheduler:
-    """A ggml_backend_sched over `backends`, highest priority first; the last one must be a CPU device.
-
-    `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
-    lets devices ask for ops whose weights lie on the host. `indices` are those of all tensors it will see.
-
-    State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
-    `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
-    `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as,
-    `passes` say what its passes do, by their numbers.
-    """
-
-    release = DEFAULT
-    debug_lines: list[str] | None = None
-    """What a debug build has logged since this was last cleared; None for a ggml of which that is not kept."""
-    passes: tuple[str, ...] = PASSES
-    gallocr_class = Gallocr
-    own_size = 0
-    """sched->graph.size: how many nodes, and how many leafs, its own graph has room for by now."""
-
-    def __init__(
-        self,
-        backends: list[Backend],
-        indices: IndexSpace,
-        addresses: AddressSpace,
-        all_bufts: Iterable[BufferType] = (),
-        graph_size: int = DEFAULT_GRAPH_SIZE,
-        parallel: bool = False,
-        op_offload: bool = True,
-        events: Listener | None = None,
-    ) -> None:
-        _check_backends(backends)
-        self.backends = backends
-        self.names = [b.name for b in backends]
-        self.indices = indices
-        self.events = events
-        self.bufts = [b.device.buft for b in backends]
-        bufts = {*self.bufts, *all_bufts}
-        self.usable_bufts = [frozenset(t for t in bufts if b.device.supports_buft(t)) for b in backends]
-        for b, buft in enumerate(self.bufts):
-            if buft not in self.usable_bufts[b]:
-                raise GgmlAssert(
-                    "ggml_backend_sched_new",
-                    "ggml_backend_supports_buft(backends[b], sched->bufts[b])",
-                    f"{self.names[b]} cannot use its own default buffer type {buft.name}; {advice('own_buft')}",
-                )
-        self.graph_size = graph_size
-        self.hash_size = hash_size(graph_size)
-        self.n_copies = SCHED_MAX_COPIES if parallel else 1
-        self.op_offload = op_offload
-        self.has_events = [parallel and b.device.events for b in backends]
-        self.gallocr = self.gallocr_class(self.bufts, addresses, events)
-        self.arena = Arena(graph_size, indices, self.release)
-        self.splits: list[Split] = [self.new_split() for _ in range(SCHED_INITIAL_SPLITS)]
-        self.n_splits = 0
-        self.graph_inputs: list[Tensor] = []
-        self.graph_inputs_capacity = self.release.max_split_inputs
-        self.cur_copy = 0
-        self.next_copy = 0
-        self.is_reset = True
-        self.is_alloc = False
-        self.ids: list[int] = []
-        self.causes: list[str | None] = []
-        self.copies: list[Copies | None] = []
-        self.assigned = self.ids
-        self.assigned_causes = self.causes
-        self.made_copies = self.copies
-        self.nodes: list[Tensor] = []
-        self.leafs: list[Tensor] = []
-        self.node_ids: list[int] = []
-        self.leaf_ids: list[int] = []
-        self.prev_node_ids: list[int] = []
-        self.prev_leaf_ids: list[int] = []
-        self.seen_graphs: list[CGraph] = []
-        self.extra_keys: set[int] = set()
-        self.log_lines: list[str] = []
-        self.debug = False
-        self.debug_record: SchedDebug = ()
-        self.on_pass: Callable[[int, Scheduler], None] | None = None
-        self.callback_eval: EvalCallback | None = None
-
-    def log(self, level: str, text: str) -> None:
-        """A line that a release build of ggml logs."""
-        self.log_lines.append(text)
-        if self.events:
-            self.events(Logged(level, text))
-
-    def grow_state(self) -> None:
-        """Make the state lists as long as there are tensors."""
-        missing = self.indices.top - len(self.ids)
-        if missing > 0:
-            self.ids.extend([-1] * missing)
-            self.causes.extend([None] * missing)
-            self.copies.extend([None] * missing)
+class Scheduler(SchedulerState):
+    """The calls of a ggml_backend_sched, and the steps of them that another ggml takes in another way."""
 
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
@@ -194,7 +90,7 @@ class Scheduler:
             for t in split.inputs:
                 nodes.append(view(t))
                 node_ids.append(ids[t.index])
-                nodes.append(_copy_of(copies, t, b, cur_copy))
+                nodes.append(copy_of(copies, t, b, cur_copy))
                 node_ids.append(b)
             nodes += split.nodes
             node_ids += [ids[n.index] for n in split.nodes]
@@ -205,7 +101,7 @@ class Scheduler:
             wanted += [(t, s.backend_id) for s in self.splits[: self.n_splits] for t in s.inputs]
             for t, b in wanted:
                 for c in range(self.n_copies):
-                    leafs.append(_copy_of(copies, t, b, c))
+                    leafs.append(copy_of(copies, t, b, c))
                     leaf_ids.append(b)
         leafs += graph.leafs
         leaf_ids += [ids[t.index] for t in graph.leafs]
@@ -224,36 +120,6 @@ class Scheduler:
             if self.events:
                 names = tuple(n.id for n in ordered)
                 self.events(Reordered(self.names[split.backend_id], split.i_start, names))
-
-    def touch(self, index: int) -> None:
-        """Note a look-up of a tensor that may be neither node nor leaf: it takes a slot of ggml's hash set."""
-        if index not in self.extra_keys:
-            self.extra_keys.add(index)
-            self.check_hash_set()
-
-    def check_hash_set(self) -> None:
-        """Abort where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
-        graphs = self.seen_graphs
-        if sum(len(g.nodes) + len(g.leafs) for g in graphs) + len(self.extra_keys) <= self.hash_size:
-            return
-        n = len(self.hash_keys())
-        if n > self.hash_size:
-            tensors = {t.index for g in graphs for t in (*g.leafs, *g.nodes)}
-            several = f" of {len(graphs)} graphs (`reset` between them empties it)" if len(graphs) > 1 else ""
-            others = (
-                f" and {n - len(tensors)} that are only looked up, as roots of views are" if n > len(tensors) else ""
-            )
-            raise GgmlAbort(
-                "ggml_hash_find_or_insert",
-                "fatal error",
-                None,
-                f"the scheduler's hash set has {self.hash_size} slots and would need {n}, for {len(tensors)} nodes and "
-                f"leafs{several}{others}; a graph_size above {self.hash_size} makes it larger",
-            ).of("sched_slots", n)
-
-    def hash_keys(self) -> set[int]:
-        """The tensors (by index) in ggml's hash set: those of the graphs since the last reset, and others looked up."""
-        return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
     def own_graph_size(self, graph: CGraph) -> int:
         """The room that the scheduler's own graph needs for `graph`, which was just split, with its copies."""
@@ -384,10 +250,6 @@ class Scheduler:
         if queue is not None:
             queue.synchronize()
 
-    def new_split(self) -> Split:
-        """A split for whatever place, without room for inputs yet."""
-        return Split()
-
     def no_backend_for_weight(self, tensor: Tensor, buffer: Buffer) -> None:
         """No backend can use the memory of `tensor` and run the op that has it; a debug build warns of it."""
 
@@ -441,14 +303,6 @@ class Scheduler:
     def computed(self) -> None:
         """The splits of the allocated graph have been computed."""
 
-    def copy_of(self, t: Tensor, backend_id: int) -> Tensor:
-        """The copy of a tensor on a backend that the current graph uses."""
-        return _copy_of(self.copies, t, backend_id, self.cur_copy)
-
-    def copy_name(self, backend_id: int, t: Tensor, copy: int) -> str:
-        """What a copy is called, before ggml cuts the name."""
-        return f"{self.names[backend_id]}#{t.name}#{copy}"
-
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
         return (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
@@ -466,35 +320,9 @@ class Scheduler:
         return self.gallocr.get_buffer_size(backend_id)
 
 
-def _copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int) -> Tensor:
-    of = copies[t.index]
-    made = of[backend_id] if of is not None else None
-    if made is None:
-        raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
-    return made[copy]
-
-
 def how_to_get_a_backend(t: Tensor) -> str:
     """What would give a source of a node a backend."""
     root = t.view_src
     if root is not None:
         return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
     return advice("no_backend_for_source")
-
-
-def _check_backends(backends: list[Backend]) -> None:
-    function = "ggml_backend_sched_new"
-    if not backends:
-        raise GgmlAssert(function, "n_backends > 0", f"there is no backend; {advice('n_backends')}")
-    if len(backends) > SCHED_MAX_BACKENDS:
-        raise GgmlAssert(
-            function,
-            "n_backends <= GGML_SCHED_MAX_BACKENDS",
-            f"there are {len(backends)} backends; leave out all but {SCHED_MAX_BACKENDS}",
-        ).of("backends", len(backends))
-    if backends[-1].device.type != "cpu":
-        raise GgmlAssert(
-            function,
-            "ggml_backend_dev_type(ggml_backend_get_device(backends[n_backends - 1])) == GGML_BACKEND_DEVICE_TYPE_CPU",
-            f"the last backend is {backends[-1].name}, which is no CPU; {advice('last_is_cpu')}",
-        )
