@@ -77,14 +77,18 @@ def allocs(
 def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int) -> str:
     """The plan, or the planners as they stood when the tensor `at` had got its memory."""
     gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, "reserve" in release.steps
-    ids = [b for b, tallocr in enumerate(gallocr.buf_tallocs) if gallocr.buf_tallocs.index(tallocr) == b]
-    chunks = (
-        watched.moment().chunks if at is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
-    )
+    then = watched.moment() if at is not None else None
+    states = then.chunks if then is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
+    most_free = then.most_free if then is not None else watched.record.most_free
     array = "galloc->buf_tallocs" if planned else "sched->tallocs"
-    tallocrs = [
-        TallocrState(f"{array}[{b}]", gallocr.bufts[b].name, gallocr.buf_tallocs[b].alignment, chunks[b]) for b in ids
-    ]
+    tallocrs = []
+    for b, tallocr in enumerate(gallocr.buf_tallocs):
+        if gallocr.buf_tallocs.index(tallocr) == b:
+            name, chunks = gallocr.bufts[b].name, states[b]
+            room = [release.max_free_blocks - len(chunk.free) for chunk in chunks]
+            clean = [most_free.get((name, c), 1) <= len(chunk.free) for c, chunk in enumerate(chunks)]
+            unused = tuple(n if is_clean else None for n, is_clean in zip(room, clean, strict=True))
+            tallocrs.append(TallocrState(f"{array}[{b}]", name, tallocr.alignment, chunks, unused))
     prints = tallocr_prints(tallocrs, chunked)
     if at is not None or not planned:
         return gdb_session(prints, width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, NotReused, Reused
@@ -49,12 +49,13 @@ class AllocMoment(NamedTuple):
     """The allocator right after a tensor got its memory, before its sources are given back.
 
     `nodes` are the hash nodes by the tensor's index, `chunks` and `taken` the chunks of each buffer id and what lies
-    in them.
+    in them. `most_free` are the free blocks that a chunk had at most, by its buffer type's name and number.
     """
 
     nodes: dict[int, HashNode]
     chunks: tuple[tuple[ChunkState, ...], ...]
     taken: tuple[tuple[tuple[Block, ...], ...], ...]
+    most_free: Mapping[tuple[str, int], int]
 
 
 class AllocRecorder:
@@ -62,7 +63,7 @@ class AllocRecorder:
 
     Of a tensor that gets no memory from the allocator (a view, or one with memory of its own), the moment is when
     the allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment`
-    stays None where the plan has no tensor (or node) of that name.
+    stays None where the plan has no tensor (or node) of that name. `most_free` is that of `AllocMoment`, of all plans.
     """
 
     def __init__(self, at: str | None = None, before: bool = False) -> None:
@@ -71,6 +72,7 @@ class AllocRecorder:
         self.before = before
         self.steps: list[AllocStep] = []
         self.moment: AllocMoment | None = None
+        self.most_free: dict[tuple[str, int], int] = {}
         self._taken: dict[tuple[str, int, int], Block] = {}
 
     def __call__(self, event: Event) -> None:
@@ -114,7 +116,10 @@ class AllocRecorder:
         if self.gallocr is None or not isinstance(event, (Allocated, Freed)):
             return None
         names = [b.name for b in self.gallocr.bufts]
-        return chunk_states(self.gallocr, names.index(event.buft))[event.chunk]
+        state = chunk_states(self.gallocr, names.index(event.buft))[event.chunk]
+        place = event.buft, event.chunk
+        self.most_free[place] = max(self.most_free.get(place, 1), len(state.free))
+        return state
 
     def _now(self, gallocr: Gallocr) -> AllocMoment:
         hn = gallocr.hash_nodes
@@ -124,7 +129,7 @@ class AllocRecorder:
             tuple(tuple(self._blocks(gallocr.bufts[b].name, c)) for c in range(len(states)))
             for b, states in enumerate(chunks)
         )
-        return AllocMoment(nodes, chunks, taken)
+        return AllocMoment(nodes, chunks, taken, dict(self.most_free))
 
     def _blocks(self, buft: str, chunk: int) -> Iterator[Block]:
         yield from sorted(b for place, b in self._taken.items() if place[:2] == (buft, chunk))

@@ -43,25 +43,32 @@ def alloc_prints(
 
 
 class TallocrState(NamedTuple):
-    """A planner at a moment: its expression, its buffer type, and its chunks."""
+    """A planner at a moment: its expression, its buffer type, and its chunks.
+
+    `unused` is for each chunk how many entries of its array of free blocks were never in use, behind those that are;
+    None where others were in use and something is left over there.
+    """
 
     expression: str
     buft: str
     alignment: int
     chunks: tuple[ChunkState, ...]
+    unused: tuple[int | None, ...]
 
 
 def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[Printed]:
     """The planners, with their chunks where there are any.
 
-    Of the free blocks those are shown that count: what stands in the array behind them is left over.
+    Where something is left over behind the free blocks, those alone are shown.
     """
-    for name, buft, alignment, chunks in tallocrs:
+    for name, buft, alignment, chunks, unused in tallocrs:
         if chunked:
             yield Printed(f"{name}->n_chunks", str(len(chunks)), buft)
         for c, (free, max_size) in enumerate(chunks):
             n_free, most = {"n_free_blocks": str(len(free))}, {"max_size": str(max_size)}
-            blocks = {"free_blocks": [{"offset": str(block.offset), "size": str(block.size)} for block in free]}
+            array: list[Value] = [{"offset": str(block.offset), "size": str(block.size)} for block in free]
+            array += [{"offset": "0", "size": "0"}] * (unused[c] or 0)
+            blocks = {"free_blocks": array}
             if chunked:
                 yield Printed(f"*{name}->chunks[{c}]", {**blocks, **n_free, **most}, buft)
             else:

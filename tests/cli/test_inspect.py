@@ -286,10 +286,10 @@ def test_the_tables_are_printed_as_gdb_prints_their_structs(call: Call) -> None:
     assert "(gdb) p galloc->n_leafs\n$3 = 2\n" in plan
     assert " ".join(plan.split()).count(nowhere) == 8
     assert "{leaf = {buffer_id = 0, addr = {chunk = 0, offset = 32}, size_max = 4}}" in plan
-    planner = "{free_blocks = {{offset = 32, size = 9223372036854775775}}, n_free_blocks = 1, max_size = 64}"
-    assert f"(gdb) p *galloc->buf_tallocs[0]->chunks[0]    # CPU\n$8 = {planner}\n" in plan
+    planner = "{free_blocks = {{offset = 32, size = 9223372036854775775}, {offset = 0, size = 0} <repeats 255 times>}"
+    assert f"p *galloc->buf_tallocs[0]->chunks[0] # CPU $8 = {planner}, n_free_blocks = 1" in " ".join(plan.split())
     then = call("allocs", "--format", "gdb", "--free-blocks", "b", "-", stdin=WALK_TEXT, columns=120).out
-    assert "{{offset = 64, size = 9223372036854775743}}" in then
+    assert "{{offset = 64, size = 9223372036854775743}, {offset = 0," in then
     backends = call("hash", "--sched", "--format", "gdb", "-", stdin=WALK_TEXT).out
     assert backends.startswith("(gdb) p sched->is_reset\n$1 = false\n\n(gdb) p sched->is_alloc\n$2 = true\n")
     assert "(gdb) p sched->graph.size\n$5 = 2\n\n(gdb) p sched->graph.n_nodes\n$6 = 1\n" in backends
@@ -318,3 +318,17 @@ def test_there_is_no_moment_before_what_is_no_node(call: Call, args: tuple[str, 
     result = call("hash", *args, "-", stdin=WALK_TEXT)
     assert (result.status, result.out) == (status, "")
     assert says in result.err
+
+
+def test_gdb_is_shown_the_free_blocks_alone_where_others_were_in_use(call: Call) -> None:
+    """An array that had two free blocks and has one still holds the second one behind it."""
+    tensors = {name: {"type": "f32", "ne": [64], "flags": ["input"]} for name in ("x", "y")}
+    nodes = {"a": "sum(x)", "b": "repeat(a, y)"}
+    document = {"ggmltool": 1, "contexts": {"i": {"tensors": tensors}}, "graphs": {"main": {"nodes": nodes}}}
+    text = json.dumps(document).encode()
+    story = json.loads(call("allocs", "--trace", "--json", "-", stdin=text).out)["steps"]
+    assert [len(s["free_blocks"]) for s in story if s["free_blocks"] is not None] == [1, 1, 2, 1, 1]
+    out = call("allocs", "--format", "gdb", "-", stdin=text, columns=120).out
+    assert "free_blocks = {{offset = 256, size = 9223372036854775551}}, n_free_blocks = 1" in " ".join(out.split())
+    before = call("allocs", "--format", "gdb", "--free-blocks", "a", "-", stdin=text, columns=120).out
+    assert "<repeats 255 times>" in before
