@@ -13,6 +13,8 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.oracle.prototypes import CONSTRUCTORS
+from ggmltool.scenario.nodes import constructor_of
 from tests.conformance.ops_case import nmse, real_library
 
 lib = real_library()
@@ -93,6 +95,13 @@ def test_the_values_are_ggmls(case: Any) -> None:
     ours, theirs = loaded.compute()["z"], run(loaded.model).values[0]["z"]
     assert ours.shape == theirs.shape
     assert nmse(ours, theirs) < 1e-6
+
+
+def test_every_function_of_ggmls_that_makes_nodes_has_a_name_here() -> None:
+    of_no_op = {"dup_tensor", "view_tensor"}
+    for name in set(CONSTRUCTORS) - of_no_op:
+        constructor, inplace = constructor_of(name)
+        assert inplace == (name.endswith("_inplace") and name != constructor.name)
 
 
 def test_all_of_them_are_tried() -> None:

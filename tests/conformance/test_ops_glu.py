@@ -25,6 +25,17 @@ OAI = [
     *(call("swiglu_oai", a, b, 1.702, 7.0) for a, b in PAIRS if a.type == "f32"),
     call("swiglu_oai", Src(ne=(64, 5), data="wide"), None, 1.702, 7.0, real=("swiglu_oai", 0, None, (1.702,), (7.0,))),
     call("swiglu_oai", Src(ne=(64, 5)), None, 0.5, 0.25, real=("swiglu_oai", 0, None, (0.5,), (0.25,))),
+    *(
+        call("swiglu_oai", Src(ne=ne, data="wide"), Src(ne=ne, data="wide"), *params)
+        for ne in ((1,), (7, 5), (256, 3, 2, 2))
+        for params in ((1.702, 7.0), (0.5, 0.25), (-1.0, 3.0), (0.0, 0.0), (1.702, -1.0))
+    ),
+    *(
+        call("swiglu_oai", s, None, *params, real=("swiglu_oai", 0, None, (params[0],), (params[1],)))
+        for s in WHOLE
+        if s.type == "f32"
+        for params in ((1.702, 7.0), (-1.0, 3.0))
+    ),
 ]
 CALLS = [
     *(call(f"{name}{variant}", s) for name in NAMES for variant in ("", "_swapped") for s in WHOLE),

@@ -43,6 +43,14 @@ XIELU = [
     for s in (*SOURCES, permuted("f32", (8, 6), (1, 0, 2, 3)))
     for params in ((0.8, 0.8, 0.5, -1e-6), (4.0, 20.0, 0.5, 0.0), (-3.0, 20.5, 0.25, -0.1))
 ]
+XIELU += [
+    call("xielu", s, *params)
+    for s in (
+        *(Src(t, ne, data="wide") for t in ("f32", "f16", "bf16") for ne in ((1,), (256, 2, 3, 2), (7, 5, 3))),
+        *(Src(t, (48,), data="special") for t in ("f16", "bf16")),
+    )
+    for params in ((0.8, 0.8, 0.5, -1e-6), (0.0, 0.0, 0.0, 0.0), (19.9, -30.0, 2.0, 0.5))
+]
 
 test_the_tensor_is_ggmls = same_tensor(CALLS + XIELU)
 

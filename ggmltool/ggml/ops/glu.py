@@ -108,7 +108,8 @@ def swiglu_oai(ctx: Context, a: Tensor, b: Tensor | None = None, alpha: float = 
 def _swiglu_oai(xp: Any, v: Any, g: Any, alpha: float, limit: float) -> Any:
     alpha, limit = xp.float32(alpha), xp.float32(limit)
     v = xp.where(limit < v, limit, v)
-    g = xp.where(g < -limit, -limit, xp.where(limit < g, limit, g))
+    g = xp.where(g < -limit, -limit, g)
+    g = xp.where(limit < g, limit, g)
     return v / (1 + xp.exp(alpha * -v)) * (g + xp.float32(1))
 
 

@@ -126,7 +126,9 @@ FUNCTIONS: dict[int, Callable[[Any, Any], Any]] = {
 def _xielu(x: Arrays, dst: Tensor) -> Any:
     xp, v = x.xp, operand(x, dst)
     alpha_n, alpha_p, beta, eps = (xp.float32(param_f32(dst, i)) for i in (1, 2, 3, 4))
-    negative = (xp.expm1(xp.fmin(v, eps)) - v) * alpha_n + beta * v
+    # A fused multiply-add: where both products overflow, the first does not yet.
+    negative = (xp.expm1(xp.fmin(v, eps)) - v).astype(xp.float64) * alpha_n + beta * v
+    negative = negative.astype(xp.float32)
     return xp.where(v > 0, alpha_p * v * v + beta * v, negative)
 
 
