@@ -96,6 +96,14 @@ def test_the_real_library_agrees_with_the_samples(call: Call, sample: str) -> No
     assert "the real ggml does the same" in result.out
 
 
+@pytest.mark.parametrize(("option", "outputs"), [("--values", 1), ("--no-values", 0)])
+def test_verify_compares_values_where_it_is_told_to(call: Call, option: str, outputs: int) -> None:
+    pytest.importorskip("libggml")
+    compared = json.loads(call("verify", "--json", option, SAMPLES / "transformer.yaml").out)["compared"]
+    assert compared == {"plans": 2, "nodes": 62, "outputs": outputs}
+    assert ("the values of" in call("verify", option, SAMPLES / "transformer.yaml").out) == bool(outputs)
+
+
 def test_verify_says_what_differs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("libggml")
     from ggmltool import oracle
