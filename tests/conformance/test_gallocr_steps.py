@@ -16,7 +16,6 @@ import ggmltool
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened
-from ggmltool.cli.watched import GRAPH_STEPS
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.errors import GgmlError
@@ -26,9 +25,10 @@ from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
 from ggmltool.oracle.state import read_tensor
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import samples
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.steps import GRAPH_STEPS
 from tests.conformance.fuzz import scenario
+from tests.conformance.samples import samples
 from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc
 
 Place = tuple[int, int, int, int]

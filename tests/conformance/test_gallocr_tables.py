@@ -21,8 +21,8 @@ from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import samples
 from tests.conformance.fuzz import scenario
+from tests.conformance.samples import samples
 
 
 class HashNode(ctypes.Structure):

@@ -25,8 +25,8 @@ from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.check import check_graph
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import samples
 from tests.conformance.fuzz import scenario
+from tests.conformance.samples import samples
 from tests.limits import AT, split_inputs
 
 REFUSED = "preallocated.yaml"

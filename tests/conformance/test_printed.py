@@ -19,10 +19,10 @@ from ggmltool.oracle.lib import LOG_CALLBACK, Lib, load
 from ggmltool.oracle.structs import CGraph
 from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import samples
 from ggmltool.views.graph_print import graph_print
 from ggmltool.views.objects import print_objects
 from tests.conformance.fuzz import scenario
+from tests.conformance.samples import samples
 
 SMALL = {
     "ggmltool": 1,

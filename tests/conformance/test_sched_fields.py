@@ -15,9 +15,10 @@ from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
+from tests.conformance.samples import samples
 
 Found = tuple[dict[str, int], list[int], list[int]]
 

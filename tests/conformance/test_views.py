@@ -15,6 +15,7 @@ import ggmltool
 from ggmltool import oracle
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.version import DEFAULT
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
@@ -23,9 +24,10 @@ from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
 from ggmltool.oracle.structs import Sched
 from ggmltool.scenario.model import Model, Step
-from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.tensor import tensor_gdb
+from ggmltool.scenario.samples import sample_name
+from ggmltool.views.tensor import GdbFacts, tensor_gdb
 from tests.cli.conftest import Call, call
+from tests.conformance.samples import samples
 
 __all__ = ["call"]
 
@@ -107,7 +109,8 @@ def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: s
     ids = list(table)
     assert set(theirs) == set(ids)
     for id, t in table.items():
-        text = tensor_gdb(t, lambda other: ids.index(other.id) + 1, 0, 100).replace("\n ", "")
+        facts = GdbFacts(DEFAULT.tensor_fields, lambda other: ids.index(other.id) + 1, 0, t.flags, False, 0)
+        text = tensor_gdb(t, facts, 100).replace("\n ", "")
         assert of_gdb(text, ids) == theirs[id], id
 
 
