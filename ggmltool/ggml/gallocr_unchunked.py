@@ -101,7 +101,16 @@ class UnchunkedGallocr(Gallocr):
         super().realloc_needed(why)
 
     def _init_tensor(self, t: Tensor, planned: TensorAlloc) -> None:
-        """ggml_gallocr_init_tensor. Raises DebugAssert for a leaf that needs more than was planned."""
+        """ggml_gallocr_init_tensor.
+
+        Raises DebugAssert for a leaf that needs more than was planned, and for a view that was planned as no view.
+        """
+        if t.view_src is not None and t.buffer is None and planned.buffer_id >= 0:
+            raise DebugAssert(
+                "ggml_gallocr_init_tensor",
+                "tensor_alloc->offset == SIZE_MAX",
+                f"{t.label} is a view, and in the graph that was planned the tensor in its place had memory of its own",
+            )
         if t.view_src is None and not t.data and planned.buffer_id >= 0:
             size = self.bufts[planned.buffer_id].get_alloc_size(t)
             if size > planned.size_max:
