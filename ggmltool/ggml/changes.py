@@ -257,6 +257,14 @@ CHANGES: tuple[Change, ...] = (
         "a device may order the nodes of a split its own way (Metal, Vulkan)",
     ),
     Change(
+        "metal-scratch",
+        "2025-09-14",
+        "4ed4c968",
+        "memory",
+        "Metal takes what attention, sorts and products by expert work with from pools of its own",
+        "it lies behind the result, which so takes more of the compute buffer",
+    ),
+    Change(
         "chunks",
         "2025-09-24",
         "254ea3e5",

@@ -13,6 +13,7 @@ from ggmltool.views.split_diff import CopiedPair, SplitPair
 from ggmltool.views.text import count
 
 _CPU_BUFT = "CPU"
+_METAL = "MTL"
 _SPARE = 64
 _NAMED = 3
 _BACKWARD = frozenset({"ROPE_BACK", "SILU_BACK", "RMS_NORM_BACK", "SOFT_MAX_BACK"})
@@ -81,6 +82,7 @@ def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, It
     yield "splits", _splits(diff)
     yield "copies", _copies(diff)
     yield "buffers", _buffers(diff, allowed)
+    yield "sizes", _sizes(diff)
 
 
 def _refused(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -248,6 +250,15 @@ def _buffers(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, st
         yield from _spare(diff)
     for buft in dict.fromkeys(buft for _, buft in diff.b.plan.backends):
         yield from _laid_out(diff, buft, allowed)
+
+
+def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Tensors of the same shape that take more or less memory than before."""
+    bufts = {n.id: n.buffer or "" for n in diff.b.plan.nodes}
+    for pair in diff.shapes:
+        if pair.a.shape == pair.b.shape:
+            key = "metal-scratch" if bufts.get(pair.id_b, "").startswith(_METAL) and pair.growth > 0 else ""
+            yield key, f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes"
 
 
 def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:
