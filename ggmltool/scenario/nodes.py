@@ -15,6 +15,7 @@ from ggmltool.scenario.params import Binding, signature
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import Call, parse_call
 from ggmltool.scenario.values import INT64_MAX, shape_text
+from ggmltool.scenario.versions import OPS_UNTIL
 
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 
@@ -57,6 +58,8 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
         raise Mistake(f"{base.name} cannot work in place", "leave out _inplace")
     if name in OPS:
         raise Mistake(f"{name} has no short form", "write it as {op: ..., src: [...], type: ..., ne: [...]}")
+    if name in OPS_UNTIL:
+        raise Mistake(f"{name} was an op of ggml until {OPS_UNTIL[name]}; ggmltool has it in no version")
     raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS, **COMPOSITES}))
 
 

@@ -35,6 +35,13 @@ OPS_SINCE = {
 }  # fmt: skip
 """Ops and functions that are younger than January 2024, and the day they came into ggml."""
 
+OPS_UNTIL = {
+    "alibi": "2024-05-11", "flash_attn": "2024-05-23", "flash_ff": "2024-05-23", "map_unary": "2025-04-09",
+    "map_binary": "2025-04-09", "map_custom1_f32": "2025-04-09", "map_custom2_f32": "2025-04-09",
+    "map_custom3_f32": "2025-04-09",
+}  # fmt: skip
+"""Ops that January 2024 had and 0.20.2 has not, and the day they left ggml. They cannot be written here."""
+
 TYPES_SINCE = {
     "iq3_xxs": "2024-01-30", "iq1_s": "2024-02-18", "iq4_nl": "2024-02-21", "iq3_s": "2024-02-24",
     "iq2_s": "2024-02-26", "iq4_xs": "2024-02-27", "i64": "2024-03-15", "f64": "2024-03-15", "iq1_m": "2024-03-26",

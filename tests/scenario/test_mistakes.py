@@ -21,6 +21,7 @@ IN_NODES: list[tuple[str, str]] = [
     # the node, and the message after "t.yaml:"
     ("h: mul_mat(y, x)", '21:18: source "y" does not exist'),
     ("h: mul_mat(a, Qcur-0~1)", '21:21: source "Qcur-0~1" does not exist; did you mean "Qcur-0~2"?'),
+    ("h: alibi(x)", "21:10: alibi was an op of ggml until 2024-05-11; ggmltool has it in no version"),
     ("h: mulmat(a, x)", '21:10: "mulmat" is not an op; did you mean "mul_mat"?'),
     ("h: mul_mat(a)", "21:10: mul_mat takes 2 sources, not 1; it is mul_mat(a, b, prec=, hint=)"),
     ("h: mul_mat(a, null)", "21:10: source b of mul_mat cannot be null; it is mul_mat(a, b, prec=, hint=)"),
