@@ -10,6 +10,7 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.direct_gallocr import DirectGallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
 from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.versions import has_no_flags
 from ggmltool.views.lifetime import Reader, TensorLife
 from ggmltool.views.memory import Lifetime, memory_plan
 from ggmltool.views.text import dims
@@ -73,6 +74,7 @@ class Lifetimes:
                 for n in self.planned
                 if n.view_src is root and n.op and not n.is_view_op and n.index not in self.inplace
             ),
+            can_be_output=not has_no_flags(self.watched.at.sched.release),
         )
 
     def _views(self, v: Tensor, t: Tensor) -> bool:

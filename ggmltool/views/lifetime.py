@@ -42,7 +42,7 @@ class TensorLife:
     `where` names the buffer ("" where it has no memory), `offset` is in `chunk`; a view has its `root` and the bytes
     that it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's.
     `neighbours` have some of its bytes at some time, itself among them; `writers` are nodes that write into it in
-    place of having memory of their own.
+    place of having memory of their own. `can_be_output`: this ggml keeps what is flagged output.
     """
 
     tensor: str
@@ -61,6 +61,7 @@ class TensorLife:
     views: tuple[str, ...]
     neighbours: tuple[Lifetime, ...]
     writers: tuple[str, ...]
+    can_be_output: bool = True
 
     @property
     def takers(self) -> list[Lifetime]:
@@ -172,7 +173,8 @@ def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
         return [f"{who}."]
     if f.is_input:
         return [f"{who}: set it again before the graph is computed again."]
-    return [f"{who}: read after the graph, it has other values. Flag it output to keep it."]
+    keep = "Flag it output" if f.can_be_output else "Copy it (cpy) into memory of a context"
+    return [f"{who}: read after the graph, it has other values. {keep} to keep it."]
 
 
 def _history(f: TensorLife, marked: set[str], nodes: Sequence[str]) -> list[Row]:

@@ -169,3 +169,11 @@ def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint
     result = call("lifetime", *args)
     assert (result.status, result.out) == (2, "")
     assert hint in result.err
+
+
+def test_what_keeps_values_is_what_that_ggml_knows(call: Call) -> None:
+    old, new = (
+        " ".join(call("lifetime", *words).out.split()) for words in (("k", "four-passes"), ("kq", "transformer"))
+    )
+    assert "Copy it (cpy) into memory of a context to keep it." in old
+    assert "Flag it output to keep it." in new
