@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
 
 
-def open_either(argument: str | None, graph: str | None = None) -> Opened | OpenedLog:
-    """What the command line names: a scenario, or a log by its content. `graph` is --graph, for a log.
+def open_either(argument: str | None, graph: str | None = None, ggml: str | None = None) -> Opened | OpenedLog:
+    """What the command line names: a scenario, or a log by its content. `graph` is --graph, for a log; `ggml` the
+    release to open a scenario as, where that is not --ggml's.
 
     Raises ScenarioError for a scenario that cannot be loaded; logs are read later.
     """
@@ -27,14 +28,14 @@ def open_either(argument: str | None, graph: str | None = None) -> Opened | Open
     from ggmltool.sources.sched_log.stream import sniff
 
     if argument is None:
-        return open_scenario(None)
+        return open_scenario(None, ggml)
     closing = click.get_current_context().with_resource(ExitStack())
     is_log, stream = sniff(argument, closing)
     if is_log:
         return OpenedLog(argument, stream, graph)
     if stream is None:
-        return open_scenario(argument)
-    return opened(argument, argument, stream)
+        return open_scenario(argument, ggml)
+    return opened(argument, argument, stream, ggml)
 
 
 class OpenedLog:

@@ -82,31 +82,31 @@ def refuse_older(opened: Opened, why: str) -> None:
         raise CliError(f"the scenario is for ggml {opened.model.ggml}, and {why} {VERSION}")
 
 
-def open_scenario(argument: str | None) -> Opened:
+def open_scenario(argument: str | None, ggml: str | None = None) -> Opened:
     """Load the scenario that the command line names: a file, `-` or a sample; by default graph.yaml, else a sample.
 
     Raises ScenarioError for a mistake in it, and for a name that is neither a file's nor a sample's.
     """
     if argument is not None:
-        return opened(scenario_path(argument), argument)
+        return opened(scenario_path(argument), argument, ggml=ggml)
     path = default_scenario()
     if path == MINE:
         note(f"No scenario named, taking {MINE}")
-        return opened(path, path)
+        return opened(path, path, ggml=ggml)
     name = sample_name(Path(path))
     note(f"No scenario named, taking the sample {name}")
-    return opened(path, name)
+    return opened(path, name, ggml=ggml)
 
 
-def opened(path: str, argument: str, stream: Readable | None = None) -> Opened:
-    """Load a scenario that the user names `argument`, as the release of ggml that --ggml says.
+def opened(path: str, argument: str, stream: Readable | None = None, ggml: str | None = None) -> Opened:
+    """Load a scenario that the user names `argument`, as the release `ggml`, by default the one that --ggml says.
 
     `stream` is its content where that was opened already. Raises as `open_scenario` does.
     """
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
 
-    ggml = current_settings().ggml
+    ggml = ggml or current_settings().ggml
     model = load_model(path, stream=stream, ggml=ggml)
     if model.left_out:
         note(f"ggml {model.ggml} knows nothing of {', '.join(dict.fromkeys(model.left_out))}; left out")

@@ -15,7 +15,6 @@ from ggmltool.cli.log_plan import log_plan
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import Moment, WhatIf
-from ggmltool.cli.output import current_settings
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
@@ -73,12 +72,10 @@ def open_sides(
         file, graph = with_graph(side.argument)
         if graph is not None and moment.after is not None:
             raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
-        if side.ggml is not None:
-            current_settings().ggml = side.ggml
         if (file, side.ggml) not in opened:
             if file == "-" and opened:
                 raise CliError("standard input can be read only once; write it to a file to compare two releases")
-            opened[file, side.ggml] = open_either(file)
+            opened[file, side.ggml] = open_either(file, ggml=side.ggml)
         elif isinstance(log := opened[file, side.ggml], OpenedLog) and log.stream is not None:
             raise CliError("a log can be read from standard input only once; write it to a file to compare its graphs")
         at = moment if graph is None else moment._replace(graph=graph)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.best_fit import alloc_ctx_tensors_from_buft
-from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError, LineAssert
 from ggmltool.ggml.graph import CGraph
@@ -61,26 +61,11 @@ class MeasuredRun(Run):
         self.sched.log_lines = self.log
         return self.sched
 
-    def _make_contexts(self) -> None:
-        for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
-            if spec.buft is None:
-                self.persistent.extend([None] * len(tensors))
-                continue
-            ctx = Context(indices=self.indices, name=spec.name)
-            for ct in tensors:
-                t = ct.proto.clone(0)
-                ctx.add(t)
-                self.persistent.append(t)
-            self._link(tensors, ctx.tensors, self.persistent)
-            see_roots(ctx.tensors)
-            self.contexts.append(ctx)
-            buffer = alloc_ctx_tensors_from_buft(
-                ctx, self.bufts[spec.buft], self.addresses, USAGE_NAMES.index(spec.usage), self.model.cpu_base_misalign
-            )
-            if buffer is not None:
-                self.buffers.append(buffer)
-            if self.values:
-                self._write_context(spec, ctx.tensors)
+    def _alloc_context(self, ctx: Context, buft: BufferType, usage: int) -> list[Buffer]:
+        """One buffer, or none; views of what has memory know its address from the beginning."""
+        see_roots(ctx.tensors)
+        buffer = alloc_ctx_tensors_from_buft(ctx, buft, self.addresses, usage, self.model.cpu_base_misalign)
+        return [] if buffer is None else [buffer]
 
     def build(self, name: str) -> CGraph:
         """Build a graph anew. Views of what has memory know its address from the beginning."""

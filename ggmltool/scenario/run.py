@@ -120,11 +120,13 @@ class Run:
                 self.persistent.append(t)
             self._link(tensors, ctx.tensors, self.persistent)
             self.contexts.append(ctx)
-            self.buffers += alloc_ctx_tensors_from_buft(
-                ctx, self.bufts[spec.buft], self.addresses, USAGE_NAMES.index(spec.usage)
-            )
+            self.buffers += self._alloc_context(ctx, self.bufts[spec.buft], USAGE_NAMES.index(spec.usage))
             if self.values:
                 self._write_context(spec, ctx.tensors)
+
+    def _alloc_context(self, ctx: Context, buft: BufferType, usage: int) -> list[Buffer]:
+        """The buffers for a context that is allocated at once."""
+        return alloc_ctx_tensors_from_buft(ctx, buft, self.addresses, usage)
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
         from ggmltool.ggml.transfer import tensor_map, tensor_set

@@ -9,7 +9,7 @@ from ggmltool.ggml.changes import BY_KEY, Change
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.views.diff_side import Side
 from ggmltool.views.plan_diff import NodePair, PlanDiff
-from ggmltool.views.split_diff import CopiedPair, SplitPair
+from ggmltool.views.split_diff import CopiedPair
 from ggmltool.views.text import count
 
 _CPU_BUFT = "CPU"
@@ -162,21 +162,15 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
 
 def _splits(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     """Splits that begin although the backend is the same."""
-    full = {id(pair.b): _cut_rule(diff.b.plan, pair.b.id) for pair in diff.splits if pair.b is not None}
-    for pair in diff.splits:
-        if pair.a is None and pair.b is not None:
-            key = full[id(pair.b)]
-            yield key, f"split #{pair.b.id} begins at {pair.b.first}"
-        elif pair.b is None and pair.a is not None:
-            key = _cut_rule(diff.a.plan, pair.a.id)
-            yield "split-inputs-30" if key == "split-inputs-10" else "", f"split #{pair.a.id} at {pair.a.first} is gone"
-        elif pair.changes and pair.changes != ("bytes",):
-            yield "", _split_line(pair)
-
-
-def _split_line(pair: SplitPair) -> str:
-    at = pair.b if pair.b is not None else pair.a
-    return f"split #{at.id if at is not None else '?'}: other {', '.join(pair.changes)}"
+    for a, b, changes in diff.splits:
+        if b is None:
+            if a is not None:
+                full = _cut_rule(diff.a.plan, a.id) == "split-inputs-10"
+                yield "split-inputs-30" if full else "", f"split #{a.id} at {a.first} is gone"
+        elif a is None:
+            yield _cut_rule(diff.b.plan, b.id), f"split #{b.id} begins at {b.first}"
+        elif changes and changes != ("bytes",):
+            yield "", f"split #{b.id}: other {', '.join(changes)}"
 
 
 def _cut_rule(plan: Plan, split: int) -> str:

@@ -138,6 +138,7 @@ class Engine:
     """A call in the engine."""
 
     def __init__(self, case: Call) -> None:
+        self.buft = BufferType("CPU", "CPU")
         self.ctx = Context()
         self.owners: list[Tensor] = []
         self.sources = [self._source(s, "abcdefghij"[i]) for i, s in enumerate(case.sources)]
@@ -183,7 +184,7 @@ class Engine:
         addresses = AddressSpace()
         for t in self.ctx.tensors:
             if t.view_src is None:
-                t.buffer = Buffer(BufferType("CPU", "CPU"), max(t.nbytes, 1), addresses)
+                t.buffer = Buffer(self.buft, max(t.nbytes, 1), addresses)
                 t.data = t.buffer.base
             else:
                 t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs

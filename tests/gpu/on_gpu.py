@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
+from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.devices.gpu import Gpu
 from ggmltool.ggml.devices.gpu_arrays import GpuArrays
 from ggmltool.ggml.memory import HostArrays
@@ -24,15 +24,6 @@ class OnGpu(Engine):
         self.gpu = gpu
         self.buft = BufferType("CUDA0", "CUDA0")
         self.buft.gpu = gpu
-
-    def place(self) -> None:
-        addresses = AddressSpace()
-        for t in self.ctx.tensors:
-            if t.view_src is None:
-                t.buffer = Buffer(self.buft, max(t.nbytes, 1), addresses)
-                t.data = t.buffer.base
-            else:
-                t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
 
     def compute(self, data: Sequence[bytes]) -> Any:
         self.place()

@@ -142,20 +142,10 @@ class FixedInputsScheduler(Scheduler):
             self.events(Left(function))
         return True
 
-    def _alloc_splits(self) -> bool:
-        """ggml_backend_sched_alloc_splits: allocate by the reserved plan, or reserve again where it does not serve."""
-        function = "ggml_backend_sched_alloc_splits"
-        changed = self._ids_changed(False) or self._ids_changed(True)
-        top = self.indices.top
-        if not changed and self.gallocr.alloc_graph(self.nodes, self.leafs, top):
-            return True
-        self.synchronize()
-        self.debug_log(f"{function}: failed to allocate graph, reserving (backend_ids_changed = {int(changed)})")
-        self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, top)
-        if not self.gallocr.alloc_graph(self.nodes, self.leafs, top):
-            self.log("error", f"{function}: failed to allocate graph")
-            return False
-        return True
+    def not_served(self, ids_changed: bool) -> None:
+        """The reserved plan does not serve a graph."""
+        why = f"(backend_ids_changed = {int(ids_changed)})"
+        self.debug_log(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
 
     def synchronize(self) -> None:
         """ggml_backend_sched_synchronize: wait for all backends."""

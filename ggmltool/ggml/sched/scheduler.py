@@ -195,6 +195,7 @@ class Scheduler(SchedulerState):
             return True
         for b in range(len(self.backends)):
             self.synchronize_backend(b)
+        self.not_served(changed)
         self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, top)
         if not self.gallocr.alloc_graph(self.nodes, self.leafs, top):
             self.log("error", "ggml_backend_sched_alloc_splits: failed to allocate graph")
@@ -249,6 +250,9 @@ class Scheduler(SchedulerState):
         queue = self.backends[b].queue
         if queue is not None:
             queue.synchronize()
+
+    def not_served(self, ids_changed: bool) -> None:
+        """The reserved plan does not serve a graph, which is reserved now; a debug build logs it."""
 
     def no_backend_for_weight(self, tensor: Tensor, buffer: Buffer) -> None:
         """No backend can use the memory of `tensor` and run the op that has it; a debug build warns of it."""
