@@ -90,9 +90,9 @@ def _refused(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, st
     a, b = diff.errors
     if a is not None and b is not None and _condition(a) == _condition(b):
         return
-    for name, error in (("A", a), ("B", b)):
+    for plan, error in ((diff.a.plan, a), (diff.b.plan, b)):
         if error is not None:
-            yield _refusal(error, allowed), f"{name}: {dict(error).get('message')}"
+            yield _refusal(error, allowed), f"{plan.ggml}: {dict(error).get('message')}"
 
 
 def _condition(error: PlanError) -> str:
@@ -104,7 +104,7 @@ def _refusal(error: PlanError, allowed: Collection[str]) -> str:
     condition = _condition(error)
     if condition.startswith("pre-allocated tensor"):
         return "preallocated"
-    if dict(error).get("kind") == "crash":
+    if dict(error).get("kind") == "crash" and dict(error).get("function") != "ggml_backend_graph_compute":
         return "best-backend"
     return next((key for key in _REFUSALS.get(condition, ()) if key in allowed), "")
 
