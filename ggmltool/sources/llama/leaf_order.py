@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 Sources = Mapping[str, Sequence[str | None]]
 """The sources of every node, by id."""
@@ -12,12 +12,16 @@ class LeafOrder:
     """How a graph was built: what ggml_build_forward_expand must have been called with, told from what it left.
 
     ggml visits the sources of a node in their order before the node itself, and keeps nodes and leafs as it meets
-    them. The calls are the longest runs of nodes that such visits explain, leafs included.
+    them. The calls are the longest runs of nodes that such visits explain, leafs included; `asked` are nodes that are
+    known to have been called for.
     """
 
-    def __init__(self, src: Sources, nodes: Sequence[str], leafs: Sequence[str]) -> None:
+    def __init__(
+        self, src: Sources, nodes: Sequence[str], leafs: Sequence[str], asked: Collection[str] = frozenset()
+    ) -> None:
         self._src = src
         self._nodes = nodes
+        self._asked = asked
         self.roots = self._find_roots(leafs)
 
     def of(self, changed: Sources) -> list[str]:
@@ -56,7 +60,7 @@ class LeafOrder:
         """
         nodes = self._nodes
         end = at + 1
-        while end < len(nodes) and nodes[end - 1] in used:
+        while end < len(nodes) and nodes[end - 1] in used and nodes[end - 1] not in self._asked:
             end += 1
         for last in range(end, at, -1):
             met = _Overlay(seen)

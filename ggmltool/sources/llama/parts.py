@@ -12,6 +12,10 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.leaf_order import LeafOrder
 from ggmltool.sources.llama.weight_test import Hparams
 from ggmltool.sources.llama.weights import (
+    FULL_ATTENTION_ONLY,
+    LOADED_TWICE,
+    OUTPUT_STAYS_WITH_INPUT,
+    OUTPUT_WITHOUT_USE,
     PER_LAYER,
     TIED,
     LayerKind,
@@ -50,7 +54,8 @@ class Parts:
 
     def __init__(self, model: Model) -> None:
         self.meta = model.meta
-        alias = _aliases(model)
+        self.architecture = str(model.meta.get("architecture", ""))
+        alias = {} if self.architecture in LOADED_TWICE else _aliases(model)
         self.graphs = {name: _plain(g, alias) for name, g in model.graphs.items()}
         self._users = _users(self.graphs.values())
         self.used = set(self._users)
@@ -85,20 +90,31 @@ class Parts:
 
     def _roles(self, spec: TensorSpec) -> list[Role]:
         """What a weight is used as, what it is made for first; another role has a duplicate where it lies elsewhere."""
-        weight = weight_of(spec.name)
+        weight = weight_of(spec.name, self.architecture)
         users = self._users.get(spec.id, [])
         op = tested_op(weight, users[0].op if users else None)
         if weight.base == TIED and weight.suffix == "weight":
-            output = tuple(n.id for n in users if n.op == Op.MUL_MAT)
-            rows = tuple(n.id for n in users if n.op != Op.MUL_MAT)
-            roles = [Role("input", -1, Op.GET_ROWS, rows)]
-            return [*roles, Role("output", -1, Op.MUL_MAT, output)] if output else roles
+            return self._tied_roles(users)
         if weight.base in PER_LAYER:
-            layers: dict[int, list[str]] = {0: []}
+            every = () if self.architecture in FULL_ATTENTION_ONLY and users else range(max(self.n_layer, 1))
+            layers: dict[int, list[str]] = {il: [] for il in every}
             for node in users:
                 layers.setdefault(layer_of_node(node.name) or 0, []).append(node.id)
             return [Role("repeating", il, op, tuple(nodes)) for il, nodes in sorted(layers.items())]
         return [Role(weight.kind, weight.il, op, tuple(n.id for n in users))]
+
+    def _tied_roles(self, users: list[TensorSpec]) -> list[Role]:
+        """The embeddings: the input's, and in most models without an output of their own the output's too."""
+        if self.architecture in LOADED_TWICE and any(n.op == Op.MUL_MAT for n in users):
+            return [Role("output", -1, Op.MUL_MAT, tuple(n.id for n in users))]
+        if self.architecture in OUTPUT_STAYS_WITH_INPUT:
+            return [Role("input", -1, Op.GET_ROWS, tuple(n.id for n in users))]
+        output = tuple(n.id for n in users if n.op == Op.MUL_MAT)
+        rows = tuple(n.id for n in users if n.op != Op.MUL_MAT)
+        roles = [Role("input", -1, Op.GET_ROWS, rows)]
+        if output or self.architecture in OUTPUT_WITHOUT_USE:
+            roles.append(Role("output", -1, Op.MUL_MAT, output))
+        return roles
 
     def _cache_layer(self, spec: TensorSpec) -> int | None:
         il = layer_of_cache(spec.name)
@@ -114,15 +130,19 @@ class Parts:
         """
         made = {w.name: (i, w.id) for i, w in enumerate(self.weights)}
         first = next((i for i, w in enumerate(self.weights) if w.name.startswith("blk.")), 0)
-        norm = made.get("output_norm.weight")
-        if norm is None or norm[0] > first:
+        norms = [w.id for w in self.weights[:first] if self._is_output_norm(w)]
+        if not norms:
             return None
         if role.kind == "output":
-            return norm[1]
+            return norms[-1]
         at = made[spec.name][0]
         before = self.weights[at - 1].name if at else ""
         neighbour = before.replace(f"blk.{weight_of(before).il}.", f"blk.{role.il}.")
         return made[neighbour][1] if neighbour in made else None
+
+    def _is_output_norm(self, spec: TensorSpec) -> bool:
+        weight = weight_of(spec.name, self.architecture)
+        return weight.kind == "output" and weight.base.endswith("norm")
 
     def graph_size(self, given: int | None, n_weights: int) -> int | None:
         """llama_context::graph_max_nodes: the scheduler's size, which counts weights that lie twice as two."""
@@ -158,7 +178,7 @@ class Parts:
             g = self.graphs[graph]
             src = {n.id: n.src for n in g.nodes}
             order = [e for e in g.expand if e in src] or list(src)
-            self._orders[graph] = LeafOrder(src, order, self.leafs(graph))
+            self._orders[graph] = LeafOrder(src, order, self.leafs(graph), _experts(g))
         return self._orders[graph]
 
     def n_tokens(self, graph: GraphSpec) -> int:
@@ -221,6 +241,12 @@ def _aliases(model: Model) -> dict[str, str]:
         if original != t.id and t.id.startswith(f"{t.name}~"):
             alias[t.id] = original
     return alias
+
+
+def _experts(graph: GraphSpec) -> set[str]:
+    """What build_moe_ffn asks for itself: the results of all experts, before it takes them apart and adds them."""
+    viewed = {n.src[0] for n in graph.nodes if n.op == Op.VIEW and n.name.startswith("ffn_moe_") and n.src}
+    return {n.id for n in graph.nodes if n.id in viewed and n.op in (Op.MUL, Op.MUL_MAT_ID, Op.ADD_ID)}
 
 
 def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:

@@ -208,7 +208,7 @@ class _Placing:
                         after.setdefault(made[buft], before)
                     for node in role.nodes:
                         moved.setdefault(node, {})[spec.id] = made[buft]
-        if moved:
+        if moved or after:
             order = {id: i for g in self.parts.graphs for i, id in enumerate(self._leafs(g, moved))}
             _sort_duplicates(placed, order, {w.id: i for i, w in enumerate(self.parts.weights)}, after)
         return placed, moved

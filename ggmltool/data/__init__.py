@@ -1,0 +1,1 @@
+"""Reference data as TOML, read when it is first asked for."""
