@@ -9,7 +9,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import output_option
+from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.sources.llama.options import CACHE_TYPES, FLASH_ATTN, CaptureOptions
 from ggmltool.views.text import count, size
@@ -90,7 +90,7 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
     "--weights/--no-weights", default=False, show_default=True,
     help="Say where the weights' values are, so that `run` can compute (of --prompt and --tokens always).",
 )  # fmt: skip
-@output_option
+@output_to(".json", ".yaml", ".yml")
 @click.pass_context
 def capture(
     ctx: click.Context,
@@ -146,7 +146,7 @@ def capture(
     log_lines(captured.log)
     if weights or tokens or prompt:
         _add_weights(captured, model, output)
-    output.write(_file(captured.scenario, output.path))
+    output.write(_file(captured.scenario))
     if unnamed:
         note(_summary(captured, output.path))
     return 0
@@ -196,14 +196,11 @@ def _add_weights(captured: Captured, model: Path, output: Output) -> None:
         raise CliError(str(error)) from None
 
 
-def _file(scenario: dict[str, Any], path: Path | None) -> bytes:
-    """The scenario as JSON, one line per tensor, packed where the file's name says so."""
-    import gzip
-
+def _file(scenario: dict[str, Any]) -> bytes:
+    """The scenario as JSON, one line per tensor."""
     from ggmltool.sources.llama.text import scenario_text
 
-    data = scenario_text(scenario).encode()
-    return gzip.compress(data, mtime=0) if path is not None and path.suffix == ".gz" else data
+    return scenario_text(scenario).encode()
 
 
 def _summary(captured: Captured, file: Path | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import (
@@ -28,7 +29,7 @@ from ggmltool.views.tensors import Tensors
 from ggmltool.views.text import printable
 
 PICTURES = ("svg", "png", "pdf")
-TEXTS = (".dot", ".gv", ".txt", "")
+TEXTS = (".txt", "")
 
 HOW_TO_GET_DOT = (
     "drawing needs the program `dot` of Graphviz, which is not installed. Get it with `apt-get install graphviz`, "
@@ -105,7 +106,7 @@ def dot(
         raise click.UsageError("--fold is for --style ggmltool; ggml's drawing has every node.")
     if fold and (split is not None or around is not None):
         raise click.UsageError("--fold draws the whole graph; leave out --split and --around.")
-    format = format or _format_of(output)
+    format = format or _text_for(output)
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
     if isinstance(opened, OpenedLog):
@@ -186,13 +187,9 @@ def _around(ids: list[str], tensors: Tensors, centre: str | None, radius: int) -
     return neighbours(ids, tensors, centre, radius)
 
 
-def _format_of(output: Output) -> str:
-    if output.path is None:
-        return "dot"
-    suffix = output.path.suffix.lower()
-    if suffix[1:] in PICTURES:
-        return suffix[1:]
-    if suffix in TEXTS:
+def _text_for(output: Output) -> str:
+    """Graphviz's text, where the file's name may stand for text. Raises CliError where it is of a picture, perhaps."""
+    if output.path is None or ending_of(output.path) in TEXTS:
         return "dot"
     raise CliError(f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf or .dot, or say --format")
 

@@ -49,7 +49,7 @@ def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
         if settings.traceback:
             import traceback
 
-            traceback.print_exc()
+            click.echo(_harmless(traceback.format_exc()), err=True, nl=False)
         message, status = describe(error)
         click.echo(_harmless(message), err=True)
         return status
@@ -72,10 +72,9 @@ def _run(command: click.Command, args: list[str], settings: Settings) -> int:
 
 def _harmless(message: str) -> str:
     """The message without what would steer a terminal, and with no line of a whole file's length."""
-    from ggmltool.views.text import printable
+    from ggmltool.views.text import harmless
 
-    lines = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in message.split("\n"))
-    return "\n".join(map(printable, lines))
+    return harmless("\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in message.split("\n")))
 
 
 def _reopen_streams() -> None:

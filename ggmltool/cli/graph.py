@@ -8,13 +8,20 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE
-from ggmltool.cli.options import Moment, ggml_option, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Moment,
+    ggml_option,
+    json_option,
+    moment_options,
+    output_option,
+    raw_option,
+    scenario_argument,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched import graph_at, watch
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.views.graph_print import graph_json, graph_print
-from ggmltool.views.text import printable
 
 
 @click.command(cls=Command)
@@ -25,6 +32,7 @@ from ggmltool.views.text import printable
     is_flag=True,
     help="The graph that the scheduler hands to the allocator, with copies and dependencies (default: as built).",
 )
+@raw_option
 @ggml_option
 @json_option
 @output_option
@@ -53,4 +61,7 @@ def graph(scenario: str | None, moment: Moment, sched: bool, json: bool, output:
 def _write(output: Output, json: bool, document: dict[str, Any], nodes: list[Tensor], leafs: list[Tensor]) -> None:
     from ggmltool.views.json_text import json_text
 
-    output.write(json_text(document) if json else graph_print(nodes, leafs, printable if output.to_terminal else None))
+    if json:
+        output.write(json_text(document))
+    else:
+        output.write_ggml(graph_print(nodes, leafs))

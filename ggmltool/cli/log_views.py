@@ -10,7 +10,6 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.log_plan import log_plan
 from ggmltool.cli.logs import OpenedLog
 from ggmltool.cli.output import Output, note
-from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.debug import SchedDebug
@@ -73,9 +72,8 @@ def show_splits(
     if format in (None, "text") and not by and not bytes:
         from ggmltool.views.sched_debug import sched_debug
 
-        name = printable if output.to_terminal else None
         counts = all(node.use_count is not None for node in graph.nodes)
-        output.write(sched_debug(as_debug(graph), debug, causes, name, counts))
+        output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
         return 0
     output.write(_counted(log, graph, by, bytes, format == "json", output))
     return 0

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.endings import format_of
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _complete_ops(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_ops)
 @click.option("--example", is_flag=True, help="Print only the scenario that shows the op NAME.")
 @json_option
-@output_option
+@output_to(".yaml", ".yml")
 def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
     """List the ops of ggml, or show one in full: how it is written, its parameters, where it runs, an example.
 
@@ -48,6 +49,8 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         raise click.UsageError("--example needs the NAME of an op.")
     if json and example:
         raise click.UsageError("--example prints a scenario; it does not go with --json.")
+    if not example and format_of(output.path) == "yaml":
+        raise click.UsageError("a YAML file is for the scenario of --example; name a .txt or .json file.")
     from ggmltool.ggml.op_reference import op_facts
     from ggmltool.ggml.version import VERSION
     from ggmltool.views.json_text import json_text

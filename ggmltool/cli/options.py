@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from ggmltool.cli.command import settings
+from ggmltool.cli.endings import ending_of, format_of, refusal
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -212,18 +213,74 @@ def format_option(*formats: str, help: str) -> Callable[[F], F]:
 
 
 def output_option(command: F) -> F:
-    """-o/--output and --force, together the parameter `output`, an Output."""
-    command = click.option(
-        "--force", is_flag=True, expose_value=False, is_eager=True, callback=_keep, help="Overwrite the file."
-    )(command)
+    """-o/--output and --force, together the parameter `output`, an Output. The ending of the file's name is the format
+    where no other option names one."""
+    return output_to()(command)
+
+
+class _OutputFile(click.Option):
+    """-o, and the endings of files whose format the command knows by itself."""
+
+    def __init__(self, *args: Any, own: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.own = own
+
+
+def output_to(*endings: str) -> Callable[[F], F]:
+    """As output_option, for a command that knows by itself what a file with one of these endings holds."""
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_output(*args: object, output: Path | None, **kwargs: object) -> object:
+            ctx = click.get_current_context()
+            _check_ending(ctx, output)
+            where = Output(output, bool(ctx.meta.get("ggmltool.force")), bool(ctx.meta.get("ggmltool.raw")))
+            where.check()
+            return command(*args, output=where, **kwargs)
+
+        force = click.option(
+            "--force", is_flag=True, expose_value=False, is_eager=True, callback=_keep, help="Overwrite the file."
+        )
+        return click.option(
+            "-o",
+            "--output",
+            "output",
+            cls=_OutputFile,
+            own=endings,
+            metavar="FILE",
+            type=click.Path(path_type=Path, allow_dash=True),
+            is_eager=True,
+            callback=_output,
+            help="Write to a file instead of standard output (`-`); its ending names the format.",
+        )(force(cast(F, with_output)))
+
+    return decorate
+
+
+def _check_ending(ctx: click.Context, path: Path | None) -> None:
+    """Refuse a file whose name asks for another format than it would get. Raises click.UsageError."""
+    if path is None:
+        return
+    choices = (p.type.choices for p in ctx.command.params if p.name == "format" and isinstance(p.type, click.Choice))
+    refused = refusal(path, [str(choice) for choice in next(choices, ())], ctx.params.get("format"), _own_endings(ctx))
+    if refused is not None:
+        raise click.UsageError(refused, ctx)
+
+
+def _own_endings(ctx: click.Context) -> tuple[str, ...]:
+    return next((param.own for param in ctx.command.params if isinstance(param, _OutputFile)), ())
+
+
+def raw_option(command: F) -> F:
+    """--raw, for commands that print ggml's own text: the terminal gets its bytes."""
     return click.option(
-        "-o",
-        "--output",
-        "output",
-        metavar="FILE",
-        type=click.Path(path_type=Path, allow_dash=True),
-        callback=_output,
-        help="Write to a file instead of standard output (`-`).",
+        "--raw",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_keep,
+        help="Print ggml's text on a terminal byte for byte, as in a pipe; else what a name could steer the terminal "
+        "with is escaped there.",
     )(command)
 
 
@@ -232,18 +289,23 @@ def _keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     ctx.meta[f"ggmltool.{param.name}"] = value
 
 
-def _format(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    if not ctx.meta.get("ggmltool.json"):
-        return value
-    if value not in (None, "json"):
-        raise click.UsageError(f"--json and --format {value} contradict each other.", ctx)
-    return "json"
+def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if ctx.meta.get("ggmltool.json"):
+        if value not in (None, "json"):
+            raise click.UsageError(f"--json and --format {value} contradict each other.", ctx)
+        return "json"
+    path = ctx.meta.get("ggmltool.output")
+    named = None if ending_of(path) in _own_endings(ctx) else format_of(path)
+    asked = ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
+    can = isinstance(param.type, click.Choice) and named in param.type.choices
+    return named if can and not asked else value
 
 
-def _output(ctx: click.Context, _: click.Parameter, value: Path | None) -> Output:
-    output = Output(None if value is None or str(value) == "-" else value, bool(ctx.meta.get("ggmltool.force")))
-    output.check()
-    return output
+def _output(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
+    """The file, which the format's own callback has to know; None for standard output."""
+    path = None if value is None or str(value) == "-" else value
+    ctx.meta["ggmltool.output"] = path
+    return path
 
 
 def _complete_scenarios(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sys
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import click
 
 from ggmltool.cli.command import Settings, settings
+from ggmltool.cli.endings import is_packed
 from ggmltool.cli.errors import CliError
 from ggmltool.views.table import Style
-from ggmltool.views.text import printable
+from ggmltool.views.text import harmless
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
@@ -30,10 +32,12 @@ _WORTH_A_BAR = 100
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The `-o` of a command: `path` None is standard output; `force` allows to overwrite a file."""
+    """The `-o` of a command: `path` None is standard output; `force` allows to overwrite a file; `raw` lets a terminal
+    have ggml's own text as ggml prints it."""
 
     path: Path | None = None
     force: bool = False
+    raw: bool = False
 
     @property
     def to_terminal(self) -> bool:
@@ -75,8 +79,25 @@ class Output:
             raise CliError(f"{self.path} exists; --force overwrites it")
 
     def write(self, result: str | bytes) -> None:
-        """Write the whole result. Bytes that are no UTF-8 in ggml's names come out as they were."""
-        data = result.encode("utf-8", "surrogateescape") if isinstance(result, str) else result
+        """Write the whole result: of text only what is seen as it is, the rest as escapes; bytes as they are.
+
+        What comes from outside and reaches a view (names in a log, a scenario, a GGUF) can so steer no terminal.
+        """
+        if isinstance(result, str):
+            result = harmless(result, bool(self._colors())).encode()
+        self._write(result)
+
+    def write_ggml(self, text: str) -> None:
+        """Write text as ggml itself prints it, byte for byte, bytes that are no UTF-8 in names included; a terminal
+        gets it with escapes, unless it is to be raw."""
+        if self.to_terminal and not self.raw:
+            self.write(text)
+        else:
+            self._write(text.encode("utf-8", "surrogateescape"))
+
+    def _write(self, data: bytes) -> None:
+        if is_packed(self.path):
+            data = gzip.compress(data, mtime=0)
         if self.path is None:
             _print(data)
             return
@@ -132,13 +153,13 @@ def current_settings() -> Settings:
 def note(message: str) -> None:
     """Tell the user something on standard error, unless --quiet."""
     if current_settings().verbosity >= 0:
-        click.echo("\n".join(map(printable, message.split("\n"))), err=True)
+        click.echo(harmless(message), err=True)
 
 
 def detail(message: str) -> None:
     """Tell the user something on standard error with --verbose."""
     if current_settings().verbosity > 0:
-        click.echo(message, err=True)
+        click.echo(harmless(message), err=True)
 
 
 @contextmanager
@@ -175,4 +196,4 @@ def debug_log(listener: Listener | None = None) -> Listener | None:
 def log_lines(lines: Iterable[str]) -> None:
     """What ggml logged, on standard error with --verbose."""
     for line in lines:
-        detail(f"ggml: {printable(line.rstrip())}")
+        detail(f"ggml: {line.rstrip()}")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import format_option, output_option, scenario_argument
+from ggmltool.cli.options import format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.placing import (
     Common,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.layers import PlaceOptions
     from ggmltool.sources.llama.place import Placement
 
-SCENARIO_ENDINGS = (".json", ".json.gz")
+SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
 
 @click.command(cls=Command)
@@ -52,7 +53,7 @@ SCENARIO_ENDINGS = (".json", ".json.gz")
 @common_options
 @click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
 @format_option("text", "json", "scenario", help="Text (default), JSON with exact bytes, or the placed scenario.")
-@output_option
+@output_to(*SCENARIO_ENDINGS)
 def place(
     scenario: str | None,
     n_gpu_layers: str,
@@ -89,10 +90,10 @@ def place(
     )
     log_lines(fit.plan.log)
     placed = _placed(placement, fit, options, words)
-    if format is None and output.path is not None and output.path.name.endswith(SCENARIO_ENDINGS):
+    if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
         format = "scenario"
     if format == "scenario":
-        output.write(_scenario(placement, words, output))
+        output.write(_scenario(placement, words))
     elif format == "json":
         from ggmltool.views.json_text import json_text
 
@@ -165,13 +166,10 @@ def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
     return out + [f"no weight is placed by {option}" for option in idle]
 
 
-def _scenario(placement: Placement, words: str, output: Output) -> bytes:
-    """The placed scenario as JSON, one line per tensor, packed where the file's name says so."""
-    import gzip
-
+def _scenario(placement: Placement, words: str) -> bytes:
+    """The placed scenario as JSON, one line per tensor."""
     from ggmltool.scenario.dump import dump
     from ggmltool.sources.llama.text import scenario_text
 
     model = placement.model
-    data = scenario_text(dump(replace(model, meta={**model.meta, "placed": words}))).encode()
-    return gzip.compress(data, mtime=0) if output.path is not None and output.path.suffix == ".gz" else data
+    return scenario_text(dump(replace(model, meta={**model.meta, "placed": words}))).encode()

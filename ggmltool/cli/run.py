@@ -109,11 +109,10 @@ def run(
         document = run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error, watched)
         output.write(json_text(document | ({"times": result.times} if times else {})))
     else:
-        if times:
-            from ggmltool.views.times import times_text
+        from ggmltool.views.times import times_text
 
-            output.write("".join(times_text(t) for t in result.times))
-        output.write("".join(watcher.texts if watcher is not None else []) + result.text(output))
+        parts = [times_text(t) for t in result.times] if times else []
+        output.write("".join([*parts, *(watcher.texts if watcher is not None else []), result.text(output)]))
     return 1 if result.error else 0
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.main import did_you_mean
-from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 from ggmltool.scenario.samples import sample_name, samples
 from ggmltool.views.samples import SampleInfo, samples_json, samples_view, teaches
@@ -22,7 +23,7 @@ def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_samples)
 @json_option
-@output_option
+@output_to(".yaml", ".yml", ".json")
 def sample(name: str | None, json: bool, output: Output) -> int:
     """List the samples, or print one of them: a commented scenario that teaches one thing.
 
@@ -34,7 +35,7 @@ def sample(name: str | None, json: bool, output: Output) -> int:
       ggmltool sample priority -o graph.yaml
     """
     if name is None:
-        _list(json, output)
+        _list(json or ending_of(output.path) == ".json", output)
         return 0
     if json:
         raise click.UsageError("--json lists the samples; it does not go with a name.")
@@ -44,10 +45,12 @@ def sample(name: str | None, json: bool, output: Output) -> int:
         hint = did_you_mean(name, paths) or " `ggmltool sample` lists them."
         raise CliError(f"no sample is called {name!r}.{hint}")
     data = path.read_bytes()
-    if path.suffix == ".gz" and (output.path is None or output.path.suffix != ".gz"):
+    if path.suffix == ".gz":
         import gzip
 
         data = gzip.decompress(data)
+    elif ending_of(output.path) == ".json":
+        raise CliError(f"{name} is a YAML file; name it {name}.yaml")
     output.write(data)
     return 0
 

@@ -17,13 +17,13 @@ from ggmltool.cli.options import (
     ggml_option,
     moment_options,
     output_option,
+    raw_option,
     scenario_argument,
     what_if_options,
 )
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch, Watched, watch
-from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
@@ -69,6 +69,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     default=None,
     help="Print why each tensor has its backend (default), or leave it out as ggml's release builds do.",
 )
+@raw_option
 @click.option(
     "--by",
     metavar="KEYS",
@@ -169,17 +170,16 @@ def splits(
 
 
 def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output: Output) -> int:
-    """ggml's debug print of one step; on a terminal without control characters in names."""
+    """ggml's debug print of one step."""
     from ggmltool.ggml.sched.measured import MeasuredScheduler
     from ggmltool.views.sched_debug import sched_debug
 
     watched = Watch(opened, moment, debug=True).watched()
-    name = printable if output.to_terminal else None
     if isinstance(watched.sched, MeasuredScheduler):
         return _printed(watched, watched.sched, len(watched.sched.passes) - 1, level, causes, False, output)
     there = watched.is_split or watched.plan.ok
     counts = opened.model.release.prints_use_counts
-    output.write(sched_debug(watched.sched.debug_record, level, causes, name, counts) if there else "")
+    output.write_ggml(sched_debug(watched.sched.debug_record, level, causes, counts) if there else "")
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
     return watched.status()
@@ -204,9 +204,8 @@ def _printed(
     """The print after a pass, where the scheduler came to it."""
     from ggmltool.views.pass_prints import pass_print
 
-    name = printable if output.to_terminal else None
     prints = (p for p in sched.printed if p.number == number)
-    output.write("".join(pass_print(p, level, causes, name, title) for p in prints))
+    output.write_ggml("".join(pass_print(p, level, causes, title) for p in prints))
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
     return watched.status()

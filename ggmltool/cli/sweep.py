@@ -126,8 +126,6 @@ def sweep(
     combined, work = _jobs(opened, common, varied)
     outcomes = _run(placers, work, jobs or usable_processes())
     result = _sweep(opened, placers, common, combined, outcomes)
-    if format is None and output.path is not None and output.path.suffix == ".csv":
-        format = "csv"
     if format == "csv":
         output.write(sweep_csv(result))
     elif format == "json":

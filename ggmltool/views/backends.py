@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 SIZE_MAX = (1 << 64) - 1
 
@@ -105,7 +108,7 @@ def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:
     """What each known device is called, what it is, and what is left out."""
     from rich.text import Text
 
-    lines: list[object] = []
+    lines: list[str | Text] = []
     for p in profiles:
         lines += ["", Text(printable(p.name), "bold")]
         lines += _fact("description", p.description, style)
@@ -118,7 +121,7 @@ def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:
     return heading("devices", [count(len(profiles), "profile")], style) + render_lines(lines, style)
 
 
-def _fact(label: str, text: str, style: Style) -> list[object]:
+def _fact(label: str, text: str, style: Style) -> list[str | Text]:
     from textwrap import wrap
 
     width = max(min(style.width, _TEXT_WIDTH), 40)
@@ -133,7 +136,7 @@ def backends_view(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], ti
     from rich.text import Text
 
     inks = {name: color.term for name, color in colors(b.name for b in backends).items()}
-    lines: list[object] = []
+    lines: list[str | Text] = []
     for b in backends:
         lines += ["", Text(printable(b.name), f"bold {inks[b.name]}")]
         for label, text in _facts(b):
@@ -193,7 +196,7 @@ def _features(b: BackendInfo) -> str:
 
 def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -> str:
     rows: list[Row] = []
-    notes: list[object] = []
+    notes: list[str | Text] = []
     for t in bufts:
         most = "SIZE_MAX" if t.max_size == SIZE_MAX else size(t.max_size)
         device = Cell(t.device, inks.get(t.device, ""))

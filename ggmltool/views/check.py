@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.gauges import Gauge
 from ggmltool.ggml.limits import limits_of
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Status = Literal["fine", "near", "over", "breached", "not reached"]
 
@@ -119,11 +122,11 @@ def _percent(gauge: Gauge) -> str:
     return f"{max(round(percent), 101) if gauge.share > 1 else 100} %"
 
 
-def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[object]:
+def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[str | Text]:
     """What happens beyond each limit; with the place too, where the table had to cut it."""
     from rich.text import Text
 
-    lines: list[object] = [Text("beyond the limit", "dim")]
+    lines: list[str | Text] = [Text("beyond the limit", "dim")]
     width = min(max(style.width, 40), 120)
     for gauge in gauges:
         of = gauge.about

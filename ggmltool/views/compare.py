@@ -6,11 +6,14 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _NAMES_SHOWN = 4
 
@@ -94,7 +97,7 @@ def _wrapped(note: str, width: int) -> list[str]:
     return textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _verdict(c: ComparedGraph) -> list[object]:
+def _verdict(c: ComparedGraph) -> list[str | Text]:
     from rich.text import Text
 
     over = c.over
@@ -107,7 +110,7 @@ def _verdict(c: ComparedGraph) -> list[object]:
         return [f"  all agree; the largest NMSE is {_number(largest.nmse)}, of {printable(largest.id)}"]
     first = over[0]
     name = f"{printable(first.id)}, node {first.index}, {first.op} {first.type}{dims(first.ne)}"
-    lines: list[object] = [Text.assemble("  first bad node: ", (name, "bold red"))]
+    lines: list[str | Text] = [Text.assemble("  first bad node: ", (name, "bold red"))]
     if first.misplaced:
         lines.append(f"    {count(first.misplaced, 'element')} finite on one side only, or not finite in another way")
     else:

@@ -57,5 +57,11 @@ def _comment(text: str, indent: str = "", further: str = "") -> list[str]:
 def _flow(value: object) -> str:
     import yaml
 
-    text = yaml.safe_dump(value, default_flow_style=True, width=1 << 20, allow_unicode=True, sort_keys=False)
-    return text.removesuffix("...\n").strip()
+    for allow_unicode in (True, False):
+        text = yaml.safe_dump(
+            value, default_flow_style=True, width=1 << 20, allow_unicode=allow_unicode, sort_keys=False
+        )
+        shown = str(text).removesuffix("...\n").strip()
+        if shown == printable(shown):
+            break
+    return shown

@@ -18,8 +18,9 @@ _NO_BACKEND = Color("#808080", "#eeeeee", "")
 
 
 def escaped(text: str, record: bool = False) -> str:
-    """A name inside a quoted label; in a label of shape `record` also its own special characters."""
-    out = printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    """A name inside a quoted label, where Graphviz reads entities too; in a label of shape `record` also its own
+    special characters."""
+    out = printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
     if record:
         for special in "{}|<>":
             out = out.replace(special, "\\" + special)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.op import Op
@@ -11,11 +11,8 @@ from ggmltool.ggml.tensor import FLAG_PARAM, Tensor
 _END = "=" * 40
 
 
-def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor], name: Callable[[str], str] | None = None) -> str:
-    """ggml_graph_print of a graph without gradients, byte for byte once encoded as UTF-8 with surrogateescape.
-
-    `name` makes names safe for a terminal.
-    """
+def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> str:
+    """ggml_graph_print of a graph without gradients, byte for byte once encoded as UTF-8 with surrogateescape."""
     lines = ["=== GRAPH ===", f"n_nodes = {len(nodes)}"]
     for i, t in enumerate(nodes):
         ne = ", ".join(f"{n:5d}" for n in t.ne[:3])
@@ -23,7 +20,7 @@ def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor], name: Callable
     lines.append(f"n_leafs = {len(leafs)}")
     for i, t in enumerate(leafs):
         ne = ", ".join(f"{n:5d}" for n in t.ne[:2])
-        label = _right(name(t.name) if name else t.name, 16)
+        label = _right(t.name, 16)
         lines.append(f" - {i:3d}: [ {ne}] {Op(t.op).name:>8} {label}")
     return "\n".join([*lines, _END]) + "\n"
 

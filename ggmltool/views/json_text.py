@@ -25,4 +25,4 @@ def _value(value: Any) -> str:
 
 def _dump(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text == printable(text) else json.dumps(value, allow_nan=False)
+    return text if text == printable(text) else json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")

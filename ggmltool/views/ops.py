@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.ggml.op_reference import REFERENCE_PROFILES
 from ggmltool.views.table import Cell, Column, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _SPELLED_FROM = 110
 """Columns from which the table has room for how an op is written."""
@@ -126,7 +129,7 @@ _LEGEND = (
 )
 
 
-def _legend(style: Style) -> list[object]:
+def _legend(style: Style) -> list[str | Text]:
     from rich.text import Text
 
     wrapped = [part for line in _LEGEND for part in textwrap.wrap(line, min(style.width, 120))]
@@ -153,7 +156,7 @@ def _engine(info: OpInfo) -> str:
 def op_view(info: OpInfo, style: Style) -> str:
     """Everything about one op."""
     facts = [f"{info.function_of or 'op'} {info.number}"] + ([info.symbol] if info.symbol else [])
-    lines: list[object] = [""]
+    lines: list[str | Text] = [""]
     for name, value in _facts(info):
         lines += _fact(name, value, style)
     out = heading(info.name, facts, style) + render_lines(lines, style)
@@ -163,7 +166,7 @@ def op_view(info: OpInfo, style: Style) -> str:
     if info.example:
         from rich.text import Text
 
-        example: list[object] = ["", Text("a scenario with it", "bold")]
+        example: list[str | Text] = ["", Text("a scenario with it", "bold")]
         example += [f"  {line}" for line in info.example.splitlines()]
         if info.result:
             example.append(Text(f"  the result is {info.result}", "dim"))
@@ -212,13 +215,13 @@ def _fact(name: str, value: str, style: Style) -> list[str]:
     )
 
 
-def _form(form: FormInfo, style: Style) -> list[object]:
+def _form(form: FormInfo, style: Style) -> list[str | Text]:
     """How it is written, in bold, and what its docstring says."""
     from rich.text import Text
 
     width = max(style.width, 40)
     spelled = textwrap.wrap(form.spelled(), width, subsequent_indent="    ", break_on_hyphens=False)
-    lines: list[object] = [Text(line, "bold") for line in spelled]
+    lines: list[str | Text] = [Text(line, "bold") for line in spelled]
     for paragraph in form.text.split("\n\n"):
         lines += textwrap.wrap(
             paragraph, min(width, 120), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False

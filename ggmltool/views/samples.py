@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.views.table import Column, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _COLUMNS = (Column("sample"), Column("shows", cut=True))
 
@@ -34,7 +37,7 @@ def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:
     from rich.text import Text
 
     rows = [[info.name, info.shows] for info in infos]
-    hints = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
+    hints: list[str | Text] = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
     title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
     return title + render_table(_COLUMNS, rows, style) + render_lines(hints, style)
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ggmltool.ggml.sched.debug import DebugNode, DebugSplit, SchedDebug
 
 
-def sched_debug(
-    splits: SchedDebug,
-    level: int = 2,
-    causes: bool = True,
-    name: Callable[[str], str] | None = None,
-    counts: bool = True,
-) -> str:
+def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts: bool = True) -> str:
     """ggml_backend_sched_print_assignments: GGML_SCHED_DEBUG=`level`, 1 the headers of the splits, 2 also their nodes.
 
     Release builds of ggml leave the causes out: `causes=False` gives their text byte for byte, once encoded as UTF-8
-    with surrogateescape (names are cut by bytes, also within a character). `name` makes names safe for a terminal;
-    without `counts`, use and compute are left out, as ggml did until 2025.
+    with surrogateescape (names are cut by bytes, also within a character). Without `counts`, use and compute are left
+    out, as ggml did until 2025.
     """
     lines = []
     for split in splits:
-        lines.append(_header(split, name))
+        lines.append(_header(split))
         if level > 1:
-            lines.extend(node_line(node, causes, name, counts) for node in split.nodes)
+            lines.extend(node_line(node, causes, counts) for node in split.nodes)
     return "".join(lines)
 
 
@@ -33,31 +25,27 @@ def fmt_size(nbytes: int) -> str:
     return f"{nbytes >> 20}M" if nbytes >= 1 << 20 else f"{nbytes >> 10}K"
 
 
-def _header(split: DebugSplit, safe: Callable[[str], str] | None) -> str:
+def _header(split: DebugSplit) -> str:
     head = f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs"
     if split.inputs:
         head += ": "
-    names = ((safe(name) if safe else name, nbytes) for name, nbytes in split.inputs)
-    return head + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in names) + "\n"
+    return head + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in split.inputs) + "\n"
 
 
-def node_line(node: DebugNode, causes: bool, safe: Callable[[str], str] | None, counts: bool) -> str:
-    name = safe(node.name) if safe else node.name
+def node_line(node: DebugNode, causes: bool, counts: bool) -> str:
     parts = [
         (
-            f"node #{node.index:3d} ({cut(node.op_desc, 10)}): {cut(name, 20)} ({cut(fmt_size(node.nbytes), 5)}) "
+            f"node #{node.index:3d} ({cut(node.op_desc, 10)}): {cut(node.name, 20)} ({cut(fmt_size(node.nbytes), 5)}) "
             f"[{cut(_backend(node.backend), 5)} {cut(node.cause if causes else '', 8)}]"
             f"{f' use={node.use_count},c={int(node.compute)}' if counts else ''}:"
         )
     ]
-    for source in node.sources:
-        name = safe(source.name) if safe else source.name
-        parts.append(
-            f" {cut(name, 20)} ({cut(fmt_size(source.nbytes), 5)}) "
-            f"[{cut(_backend(source.backend), 5)} {cut(source.cause if causes else '', 8)}]"
-        )
-    parts.append("\n")
-    return "".join(parts)
+    parts += [
+        f" {cut(source.name, 20)} ({cut(fmt_size(source.nbytes), 5)}) "
+        f"[{cut(_backend(source.backend), 5)} {cut(source.cause if causes else '', 8)}]"
+        for source in node.sources
+    ]
+    return "".join([*parts, "\n"])
 
 
 def _backend(name: str | None) -> str:

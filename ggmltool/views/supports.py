@@ -149,7 +149,7 @@ def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> s
     from rich.text import Text
 
     inks = {name: color.term for name, color in colors(backends).items()}
-    lines: list[object] = []
+    lines: list[str | Text] = []
     for i, name in enumerate(backends):
         for state, what in (("no", "does not run"), ("copy", "runs after copies")):
             told = _told(nodes, i, state)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ggmltool.views.text import printable
+from ggmltool.views.text import harmless, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _LAST_NUMBER = re.compile(r"(?<=[^\s,])[-#~]\d+$")
 _GAP = 2
@@ -128,8 +132,9 @@ def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[
     return widths
 
 
-def render_lines(lines: Sequence[object], style: Style) -> str:
-    """Lines (strings or rich texts) as text, coloured where the style says so; never wrapped."""
+def render_lines(lines: Sequence[str | Text], style: Style) -> str:
+    """Lines as text, coloured where the style says so; never wrapped. Here every view's text is made harmless: what
+    comes from outside gets neither colours of its own nor anything else that a terminal obeys."""
     from io import StringIO
 
     from rich.console import Console
@@ -149,8 +154,17 @@ def render_lines(lines: Sequence[object], style: Style) -> str:
         soft_wrap=True,
     )
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.print(_harmless_line(line, console), soft_wrap=True)
     return out.getvalue()
+
+
+def _harmless_line(line: str | Text, console: Console) -> str | Text:
+    if isinstance(line, str):
+        return harmless(line)
+    if harmless(line.plain) == line.plain:
+        return line
+    parts = line.render(console)
+    return line.assemble(*((harmless(part.text), part.style or "") for part in parts), end=line.end)
 
 
 def heading(title: str, facts: Sequence[str], style: Style) -> str:

@@ -50,6 +50,11 @@ def test_it_fits_a_terminal(call: Call, columns: int) -> None:
         assert max(map(len, call(command, "four-passes", columns=columns).out.splitlines())) <= columns
 
 
+def test_times_and_outputs_go_into_one_file(call: Call) -> None:
+    assert call("run", "--times", "-o", "out.txt", "four-passes").err == "Wrote out.txt\n"
+    assert Path("out.txt").read_text().startswith("sched_compute_splits times")
+
+
 def test_times_are_printed_as_ggml_does(call: Call) -> None:
     out = call("run", "--times", "four-passes").out
     lines = out.splitlines()

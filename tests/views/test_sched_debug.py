@@ -8,7 +8,6 @@ import pytest
 
 from ggmltool.ggml.sched.debug import DebugNode, DebugSplit
 from ggmltool.views.sched_debug import fmt_size, sched_debug
-from ggmltool.views.text import printable
 from tests.golden import check_golden
 from tests.views.plans import DEBUG
 
@@ -43,10 +42,3 @@ def test_sizes_are_whole_k_or_m() -> None:
     assert [fmt_size(n) for n in (0, 1023, 1024, 2**20 - 1, 2**20, 5 * 2**30)] == [
         "0K", "0K", "1K", "1023K", "1M", "5120M",
     ]  # fmt: skip
-
-
-def test_a_terminal_gets_no_control_characters() -> None:
-    node = DebugNode(0, "ADD", "a\x1b[2Jb", 0, "CPU", "", 0, True, ())
-    text = sched_debug((DebugSplit(0, "CPU", (("x\n", 1),), (node,)),), name=printable)
-    assert "\x1b" not in text
-    assert "[x\\x0a (" in text

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.views.text import count, dims, printable, shortened, size
+from ggmltool.views.text import count, dims, harmless, printable, shortened, size
+
+ANSI = re.compile("\x1b\\[[0-9;]*m")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,18 @@ def test_printable_text_is_one_line_without_controls(text: str) -> None:
     assert len(shown.splitlines()) <= 1
     assert "\x1b" not in shown
     shown.encode()
+
+
+@given(st.text(), st.booleans())
+def test_harmless_text_has_lines_and_nothing_else_that_a_terminal_obeys(text: str, colored: bool) -> None:
+    shown = harmless(text + "\x1b[1;38;5;71m" + text, colored)
+    assert ("\x1b[1;38;5;71m" in shown) == colored
+    assert all(c.isprintable() or c in "\n\t" for c in ANSI.sub("", shown) if not colored or c != "\x1b")
+
+
+@pytest.mark.parametrize("code", ["\x1b[8m", "\x1b[5m", "\x1b[2J", "\x1b[38;5m", "\x1b[m", "\x1b]0;x\x07", "\x9b1m"])
+def test_only_colours_of_our_own_pass(code: str) -> None:
+    assert harmless(f"a{code}b", True) == printable(f"a{code}b")
 
 
 def test_a_byte_of_a_cut_character_is_shown_as_that_byte() -> None:

@@ -42,7 +42,7 @@ def _map(written: dict[str, str], indent: str) -> str:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def context_sizes(scenario: dict[str, Any]) -> dict[str, int]:

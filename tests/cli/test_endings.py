@@ -1,0 +1,95 @@
+"""U23: the ending of a file's name is its format, in every command, or the command says what it can write."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ggmltool.cli.endings import FORMATS
+from tests.cli.conftest import Call
+from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line, options
+
+
+@EVERY
+def test_a_json_file_has_json_and_a_packed_one_is_packed(call: Call, name: str) -> None:
+    """U23 R12"""
+    if name in {*WITHOUT_JSON, "place", "sample"}:
+        return
+    wanted = call(*line(name), "--json").out
+    assert call(*line(name), "-o", "out.json").err == "Wrote out.json\n"
+    assert Path("out.json").read_text("utf-8") == wanted
+    call(*line(name), "-o", "out.json.gz")
+    assert gzip.decompress(Path("out.json.gz").read_bytes()).decode() == wanted
+    call(*line(name), "--json", "-o", "again.json.gz")
+    assert Path("again.json.gz").read_bytes() == Path("out.json.gz").read_bytes()
+    call(*line(name), "-o", "out.txt.gz")
+    assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode("utf-8", "surrogateescape") == call(*line(name)).out
+
+
+@EVERY
+def test_a_format_that_it_cannot_write_is_refused_with_those_it_can(call: Call, name: str) -> None:
+    """U23"""
+    formats = {choice for o in options(name) if o.name == "format" for choice in o.type.to_info_dict()["choices"]}
+    for ending, format in FORMATS.items():
+        if format in formats or (name in ("capture", "place", "sample", "ops") and format in ("json", "yaml")):
+            continue
+        result = call(*line(name), "-o", f"out{ending}")
+        assert (result.status, result.out) == (2, "")
+        assert f"{ending} is not written here; what can be written: " in result.err
+        assert ".gz" in result.err
+        assert not list(Path().iterdir())
+
+
+def test_a_table_of_comma_separated_values_is_one(call: Call) -> None:
+    """U23"""
+    call("types", "-o", "types.csv")
+    assert len(list(csv.reader(Path("types.csv").read_text().splitlines()))) > 30
+
+
+def test_a_name_that_contradicts_the_format_is_refused(call: Call) -> None:
+    """U23"""
+    result = call("types", "--json", "-o", "types.csv", "moe")
+    assert result.status == 2
+    assert "types.csv would hold JSON" in result.err
+    assert call("plan", "--json", "-o", "plan.txt", "moe").status == 0
+    assert json.loads(Path("plan.txt").read_text())["kind"] == "plan"
+
+
+def test_a_chart_is_no_picture(call: Call) -> None:
+    """U23"""
+    result = call("buffers", "--chart", "-o", "chart.svg", "moe")
+    assert (result.status, ".txt" in result.err) == (2, True)
+
+
+def test_the_file_on_the_line_goes_before_the_format_in_the_environment(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U23"""
+    monkeypatch.setenv("GGMLTOOL_TYPES_FORMAT", "csv")
+    call("types", "-o", "types.json")
+    assert json.loads(Path("types.json").read_text())["kind"] == "types"
+    assert call("types").out.startswith("number,name,")
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz", ".yaml.gz"])
+def test_a_placed_scenario_is_packed_as_its_name_says(call: Call, ending: str) -> None:
+    """U23"""
+    call("place", "-o", f"placed{ending}", "gemma-3-270m")
+    data = Path(f"placed{ending}").read_bytes()
+    assert json.loads(gzip.decompress(data) if ending.endswith("gz") else data)["meta"]["placed"]
+
+
+def test_a_sample_is_written_as_what_it_is(call: Call) -> None:
+    """U23"""
+    assert call("sample", "moe", "-o", "moe.json").status == 2
+    assert call("sample", "moe", "-o", "moe.yaml").status == 0
+    assert call("sample", "gemma-3-270m", "-o", "gemma.json.gz").status == 0
+    assert call("sample", "-o", "list.json").status == 0
+    assert json.loads(Path("list.json").read_text())["kind"] == "samples"
+    assert call("ops", "-o", "ops.yaml").status == 2
+    assert call("ops", "rope", "--example", "-o", "rope.yaml").status == 0
+    assert call("plan", "-q", "rope.yaml").status == 0
