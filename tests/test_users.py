@@ -261,6 +261,22 @@ def test_does_op_offload_help(call: Call) -> None:
     assert "bytes copied 24 KiB 0 B -24 KiB" in out
 
 
+def test_are_only_the_experts_copied_that_are_used(call: Call, tmp_path: Path) -> None:
+    """llama.cpp 15346: of a captured model, whose ids nobody knows yet, from how many bytes to how many."""
+    batch = (SAMPLES / "moe.yaml").read_text().replace("4], flags", "64], flags").replace("[2, 4]", "[2, 64]")
+    batch = batch.replace("[32, 1, 4]", "[32, 1, 64]").replace("[1, 8, 4]", "[1, 8, 64]").replace("[32, 4]", "[32, 64]")
+    path = tmp_path / "moe.yaml"
+    path.write_text(batch)
+    out = call("splits", "--bytes", path, columns=200).out
+    assert "2 weights of experts, 128 KiB whole" in out
+    assert "ggml copies only the experts that the batch uses, 32–128 KiB (2 to 8 of 8)" in out
+    experts = json.loads(call("splits", "--bytes", "--json", path).out)["experts"]
+    assert [(e["id"], e["used_min"], e["nbytes_min"], e["nbytes_max"]) for e in experts] == [
+        ("up", 2, 16384, 65536),
+        ("down", 2, 16384, 65536),
+    ]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the package xllamacpp")
 def test_a_compute_buffer_of_gigabytes_and_what_would_make_it_smaller(call: Call) -> None:
     """llama.cpp 16725, 23527: batch, outputs and flash attention, each captured and compared with what was."""

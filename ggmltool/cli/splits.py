@@ -222,11 +222,16 @@ def _counted(
 ) -> tuple[dict[str, Any], str]:
     """--by and --bytes: what one plan has, added up, as JSON and as text."""
     from ggmltool.views import copied, tally
+    from ggmltool.views.copied_experts import expert_copies
 
     plan, title, style = watched.plan, watched.title, output.style
     if by:
         return tally.tally_json(plan, tensors, by), tally.tally_view(plan, tensors, by, title, style)
-    return copied.copied_json(plan, tensors, other), copied.copied_view(plan, tensors, title, style, other)
+    experts = expert_copies(plan, tensors, watched.run.bufts)
+    return (
+        copied.copied_json(plan, tensors, other, experts),
+        copied.copied_view(plan, tensors, title, style, other, experts),
+    )
 
 
 def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:

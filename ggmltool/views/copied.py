@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.plan import Plan
+from ggmltool.views.copied_experts import ExpertCopy, experts_json, experts_line
 from ggmltool.views.palette import colors
 from ggmltool.views.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -68,7 +69,14 @@ def _what(usage: str | None, info: TensorInfo | None) -> str:
     return "view" if info is not None and not info.type and info.view_src is not None else "input"
 
 
-def copied_view(plan: Plan, tensors: Tensors, title: str, style: Style, other: OtherPlan | None = None) -> str:
+def copied_view(
+    plan: Plan,
+    tensors: Tensors,
+    title: str,
+    style: Style,
+    other: OtherPlan | None = None,
+    experts: Sequence[ExpertCopy] = (),
+) -> str:
     """A line per input with a sum per split; then sums per pair of backends and over all."""
     inputs = copied_inputs(plan, tensors)
     facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
@@ -78,6 +86,8 @@ def copied_view(plan: Plan, tensors: Tensors, title: str, style: Style, other: O
         rows = [row if shapes else row[:-1] for row in _rows(plan, inputs)]
         parts += ["\n", render_table(_COLUMNS if shapes else _COLUMNS[:-1], rows, style)]
     parts += ["\n", render_lines(copied_sums(inputs), style)]
+    if experts:
+        parts.append(render_lines([experts_line(experts)], style))
     if other is not None:
         how = "with" if other.op_offload else "without"
         parts.append(render_lines([f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"], style))
@@ -135,7 +145,9 @@ def _bytes(inputs: list[CopiedInput]) -> dict[str, int]:
     return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
 
 
-def copied_json(plan: Plan, tensors: Tensors, other: OtherPlan | None = None) -> dict[str, Any]:
+def copied_json(
+    plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertCopy] = ()
+) -> dict[str, Any]:
     """Exact bytes of every input, per pair of backends and in all."""
     inputs = copied_inputs(plan, tensors)
     pairs = dict.fromkeys((i.src, i.dst) for i in inputs)
@@ -154,6 +166,8 @@ def copied_json(plan: Plan, tensors: Tensors, other: OtherPlan | None = None) ->
             {"from": src, "to": dst} | _bytes([i for i in inputs if (i.src, i.dst) == (src, dst)]) for src, dst in pairs
         ],
     }
+    if experts:
+        out["experts"] = experts_json(experts)
     if other is not None:
         out["with_op_offload" if other.op_offload else "without_op_offload"] = {
             "inputs": other.inputs,

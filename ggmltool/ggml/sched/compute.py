@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Watch = Callable[[Tensor], None]
 """Called with every node of a graph right after it was computed."""
 
-_EXPERT_TAIL = 512
+EXPERT_TAIL = 512
 """Bytes copied beyond the last used expert, so that padding holds no NaN (CUDA's MMQ reads it)."""
 
 
@@ -185,7 +185,7 @@ class _UsedExperts:
             )
         for first, last in _runs(self.used):
             start = first * size
-            tail = min(size, _EXPERT_TAIL) if last < t.ne[2] - 1 else 0
+            tail = min(size, EXPERT_TAIL) if last < t.ne[2] - 1 else 0
             end = start + (last - first + 1) * size + tail
             device, queue = s.backends[split.backend_id].device, s.backends[split.backend_id].queue
             if not device.sets_async:
