@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,7 +18,7 @@ from ggmltool.cli.options import Moment, WhatIf
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watch
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.events import Assigned, Freed, PassedOver, Refused, SplitStarted
+from ggmltool.ggml.events import Assigned, Freed, Refused, SplitStarted
 from ggmltool.scenario.samples import find_sample
 from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
 from ggmltool.views.memory import memory_plan
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.model import Model
-
-
-"""The number of the scheduler's last pass."""
 
 
 def with_graph(argument: str) -> tuple[str, str | None]:
@@ -136,23 +133,16 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         watched.plan,
         tensor_infos(opened.model, watched.graph),
         memory_plan(events),
-        {event.tensor: _reason(event) for event in events if isinstance(event, Assigned)},
+        {event.tensor: event.reason for event in events if isinstance(event, Assigned)},
         _starts(events),
         _held(opened.model),
         buffers,
         order,
         _again(opened, moment),
         origins={event.tensor: event.by for event in events if isinstance(event, Assigned)},
-        refused=frozenset((event.tensor, event.backend) for event in events if _is_refusal(event)),
+        refused=frozenset((event.tensor, event.backend) for event in events if isinstance(event, Refused)),
         tails=frozenset(event.tensor for event in events if isinstance(event, Freed) and event.extra),
     )
-
-
-def _is_refusal(event: Event) -> TypeGuard[Refused | PassedOver]:
-    """Whether a backend was passed over because its device does not support the op."""
-    if isinstance(event, PassedOver):
-        return event.rule == 1 and event.reason.startswith("it does not run")
-    return isinstance(event, Refused)
 
 
 def _again(opened: Opened, moment: Moment) -> str:
@@ -163,12 +153,6 @@ def _again(opened: Opened, moment: Moment) -> str:
     words += [] if moment.after is None else ["--after", str(moment.after)]
     words += ["--step", moment.step] if moment.after is None and moment.step != "alloc" else []
     return join([*words, opened.argument])
-
-
-def _reason(event: Assigned) -> str:
-    """Why, and which neighbour it was."""
-    neighbour = event.rule == 2 and event.by and event.by != event.tensor
-    return f"{event.reason}, from {event.by}" if neighbour else event.reason
 
 
 def _starts(events: Iterable[Event]) -> list[str]:

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 @json_option
 @output_option
 def supports(scenario: str | None, graph: str | None, by: str, wanted: State | None, json: bool, output: Output) -> int:
-    """Show which backend could run which node of a graph, and the reason of every no.
+    """Show which backend supports which node of a graph, and the reason of every no.
 
     \b
     The answers, as the scheduler gets them before it begins:
-      yes      it runs the op, and can use all memory that is there already
-      copy     it runs the op after sources were copied, such as weights elsewhere
-      offload  the same, and it asks for it: the batch makes the copy worth it
-      no       it does not run the op (supports_op), or cannot use the memory
-               that the node has (supports_buft); below the table stands why
+      yes      it supports the op, and can use all memory that is there already
+      copy     it supports the op after sources are copied, such as weights elsewhere
+      offload  the same, and it takes it: the batch makes the copy worth it
+      no       it does not support the op (supports_op), or cannot use the memory
+               that the node has (supports_buft); the reasons stand below the table
 
     \b
     Example:
@@ -89,6 +89,6 @@ def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | No
         state: State = "no" if not a.runs else "copy" if copies else "yes"
         if a.runs and cause == "1.off" and b.name == backend:
             state = "offload"
-        answers.append(Answered(state, a.why_not, copies))
+        answers.append(Answered(state, a.why_not, copies, a.lacks))
     sources = tuple(s.type.name if s is not None else "–" for s in t.src)
     return Asked(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))

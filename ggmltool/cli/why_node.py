@@ -12,6 +12,7 @@ from ggmltool.cli.scenario import Opened
 from ggmltool.cli.watched import Watched, watch
 from ggmltool.ggml.answers import answer
 from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Event, Left, PassedOver, Refused
+from ggmltool.ggml.reasons import Reason, Said, reason_of
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.scenario.changes import Asker, Change, backend_of, outcome, to_another_backend, try_changes
 from ggmltool.scenario.errors import nearest
@@ -29,10 +30,11 @@ _CHAIN = 4
 
 @dataclass(slots=True)
 class Heard:
-    """A listener: all that was said about the backend of `tensor` when a graph was split last, and who settled whom."""
+    """A listener: all that was said about the backend of each tensor when a graph was split last, and who settled
+    whom.
+    """
 
-    tensor: str
-    said: list[Assigned | PassedOver | Refused] = field(default_factory=list)
+    said: dict[str, list[Said]] = field(default_factory=dict)
     settled: dict[str, Assigned] = field(default_factory=dict)
     _is_over: bool = False
 
@@ -41,11 +43,15 @@ class Heard:
             self._is_over = self._is_over or event.function in SPLIT_GRAPH
         elif isinstance(event, (Assigned, PassedOver, Refused)):
             if self._is_over:
-                self.said, self.settled, self._is_over = [], {}, False
+                self.said, self.settled, self._is_over = {}, {}, False
             if isinstance(event, Assigned):
                 self.settled[event.tensor] = event
-            if event.tensor == self.tensor:
-                self.said.append(event)
+            self.said.setdefault(event.tensor, []).append(event)
+
+    def reason(self, tensor: str, built: CGraph, backends: Sequence[str]) -> Reason:
+        """Why a tensor of the graph is where it is."""
+        op = next((op_desc(t) for t in built.nodes if t.id == tensor), "")
+        return reason_of(tensor, op, self.said.get(tensor, ()), backends)
 
 
 def deciders(settled: Mapping[str, Assigned], tensor: str) -> list[str]:
@@ -64,7 +70,7 @@ def deciders(settled: Mapping[str, Assigned], tensor: str) -> list[str]:
 def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, NodeFacts]:
     """Why a tensor is where it is. Raises CliError where the graph has no such tensor."""
     moment = _in_a_graph_that_has_it(opened, moment, name)
-    heard = Heard(name)
+    heard = Heard()
     state = watch(opened, moment, heard)
     graph = state.graph
     fresh = opened.scenario.start()
@@ -76,6 +82,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
     plan = state.plan
     node = next((n for n in plan.nodes if n.id == name), None)
     chain = deciders(heard.settled, name)
+    names = [b.name for b in fresh.backends]
     now = backend_of(plan, name) if plan.ok else None
     facts = NodeFacts(
         id=name,
@@ -83,8 +90,9 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
         shape=f"{found.type.name}{dims(found.ne)}",
         place=_place(found, built),
         split=node.split if node is not None and plan.splits else None,
-        asked=tuple(_asked(event) for event in heard.said),
-        chain=tuple(heard.settled[i] for i in chain if i in heard.settled),
+        asked=tuple(_asked(event) for event in heard.said.get(name, ())),
+        reason=heard.reason(name, built, names),
+        chain=tuple(heard.reason(i, built, names) for i in chain if i in heard.settled),
         sources=tuple(_sources(found, plan)),
         answers=tuple(_answered(b.device, b.name, found) for b in fresh.backends) if found.op else (),
         now=Outcome(*outcome("now" if plan.ok else "now: ggml refuses", plan, opened.model, name)),
@@ -125,14 +133,14 @@ def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> CliError:
     return CliError(f"{told}. Use it in the graph, or give its context a buft", GGML_FAILED)
 
 
-def _asked(event: Assigned | PassedOver | Refused) -> RuleAsked:
+def _asked(event: Said) -> RuleAsked:
     match event:
-        case Assigned(_, backend, rule, cause, reason, by):
+        case Assigned(_, backend, rule, cause, _, reason, by):
             return RuleAsked(rule, cause, backend, True, reason, by)
-        case PassedOver(_, rule, cause, reason, backend):
+        case PassedOver(_, rule, cause, _, reason, backend):
             return RuleAsked(rule, cause, backend, False, reason)
-        case Refused(_, backend, rule):
-            return RuleAsked(rule, "2.sup" if rule != 3 else "3.best", backend, False, "it does not run the op")
+        case Refused(_, backend, rule, cause, reason):
+            return RuleAsked(rule, cause, backend, False, reason)
 
 
 def _sources(t: Tensor, plan: Plan) -> list[SourceFacts]:
@@ -176,7 +184,9 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str]) -> Iter
     askers = [
         Asker(b.name, b.device.batch_size(t), b.device.offload_min_batch)
         for b in run.backends
-        if b.name in able and b.device.offload_min_batch is not None and not b.device.offload_op(t)
+        if b.name in able
+        and b.device.offload_min_batch is not None
+        and 0 < b.device.batch_size(t) < b.device.offload_min_batch
     ]
     yield from to_another_backend(opened.model, graph, name, chain, able, askers)
 

@@ -9,8 +9,10 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import Moment
 from ggmltool.cli.scenario import Opened, tensor_infos
 from ggmltool.cli.watched import Watched, watch
-from ggmltool.cli.why_node import changes, deciders, outcomes
-from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, Event, InputAdded, SplitStarted
+from ggmltool.cli.why_node import Heard, changes, deciders, outcomes
+from ggmltool.ggml.events import SPLIT_GRAPH, Entered, Event, InputAdded, SplitStarted
+from ggmltool.ggml.reasons import Reason
+from ggmltool.ggml.why import Why
 from ggmltool.scenario.changes import Change, outcome
 from ggmltool.views.copied import copied_inputs
 from ggmltool.views.explain_node import Outcome
@@ -22,15 +24,19 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, SplitPlan
 
 
+_ONLY_VIEWS = (Why.VIEWS_ONLY, "all nodes are views")
+
+
 @dataclass(slots=True)
 class HeardSplits:
     """A listener: where splits began and what they copy, and who settled whom, when a graph was split last."""
 
     started: list[SplitStarted] = field(default_factory=list)
     inputs: list[InputAdded] = field(default_factory=list)
-    settled: dict[str, Assigned] = field(default_factory=dict)
+    nodes: Heard = field(default_factory=Heard)
 
     def __call__(self, event: Event) -> None:
+        self.nodes(event)
         match event:
             case Entered(function) if function in SPLIT_GRAPH:
                 self.started, self.inputs = [], []
@@ -38,8 +44,6 @@ class HeardSplits:
                 self.started.append(event)
             case InputAdded():
                 self.inputs.append(event)
-            case Assigned():
-                self.settled[event.tensor] = event
             case _:
                 pass
 
@@ -57,7 +61,7 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
         raise CliError(f"there is no split {number} in {state.heading}, which has {there}")
     split = plan.splits[number]
-    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, "all nodes are views")
+    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, *_ONLY_VIEWS)
     start = next((e for e in heard.started if e.split == number), of_views)
     before = plan.splits[number - 1] if number else None
     facts = SplitFacts(
@@ -66,16 +70,27 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         backend=split.backend,
         nodes=(split.i_start, split.i_end),
         first=start.node,
+        why=start.why,
         reason=start.reason,
         before=None if before is None else before.backend,
         last_before=plan.nodes[split.i_start - 1].id if before is not None else "",
-        why_first=heard.settled.get(start.node),
+        why_first=tuple(_why_first(opened, state, heard, start.node)),
         inputs=tuple(_inputs(opened, plan, state, heard, number)),
         read_again=tuple(_read_again(plan, split)),
         now=Outcome(*outcome("now", plan, opened.model, start.node)),
         merges=_merges(opened, state, heard, number),
     )
     return state, facts
+
+
+def _why_first(opened: Opened, state: Watched, heard: HeardSplits, node: str) -> Iterator[Reason]:
+    """Why the split's first node is on its backend, and those that settled it on theirs."""
+    settled = heard.nodes.settled
+    fresh = opened.scenario.start()
+    built, names = fresh.build(state.graph), [b.name for b in fresh.backends]
+    for tensor in (node, *deciders(settled, node)):
+        if tensor in settled:
+            yield heard.nodes.reason(tensor, built, names)
 
 
 def _inputs(opened: Opened, plan: Plan, state: Watched, heard: HeardSplits, number: int) -> Iterator[InputFacts]:
@@ -107,8 +122,7 @@ def _merges(opened: Opened, state: Watched, heard: HeardSplits, number: int) -> 
 
     def all_changes() -> Iterator[Change]:
         for node in reversed(first):
-            for change in changes(opened, state.graph, node, deciders(heard.settled, node)):
-                name_it = change.text.startswith("name its backend")
-                yield change._replace(text=f"{change.text} for {node}") if name_it else change
+            for change in changes(opened, state.graph, node, deciders(heard.nodes.settled, node)):
+                yield change._replace(text=f"{change.text} for {node}") if change.of_node else change
 
     return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))

@@ -22,13 +22,15 @@ class Unreadable(NamedTuple):
 class Answer:
     """A device's answers for one node; a reason that is None is a yes.
 
-    `op` is the answer of supports_op, `memory` that of supports_buft for the memory the node has already (that of its
-    root, for a view), `copies` the sources whose memory the device cannot use.
+    `op` is the answer of supports_op, `lacks` whether it has no such op at all, `memory` the answer of supports_buft
+    for the memory the node has already (that of its root, for a view), `copies` the sources whose memory the device
+    cannot use.
     """
 
     op: str | None
     memory: str | None
     copies: tuple[Unreadable, ...]
+    lacks: bool = False
 
     @property
     def runs(self) -> bool:
@@ -52,7 +54,9 @@ def answer(device: Device, node: Tensor) -> Answer:
         if source is not None and why is not None:
             copies.append(Unreadable(slot, source, why))
     why_memory = f"its memory is fixed: {memory}" if memory is not None else None
-    return Answer(device.why_not(node), why_memory, tuple(copies))
+    refusal = device.refusal(node)
+    text, lacks = (None, False) if refusal is None else refusal
+    return Answer(text, why_memory, tuple(copies), lacks)
 
 
 def _memory(t: Tensor) -> BufferType | None:

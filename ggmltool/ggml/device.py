@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.op import KEY_NAMES, N_OP_KEYS, VIEW_OPS, Op
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 
-NOT_IN_TABLE = "it has no {op}"
+NOT_IN_TABLE = "{op} is not supported"
 NOT_FOR_BUFT = "of what lies in {buft0}, as source 0 does, it runs no {op}"
 
 NO = 0
@@ -64,6 +64,13 @@ def op_table(keys: Iterable[int], exclude: bool, rules: Iterable[int] = ()) -> b
     for key in EMPTY_OPS:
         table[key] = YES
     return table
+
+
+class Refusal(NamedTuple):
+    """Why a device does not support an op, in words; `lacks`: it has no such op at all, whatever the operands."""
+
+    text: str
+    lacks: bool
 
 
 class Device:
@@ -154,8 +161,13 @@ class Device:
         Both ask the same rules. Like `supports_op` it looks at the sources' memory as it is now: ask before the graph
         is allocated, as the scheduler does. Raises GgmlAssert where ggml's own rule would.
         """
-        refusal = self._refusal(op)
-        return None if refusal is None else refusal.format_map(_particulars(op))
+        refusal = self.refusal(op)
+        return None if refusal is None else refusal.text
+
+    def refusal(self, op: Tensor) -> Refusal | None:
+        """What `why_not` says, and whether the device lacks the op altogether."""
+        text = self._refusal(op)
+        return None if text is None else Refusal(text.format_map(_particulars(op)), text is NOT_IN_TABLE)
 
     def _refusal(self, op: Tensor) -> str | None:
         if self.restricted and op.src and op.op not in EMPTY_OPS:

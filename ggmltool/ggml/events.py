@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ggmltool.ggml.why import Why
+
 
 class Entered(NamedTuple):
     """A function that mirrors one of ggml's begins; `detail` is its argument as people write it."""
@@ -26,14 +28,15 @@ class Left(NamedTuple):
 class Assigned(NamedTuple):
     """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label.
 
-    `by` is the tensor that settled it: the one with memory, the weight, the neighbour, the view's source, the user of
-    a source; "" where it was none.
+    `by` is the tensor that settled it: the one with memory, the weight, the neighbor, the view's source, the user of
+    a source; "" where it was none. `why` is the reason's code.
     """
 
     tensor: str
     backend: str
     rule: int
     cause: str
+    why: Why
     reason: str
     by: str = ""
 
@@ -44,16 +47,23 @@ class PassedOver(NamedTuple):
     tensor: str
     rule: int
     cause: str
+    why: Why
     reason: str
     backend: str = ""
 
 
 class Refused(NamedTuple):
-    """A backend was considered for a tensor and cannot run its op."""
+    """A backend was considered for a tensor by the rule `cause` and does not support its op, for `reason`.
+
+    `lacks`: it has no such op at all, whatever the operands.
+    """
 
     tensor: str
     backend: str
     rule: int
+    cause: str
+    reason: str
+    lacks: bool = False
 
 
 class SplitStarted(NamedTuple):
@@ -63,6 +73,7 @@ class SplitStarted(NamedTuple):
     backend: str
     at: int
     node: str
+    why: Why
     reason: str
 
 

@@ -24,10 +24,11 @@ _NODES_PLANNED = 40_000
 
 
 class Change(NamedTuple):
-    """A changed scenario, and in words what was changed."""
+    """A changed scenario, and in words what was changed; `of_node`: the words leave out which node it was."""
 
     text: str
     model: Model
+    of_node: bool = False
 
 
 class Tried(NamedTuple):
@@ -103,7 +104,7 @@ def to_another_backend(
         for backend in model.backends:
             yield from _given_the_op(model, backend, spec)
     for name in able:
-        yield Change(f"name its backend: `backend: {name}`", _assigned(model, graph, node, name))
+        yield Change(f"name its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
 
 
 def _context_of(model: Model, id: str) -> ContextSpec | None:
@@ -139,7 +140,7 @@ def _mark(model: Model, id: str) -> Iterator[Change]:
 def _larger_batch(model: Model, asker: Asker) -> Change:
     """A larger batch, which for the scheduler is a backend that is content with this one."""
     backends = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
-    text = f"a batch of {asker.least} or more: {asker.backend} asks for it then"
+    text = f"a batch of {asker.least} or more: {asker.backend} offloads it then"
     return Change(text, replace(model, backends=backends))
 
 
@@ -181,7 +182,7 @@ def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Itera
     keys = supports.keys - {key} if supports.exclude else supports.keys | {key}
     able = replace(backend, supports=replace(supports, keys=keys))
     backends = [able if b is backend else b for b in model.backends]
-    yield Change(f"a {backend.name} that runs {KEY_NAMES[key].upper()}", replace(model, backends=backends))
+    yield Change(f"if {backend.name} supported {KEY_NAMES[key].upper()}", replace(model, backends=backends))
 
 
 def _assigned(model: Model, graph: str, node: str, backend: str) -> Model:

@@ -91,7 +91,7 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
             return _access(0, get, tensor, buft, offset, nbytes, families)
         case TensorCopied():
             return _copy(event, families)
-        case SplitStarted(split, backend, at, node, reason):
+        case SplitStarted(split, backend, at, node, _, reason):
             return [Call(0, f"split {split} on {backend} from node {at}, {node}: {reason}", True)]
         case InputAdded(split, backend, tensor, node, _):
             return [Call(0, f"{tensor} is copied to {backend} before split {split}, for {node}", True)]
@@ -114,10 +114,10 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
 def _decision(event: Event) -> str:
     """A decision of the scheduler's passes or of the allocator in a line."""
     match event:
-        case Assigned(tensor, backend, _, cause, reason):
+        case Assigned(tensor, backend, _, cause, _, reason):
             return f"{tensor} → {backend} ({cause}): {reason}"
-        case Refused(tensor, backend, rule):
-            return f"{tensor} not on {backend} in pass {rule}: it cannot run the op"
+        case Refused(tensor, backend, rule, _, reason):
+            return f"{tensor} not on {backend} in pass {rule}: {reason}"
         case AllocationStarted(-1):
             return "the allocator: leafs and inputs"
         case AllocationStarted(at, node):

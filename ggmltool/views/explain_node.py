@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.reasons import Reason
 from ggmltool.views.palette import colors
+from ggmltool.views.reasons import reason_json, reason_sentence
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import printable, size
 
@@ -25,9 +26,9 @@ _SOURCES = (
 )
 _ANSWERS = (
     Column("backend"),
-    Column("runs it"),
-    Column("asks for it (offload)", drop=1),
-    Column("has to copy", cut=True),
+    Column("supports it"),
+    Column("offloads it", drop=1),
+    Column("after copying", cut=True),
 )
 MOVES = (Column("to"), Column("splits", right=True), Column("copied", right=True), Column("change", cut=True))
 _WIDTH = 110
@@ -80,7 +81,8 @@ class BackendAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A tensor and what was asked about it; `chain` are the decisions on the tensors that settled it, nearest first.
+    """A tensor and what was asked about it; `reason` is why it is where it is, `chain` why the tensors that settled it
+    are, nearest first.
 
     `moves` are changes that were planned and that move it, `now` is the plan without one.
     """
@@ -91,7 +93,8 @@ class NodeFacts:
     place: str
     split: int | None
     asked: tuple[RuleAsked, ...]
-    chain: tuple[Assigned, ...]
+    reason: Reason
+    chain: tuple[Reason, ...]
     sources: tuple[SourceFacts, ...]
     answers: tuple[BackendAnswer, ...]
     now: Outcome
@@ -113,7 +116,7 @@ def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style
             a.cause,
             Cell(a.backend or "–", inks.get(a.backend, "dim")),
             Cell("yes", "bold") if a.settled else Cell("no", "dim"),
-            _why(a.why, a.by, facts.id) + (f" (asked {n} times)" if n > 1 else ""),
+            a.why + (f" (asked {n} times)" if n > 1 else ""),
         ]
         for a, n in Counter(facts.asked).items()
     ]
@@ -126,7 +129,7 @@ def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style
         parts.append(render_lines(["", *lines], style))
     rows = [move_row(m, inks) for m in (facts.now, *facts.moves)]
     if facts.moves:
-        parts += section("What would move it (each planned)", MOVES, rows, style)
+        parts += section("Changes that would move it (each one verified by planning)", MOVES, rows, style)
     return "".join(parts)
 
 
@@ -139,24 +142,8 @@ def _verdict(facts: NodeFacts, width: int) -> list[str]:
     what = ", ".join(filter(None, (f"{facts.op} {facts.shape}".strip(), facts.place)))
     if facts.split is not None:
         what += f", split #{facts.split}"
-    verdict = facts.verdict
-    if verdict is None:
-        return wrapped(f"{facts.id} has no backend. {what}.", width)
-    why = _why(verdict.why, verdict.by, facts.id)
-    lines = wrapped(f"{facts.id} is on {verdict.backend} ({verdict.cause}): {why}.", width)
-    for step in facts.chain:
-        lines += wrapped(because(step), width)
-    return [*lines, *wrapped(what, width)]
-
-
-def because(step: Assigned) -> str:
-    """A decision as a sentence."""
-    return f"{step.tensor} is on {step.backend} ({step.cause}): {_why(step.reason, step.by, step.tensor)}."
-
-
-def _why(reason: str, by: str, tensor: str) -> str:
-    """The reason, with the tensor that settled it where that is another and not named yet."""
-    return f"from {by}, {reason}" if by and by != tensor and by not in reason.split() else reason
+    sentences = [reason_sentence(reason) for reason in (facts.reason, *facts.chain)]
+    return [line for text in (*sentences, what) for line in wrapped(text, width)]
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -180,7 +167,7 @@ def _source(s: SourceFacts, inks: dict[str, str]) -> Row:
 
 def _answer(a: BackendAnswer, inks: dict[str, str]) -> Row:
     runs = a.op is None and a.memory is None
-    asks = "" if a.least is None else "yes" if a.batch >= a.least else "no"
+    asks = "" if a.least is None or a.batch <= 0 else "yes" if a.batch >= a.least else "no"
     asks += f", batch {a.batch} of {a.least}" if asks else ""
     return [
         Cell(a.backend, inks.get(a.backend, "")),
@@ -219,7 +206,8 @@ def explain_node_json(facts: NodeFacts, plan: Plan) -> dict[str, Any]:
             {"pass": a.number, "cause": a.cause, "backend": a.backend or None, "settled": a.settled, "why": a.why}
             for a in facts.asked
         ],
-        "chain": [step._asdict() for step in facts.chain],
+        "reason": reason_json(facts.reason),
+        "chain": [reason_json(step) for step in facts.chain],
         "sources": [s._asdict() for s in facts.sources],
         "answers": [
             {

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.explain_node import MOVES, Outcome, because, move_row, section, wrapped
+from ggmltool.ggml.reasons import Reason
+from ggmltool.ggml.why import Why
+from ggmltool.views.explain_node import MOVES, Outcome, move_row, section, wrapped
 from ggmltool.views.palette import colors
+from ggmltool.views.reasons import reason_json, reason_sentence
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines
 from ggmltool.views.text import count, shortened, size
 
@@ -20,6 +22,7 @@ _INPUTS = (
     Column("from"),
     Column("for", cut=True),
 )
+_MERGES = (Column("first node on"), *MOVES[1:])
 _USERS = 3
 
 
@@ -41,8 +44,9 @@ class InputFacts(NamedTuple):
 class SplitFacts:
     """A split: nodes `[start, end)` on `backend`, begun by node `first` for `reason`, behind a split on `before`.
 
-    `why_first` is how that node got its backend; `read_again` are copies of earlier splits (the copied tensor, and the
-    node here that reads it first); `merges` changes that were planned and with which there are fewer splits.
+    `why_first` is why that node is on its backend, then the same of the tensors that settled it, nearest first;
+    `read_again` are copies of earlier splits (the copied tensor, and the node here that reads it first); `merges`
+    changes that were planned and with which there are fewer splits.
     """
 
     number: int
@@ -50,10 +54,11 @@ class SplitFacts:
     backend: str
     nodes: tuple[int, int]
     first: str
+    why: Why
     reason: str
     before: str | None
     last_before: str
-    why_first: Assigned | None
+    why_first: tuple[Reason, ...]
     inputs: tuple[InputFacts, ...]
     read_again: tuple[tuple[str, str], ...]
     now: Outcome
@@ -75,7 +80,7 @@ def explain_split_view(facts: SplitFacts, plan: Plan, title: str, when: str, sty
         parts.append(render_lines(["", *wrapped(text, style.width)], style))
     if facts.merges:
         rows = [move_row(m, inks) for m in (facts.now, *facts.merges)]
-        parts += section(f"With fewer splits (each planned; the backend is that of {facts.first})", MOVES, rows, style)
+        parts += section("Changes that make fewer splits (each one verified by planning)", _MERGES, rows, style)
     elif facts.number:
         parts.append(render_lines(["", "No change of one tensor's place, usage or backend makes fewer splits."], style))
     return "".join(parts)
@@ -88,14 +93,13 @@ def _sentences(f: SplitFacts) -> list[str]:
         if end - start > 1
         else f"node {start} on {f.backend}"
     )
+    why = list(map(reason_sentence, f.why_first))
     if f.before is None:
-        begin = f"It is the first: {here}."
-    else:
-        begin = f"{here}. It begins with {f.first}, behind {f.last_before} on {f.before}: {f.reason}."
-    out = [begin]
-    if f.why_first is not None:
-        out.append(because(f.why_first))
-    return out
+        return [f"It is the first: {here}.", *why]
+    behind = f"It begins with {f.first}, behind {f.last_before} on {f.before}: {here}."
+    if f.why is Why.OTHER_BACKEND and why:
+        return [*why, behind]
+    return [f"{f.first} begins it: {f.reason}.", *why, behind]
 
 
 def _input(i: InputFacts, number: int, inks: dict[str, str]) -> Row:
@@ -126,6 +130,8 @@ def explain_split_json(facts: SplitFacts, plan: Plan) -> dict[str, Any]:
         "i_end": facts.nodes[1],
         "first": facts.first,
         "reason": facts.reason,
+        "why": facts.why,
+        "why_first": [reason_json(reason) for reason in facts.why_first],
         "behind": facts.before,
         "inputs": [
             {

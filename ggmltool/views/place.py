@@ -94,7 +94,7 @@ _LAYERS = (
     Column("weights", right=True),
     Column("size", right=True),
     Column("cache", right=True),
-    Column("because of", cut=True, drop=5),
+    Column("reason", cut=True, drop=5),
 )
 
 _TENSORS = (
@@ -103,7 +103,7 @@ _TENSORS = (
     Column("type", drop=5),
     Column("size", right=True),
     Column("buffer"),
-    Column("because", cut=True),
+    Column("reason", cut=True),
 )
 
 

@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("count", right=True, drop=2),
     Column("copied", right=True),
     Column("inputs", cut=True, drop=3),
-    Column("mostly", cut=True, drop=4),
+    Column("main ops", cut=True, drop=4),
 )
 
 

@@ -31,11 +31,15 @@ class Missing(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie."""
+    """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie.
+
+    `lacks`: it has no such op at all, whatever the operands.
+    """
 
     state: State
     why_not: str | None
     copies: tuple[Missing, ...]
+    lacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +149,16 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, st
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
-    """Each backend's reasons, the most frequent first, with the ops and the first nodes they are about."""
+    """Each backend's reasons, the most frequent first, with the ops and the first nodes they are about.
+
+    Ops that a backend lacks altogether stand there without a reason.
+    """
     from rich.text import Text
 
     inks = {name: color.term for name, color in colors(backends).items()}
     lines: list[str | Text] = []
     for i, name in enumerate(backends):
-        for state, what in (("no", "does not run"), ("copy", "runs after copies")):
+        for state, what in (("no", "does not support"), ("copy", "supports after copies")):
             told = _told(nodes, i, state)
             if not told:
                 continue
@@ -167,7 +174,7 @@ def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
     for n in nodes:
         a = n.answers[i]
         if state == "no" and a.why_not is not None:
-            told.setdefault(a.why_not, []).append(n)
+            told.setdefault("" if a.lacks else a.why_not, []).append(n)
         elif state == "copy" and a.why_not is None:
             for why in dict.fromkeys(f"source {m.slot} has to be copied: {m.why}" for m in a.copies):
                 told.setdefault(why, []).append(n)
@@ -180,7 +187,7 @@ def _reason(why: str, about: Sequence[Asked], width: int) -> list[str]:
     ops = Counter(n.op for n in about)
     names = ", ".join(f"{n} {op}" for op, n in ops.most_common())
     nodes = shortened([n.id for n in about], _NAMES_SHOWN)
-    text = printable(f"{names}: {why}")
+    text = printable(f"{names}: {why}" if why else names)
     room = max(min(width, _REASON_WIDTH), 20)
     return [
         *wrap(text, room, initial_indent="  ", subsequent_indent="    "),

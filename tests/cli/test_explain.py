@@ -106,7 +106,7 @@ def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
     assert document["backend"] == "CPU"
     told = {move["text"]: move["backend"] for move in document["moves"]}
     assert told["put w into CUDA0"] == "CUDA0"
-    assert told["a batch of 32 or more: CUDA0 asks for it then"] == "CUDA0"
+    assert told["a batch of 32 or more: CUDA0 offloads it then"] == "CUDA0"
     text = (SAMPLES / "offload.yaml").read_text()
     moved = ggmltool.load(_yaml(text.replace("buft: CPU", "buft: CUDA0"))).plan("token")
     assert [n.backend for n in moved.nodes] == ["CUDA0"]
@@ -227,7 +227,7 @@ def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint
 def test_what_ggml_refuses_is_explained_all_the_same(call: Call) -> None:
     result = call("explain", "stored", "preallocated", columns=100)
     assert result.status == 1
-    assert "GPU0: it has no SET_ROWS" in result.out
+    assert "GPU0: SET_ROWS is not supported" in result.out
     assert "cannot run the operation" in result.err
     document = explained(call, "stored", "preallocated", status=1)
     assert [a["supports_op"] for a in document["answers"]] == [False, True]
@@ -347,3 +347,79 @@ def test_the_shell_completes_forms_names_and_scenarios(
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     result = call()
     assert [line.removeprefix("plain,") for line in result.out.split()] == completed
+
+
+LONG_ROWS = b"""
+ggmltool: 1
+backends: [ROCm0, CPU]
+contexts:
+  weights: {buft: ROCm0, usage: weights, tensors: {w: "f32[64, 8192]"}}
+  inputs: {tensors: {x: "f32[64, 4]"}}
+graphs: {main: {nodes: {s: "mul_mat(w, x)", t: "argsort(s, 1)", g: cont(t)}}}
+"""
+
+WHY = (
+    "t is on CPU (3.best): ROCm0 does not support this ARGSORT (it sorts rows of up to 1024, and source 0 has 8192); "
+    "CPU is the next that does."
+)
+
+
+@pytest.mark.parametrize("what", [("t",), ("split", "1")])
+def test_the_first_sentence_is_the_reason_that_people_look_for(call: Call, what: tuple[str, ...]) -> None:
+    """U17."""
+    result = call("explain", *what, "-", stdin=LONG_ROWS, columns=200)
+    opening = " ".join(line.strip() for line in result.out.split("\n\n")[1].splitlines())
+    assert opening.startswith(WHY)
+
+
+def test_the_reason_is_data_too(call: Call) -> None:
+    """U17."""
+    reason = explained(call, "t", "-", stdin=LONG_ROWS)["reason"]
+    assert reason["text"] == WHY
+    assert reason["why"] == "only_one"
+    assert [(t["backend"], t["op"], t["lacks"]) for t in reason["turned_down"]] == [("ROCm0", "ARGSORT", False)]
+    split = explained(call, "split", "1", "-", stdin=LONG_ROWS)
+    assert split["why"] == "other_backend"
+    assert split["why_first"] == [reason]
+
+
+CHOICES = b"""
+ggmltool: 1
+backends: [{name: A, supports: {except: [sin]}}, {name: B, supports: {except: [cos]}}, CPU]
+contexts:
+  a: {buft: A, usage: weights, tensors: {wa: "f32[8, 8]"}}
+  b: {buft: B, usage: weights, tensors: {wb: "f32[8, 8]"}}
+  c: {buft: CPU, usage: weights, tensors: {wc: "f32[8, 8]"}}
+  inputs: {tensors: {x: {type: f32, ne: [8, 4], flags: [input]}, free: "f32[8, 4]"}}
+graphs:
+  main:
+    nodes:
+      h: mul_mat(wa, x)
+      sin: sin(h)
+      k: mul_mat(wb, h)
+      cos: cos(k)
+      low: mul_mat(wc, k)
+      next: relu(low)
+      view: "view(low, ne=[8, 2], nb=[32], offset=0)"
+      sum: add(next, free)
+      mine: {op: neg, src: [sum], backend: B}
+    expand: [sin, cos, view, mine]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("wa", "wa is on A (1.dst): its memory is in A."),
+        ("x", "x is on CPU (1.inp): it is flagged input, and inputs go to the last backend."),
+        ("h", "h is on A (1.wgt0): its weight wa is in A."),
+        ("sin", "sin is on B (2.sup): A does not support SIN; B is the next that does."),
+        ("cos", "cos is on CPU (2.sup): it goes with its neighbor low, expanding up; B does not support COS."),
+        ("low", "low is on CPU (1.wgt0): its weight wc is in CPU."),
+        ("view", "view is on CPU (4.vsrc): it is a view of low."),
+        ("mine", "mine is on B (usr): the program assigned it."),
+    ],
+)
+def test_every_cause_has_a_headline(call: Call, name: str, headline: str) -> None:
+    """U17."""
+    assert explained(call, name, "-", stdin=CHOICES)["reason"]["text"] == headline

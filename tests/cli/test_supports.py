@@ -70,7 +70,7 @@ def test_each_no_says_which_rule_it_was(call: Call) -> None:
     assert answers["p"]["BLAS"]["why_not"].startswith("too small to be worth it: ne[1] of the result is 4")
     assert answers["q"]["CUDA0"]["why_not"] == "source 1 is f16, and source 0 is q4_0, not f16 too"
     assert answers["q"]["BLAS"]["why_not"] == "source 1 is f16, not f32"
-    assert answers["t"]["BLAS"]["why_not"] == "it has no SILU"
+    assert answers["t"]["BLAS"]["why_not"] == "SILU is not supported"
     assert answers["t"]["CUDA0"] == {"answer": "yes"}
 
 

@@ -15,9 +15,9 @@ from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
+from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.device import Device
     from ggmltool.ggml.sched.scheduler import Scheduler
 
 NULL_KEY = -1
@@ -58,37 +58,50 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
         s.causes[t.index] = "1.dst"
         if s.events:
             _pass_higher(s, t, "1.dst", buffer.buft, b)
-            reason = f"its memory is in {buffer.buft.name}"
-            s.events(Assigned(t.id, s.names[b], 1, "1.dst", reason, (root or t).label))
+            whose = "its" if root is None else f"it is a view of {root.label}, whose"
+            reason = f"{whose} memory is in {buffer.buft.name}"
+            s.events(Assigned(t.id, s.names[b], 1, "1.dst", Why.MEMORY, reason, (root or t).label))
         return b
     if s.events:
-        s.events(PassedOver(t.id, 1, "1.dst", "it has no memory yet"))
+        s.events(PassedOver(t.id, 1, "1.dst", Why.NO_MEMORY, "it has no memory yet"))
     if t.flags & FLAG_INPUT:
         b = len(s.backends) - 1
         s.causes[t.index] = "1.inp"
         if s.events:
-            s.events(Assigned(t.id, s.names[b], 1, "1.inp", "an input goes to the last backend", t.id))
+            reason = "it is flagged input, and inputs go to the last backend"
+            s.events(Assigned(t.id, s.names[b], 1, "1.inp", Why.INPUT, reason, t.id))
         return b
     if s.events:
-        s.events(PassedOver(t.id, 1, "1.inp", "it is not flagged input"))
+        s.events(PassedOver(t.id, 1, "1.inp", Why.NOT_INPUT, "it is not flagged input"))
     if t.op in s.release.ignores_weights:
         if s.events:
-            s.events(PassedOver(t.id, 1, "1.wgt", f"the weights of {op_desc(t)} do not count"))
+            s.events(PassedOver(t.id, 1, "1.wgt", Why.WEIGHTS_IGNORED, f"the weights of {op_desc(t)} do not count"))
         return -1
     for i, src in enumerate(t.src):
         if src is not None and src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
             return _backend_by_weight(s, t, i, src)
     if s.events and t.op:
-        s.events(PassedOver(t.id, 1, "1.wgt", "no source lies in a buffer of weights"))
+        s.events(PassedOver(t.id, 1, "1.wgt", Why.NO_WEIGHT, "no source lies in a buffer of weights"))
     return -1
 
 
 def _pass_higher(s: Scheduler, t: Tensor, cause: str, buft: BufferType, b: int) -> None:
     """Announce why the backends before `b` (all of them, for -1) do not get what memory of type `buft` decides."""
     if s.events:
-        for name, usable in zip(s.names[: b if b >= 0 else None], s.usable_bufts, strict=False):
-            reason = f"it does not run {op_desc(t)} there" if buft in usable else f"it cannot use {buft.name}"
-            s.events(PassedOver(t.id, 1, cause, reason, name))
+        for i, usable in enumerate(s.usable_bufts[: b if b >= 0 else None]):
+            if buft in usable:
+                refused(s, t, i, 1, cause)
+            else:
+                reason = f"{s.names[i]} cannot use memory in {buft.name}"
+                s.events(PassedOver(t.id, 1, cause, Why.BUFT, reason, s.names[i]))
+
+
+def refused(s: Scheduler, t: Tensor, b: int, rule: int, cause: str) -> None:
+    """Announce that backend `b` does not support the op."""
+    if s.events:
+        refusal = s.backends[b].device.refusal(t)
+        text, lacks = ("", False) if refusal is None else refusal
+        s.events(Refused(t.id, s.names[b], rule, cause, text, lacks))
 
 
 def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
@@ -101,28 +114,37 @@ def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
             if device.supports_op(t) and device.offload_op(t):
                 s.causes[t.index] = "1.off"
                 if s.events:
-                    reason = f"{s.names[higher]} asks for it although its weight {src.id} is in {buft.name}"
-                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", reason, src.id))
+                    batch = f"a batch of {device.batch_size(t)} (from {device.offload_min_batch} on)"
+                    reason = f"its weight {src.id} is in {buft.name}, but {s.names[higher]} offloads {batch}"
+                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", Why.OFFLOAD, reason, src.id))
                 return higher
             if s.events:
-                s.events(PassedOver(t.id, 1, "1.off", _why_no_offload(device, t), s.names[higher]))
+                _not_offloaded(s, t, higher)
         if s.events and not s.op_offload:
-            s.events(PassedOver(t.id, 1, "1.off", "op offload is switched off"))
+            s.events(PassedOver(t.id, 1, "1.off", Why.OFFLOAD_OFF, "op offload is switched off"))
     s.causes[t.index] = f"1.wgt{i}"
     if s.events and buft is not None:
         _pass_higher(s, t, f"1.wgt{i}", buft, b)
         if b != -1:
             reason = f"its weight {src.id} is in {buft.name}"
-            s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", reason, src.id))
+            s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", Why.WEIGHT, reason, src.id))
     return b
 
 
-def _why_no_offload(device: Device, t: Tensor) -> str:
+def _not_offloaded(s: Scheduler, t: Tensor, b: int) -> None:
+    """Announce why backend `b` does not ask for an op whose weight lies on the host."""
+    device = s.backends[b].device
     if not device.supports_op(t):
-        return f"it does not run {op_desc(t)}"
-    if device.offload_min_batch is None:
-        return "it never asks for ops whose weights lie elsewhere"
-    return f"the batch is {device.batch_size(t)}, and it asks from {device.offload_min_batch} on"
+        refused(s, t, b, 1, "1.off")
+        return
+    batch, least = device.batch_size(t), device.offload_min_batch
+    why, reason = Why.SMALL_BATCH, f"offloading starts at a batch of {least}, and this one is {batch}"
+    if least is None:
+        why, reason = Why.NEVER_OFFLOADS, "it never offloads"
+    elif batch <= 0:
+        why, reason = Why.NEVER_OFFLOADS, f"it never offloads {op_desc(t)}"
+    if s.events:
+        s.events(PassedOver(t.id, 1, "1.off", why, reason, s.names[b]))
 
 
 def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
@@ -171,19 +193,21 @@ def _sweep(s: Scheduler, nodes: list[Tensor], skipped: int, direction: str) -> N
                 s.causes[n.index] = "2.sup"
                 if events:
                     by = origin.label if origin is not None else ""
-                    reason = f"a neighbour's backend, expanding {direction}"
-                    events(Assigned(n.id, s.names[cur], 2, "2.sup", reason, by))
+                    reason = f"it goes with its neighbor {by}, expanding {direction}"
+                    events(Assigned(n.id, s.names[cur], 2, "2.sup", Why.NEIGHBOR, reason, by))
             elif events:
-                events(Refused(n.id, s.names[cur], 2))
+                refused(s, n, cur, 2, "2.sup")
         elif events:
-            events(PassedOver(n.id, 2, "2.sup", _why_no_spread(s, origin, direction)))
+            why, reason = _why_no_spread(s, origin, direction)
+            events(PassedOver(n.id, 2, "2.sup", why, reason))
 
 
-def _why_no_spread(s: Scheduler, origin: Tensor | None, direction: str) -> str:
+def _why_no_spread(s: Scheduler, origin: Tensor | None, direction: str) -> tuple[Why, str]:
     where = "above" if direction.startswith("down") else "below"
     if origin is None:
-        return f"no node {where} it has a backend yet"
-    return f"{origin.label} {where} it is on {s.names[s.ids[origin.index]]}, which spreads last"
+        return Why.NO_NEIGHBOR, f"no node {where} it has a backend yet"
+    on = s.names[s.ids[origin.index]]
+    return Why.SPREADS_LAST, f"{origin.label} {where} it is on {on}, which spreads last"
 
 
 def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
@@ -217,12 +241,13 @@ def choose_or_upgrade(s: Scheduler, real: list[Tensor]) -> None:
                     s.causes[n.index] = "3.upg"
                     if s.events:
                         reason = f"{s.names[higher]} shares the buffer type of {s.names[b]} and has priority"
-                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", reason))
+                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", Why.SAME_BUFT, reason))
                     break
-                if s.events:
-                    runs = s.backends[higher].device.supports_op(n)
-                    reason = "it cannot read all sources" if runs else f"it does not run {op_desc(n)}"
-                    s.events(PassedOver(n.id, 3, "3.upg", reason, s.names[higher]))
+                if s.events and s.backends[higher].device.supports_op(n):
+                    unread = "it cannot read all sources"
+                    s.events(PassedOver(n.id, 3, "3.upg", Why.SOURCES, unread, s.names[higher]))
+                elif s.events:
+                    refused(s, n, higher, 3, "3.upg")
 
 
 def _choose_best(s: Scheduler, n: Tensor) -> None:
@@ -232,7 +257,7 @@ def _choose_best(s: Scheduler, n: Tensor) -> None:
     for b, backend in enumerate(s.backends):
         if not backend.device.supports_op(n):
             if s.events:
-                s.events(Refused(n.id, backend.name, 3))
+                refused(s, n, b, 3, "3.best")
             continue
         count = 0
         for src in n.src:
@@ -252,13 +277,28 @@ def _choose_best(s: Scheduler, n: Tensor) -> None:
             best = count
             ids[n.index] = b
             s.causes[n.index] = "3.best"
-    if s.events and readable and best >= 0:
-        b = ids[n.index]
-        for other, count in readable.items():
-            if other != b:
-                s.events(PassedOver(n.id, 3, "3.best", f"it can read {count} of the node's sources", s.names[other]))
-        reason = f"it can read {best} of the node's sources, no backend of higher priority more"
-        s.events(Assigned(n.id, s.names[b], 3, "3.best", reason))
+    if readable:
+        _announce_best(s, n, readable)
+
+
+def _announce_best(s: Scheduler, n: Tensor, readable: dict[int, int]) -> None:
+    """Announce whom pass 3 chose, of the backends that support the op with the number of sources each can read."""
+    events = s.events
+    if not events:
+        return
+    b = s.ids[n.index]
+    others = {s.names[other]: count for other, count in readable.items() if other != b}
+    for name, count in others.items():
+        reason = f"it can read {count} of the node's sources where they are"
+        events(PassedOver(n.id, 3, "3.best", Why.FEWER_SOURCES, reason, name))
+    why, reason = Why.ONLY_ONE, "no other backend supports it" if len(s.backends) > 1 else "there is no other backend"
+    if others:
+        why = Why.MOST_SOURCES
+        told = ", ".join(f"{name} {count}" for name, count in others.items())
+        total = sum(source is not None for source in n.src)
+        first = "; of equals the first is taken" if readable[b] in others.values() else ""
+        reason = f"{s.names[b]} can read {readable[b]} of its {total} sources where they are, {told}{first}"
+    events(Assigned(n.id, s.names[b], 3, "3.best", why, reason))
 
 
 def assign_sources(s: Scheduler, graph: CGraph) -> None:
@@ -271,7 +311,7 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
             s.touch(n.view_src.index)
             ids[i] = ids[n.view_src.index]
             causes[i] = "4.vsrc"
-            _announce(s, n, "4.vsrc", "a view is where its source is", n.view_src)
+            _announce(s, n, "4.vsrc", Why.VIEW, n.view_src)
         for src in n.src:
             if src is None or ids[src.index] != -1:
                 continue
@@ -279,15 +319,16 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
                 s.touch(src.view_src.index)
                 ids[src.index] = ids[src.view_src.index]
                 causes[src.index] = "4.vsrc"
-                _announce(s, src, "4.vsrc", "a view is where its source is", src.view_src)
+                _announce(s, src, "4.vsrc", Why.VIEW, src.view_src)
             else:
                 ids[src.index] = ids[i]
                 causes[src.index] = "4.cur"
-                _announce(s, src, "4.cur", f"its first user {n.label} is there", n)
+                _announce(s, src, "4.cur", Why.READER, n)
         if ids[i] == -1:
             s.left_over(n)
 
 
-def _announce(s: Scheduler, t: Tensor, cause: str, reason: str, by: Tensor | None = None) -> None:
+def _announce(s: Scheduler, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
     if s.events and s.ids[t.index] != -1:
-        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, reason, by.label if by is not None else ""))
+        reason = f"it is a view of {by.label}" if why is Why.VIEW else f"its first reader {by.label} is there"
+        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, why, reason, by.label))

@@ -11,6 +11,7 @@ from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.four_passes import assign_from_buffers, assign_sources, expand, no_backend
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.measured import MeasuredScheduler
@@ -70,8 +71,10 @@ def split(s: MeasuredScheduler, graph: CGraph) -> None:
             cur_split.i_start = i
             cur_split.inputs = []
         if s.events and (n is first or cur_split.i_start == i):
-            reason = "the first node" if n is first else f"{n.label} runs on {s.names[cur]}"
-            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.label, reason))
+            why, reason = Why.OTHER_BACKEND, f"{n.label} runs on {s.names[cur]}"
+            if n is first:
+                why, reason = Why.FIRST_NODE, "the first node"
+            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.label, why, reason))
         for j, t in enumerate(n.src):
             if t is None:
                 break

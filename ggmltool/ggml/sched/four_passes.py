@@ -14,6 +14,7 @@ from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, PassedOver
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.measured import MeasuredScheduler
@@ -75,35 +76,36 @@ def _allocr_from_cur(s: MeasuredScheduler, t: Tensor) -> int:
     """sched_allocr_from_cur."""
     b = allocr_from_buffer(s, t, t.buffer)
     if b != -1:
-        return _decided(s, t, b, "1.dst", "its memory is in", t.buffer, t)
+        return _decided(s, t, b, "1.dst", Why.MEMORY, "its memory is in", t.buffer, t)
     if s.events:
-        s.events(PassedOver(t.label, 1, "1.dst", "it has no memory yet"))
+        s.events(PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY, "it has no memory yet"))
     root = t.view_src
     if root is not None:
         b = allocr_from_buffer(s, t, root.buffer)
         if b != -1:
-            return _decided(s, t, b, "1.vsrc", "what it is a view of is in", root.buffer, root)
+            told = f"it is a view of {root.label}, whose memory is in"
+            return _decided(s, t, b, "1.vsrc", Why.MEMORY, told, root.buffer, root)
         if s.events:
-            s.events(PassedOver(t.label, 1, "1.vsrc", f"{root.label} has no memory yet"))
+            s.events(PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, f"{root.label} has no memory yet"))
     for i, src in enumerate(t.src):
         if src is None:
             break
         if src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
             b = allocr_from_buffer(s, src, src.buffer)
-            return _decided(s, t, b, f"1.wgt{i}", f"its weight {src.label} is in", src.buffer, src)
+            return _decided(s, t, b, f"1.wgt{i}", Why.WEIGHT, f"its weight {src.label} is in", src.buffer, src)
     if s.events and t.op:
-        s.events(PassedOver(t.label, 1, "1.wgt", "no source lies in a buffer of weights"))
+        s.events(PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT, "no source lies in a buffer of weights"))
     return -1
 
 
 def _decided(
-    s: MeasuredScheduler, t: Tensor, b: int, cause: str, reason: str, buffer: Buffer | None, by: Tensor
+    s: MeasuredScheduler, t: Tensor, b: int, cause: str, why: Why, reason: str, buffer: Buffer | None, by: Tensor
 ) -> int:
     s.causes[t.index] = cause
     if s.events and buffer is not None:
         own = s.tallocs[b].buffer is buffer
         where = f"the scheduler's own memory for {s.names[b]}" if own else buffer.buft.name
-        s.events(Assigned(t.label, s.names[b], 1, cause, f"{reason} {where}", by.label))
+        s.events(Assigned(t.label, s.names[b], 1, cause, why, f"{reason} {where}", by.label))
     return b
 
 
@@ -137,16 +139,19 @@ def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, 
             continue
         if cur != -1:
             by = origin.label if origin is not None else ""
-            events(Assigned(n.label, s.names[cur], 2, cause, f"a neighbour's backend, expanding {direction}", by))
+            reason = f"it goes with its neighbor {by}, expanding {direction}"
+            events(Assigned(n.label, s.names[cur], 2, cause, Why.NEIGHBOR, reason, by))
         else:
-            events(PassedOver(n.label, 2, cause, _why_no_spread(s, origin, direction)))
+            why, reason = _why_no_spread(s, origin, direction)
+            events(PassedOver(n.label, 2, cause, why, reason))
 
 
-def _why_no_spread(s: MeasuredScheduler, origin: Tensor | None, direction: str) -> str:
+def _why_no_spread(s: MeasuredScheduler, origin: Tensor | None, direction: str) -> tuple[Why, str]:
     where = "above" if direction.startswith("down") else "below"
     if origin is None:
-        return f"no node {where} it has a backend yet"
-    return f"{origin.label} {where} it is on {s.names[s.ids[origin.index]]}, which spreads last"
+        return Why.NO_NEIGHBOR, f"no node {where} it has a backend yet"
+    on = s.names[s.ids[origin.index]]
+    return Why.SPREADS_LAST, f"{origin.label} {where} it is on {on}, which spreads last"
 
 
 def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
@@ -157,7 +162,7 @@ def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
         if root is not None and ids[n.index] == -1:
             ids[n.index] = ids[root.index]
             causes[n.index] = "3.vsrc"
-            _announce(s, n, "3.vsrc", "a view is where its source is", root)
+            _announce(s, n, "3.vsrc", Why.VIEW, root)
         cur = ids[n.index]
         for src in n.src:
             if src is None:
@@ -169,21 +174,22 @@ def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
             if root is not None:
                 ids[i] = ids[root.index]
                 causes[i] = "3.vsrc"
-                _announce(s, src, "3.vsrc", "a view is where its source is", root)
+                _announce(s, src, "3.vsrc", Why.VIEW, root)
             else:
                 ids[i] = cur
                 causes[i] = "3.cur"
-                _announce(s, src, "3.cur", f"its first user {n.label} is there", n)
+                _announce(s, src, "3.cur", Why.READER, n)
 
 
-def _announce(s: MeasuredScheduler, t: Tensor, cause: str, reason: str, by: Tensor) -> None:
+def _announce(s: MeasuredScheduler, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
     if not s.events:
         return
     b = s.ids[t.index]
     if b != -1:
-        s.events(Assigned(t.label, s.names[b], 3, cause, reason, by.label))
+        reason = f"it is a view of {by.label}" if why is Why.VIEW else f"its first reader {by.label} is there"
+        s.events(Assigned(t.label, s.names[b], 3, cause, why, reason, by.label))
     else:
-        s.events(PassedOver(t.label, 3, cause, f"{by.label} has no backend either"))
+        s.events(PassedOver(t.label, 3, cause, Why.NO_BACKEND, f"{by.label} has no backend either"))
 
 
 def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:

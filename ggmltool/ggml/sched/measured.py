@@ -30,6 +30,7 @@ from ggmltool.ggml.sched.printed import Printed, printed_of, sanity_lines
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.why import Why
 
 _FILE = "ggml-backend.c"
 
@@ -133,7 +134,7 @@ class MeasuredScheduler(Scheduler):
         self.grow_state()
         self.ids[tensor.index] = backend_id
         if self.events:
-            self.events(Assigned(tensor.label, self.names[backend_id], 0, "usr", "assigned by the user"))
+            self.events(Assigned(tensor.label, self.names[backend_id], 0, "usr", Why.USER, "the program assigned it"))
 
     def init_measure(self, graph: CGraph) -> None:
         """ggml_backend_sched_init_measure: split `graph`, find out what memory it needs, and make the buffers.

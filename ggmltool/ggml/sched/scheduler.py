@@ -13,6 +13,7 @@ from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.split import run_passes
 from ggmltool.ggml.sched.state import SchedulerState, copy_of
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, op_desc
+from ggmltool.ggml.why import Why
 
 
 class Scheduler(SchedulerState):
@@ -26,7 +27,7 @@ class Scheduler(SchedulerState):
         self.causes[tensor.index] = "usr"
         self.is_reset = False
         if self.events:
-            self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", "assigned by the user"))
+            self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", Why.USER, "the program assigned it"))
 
     def set_eval_callback(self, callback: EvalCallback | None) -> None:
         """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed (None: nobody).
@@ -264,7 +265,8 @@ class Scheduler(SchedulerState):
                 self.ids[n.index] = b
                 self.causes[n.index] = "2.sup"
                 if self.events:
-                    self.events(Assigned(n.label, self.names[b], 4, "2.sup", "the first backend that can run it"))
+                    reason = "no neighbor and no source has a backend, and this is the first that supports it"
+                    self.events(Assigned(n.label, self.names[b], 4, "2.sup", Why.FIRST_ABLE, reason))
                 return
         raise GgmlAssert(
             "ggml_backend_sched_split_graph",

@@ -19,10 +19,14 @@ from ggmltool.ggml.sched.assign import (
     expand,
 )
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
+from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.arena import Split
     from ggmltool.ggml.sched.scheduler import Scheduler
+
+_Start = tuple[Why, str]
+"""Why a split begins, as code and in words."""
 
 
 def run_passes(s: Scheduler, graph: CGraph) -> None:
@@ -68,20 +72,21 @@ def split(s: Scheduler, graph: CGraph) -> None:
         b = ids[n.index]
         if b != cur:
             s.check_assigned(n)
-            reason = f"{n.id} runs on {s.names[b]}"
+            start: _Start | None = (Why.OTHER_BACKEND, f"{n.id} runs on {s.names[b]}")
         elif cur_split.inputs:
-            reason = _needs_new_split(s, n, cur, cur_split)
+            start = _needs_new_split(s, n, cur, cur_split)
         else:
-            reason = ""
-        if reason:
+            start = None
+        if start:
             cur_split.i_end = i
             i_split += 1
             cur_split = _split_at(s, i_split)
             cur_split.backend_id = cur = b
             cur_split.i_start = i
             cur_split.inputs = []
-        if s.events and (reason or not started):
-            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.id, reason or "the first node"))
+        if s.events and (start or not started):
+            why, reason = start or (Why.FIRST_NODE, "the first node")
+            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.id, why, reason))
             started = True
         src = n.src
         for j, t in enumerate(src):
@@ -104,7 +109,7 @@ def _split_at(s: Scheduler, i_split: int) -> Split:
     return s.splits[i_split]
 
 
-def _needs_new_split(s: Scheduler, n: Tensor, cur: int, cur_split: Split) -> str:
+def _needs_new_split(s: Scheduler, n: Tensor, cur: int, cur_split: Split) -> _Start | None:
     """Why a node of the same backend begins a new split: a weight that must be copied, or too many inputs."""
     ids = s.ids
     full = len(cur_split.inputs) >= cur_split.inputs_capacity
@@ -117,12 +122,14 @@ def _needs_new_split(s: Scheduler, n: Tensor, cur: int, cur_split: Split) -> str
             and ids[t.index] != cur
             and not buffer_supported(s, t, cur)
         ):
-            return f"its weight {t.id} must be copied from {t.buffer.buft.name}; the split has inputs already"
+            reason = f"its weight {t.id} must be copied from {t.buffer.buft.name}; the split has inputs already"
+            return Why.WEIGHT_COPIED, reason
         if full and ids[t.index] != cur:
             made = s.copies[t.index]
             if (made is None or made[cur] is None) and not buffer_supported(s, t, cur):
-                return f"{t.id} must be copied, and the split has {len(cur_split.inputs)} inputs, all it has room for"
-    return ""
+                reason = f"{t.id} must be copied, and the split has {len(cur_split.inputs)} inputs, all it has room for"
+                return Why.NO_ROOM, reason
+    return None
 
 
 def _copy_graph_input(s: Scheduler, t: Tensor, b: int) -> None:

@@ -55,7 +55,7 @@ def test_every_assignment_is_announced_with_its_reason() -> None:
     ]
     assert [e.reason for e in b.of(Assigned)] == [
         "its memory is in GPU0",
-        "an input goes to the last backend",
+        "it is flagged input, and inputs go to the last backend",
         "its weight w is in GPU0",
     ]
 
@@ -132,7 +132,7 @@ def test_a_refusal_is_announced_and_the_spread_goes_on() -> None:
     c = b.node("c", Op.COS, s)
     b.split(c)
     assert [b.backend(t) for t in (h, s, c)] == ["GPU0", "CPU", "GPU0"]
-    assert Refused("s", "GPU0", 2) in b.of(Refused)
+    assert Refused("s", "GPU0", 2, "2.sup", "SIN is not supported", True) in b.of(Refused)
 
 
 def test_pass_3_counts_the_sources_a_backend_can_read() -> None:
@@ -266,7 +266,7 @@ def test_rules_that_do_not_settle_a_tensor_say_why_and_what_settles_it_is_named(
         ("s", 1, "1.inp", "", "it is not flagged input"),
         ("s", 1, "1.wgt", "", "no source lies in a buffer of weights"),
     ]
-    assert ("y", 1, "1.off", "GPU0", "it never asks for ops whose weights lie elsewhere") in told
-    assert ("y", 1, "1.wgt0", "GPU0", "it cannot use CPU") in told
+    assert ("y", 1, "1.off", "GPU0", "it never offloads") in told
+    assert ("y", 1, "1.wgt0", "GPU0", "GPU0 cannot use memory in CPU") in told
     by = {e.tensor: e.by for e in b.of(Assigned)}
     assert by == {"w": "w", "v": "v", "x": "x", "h": "w", "s": "h", "y": "v"}

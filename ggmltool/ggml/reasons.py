@@ -1,0 +1,53 @@
+"""Why a tensor is on its backend, put together from what the scheduler announced: what settled it, and which backends
+of higher priority were asked and do not support its op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.events import Assigned, PassedOver, Refused
+
+Said = Assigned | PassedOver | Refused
+"""What is announced about one tensor."""
+
+
+class TurnedDown(NamedTuple):
+    """A backend that does not support `op`, for `why`; `lacks`: it has no such op at all, whatever the operands."""
+
+    backend: str
+    op: str
+    why: str
+    lacks: bool
+
+
+class Reason(NamedTuple):
+    """Why `tensor` is where it is.
+
+    `settled` is the last rule that gave it a backend, None where none did. `turned_down` are the backends of higher
+    priority (all, where there is no backend) that were asked and do not support its op, `passed_over` what else the
+    rule that settled it says of backends of higher priority. `is_next`: every backend of higher priority was turned
+    down.
+    """
+
+    tensor: str
+    settled: Assigned | None
+    turned_down: tuple[TurnedDown, ...]
+    passed_over: tuple[PassedOver, ...]
+    is_next: bool
+
+
+def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str]) -> Reason:
+    """Put together what was `said` of a tensor with this op; `backends` are all names, highest priority first."""
+    settled = next((e for e in reversed(said) if isinstance(e, Assigned)), None)
+    higher = list(backends) if settled is None else list(backends[: backends.index(settled.backend)])
+    refusals = {e.backend: e for e in said if isinstance(e, Refused)}
+    turned_down = [
+        TurnedDown(name, op, refusals[name].reason, refusals[name].lacks) for name in higher if name in refusals
+    ]
+    rule = 1 if settled is None else settled.rule
+    passed = [
+        e for e in said if isinstance(e, PassedOver) and e.rule == rule and (e.backend in higher or not e.backend)
+    ]
+    return Reason(tensor, settled, tuple(turned_down), tuple(passed), bool(higher) and len(turned_down) == len(higher))
