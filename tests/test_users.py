@@ -19,7 +19,7 @@ def test_why_does_this_op_run_on_that_backend(call: Call) -> None:
     """llama.cpp 25800: the pass, the rule, the source that decided, what each other backend answered."""
     out = call("explain", "gate", "transformer", columns=110).out
     assert "gate is on CPU (1.wgt0): its weight ffn_gate is in CPU; offloading starts at" in out
-    assert "1.off   CUDA0    no   the batch is 8, and it asks from 32 on" in out
+    assert "1.off   CUDA0    no   offloading starts at a batch of 32, and this one is 8" in out
     assert "put ffn_gate into CUDA0" in out
 
 
