@@ -55,8 +55,12 @@ class Watched:
 
     @property
     def graph(self) -> str:
-        """The name of the graph that the state is of."""
-        return self.stands.name if self.stands is not None else self.step.graph or ""
+        """The name of the graph that the state is of. Raises CliError with ggml's words where it is of none."""
+        if self.stands is not None:
+            return self.stands.name
+        if self.step.graph is None:
+            raise self.refusal()
+        return self.step.graph
 
     @property
     def kind(self) -> str:

@@ -11,7 +11,7 @@ GgmlError
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 ErrorKind = Literal["abort", "crash", "failed"]
 
@@ -30,7 +30,20 @@ class Breach(NamedTuple):
     used: int
 
 
-class GgmlError(Exception):
+class Portable(Exception):  # noqa: N818 - what errors have in common, none itself
+    """An exception that is pickled and copied with all its attributes, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[Portable], args: tuple[Any, ...], attributes: dict[str, Any]) -> Portable:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+class GgmlError(Portable):
     """ggml would not go on.
 
     Attributes: `kind` ("abort", "crash" or "failed"), `function` (the ggml function that refused), `condition` (the

@@ -125,8 +125,10 @@ class ArangeData(Data):
         import numpy as np
 
         n = ne[0] * ne[1] * ne[2] * ne[3]
-        values = self.start + np.arange(n, dtype=np.int64) * self.step
-        return _floored(values, type).reshape(ne[::-1])
+        if type.name in INTEGER_BITS:
+            start, step = np.int64(self.start), np.int64(self.step)
+            return (start + np.arange(n, dtype=np.int64) * step).reshape(ne[::-1])
+        return (float(self.start) + np.arange(n, dtype=np.float64) * float(self.step)).reshape(ne[::-1])
 
     def written(self) -> object:
         return {"arange": {"start": self.start, "step": self.step}}

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
+from ggmltool.ggml.errors import Portable
 from ggmltool.scenario.model import Place
 
 _SHOWN = 60
@@ -15,7 +16,7 @@ _CANDIDATES = 2000
 """Names that are compared with a wrong one, at most; of more, only those that look alike at a glance."""
 
 
-class ScenarioError(Exception):
+class ScenarioError(Portable):
     """A mistake in a scenario.
 
     `source` is the file (or "<dict>"), `place` line and column (None where there is no text), `message` what is

@@ -176,7 +176,7 @@ def _parse_normal(given: dict[str, Any], type: DType, ne: Dims, folder: Path | N
     std = _option(options, "std", 1.0)
     if not std >= 0:
         raise Mistake(f"std must be at least 0, not {std}", "", "std")
-    return NormalData(_seed(options), _option(options, "mean", 0.0), std)
+    return NormalData(_seed(options), _option(options, "mean", 0.0), abs(std))  # -0.0 is none for numpy
 
 
 def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:

@@ -21,8 +21,10 @@ from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.model import ContextSpec, Step
+from ggmltool.scenario.names import graph_called, no_tensor
 from ggmltool.scenario.releases import PARTS
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Run:
     and alloc is kept in `debug_records`; with `values` data is written and nodes are computed.
     `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `takes_gpus` is whether
     GPUs of this machine can compute.
+
+    A run is for one thread at a time, as ggml's scheduler; a Scenario is for several, and each can start its own.
     """
 
     takes_gpus = True
@@ -168,9 +172,12 @@ class Run:
         return t
 
     def build(self, name: str) -> CGraph:
-        """Build a graph anew: new tensors for its nodes and for the contexts without a buffer type."""
+        """Build a graph anew: new tensors for its nodes and for the contexts without a buffer type.
+
+        Raises ScenarioError for a graph that is not there.
+        """
+        compiled = self.compiled.graphs[graph_called(self.model, name)]
         sched = self.start()
-        compiled = self.compiled.graphs[name]
         if sched.is_reset:
             self._pool_used = 0
         n_new = len(compiled.nodes) + self.persistent.count(None)
@@ -325,10 +332,14 @@ class Run:
             )
 
     def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it.
+        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and
+        where there is no graph at all, one without memory.
 
-        Raises KeyError for an id that no graph and no context has.
+        Raises ScenarioError for an id that no graph and no context has.
         """
+        if not isinstance(id, str):
+            raise no_tensor(self.model, id, ())
+        self.start()
         for name in reversed(self.newest):
             at = self.compiled.graphs[name].ids.get(id)
             if at is not None:
@@ -338,20 +349,41 @@ class Run:
         if t is not None:
             return t
         graph = next((g for g in self.compiled.graphs.values() if id in g.ids), None)
-        if graph is None:
-            raise KeyError(id)
-        self.build(graph.name)
-        return self.newest[graph.name][1][graph.ids[id]]
+        if graph is not None:
+            self.build(graph.name)
+            return self.newest[graph.name][1][graph.ids[id]]
+        if at is not None:
+            return self._unallocated(at)
+        raise no_tensor(
+            self.model, id, [*self.compiled.ids, *(i for g in self.compiled.graphs.values() for i in g.ids)]
+        )
 
-    def set(self, id: str, data: Data) -> None:
-        """The step `set`: ggml_backend_tensor_set of the whole tensor."""
+    def set(self, id: str, data: Data | object) -> None:
+        """The step `set`: ggml_backend_tensor_set of the whole tensor; `data` as a file has it, or an array.
+
+        Raises ScenarioError for an id that is not there and for data that do not fit.
+        """
         t = self.tensor(id)
+        from ggmltool.scenario.data import Data
+
+        if not isinstance(data, Data):
+            data = self._parsed(data, t)
         from ggmltool.ggml.transfer import check_access, tensor_set
 
         if not self.values:
             check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
             return
         tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+
+    def _parsed(self, data: object, t: Tensor) -> Data:
+        from ggmltool.scenario.read_data import parse_data
+
+        try:
+            return parse_data(data, t.type, t.ne, self.model.folder)
+        except Mistake as mistake:
+            raise ScenarioError(
+                f"data of {t.id}: {mistake.message}", self.model.source, None, mistake.expected
+            ) from None
 
     def get(self, id: str) -> NDArray[Any]:
         """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer."""

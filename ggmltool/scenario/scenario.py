@@ -11,10 +11,12 @@ from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.errors import Mistake, ScenarioError, nearest
+from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.names import graph_called, no_tensor
 from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import Run, values_of
+from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 class Scenario:
     """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler.
 
-    It is planned as the release of ggml that `model.ggml` names.
+    It is planned as the release of ggml that `model.ggml` names. Several threads may use one scenario at a time.
     """
 
     def __init__(self, model: Model) -> None:
@@ -40,18 +42,10 @@ class Scenario:
 
     def graph_name(self, graph: str | None = None) -> str:
         """The graph's name, by default that of the first one. Raises ScenarioError for one that is not there."""
-        if graph is None:
-            if not self.model.graphs:
-                raise ScenarioError("the scenario has no graph", self.model.source)
-            return next(iter(self.model.graphs))
-        if graph not in self.model.graphs:
-            near = nearest(graph, self.model.graphs)
-            hint = f"did you mean {near}?" if near else "its graphs are " + ", ".join(self.model.graphs)
-            raise ScenarioError(f"no graph is called {graph}", self.model.source, None, hint)
-        return graph
+        return graph_called(self.model, graph)
 
     def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
-        """A run to be driven step by step."""
+        """A run to be driven step by step, by one thread."""
         return PARTS[self.model.ggml].run()(self.compiled, events, debug, values)
 
     def plan(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
@@ -88,14 +82,11 @@ class Scenario:
         tensors = {t.id: t for t in model.tensors()}
         reader = StepReader(model.graphs, tensors, model.folder, model.release.steps)
         out: list[Step] = []
-        for step in steps:
-            if isinstance(step, Step):
-                out.append(step)
-                continue
-            try:
-                out += reader.read([step])
-            except Mistake as mistake:
-                raise ScenarioError(mistake.message, model.source, None, mistake.expected) from None
+        try:
+            for step in as_list(steps if isinstance(steps, str | bytes | dict) else _listed(steps), "steps"):
+                out += [step] if isinstance(step, Step) else reader.read([step])
+        except Mistake as mistake:
+            raise ScenarioError(mistake.message, model.source, None, mistake.expected) from None
         return out
 
     def compute(
@@ -150,10 +141,8 @@ class Scenario:
             flagged = [n.id for n in built.nodes if n.flags & FLAG_OUTPUT]
             outputs = flagged or [n.id for n in built.nodes[-1:]]
         for id in outputs:
-            if id not in ids:
-                near = nearest(id, ids)
-                hint = f"did you mean {near}?" if near else ""
-                raise ScenarioError(f"graph {name} has no tensor {id}", self.model.source, None, hint)
+            if not isinstance(id, str) or id not in ids:
+                raise no_tensor(self.model, id, ids, f"graph {name} has")
         kept = 0 if has_no_flags(self.model.release) else FLAG_OUTPUT
         nodes = {n.id for n in built.nodes[:-1] if not n.flags & kept}
         early = nodes.intersection(outputs)
@@ -168,3 +157,8 @@ class Scenario:
         run.compute(name, watch if early or progress is not None else None)
         table = run.newest[name][1]  # where computing builds the graph, that one is meant
         return {id: seen[id] if id in seen else values_of(table[ids[id]]) for id in outputs}
+
+
+def _listed(values: object) -> object:
+    """What can be gone through, as a list; anything else as it is."""
+    return list(values) if isinstance(values, Iterable) else values

@@ -9,6 +9,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -160,6 +161,12 @@ def read_document(source: str | Path | dict[str, object], stream: Readable | Non
     """
     if isinstance(source, dict):
         return Document("<dict>", None, "dict", "", source)
+    if not isinstance(source, str | PathLike):
+        raise ScenarioError(
+            f"a scenario cannot be of type {type(source).__name__}",
+            "load",
+            expected='give a path, "-" for standard input, or a dict',
+        )
     name = str(source)
     shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
     if stream is None and name == "-":

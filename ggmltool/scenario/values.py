@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar, cast
+from operator import index
+from typing import Any, ParamSpec, SupportsIndex, TypeVar, cast
 
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, nbytes_of
@@ -91,10 +92,10 @@ def as_int(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> int
             raise Mistake(f"{what} must be an integer, not {kind_of(value)}")
         number = int(value)
     else:
-        index = getattr(value, "__index__", None)
-        if index is None:
-            raise Mistake(f"{what} must be an integer, not {kind_of(value)}")
-        number = int(index())
+        try:
+            number = index(cast("SupportsIndex", value))
+        except TypeError:
+            raise Mistake(f"{what} must be an integer, not {kind_of(value)}") from None
     if number < low:
         raise Mistake(f"{what} must be at least {low}, not {_shown(number)}")
     if number > high:

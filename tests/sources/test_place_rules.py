@@ -165,3 +165,12 @@ def test_a_tied_weight_lies_twice_where_its_layers_are_apart() -> None:
     back = again.place(PlaceOptions(0)).model
     assert [(c.name, [t.id for t in c.tensors]) for c in back.contexts if c.buft] == [("w_CPU", list(tensors))]
     assert back.graphs["main"].nodes[-1].src == ("token_embd.weight", "h")
+
+
+def test_a_view_of_what_lies_elsewhere_is_no_model_s() -> None:
+    """Found by mutation: a view in the cache, of an input."""
+    contexts = {"in": {"tensors": {"a": "f32[4]"}}, "kv": {"buft": "CPU", "tensors": {"c": {"view_src": "a"}}}}
+    graphs = {"main": {"nodes": {"y": "sqr(c)"}}}
+    model = load_model({"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": graphs})
+    with pytest.raises(PlaceError, match="c is a view of a, which lies in another buffer"):
+        Placer(model, []).place(PlaceOptions())

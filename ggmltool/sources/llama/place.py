@@ -147,7 +147,9 @@ class _Placing:
             placer.model,
             backends=backends,
             buffer_types=[b for b in placer.model.buffer_types if b.device in names],
-            contexts=[*_contexts("kv", "any", caches), *_contexts("w", "weights", weights), *self._inputs(moved)],
+            contexts=_in_order(
+                [*_contexts("kv", "any", caches), *_contexts("w", "weights", weights), *self._inputs(moved)]
+            ),
             graphs={name: self._graph(g, moved) for name, g in self.parts.graphs.items()},
             scheduler=scheduler,
         )
@@ -372,6 +374,19 @@ def _lone_tensor(node: TensorSpec, nodes: dict[str, TensorSpec]) -> Tensor:
 def _contexts(prefix: str, usage: Usage, placed: dict[str, list[TensorSpec]]) -> list[ContextSpec]:
     """A context for each buffer type; llama.cpp keeps them by the names of those."""
     return [ContextSpec(f"{prefix}_{buft}", buft, usage, placed[buft]) for buft in sorted(placed)]
+
+
+def _in_order(contexts: list[ContextSpec]) -> list[ContextSpec]:
+    """The contexts. Raises PlaceError where a tensor is a view of one in a later context: no model has such."""
+    seen: set[str] = set()
+    for context in contexts:
+        for t in context.tensors:
+            if t.view_src is not None and t.view_src not in seen:
+                raise PlaceError(
+                    f"{t.id} is a view of {t.view_src}, which lies in another buffer; no model has such views"
+                )
+            seen.add(t.id)
+    return contexts
 
 
 def _sort_duplicates(

@@ -1,0 +1,126 @@
+"""One case: what comes in and what is done with it, all of it from a kind and a seed."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tests.fuzz import commands, headers, junk, logs, scenarios
+
+Kind = Literal["scenario", "gguf", "log"]
+Through = Literal["api", "cli"]
+KINDS: tuple[Kind, ...] = ("scenario", "gguf", "log")
+
+SCENARIO_CALLS = ("plan", "reserve", "run", "compute", "steps", "given")
+GGUF_CALLS = ("tensors", "compute")
+LOG_CALLS = ("summary", "graph", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is done: `call` of the API with `value` or the file `name`, or the command line `args`.
+
+    `files` is what lies in the folder then.
+    """
+
+    kind: Kind
+    seed: int
+    through: Through
+    call: str = ""
+    args: tuple[str, ...] = ()
+    name: str = ""
+    value: Any = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    stdin: bytes = b""
+    tty: bool = False
+
+    def with_value(self, value: Any) -> Case:
+        """The same done to another scenario."""
+        files = self.files if self.name not in self.files else self.files | {self.name: written(value)}
+        return replace(self, value=value, files=files)
+
+    def with_content(self, content: bytes) -> Case:
+        """The same done to a file with another content."""
+        stdin = content if self.stdin else b""
+        return replace(self, files=self.files | {self.name: content}, stdin=stdin)
+
+    def told(self) -> str:
+        """How to do it by hand."""
+        what = f"api {self.call}" if self.through == "api" else "ggmltool " + " ".join(map(repr, self.args))
+        content: Any = self.value if self.value is not None else self.files.get(self.name, b"")
+        if isinstance(content, dict):
+            try:
+                return f"{what}\n    {json.dumps(content)}"
+            except (TypeError, ValueError):
+                return f"{what}\n    {content!r}"
+        return f"{what}\n    {content!r}"
+
+
+def written(value: Any) -> bytes:
+    """A scenario as JSON."""
+    return json.dumps(value).encode("utf-8", "surrogatepass")
+
+
+def make(kind: Kind, seed: int, through: Through | None = None) -> Case:
+    """The case of that number: half of them go through the API, half through the command line."""
+    rng = random.Random(f"{kind} {seed}")
+    way: Through = through or ("api" if rng.random() < 0.5 else "cli")
+    if kind == "scenario":
+        return _scenario(seed, way, rng)
+    if kind == "gguf":
+        return _gguf(seed, way, rng)
+    return _log(seed, way, rng)
+
+
+def _scenario(seed: int, through: Through, rng: random.Random) -> Case:
+    if rng.random() < 0.12:
+        text = scenarios.mutated_text(rng).encode("utf-8", "surrogatepass")
+        name = rng.choice(("case.yaml", "case.json", "case.yaml.gz", "case"))
+        content = (text, None)
+    else:
+        value = scenarios.mutated(rng)
+        if through == "api" and rng.random() < 0.1:
+            places = list(scenarios._places(value))
+            if places:
+                where, key, _ = rng.choice(places)
+                where[key] = junk.foreign(rng)
+            return Case("scenario", seed, "api", rng.choice(SCENARIO_CALLS), value=value)
+        name, content = "case.json", (written(value), value)
+    raw, as_dict = content
+    if through == "api":
+        files = {} if as_dict is not None else {name: raw}
+        return Case("scenario", seed, "api", rng.choice(SCENARIO_CALLS), (), name, as_dict, files)
+    stdin = rng.random() < 0.05
+    args = commands.scenario_line(rng, "-" if stdin else name, commands.names_in(as_dict))
+    return Case(
+        "scenario", seed, "cli", "", tuple(args), name, as_dict, {name: raw}, raw if stdin else b"", rng.random() < 0.5
+    )
+
+
+def _gguf(seed: int, through: Through, rng: random.Random) -> Case:
+    raw = headers.mutated(rng)
+    tensor = rng.choice((*headers.TENSORS, "x"))
+    type_, ne = headers.TENSORS.get(tensor, ("f32", (4,)))
+    data = {"gguf": "case.gguf", "tensor": tensor}
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {"c": {"buft": "CPU", "tensors": {"x": {"type": type_, "ne": list(ne), "data": data}}}},
+        "graphs": {"g": {"nodes": {"y": "sqr(x)" if type_ == "f32" else "cont(x)"}}},
+    }
+    files = {"case.gguf": raw, "beside.json": written(scenario)}
+    if through == "api":
+        return Case("gguf", seed, "api", rng.choice(GGUF_CALLS), (), "case.gguf", None, files)
+    args = commands.gguf_line(rng, "case.gguf", "beside.json")
+    return Case("gguf", seed, "cli", "", tuple(args), "case.gguf", None, files, b"", rng.random() < 0.5)
+
+
+def _log(seed: int, through: Through, rng: random.Random) -> Case:
+    raw = logs.mutated(rng)
+    name = rng.choice(("case.log", "case.log", "case.log.gz", "case.txt"))
+    if through == "api":
+        return Case("log", seed, "api", rng.choice(LOG_CALLS), (), name, None, {name: raw})
+    stdin = rng.random() < 0.2
+    args = commands.log_line(rng, "-" if stdin else name)
+    return Case("log", seed, "cli", "", tuple(args), name, None, {name: raw}, raw if stdin else b"", rng.random() < 0.5)
