@@ -29,7 +29,7 @@ ANSWERS = {
     "trace --decisions missing-op": "order not on GPU0 in pass 2: ARGSORT is not supported",
     "splits --pass 5 missing-op": "#1  CPU              1  order runs on CPU    scores",
     "splits --bytes offload": "without op offload: 0 tensors, 0 B",
-    "buffers --peak gemma-3-270m-ngl9": "512 MiB    100 %  1310720  result_output  MUL_MAT",
+    "buffers --peak gemma-3-270m-ngl9": "512 MiB     100%  1310720  result_output  MUL_MAT",
     "buffers --chart transformer": "steps from left to right",
     "buffers --chunks chunks": "GPU0         1  3 KiB  4 KiB     1 KiB        2  p",
     "buffers --copies pipeline": "total    28 KiB   10 KiB  +18 KiB",

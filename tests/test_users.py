@@ -174,7 +174,7 @@ def test_am_i_near_a_limit(call: Call, n: int, status: int, word: str) -> None:
 def test_thirty_inputs_of_a_split_and_other_limits(call: Call) -> None:
     """llama.cpp 24657: every limit with its gauge, the closest first, and what lies beyond."""
     out = call("check", "near-limits", columns=110).out
-    assert "closest: scheduler inputs of a split, 96 %" in out
+    assert "closest: scheduler inputs of a split, 96%" in out
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert any(row.startswith("inputs of a split 29 30 ") for row in rows)
     assert any(re.match(r"free blocks of a chunk \d+ 256 ", row) for row in rows)
@@ -187,7 +187,7 @@ def test_what_is_in_the_compute_buffer(call: Call) -> None:
     assert out == call("buffers", "gemma-3-270m-ngl9", columns=110).out
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert "CUDA0 at its peak, while result_output is computed" in rows
-    assert "512 MiB 100 % 1310720 result_output MUL_MAT f32[262144, 512] result_output end" in rows
+    assert "512 MiB 100% 1310720 result_output MUL_MAT f32[262144, 512] result_output end" in rows
 
 
 def test_out_of_memory_although_there_is_some(call: Call) -> None:
@@ -198,7 +198,7 @@ def test_out_of_memory_although_there_is_some(call: Call) -> None:
     scenario = (SAMPLES / "chunks.yaml").read_bytes().replace(b"max_size: 4KiB", b"max_size: 2KiB")
     out = " ".join(call("buffers", "--chunks", "-", stdin=scenario, columns=110).out.split())
     assert "GPU0 1 3 KiB 2 KiB over it 2 p 3 KiB p" in out
-    assert "closest: size of a buffer, 200 %" in call("check", "-", stdin=scenario, columns=110).out
+    assert "closest: size of a buffer, 200%" in call("check", "-", stdin=scenario, columns=110).out
 
 
 WARM_UP = b"""ggmltool: 1

@@ -55,6 +55,12 @@ difference), 2 wrong use or a bad file.
 class LazyGroup(Group):
     """Imports `ggmltool.cli.<name>` (`import_` for `import`) for the command `name` when it is needed."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

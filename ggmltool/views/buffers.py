@@ -128,7 +128,7 @@ def _contents(
 
 
 def _small(rest: tuple[Lifetime, ...], peak: Peak) -> str:
-    return ", each below 1 %" if all(100 * life.size < peak.nbytes for life in rest) else ""
+    return ", each below 1%" if all(100 * life.size < peak.nbytes for life in rest) else ""
 
 
 def _tail(buffer: Buffer, peak: Peak) -> int:
@@ -165,7 +165,7 @@ def _tensor_row(
 
 def _percent(part: int, whole: int) -> str:
     percent = 100 * part / max(whole, 1)
-    return "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"
+    return "<1%" if 0 < percent < 0.5 else f"{percent:.0f}%"
 
 
 def buffers_json(plan: Plan, memory: MemoryPlan) -> dict[str, Any]:

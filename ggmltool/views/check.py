@@ -118,8 +118,8 @@ def _percent(gauge: Gauge) -> str:
     if percent >= 10_000:
         return f"{gauge.share:.0f} ×"
     if gauge.share < 1:
-        return f"{'<1' if 0 < percent < 1 else min(int(percent), 99)} %"
-    return f"{max(round(percent), 101) if gauge.share > 1 else 100} %"
+        return f"{'<1' if 0 < percent < 1 else min(int(percent), 99)}%"
+    return f"{max(round(percent), 101) if gauge.share > 1 else 100}%"
 
 
 def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[str | Text]:

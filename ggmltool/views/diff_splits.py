@@ -18,7 +18,7 @@ _SPLITS = (
     Column("nodes", right=True),
     Column("copied", right=True, drop=1),
     Column("from node", cut=True),
-    Column("why it begins", cut=True, drop=5),
+    Column("why it begins", cut=True),
 )
 _COPIES = (
     Column("from"),

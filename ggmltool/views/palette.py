@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
+from zlib import crc32
 
 
 class Color(NamedTuple):
@@ -35,6 +37,33 @@ PALETTE: tuple[Color, ...] = (
 )
 
 
+_CPU, *_OTHERS = 1, 0, *range(2, len(PALETTE))
+"""The place of the CPU's colour, and those of all other devices."""
+_FIRST = {"OpenCL": 4, "Vulkan": 6, "SYCL": 8, "CANN": 10, "RPC": 11, "BLAS": 14} | dict.fromkeys(
+    ("CUDA", "ROCm", "Metal", "MTL", "GPU"), 0
+)
+"""Where among the others the colours of a kind of device begin: the second device has the next one."""
+_NUMBER = re.compile(r"(\D*)(\d{0,4})")
+
+
 def colors(backends: Iterable[str]) -> dict[str, Color]:
-    """The colour of each backend, by its place in the list of backends."""
-    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(backends))}
+    """The colour of each backend: that of its name, the same wherever it is shown. Where two would have one, the later
+    takes the next that is free.
+
+    >>> alone, beside = colors(["CPU"]), colors(["CUDA0", "CUDA1", "CPU"])
+    >>> alone["CPU"] == beside["CPU"], beside["CUDA1"] == colors(["CUDA1", "Vulkan0", "CPU"])["CUDA1"]
+    (True, True)
+    """
+    places: dict[str, int] = {}
+    for name in dict.fromkeys(backends):
+        place = _place(name)
+        while _OTHERS[place] in places.values() and len(places) < len(_OTHERS):
+            place = (place + 1) % len(_OTHERS)
+        places[name] = _CPU if name == "CPU" else _OTHERS[place]
+    return {name: PALETTE[place] for name, place in places.items()}
+
+
+def _place(name: str) -> int:
+    kind, number = _NUMBER.match(name).groups()  # type: ignore[union-attr] # it matches any text
+    first = _FIRST.get(kind, crc32(kind.encode("utf-8", "surrogateescape")))
+    return int(first + int(number or 0)) % len(_OTHERS)

@@ -118,7 +118,7 @@ def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, s
         first = group[0]
         rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), _runs_on(group, backends)])
     columns = [Column("op"), Column("nodes", right=True), Column("types", cut=True), Column("shape", drop=1)]
-    return render_table([*columns, *_columns(backends, tight), Column("runs on", drop=6)], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column("runs on", cut=True)], rows, style)
 
 
 def _runs_on(group: Sequence[Asked], backends: Sequence[str]) -> str:
@@ -145,7 +145,7 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, st
         Column("#", right=True), Column("node", cut=True), Column("op"), Column("types", cut=True),
         Column("shape", drop=2),
     ]  # fmt: skip
-    return render_table([*columns, *_columns(backends, tight), Column("runs on", drop=1)], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column("runs on")], rows, style)
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:

@@ -54,7 +54,8 @@ def _safe(cell: str | Cell) -> Cell:
 
 
 def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -> str:
-    """The table as text, one line per row, below a header; ends with a newline."""
+    """The table as text, one line per row, below a header, and last the columns that there was no room for; ends with a
+    newline."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -62,7 +63,8 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
     natural = [
         max([cell_len(column.header), *(cell_len(row[i].text) for row in cells)]) for i, column in enumerate(columns)
     ]
-    widths = _fit(columns, natural, style.width)
+    empty = [not any(row[i].text for row in cells) for i in range(len(columns))]
+    widths = _fit(columns, natural, empty, style.width)
 
     def fitted(text: str, i: int) -> str:
         width = widths[i]
@@ -77,7 +79,16 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
     texts = [Text.assemble("  ", *_with_gaps(line)) for line in lines]
     for text in texts:
         text.rstrip()
+    gone = [columns[i].header for i, width in enumerate(widths) if not width and not empty[i]]
+    texts += [Text(line, "dim") for line in _left_out(list(filter(None, gone)), style.width)]
     return render_lines(texts, style)
+
+
+def _left_out(headers: Sequence[str], width: int) -> list[str]:
+    from textwrap import wrap
+
+    text = f"left out at this width: {', '.join(headers)}" if headers else ""
+    return wrap(printable(text), max(width, 20), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _cut_text(text: str, width: int, numbers: bool) -> str:
@@ -107,26 +118,27 @@ def _with_gaps(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [piece for i, part in enumerate(parts) for piece in ((gap, part) if i else (part,))]
 
 
-def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
-    """Column widths that fit: first the cells that may be cut shrink, the widest first, then columns go."""
+def _fit(columns: Sequence[Column], natural: Sequence[int], empty: Sequence[bool], width: int) -> list[int]:
+    """Column widths that fit: first the cells that may be cut shrink, the widest first, then columns go; before that
+    those in which nothing stands."""
     widths = list(natural)
+    gone: set[int] = set()
 
     def excess() -> int:
         shown = [w for w in widths if w]
         return 2 + sum(shown) + _GAP * (len(shown) - 1) - width
 
-    drops = sorted((i for i, c in enumerate(columns) if c.drop), key=lambda i: -columns[i].drop)
+    drops = sorted((i for i, c in enumerate(columns) if c.drop), key=lambda i: (not empty[i], -columns[i].drop))
     while excess() > 0:
         cuttable = [i for i, c in enumerate(columns) if c.cut and widths[i] > max(_MIN_NAME, len(c.header))]
-        if cuttable and not (drops and columns[drops[0]].drop >= _DROP_FIRST):
+        if cuttable and not (drops and (empty[drops[0]] or columns[drops[0]].drop >= _DROP_FIRST)):
             widest = max(cuttable, key=lambda i: widths[i])
             second = max([widths[i] for i in cuttable if i != widest], default=0)
             floor = max(second - 1, _MIN_NAME, len(columns[widest].header))
             widths[widest] -= max(1, min(excess(), widths[widest] - floor))
         elif drops:
-            dropped = drops.pop(0)
-            widths = [0 if i == dropped or (columns[i].drop > columns[dropped].drop) else n
-                      for i, n in enumerate(natural)]  # fmt: skip
+            gone.add(drops.pop(0))
+            widths = [0 if i in gone else n for i, n in enumerate(natural)]
         else:
             break
     return widths

@@ -84,9 +84,8 @@ def test_the_module_is_the_command() -> None:
 
 
 def test_no_command_shows_the_help(call: Call) -> None:
-    result = call()
-    assert result.status == 2
-    assert "Commands:" in result.err
+    """U34"""
+    assert call() == (2, "", call("--help").out)
 
 
 @pytest.mark.parametrize(

@@ -42,3 +42,15 @@ def test_a_list_ends_behind_a_comma_where_there_is_no_room_for_it() -> None:
 def test_a_name_keeps_the_number_at_its_end(name: str, shown: str) -> None:
     table = render_table((Column("tensor", cut=True),), [[name]], Style(14))
     assert table.splitlines()[1] == f"  {shown}"
+
+
+def test_a_column_without_room_is_named_below_the_table() -> None:
+    """U38"""
+    columns = (Column("node"), Column("shape", drop=1), Column("why", drop=2), Column("usage", drop=1))
+    rows = [["q", "[64, 8]", "it fits there", ""]]
+    assert "left out" not in render_table(columns, rows, Style(80))
+    assert render_table(columns, rows, Style(33)) == (
+        "  node  shape    why\n  q     [64, 8]  it fits there\n"
+    )  # nothing stood under usage
+    assert "this width: why" in " ".join(render_table(columns, rows, Style(24)).split())
+    assert "shape, why" in " ".join(render_table(columns, rows, Style(8)).split())
