@@ -45,6 +45,10 @@ ANSWERS = {
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",
     'explain error "out of free blocks"': "256 free blocks",
+    'explain error "CUDA error: out of memory"': "No plan has these",
+    'explain error "pre-allocated tensor (w) in a buffer (CUDA3) that cannot run the operation (NONE)"': (
+        "w is a leaf"
+    ),
     "run buffer-not-set": "c has no memory",
     "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
     "lifetime q k_rope transformer": "at different times: k_rope is written",

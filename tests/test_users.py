@@ -307,13 +307,22 @@ def test_tensor_buffer_not_set_what_does_it_mean(call: Call) -> None:
 
 
 def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
-    """llama.cpp 28614, 24657, 28753: any assertion or log line, with the names and numbers of one's own model."""
+    """llama.cpp 28614, 24657, 28753, 24366, 24492, 27692, 12798, 22107, turbo-tan 38, ik_llama.cpp 687.
+
+    Any assertion or log line, with the names and numbers of one's own model.
+    """
     for said, told in (
         ("GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs) failed", "With 2048 there is room"),
         ("ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 1)",
          "in another buffer type than in the graph before"),
         ("pre-allocated tensor (cache_k_l3) in a buffer (Vulkan0) that cannot run the operation (SET_ROWS)",
-         "no such backend runs the op"),
+         "no backend that can use that memory runs SET_ROWS"),
+        ("pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
+         "CUDA3 is not among its devices"),
+        ("pre-allocated tensor (cache_k_l58) in a buffer (Meta()) that cannot run the operation (NONE)",
+         "use -sm layer with draft and MTP models"),
+        ("CUDA error: unspecified launch failure", "-ot exp=CPU"),
+        ("CUDA error: out of memory", "a model that loads may still fail at the first long prompt"),
     ):  # fmt: skip
         assert told in " ".join(call("explain", "error", said).out.split())
 

@@ -25,8 +25,8 @@ from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.watched import Watched
 
-_MOST_READ = 1 << 20
-"""Characters of standard input that are looked at."""
+_MOST_READ = 64 << 20
+"""Bytes of standard input that are looked at."""
 
 FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B", "error": "error TEXT"}
 """What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
@@ -142,28 +142,40 @@ def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, outp
 
 
 def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
-    from ggmltool.ggml.messages.match import find, nearest
+    from ggmltool.ggml.messages.match import find, find_all, nearest
     from ggmltool.views.explain_error import explain_error_json, explain_error_view, nearest_text
 
     if moment.graph is not None or str(what_if):
         raise click.UsageError("`explain error` takes a text, and no graph or scheduler.")
     _no_moment(moment, "error")
-    text = sys.stdin.read(_MOST_READ) if given == ["-"] else " ".join(given)
+    text = _piped() if given == ["-"] else " ".join(given)
     if not text.strip():
         raise click.UsageError(
             f"It is `explain {FORMS['error']}`, with a message of ggml's, or `-` for standard input."
         )
     found = find(text)
     near = nearest(text) if found is None else []
+    others = [m for m in find_all(text) if m.key != found.key] if found is not None else []
     if json:
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(explain_error_json(found, near)))
+        output.write(json_text(explain_error_json(found, near, others)))
     elif found is None:
         raise CliError(nearest_text(near), GGML_FAILED)
     else:
-        output.write(explain_error_view(found, output.style))
+        output.write(explain_error_view(found, others, output.style))
     return FINE if found is not None else GGML_FAILED
+
+
+def _piped() -> str:
+    """Standard input as text, whatever it is written in."""
+    from ggmltool.scenario.encoding import decoded
+
+    raw = sys.stdin.buffer.read(_MOST_READ)
+    try:
+        return decoded(raw)
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace")
 
 
 def _no_moment(moment: Moment, form: str) -> None:

@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple, Self
 ErrorKind = Literal["abort", "crash", "failed"]
 
 
-def advice(key: str) -> str:
-    """What `ggml.messages` says can be done about a message: the end of an explanation."""
+def advice(key: str, **values: str) -> str:
+    """What `ggml.messages` says can be done about a message: the end of an explanation. `values` tell the case."""
     from ggmltool.ggml.messages import remedy
 
-    return remedy(key)
+    return remedy(key, **values)
 
 
 class Breach(NamedTuple):

@@ -261,18 +261,38 @@ def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[Buffer
 
 
 def _read_buffer_type(name: str, given: dict[str, Any], devices: list[str]) -> BufferTypeSpec:
+    """A buffer type. That of a device which is not among the backends has the memory of its kind."""
+    from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
+    from ggmltool.ggml.version import SIZE_MAX
+
     check_keys(given, BUFFER_TYPE_KEYS, "a buffer type")
     if given.get("device") is None:
         raise Mistake("a buffer type needs a device", f"one of {', '.join(devices)}")
+    device = read(given, "device", lambda v: _device(v, devices, name), "")
+    memory = PROFILES["custom" if device in devices or device != name else profile_of_name(device)]
     return BufferTypeSpec(
         name=name,
-        device=read(given, "device", lambda v: as_word(v, "device", devices), ""),
-        alignment=read(given, "alignment", _alignment, 128),
-        max_size=read(given, "max_size", _max_size, None),
-        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), 0),
-        host=read(given, "host", lambda v: as_bool(v, "host"), False),
+        device=device,
+        alignment=read(given, "alignment", _alignment, memory.alignment),
+        max_size=read(given, "max_size", _max_size, None if memory.max_size == SIZE_MAX else memory.max_size),
+        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), memory.row_padding),
+        host=read(given, "host", lambda v: as_bool(v, "host"), memory.host),
         ops=read(given, "ops", _op_keys, None),
     )
+
+
+def _device(value: object, devices: list[str], buft: str) -> str:
+    """The device of a buffer type: one of the scenario's, or one that the scheduler was not given.
+
+    That is a device of a name that is known, or of the buffer type's own; anything else is a slip.
+    """
+    from ggmltool.ggml.devices.profiles import profile_of_name
+
+    if value.__class__ is str and value not in devices:
+        name = as_id(value, "device")
+        if name == buft or profile_of_name(name) != "custom":
+            return name
+    return as_word(value, "device", devices)
 
 
 def default_buft(backend: BackendSpec) -> str:

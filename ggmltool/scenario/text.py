@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
+from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
 from ggmltool.scenario.model import Place
@@ -276,10 +277,12 @@ def _decode(raw: bytes, shown: str) -> str:
         if raw.startswith(magic):
             raise ScenarioError(f"this is {what}, not a scenario", shown)
     try:
-        return raw.decode("utf-8-sig")
+        return decoded(raw)
     except UnicodeDecodeError as e:
-        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ScenarioError("this is UTF-16", shown, expected="write the scenario in UTF-8") from None
+        if e.encoding != "utf-8":
+            name = e.encoding.upper()
+            message = f"this begins as {name}, and byte {e.start} cannot be decoded ({e.reason})"
+            raise ScenarioError(message, shown, expected="write the scenario in UTF-8") from None
         line = raw.count(b"\n", 0, e.start) + 1
         column = len(raw[raw.rfind(b"\n", 0, e.start) + 1 : e.start].decode("utf-8", "replace")) + 1
         message = f"this is not text: byte 0x{raw[e.start]:02x} is not UTF-8"

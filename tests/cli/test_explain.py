@@ -36,7 +36,17 @@ CASES: dict[str, tuple[str, ...]] = {
     "error_assert": ("error", 'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed'),
     "error_log": ("error", "0.01 D ggml_gallocr_needs_realloc: src 1 (KQ_mask) of node KQ (view) is not valid"),
     "error_old": ("error", "GGML_ASSERT(n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS) failed"),
+    "error_none": (
+        "error",
+        "pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
+    ),
+    "error_condition": ("error", "ggml.c:3234: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed"),
 }
+
+LOAD_FAILED = b"""ggml_backend_cuda: allocating 12710.31 MiB on device 0: cudaMalloc failed: out of memory
+ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 13327728640
+graph_reserve: failed to allocate compute buffers
+"""
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -301,14 +311,34 @@ def test_an_error_is_explained_from_words_and_from_standard_input(call: Call) ->
     assert call("explain", "error", "-", stdin=log).out == words.out
 
 
-def test_an_error_that_nobody_knows_names_the_three_nearest(call: Call) -> None:
+def test_an_error_that_nobody_knows_names_those_that_are_near(call: Call) -> None:
+    """U15."""
     result = call("explain", "error", "graph has too many noodles")
     assert (result.status, result.out) == (1, "")
-    assert "the nearest are:" in result.err
+    assert "near to it:" in result.err
     assert "graph has different number of nodes" in result.err
-    assert len(result.err.splitlines()) == 5
+    assert len(result.err.splitlines()) == 3
     document = explained(call, "error", "graph has too many noodles", status=1)
-    assert (document["found"], len(document["nearest"])) == (False, 3)
+    assert (document["found"], len(document["nearest"])) == (False, 1)
+    assert "near" not in call("explain", "error", "blah").err
+
+
+def test_other_messages_in_a_text_are_listed_with_their_lines(call: Call) -> None:
+    result = call("explain", "error", "-", stdin=LOAD_FAILED)
+    assert result.out.startswith("allocating 12710.31 MiB on device 0: cudaMalloc failed: out of memory\n")
+    assert "  line 3: failed to allocate compute buffers\n" in result.out
+    others = explained(call, "error", "-", stdin=LOAD_FAILED)["others"]
+    assert [other["key"] for other in others] == ["alloc_buffer_failed", "compute_buffers_failed"]
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])
+def test_a_message_in_another_encoding_is_read(call: Call, codec: str) -> None:
+    """U35, R8."""
+    text = LOAD_FAILED.decode().replace("\n", "\r\n")
+    assert (
+        call("explain", "error", "-", stdin=text.encode(codec)).out
+        == call("explain", "error", "-", stdin=LOAD_FAILED).out
+    )
 
 
 def test_an_error_as_data_has_its_texts_and_what_to_do(call: Call) -> None:

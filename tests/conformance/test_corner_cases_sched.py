@@ -449,3 +449,41 @@ def nobody(nodes: dict[str, Any]) -> dict[str, Any]:
 def test_52_a_node_nobody_can_run_is_ggmls_assertion_wherever_it_stands(nodes: dict[str, Any]) -> None:
     # FACTS 8.52, of 2025-03: there a node before the last took its user's backend. 0.20.2 looks at each in its turn.
     assert judged(nobody(nodes)).error()["condition"] == "*cur_backend_id != -1"
+
+
+OUTSIDE: dict[str, Any] = {"CUDA3": {"device": "CUDA3"}}
+"""Memory of a device that the scheduler was not given."""
+
+
+def outside(tensor: dict[str, Any], nodes: dict[str, Any], usage: str = "weights") -> dict[str, Any]:
+    """A graph that uses a tensor `far` in such memory."""
+    far = {"buft": "CUDA3", "usage": usage, "tensors": {"far": tensor}}
+    built = source(nodes, on_gpu={"w": MATRIX}, buffer_types=OUTSIDE)
+    return built | {"contexts": {"far": far, **built["contexts"]}}
+
+
+@pytest.mark.parametrize("usage", ["weights", "any"])
+@pytest.mark.parametrize("type_", ["f32", "q8_0"])
+def test_a_leaf_in_memory_of_a_device_the_scheduler_was_not_given_aborts(usage: str, type_: str) -> None:
+    """U8: "pre-allocated tensor (far) in a buffer (CUDA3) that cannot run the operation (NONE)"."""
+    scenario = outside({"type": type_, "ne": [64, 40]}, {"h": "mul_mat(w, x)", "y": "mul_mat(far, h)"}, usage)
+    error = judged(scenario).error()
+    assert error["message"] == "pre-allocated tensor (far) in a buffer (CUDA3) that cannot run the operation (NONE)"
+    assert "CUDA0 cannot use CUDA3, CPU cannot use CUDA3; give this context the device" in str(error["explanation"])
+
+
+def test_a_node_that_writes_into_such_memory_aborts() -> None:
+    """U8."""
+    nodes = {"h": "mul_mat(w, x)", "y": "cpy(h, far)"}
+    error = judged(outside({"type": "f32", "ne": [64, 40]}, nodes, "any")).error()
+    assert "cannot run the operation (" in str(error["message"])
+
+
+def test_such_memory_of_the_host_is_read_where_it_is() -> None:
+    """U8: pinned memory of another card is memory of the host, which the CPU can use."""
+    pinned = {"CUDA3_Host": {"device": "CUDA3", "host": True}}
+    built = source({"h": "mul_mat(w, x)", "y": "add(h, far)"}, on_gpu={"w": MATRIX}, buffer_types=pinned)
+    far = {"buft": "CUDA3_Host", "usage": "weights", "tensors": {"far": "f32[64, 40]"}}
+    result = judged(built | {"contexts": {"far": far, **built["contexts"]}})
+    assert result.last.ok
+    assert result.backend("y") == "CPU"

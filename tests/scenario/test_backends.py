@@ -104,6 +104,17 @@ def test_scheduler_options() -> None:
     )
 
 
+def test_a_buffer_type_can_be_of_a_device_that_the_scheduler_was_not_given() -> None:
+    """U8: it has the memory of its kind, unless the file says otherwise."""
+    written = {"CUDA3": {"device": "CUDA3"}, "MTL0": {"device": "MTL0", "alignment": 64}, "NPU": {"device": "NPU"}}
+    model = load(backends=["CUDA0", "CPU"], buffer_types=written)
+    assert model.buffer_types == [
+        BufferTypeSpec("CUDA3", "CUDA3", 128, None, 512, False, None),
+        BufferTypeSpec("MTL0", "MTL0", 64, None, 0, False, None),
+        BufferTypeSpec("NPU", "NPU", 128, None, 0, False, None),
+    ]
+
+
 def test_a_context_names_the_buffer_types_that_its_devices_have() -> None:
     names = ("CPU_REPACK", "AMX", "CPU_Mapped", "CPU_HBM", "CUDA_Host", "MTL0_Private", "MTL0_Mapped", "Vulkan_Host")
     model = load(

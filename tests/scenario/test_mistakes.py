@@ -192,6 +192,7 @@ IN_FILES: list[tuple[str, str]] = [
     (TOP + "backends: [{name: X, offload_min_batch: -1}]", "2:41: offload_min_batch must be at least 0, not -1"),
     (TOP + "buffer_types: {R: {alignment: 32}}", "2:19: a buffer type needs a device; one of CPU"),
     (TOP + "buffer_types: {R: {device: GPU}}", '2:28: device cannot be "GPU"; did you mean "CPU"?'),
+    (TOP + "buffer_types: {R: {device: CPU0}}", '2:28: device cannot be "CPU0"; did you mean "CPU"?'),
     (TOP + "buffer_types: {CPU: {device: CPU}}", '2:16: "CPU" is a backend\'s own buffer type already'),
     (TOP + "scheduler: {graph_size: 0}", "2:25: graph_size must be at least 1, not 0"),
     (TOP + "scheduler: {paralell: true}", '2:13: scheduler has no key "paralell"; did you mean "parallel"?'),

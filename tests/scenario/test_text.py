@@ -115,7 +115,11 @@ def read_value(text: str) -> object:
             b'{"a\xff',
             ":1:4: this is not text: byte 0xff is not UTF-8; a scenario is YAML or JSON in UTF-8",
         ),
-        ("utf16.yaml", "ggmltool: 1".encode("utf-16"), "this is UTF-16; write the scenario in UTF-8"),
+        (
+            "utf16.yaml",
+            "ggmltool: 1".encode("utf-16") + b"\0",
+            "this begins as UTF-16-LE, and byte 24 cannot be decoded (truncated data); write the scenario in UTF-8",
+        ),
         ("model.json", b"GGUF\3\0", "this is a GGUF file, a model; `ggmltool capture` makes a scenario of it"),
         ("a.npy", b"\x93NUMPY", "this is an npy file, not a scenario"),
         ("cut.json.gz", gzip.compress(os.urandom(1000))[:-20], "this gzip file is cut off"),
@@ -132,6 +136,15 @@ def test_files_that_are_no_scenario(tmp_path: Path, name: str, raw: bytes, messa
     with pytest.raises(ScenarioError) as e:
         load_model(path)
     assert str(e.value) == f"{path}{'' if message.startswith(':') else ': '}{message}"
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"])
+def test_text_in_any_unicode_encoding_is_read(tmp_path: Path, codec: str) -> None:
+    """U35, R8: what PowerShell writes, with a byte order mark and without."""
+    text = "ggmltool: 1\nname: größer\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\ngraphs: {g: {nodes: {y: exp(x)}}}\n"
+    path = tmp_path / "g.yaml"
+    path.write_bytes(text.encode(codec))
+    assert load_model(path).name == "größer"
 
 
 @pytest.mark.parametrize(

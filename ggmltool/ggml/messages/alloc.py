@@ -57,6 +57,7 @@ ALLOC: dict[str, Message] = {
         "Only builds with GGML_ALLOCATOR_DEBUG print it.",
         "nothing is wrong; `buffers` shows what lies in a buffer when it is fullest",
         "buffers",
+        level="info",
     ),
     "gallocr_no_memory": Message(
         (
@@ -101,6 +102,7 @@ ALLOC: dict[str, Message] = {
         "a size.",
         "reserve the largest graph first (ggml_backend_sched_reserve)",
         "explain realloc A B",
+        level="info",
     ),
     "alloc_buffer_failed": Message(
         (
@@ -139,6 +141,7 @@ ALLOC: dict[str, Message] = {
         "or fewer copies between devices; and the very first graph, when nothing was reserved.",
         "reserve a graph of the same structure, or keep the structure and pad the sizes",
         "explain realloc A B",
+        level="info",
     ),
     "not_valid": Message(
         ("%s: node %s is not valid", "%s: src %d (%s) of node %s is not valid"),
@@ -148,6 +151,7 @@ ALLOC: dict[str, Message] = {
         "(FLASH_ATTN_EXT on CUDA, MUL_MAT_ID on Metal).",
         "reserve the graph with the largest shapes first",
         "explain realloc A B",
+        level="info",
     ),
     "auto_realloc": Message(
         ("%s: reallocating buffers automatically",),
@@ -156,6 +160,7 @@ ALLOC: dict[str, Message] = {
         "One backend, and a graph that differs from the one that was reserved.",
         "reserve the largest graph first, if it happens often",
         "explain realloc A B",
+        level="info",
     ),
     "multi_realloc": Message(
         ("%s: cannot reallocate multi buffer graph automatically, call reserve",),
@@ -165,6 +170,7 @@ ALLOC: dict[str, Message] = {
         "Several backends, and a graph that differs from the one that was reserved.",
         "with the scheduler nothing; with ggml_gallocr of your own, call ggml_gallocr_reserve_n",
         "explain realloc A B",
+        level="info",
     ),
     "buffer_id_range": Message(
         ("buffer_id >= 0 && buffer_id < galloc->n_buffers",),
@@ -197,6 +203,7 @@ ALLOC: dict[str, Message] = {
         "A context that is allocated twice, or one with nothing in it.",
         "take NULL for “nothing to do” here, not for a failure",
         "context",
+        level="info",
     ),
     "leftover_buffers": Message(
         ("!buffers", "!buf"),

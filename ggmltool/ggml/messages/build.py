@@ -35,6 +35,7 @@ BUILD: dict[str, Message] = {
         "A context of size 0, or a buffer for tensors without elements.",
         "nothing is wrong, if there is nothing to hold",
         "context",
+        level="info",
     ),
     "pool_full": Message(
         (

@@ -6,72 +6,150 @@ Quotes, case, spaces, what printf filled in, and whatever stands before or behin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import islice
 from typing import NamedTuple
 
 from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages.conditions import required
 
 LIKE = 0.72
 """How much alike (0 to 1) a text must be that has no message's words in full."""
+ALIKE = 0.8
+"""The same for an assertion that can be read."""
+NEAR = 0.55
+"""How much alike it must be to be named as near."""
 NEAREST = 3
-_LINES = 2000
+FILLED = re.compile(r"%[-0-9.]*(?:zu|zx|lu|[sdfxpu])")
+"""What printf fills in."""
+ASSERTION = "assertion"
+"""The key of an assertion that has no entry of its own, but can be read."""
+
 _LONGEST = 1000
-_SHORT = 12
-_FILLED = re.compile(r"%[-0-9.]*(?:zu|zx|lu|[sdfxpu])")
+_LINES = 10_000
+_COMPARED = 3
+_SHORT = 11
+_WORDS = 8
 _QUOTES = re.compile("[\"'`\\\\“”‘’]")
-_ASSERTED = re.compile(r"ggml_assert\s*\((.*)\)")
-_BEFORE = re.compile(r"^.*?[\w.+-]+\.(?:c|cpp|cc|h|cu|m|mm):\d+: ?")
+_ASSERTED = re.compile(r"ggml_assert\s*\((.*)\)|ggml_assert: \S+:\d+: (.*)", re.IGNORECASE)
+_BEFORE = re.compile(r"^.*?(?<![\w.+-])[\w.+-]+\.(?:c|cpp|cc|h|cu|m|mm):\d+: ?")
+_DIED = re.compile(r"ggml_assert|\.(?:c|cpp|cc|h|cu|cuh|m|mm):\d+: |\b(?:cuda|rocm|musa|cann) error", re.IGNORECASE)
+_LEVELS = {"info": 0, "warning": 1, "error": 2}
+_DEATH = 3
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Za-z0-9]")
+_PREFIX = re.compile(r"^(?:\[\w+\] )?(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?:[DIWE] )? *")
+"""What llama.cpp puts before a line: the port of a server's child, the time, the level."""
+_CONTINUES = re.compile(r"current device: |^ *(?:cu|hip|mu)\w+\(|^ *ggml_\w+\(")
+"""What CUDA says after `CUDA error`, in lines of their own."""
 
 
 class Match(NamedTuple):
-    """A message, its text that is nearest, and how near (1: every word of it is there)."""
+    """A message, its text that is nearest, and how near (1: every word of it is there).
+
+    `said` is the line it was found in, `line` its number; `filled` is what printf filled in, in order.
+    """
 
     key: str
     text: str
     score: float
+    said: str = ""
+    line: int = 1
+    filled: tuple[str, ...] = ()
 
 
 class _Template(NamedTuple):
-    """`words` is the text without what printf fills in, `said` what it says to people, where a condition does."""
+    """`words` is the text without what printf fills in, `said` what it says to people, where a condition does; `piece`
+    is the longest part of it that stands as it is."""
 
     key: str
     text: str
     words: str
     said: str
+    piece: str
     pattern: re.Pattern[str]
     weight: int
 
 
 def find(text: str) -> Match | None:
-    """The message that a text is, None where none is near enough. Of several lines the one that says most counts."""
-    lines = list(_lines(text))
-    exact = [m for line in lines for m in _exact(line)]
-    if exact:
-        return max(exact, key=lambda found: found[0])[1]
-    near = nearest(text)
-    return near[0] if near and near[0].score >= LIKE else None
+    """The message that a text is, None where none is near enough; of several lines the one that matters most."""
+    found = find_all(text)
+    if found and found[0].key != ASSERTION:
+        return found[0]
+    if found:
+        near = nearest(found[0].said, ALIKE)
+        return near[0] if near else found[0]
+    near = nearest(text, LIKE)
+    return near[0] if near else None
 
 
-def nearest(text: str) -> list[Match]:
-    """The messages that are most like a text, the nearest first, each once."""
-    best: dict[str, Match] = {}
-    for line in list(_lines(text))[:20]:
-        for template in _templates():
-            if template.weight < 4:
+def find_all(text: str) -> list[Match]:
+    """The messages in a text, each once, what matters most first: where the program died, then the first error.
+
+    Only what has all the words of a message counts, and conditions that can be read. Of a very long text the
+    beginning and the end are looked at.
+    """
+    ranked: dict[tuple[str, str], tuple[int, int, Match]] = {}
+    for number, line in _joined(_ends(text.splitlines())):
+        plain = _plain(line[:_LONGEST]).strip()
+        best = max(_exact(plain), key=lambda found: found[0], default=None)
+        if best is not None:
+            template = best[1]
+            match = Match(template.key, template.text, 1.0, line, number, _filled_in(template.text, line))
+        else:
+            read = _read(line)
+            if read is None:
                 continue
-            score = max(_alike(part, words) for part in _parts(line) for words in {template.words, template.said})
+            match = read._replace(line=number)
+        message = MESSAGES.get(match.key)
+        level = _DEATH if _DIED.search(line) else _LEVELS[message.level] if message is not None else _DEATH
+        ranked.setdefault((match.key, match.text if match.key == ASSERTION else ""), (-level, number, match))
+    return [match for *_, match in sorted(ranked.values(), key=lambda ranking: ranking[:2])]
+
+
+def nearest(text: str, least: float = NEAR) -> list[Match]:
+    """The messages that are most like a text, the nearest first, each once; none where nothing is near."""
+    best: dict[str, Match] = {}
+    for line in islice(_lines(text), _COMPARED):
+        parts = set(_parts(line))
+        for template in _templates():
+            if template.weight < _WORDS:
+                continue
+            score = max(_alike(part, words, least) for part in parts for words in {template.words, template.said})
             if template.key not in best or score > best[template.key].score:
-                best[template.key] = Match(template.key, template.text, score)
-    return sorted(best.values(), key=lambda m: -m.score)[:NEAREST]
+                best[template.key] = Match(template.key, template.text, score, line)
+    return sorted((m for m in best.values() if m.score >= least), key=lambda m: -m.score)[:NEAREST]
 
 
 def _lines(text: str) -> Iterator[str]:
-    for line in text.splitlines()[:_LINES]:
+    for line in text.splitlines():
         plain = _plain(line[:_LONGEST]).strip()
         if plain:
             yield plain
+
+
+def _ends(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The first and the last lines with their numbers, counted from 1."""
+    for i, line in enumerate(lines[:_LINES], 1):
+        yield i, line
+    for i in range(max(len(lines) - _LINES, _LINES), len(lines)):
+        yield i + 1, lines[i]
+
+
+def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines without colours and llama.cpp's prefix; what CUDA says in further lines is joined."""
+    held: tuple[int, str] | None = None
+    for number, line in lines:
+        line = _PREFIX.sub("", _ANSI.sub("", line[:_LONGEST]), count=1).rstrip()
+        if held is not None and len(held[1]) < _LONGEST and _CONTINUES.search(line):
+            held = held[0], f"{held[1]} {line.strip()}"
+            continue
+        if held is not None:
+            yield held
+        held = (number, line) if line else None
+    if held is not None:
+        yield held
 
 
 def _plain(text: str) -> str:
@@ -83,45 +161,97 @@ def _templates() -> tuple[_Template, ...]:
     return tuple(_template(key, text) for key, message in MESSAGES.items() for text in message.texts)
 
 
+@cache
+def _pieces() -> list[tuple[str, _Template]]:
+    """The templates that have words, each with its piece, which a line must have first of all."""
+    return [(t.piece, t) for t in _templates() if t.weight]
+
+
 def _template(key: str, text: str) -> _Template:
     """A text as a pattern: what printf fills in may be anything, the function's name in front may be missing."""
-    pieces = [_plain(piece) for piece in _FILLED.split(text.removeprefix("%s: ").strip())]
+    pieces = [_plain(piece) for piece in FILLED.split(_body(text).strip())]
     pattern = ".{0,300}?".join(re.escape(piece) for piece in pieces)
     words = " ".join(piece.strip() for piece in pieces).strip()
     said = re.search(r'"(.+)"', text)
     said_words = _plain(said[1]) if said is not None else words
-    return _Template(
-        key, text, words, said_words, re.compile(pattern), len(words) if any(c.isalnum() for c in words) else 0
-    )
+    piece = max((piece.strip() for piece in pieces), key=len)
+    weight = len(words) if any(c.isalnum() for c in words) else 0
+    return _Template(key, text, words, said_words, piece, re.compile(pattern), weight)
 
 
-def _exact(line: str) -> Iterator[tuple[tuple[bool, int, bool], Match]]:
-    """Messages all of whose words are there, and what makes one more fitting than another."""
-    asserted = _ASSERTED.search(line)
-    condition = asserted[1].strip() if asserted is not None else None
+def _body(text: str) -> str:
+    """The text without the function's name in front."""
+    return text.removeprefix("%s: ")
+
+
+def _exact(line: str) -> Iterator[tuple[tuple[bool, int, bool], _Template]]:
+    """Templates all of whose words are there, and what makes one more fitting than another."""
+    asserted = _asserted(line)
     behind = _BEFORE.sub("", line)
-    for t in _templates():
-        if not t.weight:
-            continue
-        whole = t.words in (condition, line, behind)
+    for t in [t for piece, t in _pieces() if piece in line]:
+        whole = t.words in (asserted, line, behind)
         part = t.weight >= _SHORT and t.pattern.search(line) is not None
         if whole or part:
             named = any(f.lower() in line for f in MESSAGES[t.key].functions)
-            yield (whole, t.weight, named), Match(t.key, t.text, 1.0)
+            yield (whole, t.weight, named), t
+
+
+def _asserted(line: str) -> str | None:
+    """The condition that a line says failed."""
+    found = _ASSERTED.search(line)
+    return (found[1] or found[2] or "").strip() if found is not None else None
+
+
+@cache
+def _raw_pattern(text: str) -> re.Pattern[str]:
+    """A text as a pattern of a line as it stands, with a group for each thing that printf filled in."""
+    body = _body(text).strip()
+    kinds = [found[0] for found in FILLED.finditer(body)]
+    out = []
+    for i, piece in enumerate(FILLED.split(body)):
+        words = [re.escape(word) for word in _QUOTES.sub("", piece).split()]
+        edges = r"\s*" if piece[:1].isspace() else "", r"\s*" if piece[-1:].isspace() else ""
+        out.append(edges[0] + r"\s+".join(words) + (edges[1] if words else ""))
+        if i < len(kinds):
+            last = i == len(kinds) - 1 and not body.endswith((")", "]"))
+            out.append(r"(.{0,300})" if last and body.endswith(kinds[i]) else r"(.{0,300}?)")
+    return re.compile("".join(out), re.IGNORECASE)
+
+
+def _filled_in(text: str, line: str) -> tuple[str, ...]:
+    """What printf filled into a text; nothing where the line has it in part only."""
+    if not FILLED.search(_body(text)):
+        return ()
+    found = _raw_pattern(text).search(_QUOTES.sub("", line))
+    return tuple(value.strip() for value in found.groups()) if found is not None else ()
+
+
+def _read(line: str) -> Match | None:
+    """An assertion that has no entry, where its condition can be read; a condition alone only if it is of tensors."""
+    asserted = _asserted(line)
+    condition = (asserted if asserted is not None else _BEFORE.sub("", line)).strip()
+    if asserted is None and not re.search(r"->|ggml_(?:is|are|can)_", condition):
+        return None
+    found = required(condition) if len(condition) < _LONGEST else None
+    if found is None or (asserted is None and found.kinds <= {"pointer"}):
+        return None
+    return Match(ASSERTION, condition, 1.0, line)
 
 
 def _parts(line: str) -> Iterator[str]:
     """What may be the message in a line: all of it, what is behind file and line, what is asserted."""
     yield line
     yield _BEFORE.sub("", line)
-    asserted = _ASSERTED.search(line)
+    asserted = _asserted(line)
     if asserted is not None:
-        yield asserted[1]
+        yield asserted
 
 
-def _alike(a: str, b: str) -> float:
-    """How much two texts are alike, from 0 to 1; a part of several words of a message is like it."""
+def _alike(a: str, b: str, least: float) -> float:
+    """How much two texts are alike, from 0 to 1, and 0 below `least`; several words of a message are like it."""
     if len(a) >= _SHORT and " " in a and a in b:
         return 0.9 + 0.1 * len(a) / len(b)
+    if 2 * min(len(a), len(b)) < least * (len(a) + len(b)):
+        return 0.0
     matcher = SequenceMatcher(None, a, b, autojunk=False)
-    return matcher.ratio() if matcher.real_quick_ratio() > 0.4 and matcher.quick_ratio() > 0.4 else 0.0
+    return matcher.ratio() if matcher.quick_ratio() >= least else 0.0

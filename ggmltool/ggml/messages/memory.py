@@ -139,6 +139,7 @@ MEMORY: dict[str, Message] = {
         "Two devices of different kinds, or of one kind without access to each other. Only debug builds say so.",
         "nothing is wrong; fewer splits between the two mean fewer such copies",
         "splits --bytes",
+        level="info",
     ),
     "multi_buffer": Message(
         ("ggml_backend_buffer_is_multi_buffer(buffer)",),
@@ -219,16 +220,5 @@ MEMORY: dict[str, Message] = {
         "Memory of the caller's becomes a buffer only at an address that is a multiple of 32.",
         "Memory of malloc, or of a file mapped with an offset.",
         "get it from ggml_aligned_malloc, or map the file from its beginning",
-    ),
-    "cuda_out_of_memory": Message(
-        (
-            "%s: allocating %.2f MiB on device %d: cudaMalloc failed: %s",
-            "%s: allocating %.2f MiB on device %d: cudaMalloc failed: out of memory",
-        ),
-        ("ggml_backend_cuda_buffer_type_alloc_buffer",),
-        "A CUDA device has no memory for a whole buffer: for the weights, the KV cache, or the compute buffer.",
-        "A model, a context or a ubatch that is too large for the card, or other programs on it.",
-        "make the ubatch or the context smaller, quantize the KV cache, or put fewer layers there (-ngl, -ot)",
-        "buffers",
     ),
 }

@@ -32,7 +32,7 @@ OLD: dict[str, Message] = {
     "old_split_limits": Message(
         ("cur_split < GGML_MAX_SPLITS", "n_inputs < GGML_MAX_SPLIT_INPUTS"),
         ("sched_split_graph", "ggml_backend_sched_split_graph"),
-        "The graph falls into more than 256 splits, or a split has more than 16 inputs; both were fixed then.",
+        "The graph falls into more than 256 splits, or a split has more than 16 inputs; both were hard-coded limits.",
         "Weights that alternate between devices, or an op in every layer that a device lacks.",
         "place whole layers on one device, or use a newer ggml: splits grow, and a new one begins at 30 inputs",
         "splits",
@@ -46,7 +46,8 @@ OLD: dict[str, Message] = {
             "split->n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
         ),
         ("ggml_backend_sched_split_graph",),
-        "A split or a graph has more inputs than there is room for: 10 at first, 30 since September 2025; fixed then.",
+        "A split or a graph has more inputs than there is room for. A hard-coded limit: 10, then 30 (Sept 2025); grows "
+        "since Aug 2026.",
         "One node with many sources on other backends (experts, multimodal inputs), or many inputs with pipeline "
         "copies.",
         "put inputs together into one tensor, or use a newer ggml, where the array grows",
@@ -124,6 +125,7 @@ OLD: dict[str, Message] = {
         "nothing is wrong; `splits --pass` shows the same of 0.20.2",
         "splits --pass 1",
         "2024",
+        level="info",
     ),
     "old_backend_name": Message(
         ("%s: backend %s not found", "%s: registered backend %s", "i < ggml_backend_registry_count"),
@@ -133,6 +135,7 @@ OLD: dict[str, Message] = {
         "see which backends there are",
         "backends",
         "2024",
+        level="info",
     ),
     "old_test_op": Message(
         ("%s: missing test for op %s for tensor %s", "w != nullptr", "w->buffer == nullptr"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.messages.message import Message
+from ggmltool.ggml.messages.message import Case, Message
 
 _WEIGHT_COPIED = (
     "%s: warning: no backend supports op %s with a weight with buffer type %s used in tensor %s, "
@@ -17,6 +17,7 @@ SCHED: dict[str, Message] = {
         "A node with many sources elsewhere at the end of a split that has close to 30 inputs. Older releases aborted.",
         "nothing is wrong; fewer sources on other backends mean fewer copies",
         "check",
+        level="info",
     ),
     "graph_inputs": Message(
         ("%s: increasing graph inputs capacity from %d to %d",),
@@ -25,6 +26,7 @@ SCHED: dict[str, Message] = {
         "Pipeline copies (parallel) and more than 30 tensors flagged as input. Older releases aborted.",
         "nothing is wrong; put small inputs together, if you want fewer copies",
         "check",
+        level="info",
     ),
     "inputs_no_memory": Message(
         (
@@ -47,15 +49,64 @@ SCHED: dict[str, Message] = {
         "an op NONE runs everywhere, so no backend at all can use that memory.)",
         "keep the weight in memory of a backend that can run the op",
         "explain NODE",
+        level="warning",
     ),
     "preallocated": Message(
         ("pre-allocated tensor (%s) in a buffer (%s) that cannot run the operation (%s)",),
         ("ggml_backend_sched_backend_id_from_cur",),
-        "A node has its memory already, so it can only run where that memory can be used; no such backend runs the op.",
-        "A node that writes into a cache or state on a device (set_rows, cpy into a view) whose op, types or strides "
-        "that device does not support; a cache in memory of a device that is not among the scheduler's.",
+        "{tensor} has its memory already, in {buffer}, so it can run only where that memory can be used; no such "
+        "backend of the scheduler runs {op}.",
+        "A node that writes into a cache or state on a device that does not support the op with these types or "
+        "strides; memory of a device that is not among the scheduler's.",
         "keep it in memory of a backend that can run the op, or copy it into a node there first",
         "explain NODE",
+        places=(("tensor", "the tensor"), ("buffer", "its buffer"), ("op", "the op")),
+        cases=(
+            Case(
+                "buffer",
+                r"Meta\(.*",
+                "{tensor} lies in a buffer of split mode tensor (Meta: one device made of several), and the scheduler "
+                "has no backend that can use it.",
+                "-sm tensor together with a second context that shares weights or the KV cache: a draft or MTP model, "
+                "whose backends are the single devices.",
+                "use -sm layer with draft and MTP models, or run without one",
+                "backends",
+            ),
+            Case(
+                "op",
+                "NONE",
+                "{tensor} is a leaf (NONE: a weight, a cache or an input, nothing to compute) in memory of {buffer}. "
+                "Every backend runs NONE, so the op is not the matter: no backend of this scheduler can use the "
+                "memory, that is, {buffer} is not among its devices.",
+                "A context made for fewer devices than its tensors lie on: a draft or MTP model that shares weights "
+                "or the KV cache with the main one but has devices of its own (-devd, -ngld); -dev or "
+                "CUDA_VISIBLE_DEVICES without a device that -ot names.",
+                "give this context the device that {buffer} belongs to (the same -dev for the main and the draft "
+                "model), or keep {tensor} on a device that it has",
+                "backends",
+            ),
+            Case(
+                "op",
+                "SET_ROWS",
+                "{tensor} writes into the KV cache, which lies in {buffer}, and no backend that can use that memory "
+                "runs SET_ROWS with these types.",
+                "A type of the KV cache (-ctk, -ctv) that the device's set_rows does not have, such as one that only "
+                "a fork knows; rows of another type than f32 and f16.",
+                "take another type for the KV cache (-ctk, -ctv: f16 and q8_0 run nearly everywhere), or keep the "
+                "cache on the CPU (--no-kv-offload)",
+                "supports",
+            ),
+            Case(
+                "op",
+                "CPY|DUP|CONT",
+                "{tensor} is a copy into memory of {buffer}, and no backend that can use that memory runs {op} from "
+                "this type and these strides to those.",
+                "A state or cache of a recurrent model (Mamba, RWKV) on a device without this copy: f32 to a "
+                "quantized type, or a source that is permuted.",
+                "keep the cache or state on the CPU (--no-kv-offload), or cast before the copy",
+                "supports",
+            ),
+        ),
     ),
     "sched_context": Message(
         ("%s: failed to initialize context",),
@@ -104,6 +155,7 @@ SCHED: dict[str, Message] = {
         "was never reserved. The word “failed” is not an error here.",
         "reserve the largest graph first, and keep structure and placement alike from graph to graph",
         "explain realloc A B",
+        level="info",
     ),
     "unexpected_realloc": Message(
         (
@@ -225,5 +277,6 @@ SCHED: dict[str, Message] = {
         "GGML_SCHED_DEBUG=1 prints the splits, 2 the nodes too.",
         "nothing is wrong; `splits`, `plan`, `dot` and `import` read such a log",
         "import LOG",
+        level="info",
     ),
 }

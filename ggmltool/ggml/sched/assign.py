@@ -160,7 +160,7 @@ def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
         f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
         None,
         f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
-        f"{', '.join(answers)}; {advice('preallocated')}",
+        f"{', '.join(answers)}; {advice('preallocated', tensor=t.name, buffer=buft.name, op=Op(t.op).name)}",
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ggmltool.scenario.encoding import Recoded, wide_codec
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.text import MAX_BYTES, Readable, no_model
 from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
@@ -23,14 +24,15 @@ LONGEST = 1 << 16
 """Bytes of a line that are looked at; what is beyond is left out."""
 
 _HEAD = 1 << 16
+_BEGINS = 256
+"""Bytes that tell how a text is encoded."""
+
 _SCENARIO = re.compile(rb"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s*:", re.MULTILINE)
 _PACKED = {
     b"\xfd7zXZ\x00": ("an xz file", "xz -dc FILE | ggmltool import -"),
     b"\x28\xb5\x2f\xfd": ("a zstd file", "zstd -dc FILE | ggmltool import -"),
     b"BZh": ("a bzip2 file", "bzip2 -dc FILE | ggmltool import -"),
     b"PK\x03\x04": ("a zip archive", "unzip -p FILE | ggmltool import -"),
-    b"\xff\xfe": ("UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ggmltool import -"),
-    b"\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ggmltool import -"),
 }
 
 
@@ -171,15 +173,22 @@ def _file(name: str, source: str) -> Iterator[BinaryIO]:
 
 
 def _unpacked(stream: Readable, source: str) -> Readable:
+    """The text of a stream: unpacked, and in UTF-8 whatever it was written in. Raises ScenarioError."""
     head = _read(stream, 8, source)
     no_model(head, source)
     for magic, (what, remedy) in _PACKED.items():
         if head.startswith(magic):
             raise ScenarioError(f"this is {what}", source, expected=f"unpack it: {remedy}")
-    whole = Replayed(head, stream)
-    if head[:2] != b"\x1f\x8b":
-        return whole
-    return gzip.GzipFile(fileobj=whole, mode="rb")  # type: ignore[call-overload, no-any-return]
+    whole: Readable = Replayed(head, stream)
+    if head[:2] == b"\x1f\x8b":
+        whole = gzip.GzipFile(fileobj=whole, mode="rb")  # type: ignore[call-overload]
+    begins = _read(whole, _BEGINS, source)
+    return _in_utf8(Replayed(begins, whole), begins)
+
+
+def _in_utf8(stream: Readable, head: bytes) -> Readable:
+    codec = wide_codec(head)
+    return stream if codec is None else Recoded(stream, codec)
 
 
 def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
@@ -219,6 +228,9 @@ def is_log(stream: Readable, most: int = MAX_BYTES) -> bool:
         head = stream.read(_HEAD)
         if head[:2] == b"\x1f\x8b":
             stream = gzip.GzipFile(fileobj=Replayed(head, stream), mode="rb")  # type: ignore[call-overload]
+            head = stream.read(_HEAD)
+        if wide_codec(head) is not None:
+            stream = _in_utf8(Replayed(head, stream), head)
             head = stream.read(_HEAD)
         length = 0
         while head and length <= most and not (length == 0 and is_scenario(head)):
