@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ggmltool.cli.output import note
+from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.scenario.errors import quoted
 
 if TYPE_CHECKING:
     from ggmltool.cli.scenario import Opened
     from ggmltool.scenario.text import Readable
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
+    from ggmltool.sources.sched_log.stream import Lines
 
 
 def open_either(argument: str | None, graph: str | None = None, ggml: str | None = None) -> Opened | OpenedLog:
@@ -30,7 +32,8 @@ def open_either(argument: str | None, graph: str | None = None, ggml: str | None
     if argument is None:
         return open_scenario(None, ggml)
     closing = click.get_current_context().with_resource(ExitStack())
-    is_log, stream = sniff(argument, closing)
+    with waiting_for(argument, WRITER):
+        is_log, stream = sniff(argument, closing)
     if is_log:
         return OpenedLog(argument, stream, graph)
     if stream is None:
@@ -59,28 +62,32 @@ class OpenedLog:
         name = self.argument
         return "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
 
+    @contextmanager
+    def _lines(self) -> Iterator[Lines]:
+        from ggmltool.sources.sched_log.stream import open_log
+
+        with waiting_for(self.argument, WRITER), open_log(self.argument, self.shown, self.stream) as lines:
+            yield lines
+
     def summary(self) -> LogSummary:
         """All that the log tells, without nodes. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_summary
-        from ggmltool.sources.sched_log.stream import open_log
 
-        with open_log(self.argument, self.shown, self.stream) as lines:
+        with self._lines() as lines:
             return read_summary(lines)
 
     def all(self, take: Callable[[LogGraph], None]) -> LogSummary:
         """The same, with every graph handed to `take` as it ends. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_all
-        from ggmltool.sources.sched_log.stream import open_log
 
-        with open_log(self.argument, self.shown, self.stream) as lines:
+        with self._lines() as lines:
             return read_all(lines, take)
 
     def graph(self) -> LogGraph:
         """The chosen graph, by default the first; says so where there are others. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_graph
-        from ggmltool.sources.sched_log.stream import open_log
 
-        with open_log(self.argument, self.shown, self.stream) as lines:
+        with self._lines() as lines:
             graph, more = read_graph(lines, self.choice)
         if self.choice is None and more:
             note(f"The first graph of the log; `ggmltool import {self.argument}` lists all, --graph N shows another")

@@ -71,6 +71,14 @@ class Output:
         """Refuse a path that cannot be written before any work is done. Raises CliError."""
         if self.path is None:
             return
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            raise CliError(f"the folder {self.path.parent} does not exist; make it first") from None
+        except OSError as error:
+            raise CliError(f"cannot write {self.path}: {error.strerror or error}") from None
         if self.path.is_dir():
             raise CliError(f"{self.path} is a folder; name a file in it")
         if not self.path.parent.is_dir():
@@ -104,9 +112,12 @@ class Output:
         self.check()
         try:
             if self.path.exists() and not self.path.is_file():
-                self.path.write_bytes(data)
+                from ggmltool.cli.waiting import READER, waiting_for
+
+                with waiting_for(self.path, READER):
+                    self.path.write_bytes(data)
             else:
-                replace_file(self.path.resolve(), lambda file: file.write(data))
+                replace_file(Path(os.path.realpath(self.path)), lambda file: file.write(data))
         except OSError as error:
             raise CliError(f"cannot write {self.path}: {error.strerror or error}") from None
         note(f"Wrote {self.path}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmltool.cli.output import current_settings, note
+from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.scenario.samples import DEFAULT, find_sample, sample_name, samples, samples_folder
 from ggmltool.views.tensors import TensorInfo
 
@@ -107,7 +108,8 @@ def opened(path: str, argument: str, stream: Readable | None = None, ggml: str |
     from ggmltool.scenario.scenario import Scenario
 
     ggml = ggml or current_settings().ggml
-    model = load_model(path, stream=stream, ggml=ggml)
+    with waiting_for(path, WRITER):
+        model = load_model(path, stream=stream, ggml=ggml)
     if model.left_out:
         note(f"ggml {model.ggml} knows nothing of {', '.join(dict.fromkeys(model.left_out))}; left out")
     return Opened(Scenario(model), argument, "" if ggml is None else f"--ggml {ggml}")
