@@ -48,7 +48,7 @@ def _read(text: str) -> Any:
 
 
 @cache
-def _captured() -> list[dict[str, Any]]:
+def captured() -> list[dict[str, Any]]:
     return [_plain(read_document(path).value) for path in samples() if path.suffix == ".gz"]
 
 
@@ -62,7 +62,7 @@ def scenario(rng: random.Random) -> dict[str, Any]:
     """A valid scenario: a sample, an example of an op, or a few nodes in a row of a captured graph."""
     names = sorted(texts())
     if rng.random() < 0.08:
-        found = window(rng.choice(_captured()), rng)
+        found = window(rng.choice(captured()), rng)
         if not _LARGE.search(json.dumps(found)):
             return found
     return copy.deepcopy(_parsed(rng.choice(names)))

@@ -37,7 +37,7 @@ def command(name: str) -> click.Command:
 
 
 @cache
-def _taking(argument: str) -> tuple[list[str], list[float]]:
+def taking(argument: str) -> tuple[list[str], list[float]]:
     names = [name for name in COMMANDS if any(p.name == argument for p in command(name).params)]
     if find_spec("libggml") is None and "verify" in names:
         names.remove("verify")
@@ -56,7 +56,7 @@ def names_in(scenario: Any) -> list[str]:
 
 def scenario_line(rng: random.Random, file: str, names: list[str]) -> list[str]:
     """Any command that takes a scenario, with this one."""
-    chosen, weights = _taking("scenario")
+    chosen, weights = taking("scenario")
     name = rng.choices([*chosen, "explain", "diff"], [*weights, 1.0, 1.0])[0]
     words = [name, *_options(rng, name, names)]
     for param in command(name).params:

@@ -19,6 +19,8 @@ from ggmltool.cli.main import cli
 from tests.fuzz.case import Case
 
 STATUSES = (0, 1, 2)
+LONGEST = 5000
+"""Characters of a message."""
 _PACKAGE = str(Path(ggmltool.__file__).parent)
 _STEERING = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\u202a-\u202e\u2066-\u2069]|\x1b(?!\\[[0-9;]*m)")
 """What must not reach a terminal; our own colours may."""
@@ -69,7 +71,10 @@ def _api(case: Case) -> Outcome:
     try:
         _CALLS[case.kind, case.call](case)
     except ScenarioError as error:
-        return Outcome("ScenarioError") if len(str(error)) < 5000 else Outcome("long", "a message that is too long")
+        if len(str(error)) > LONGEST:
+            return Outcome("long", "a message that is too long", str(error)[:300])
+        steering = _STEERING.search(str(error))
+        return Outcome("steering", f"{steering[0]!r} in a message") if steering else Outcome("ScenarioError")
     except GgmlError as error:
         return Outcome(type(error).__name__)
     except (Exception, TimeUpError) as error:

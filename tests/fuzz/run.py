@@ -16,17 +16,19 @@ from typing import get_args
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: one core a process
 
-from tests.fuzz.case import KINDS, Case, Through, make
+from tests.fuzz.case import KINDS, Case, Kind, Through, make
 from tests.fuzz.shrink import smallest
 from tests.fuzz.workers import Done, alone, run
 
+SHOWN = 8
+"""Seeds that are named for a place."""
+
 
 def main() -> int:
+    """Do the cases that the command line asks for."""
     options = _options()
-    total = 0
-    for kind in options.kind or KINDS:
-        total += _kind(kind, options)
-    return 1 if total else 0
+    wrong = [_kind(kind, options) for kind in options.kind or KINDS]
+    return 1 if any(wrong) else 0
 
 
 def _options() -> argparse.Namespace:
@@ -39,18 +41,18 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _kind(kind: str, options: argparse.Namespace) -> int:
+def _kind(kind: Kind, options: argparse.Namespace) -> int:
     """Do the cases of a kind; how many went wrong."""
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last) if last else int(first) + 1)
-    time.monotonic()
+    begin = time.monotonic()
     outcomes: Counter[str] = Counter()
     found: dict[str, list[int]] = {}
 
     def made(seed: int) -> Case:
         return make(kind, seed, options.through)
 
-    _warm_up(made)
+    _warm_up()
     for done in run(made, seeds, options.processes):
         outcomes[done.outcome.short] += 1
         if done.outcome.place:
@@ -58,30 +60,42 @@ def _kind(kind: str, options: argparse.Namespace) -> int:
             if len(found[done.outcome.place]) == 1:
                 _tell(made(done.number), done, options)
     wrong = sum(map(len, found.values()))
-    ", ".join(f"{short} {n}" for short, n in outcomes.most_common())
-    for _place, _numbers in sorted(found.items(), key=lambda item: -len(item[1])):
-        pass
+    shown = ", ".join(f"{short} {n}" for short, n in outcomes.most_common())
+    _say(f"{kind}: {len(seeds)} cases in {time.monotonic() - begin:.0f} s, {wrong} wrong: {shown}")
+    for place, numbers in sorted(found.items(), key=lambda item: -len(item[1])):
+        some = ", ".join(map(str, numbers[:SHOWN])) + (", …" if len(numbers) > SHOWN else "")
+        _say(f"  {len(numbers):6} × {place}: seeds {some}")
     return wrong
 
 
-def _warm_up(made: object) -> None:
-    """Import here what every case needs, so that no process that is forked has to."""
+def _warm_up() -> None:
+    """Import and read here what every case needs, so that no process that is forked has to."""
     import numpy
 
-    from tests.fuzz import bases
-    from tests.fuzz.commands import _taking
+    from tests.fuzz import bases, commands
 
-    bases.texts(), bases.logs(), bases._captured(), _taking("scenario"), numpy.zeros(1)
-    alone_is_fine = alone(Case("log", 0, "cli", args=("--version",)))
-    if alone_is_fine.place:
-        raise SystemExit(f"ggmltool --version fails: {alone_is_fine}")
+    numpy.zeros(1)
+    bases.texts()
+    bases.logs()
+    bases.captured()
+    commands.taking("scenario")
+    first = alone(Case("log", 0, "cli", args=("--version",)))
+    if first.place:
+        raise SystemExit(f"ggmltool --version fails: {first}")
     gc.collect()
     gc.freeze()
 
 
 def _tell(case: Case, done: Done, options: argparse.Namespace) -> None:
+    """What went wrong, and how to see it again."""
     outcome = done.outcome
-    case if options.no_shrink else smallest(case, outcome.place)
+    _say(f"{case.kind} {case.seed}: {outcome.place}: {outcome.message}")
+    small = case if options.no_shrink else smallest(case, outcome.place)
+    _say(f"  {small.told()}")
+
+
+def _say(text: str) -> None:
+    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
 
 
 if __name__ == "__main__":

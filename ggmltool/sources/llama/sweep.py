@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.sources.llama.fit import GraphCost, measure
+from ggmltool.sources.llama.processes import can_fork, in_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.place import Placer
 
 _EACH = 4
-"""Placements that a process takes at a time."""
+"""Placements that a process is worth."""
 
 
 class Job(NamedTuple):
@@ -49,24 +48,15 @@ def sweep(
     placers: Sequence[Placer], jobs: Sequence[Job], processes: int, done: Callable[[], None] | None = None
 ) -> list[Outcome]:
     """The outcome of every job, in their order; `done` hears of each. Raises PlaceError for options that are wrong."""
-    outcomes = []
     with _given(placers):
         n = min(processes, -(-len(jobs) // _EACH))
-        if n < 2 or "fork" not in multiprocessing.get_all_start_methods():
-            for job in jobs:
-                outcomes.append(_outcome(job))
-                if done is not None:
-                    done()
-            return outcomes
-        with ProcessPoolExecutor(n, multiprocessing.get_context("fork")) as pool:
-            try:
-                for outcome in pool.map(_outcome, jobs, chunksize=_EACH):
-                    outcomes.append(outcome)
-                    if done is not None:
-                        done()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        if n > 1 and can_fork():
+            return in_processes(_outcome, jobs, n, done)
+        outcomes = []
+        for job in jobs:
+            outcomes.append(_outcome(job))
+            if done is not None:
+                done()
     return outcomes
 
 

@@ -1,0 +1,97 @@
+"""A function of many values, computed side by side in forked processes that end with the one that asked."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from typing import TypeVar, cast
+
+from ggmltool.sources.llama.errors import PlaceError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def can_fork() -> bool:
+    """Whether this system has processes that begin as copies."""
+    return "fork" in multiprocessing.get_all_start_methods()
+
+
+def in_processes(work: Callable[[T], R], items: Sequence[T], n: int, done: Callable[[], None] | None = None) -> list[R]:
+    """`work` of each item, in their order; each of `n` processes takes every n-th, and `done` hears of each.
+
+    Raises what `work` raises, and PlaceError where a process is killed. However this ends, no process is left.
+    """
+    found: dict[int, R] = {}
+    started: dict[Connection, ForkProcess] = {}
+    try:
+        for first in range(n):
+            reader, process = _start(work, items, range(first, len(items), n), list(started))
+            started[reader] = process
+        left = set(started)
+        while left:
+            for reader in cast("list[Connection]", wait(list(left))):
+                try:
+                    at, result, error = reader.recv()
+                except EOFError:
+                    left.remove(reader)
+                    continue
+                if error is not None:
+                    raise error
+                found[at] = result
+                if done is not None:
+                    done()
+        for process in started.values():
+            process.join()
+            if process.exitcode:
+                raise PlaceError(f"a process ended with {_ended(process.exitcode)}; -j 1 needs the least memory")
+    finally:
+        for reader, process in started.items():
+            process.kill()
+            process.join()
+            reader.close()
+    return [found[at] for at in range(len(items))]
+
+
+def _ended(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+def _start(
+    work: Callable[[T], R], items: Sequence[T], mine: range, others: list[Connection]
+) -> tuple[Connection, ForkProcess]:
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=_work, args=(work, items, mine, writer, [reader, *others]), daemon=True
+    )
+    kept = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none arrives before the process is ready for it
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+    writer.close()
+    return reader, process
+
+
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} if hasattr(signal, "SIGHUP") else {signal.SIGINT}
+
+
+def _work(
+    work: Callable[[T], R], items: Sequence[T], mine: range, writer: Connection, others: list[Connection]
+) -> None:
+    """What a process does. ^C on a terminal reaches all: the process that asked ends the others, or is gone."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    for other in others:
+        other.close()  # else it would stay open when the process that asked is gone
+    try:
+        for at in mine:
+            writer.send((at, work(items[at]), None))
+    except BrokenPipeError:
+        return
+    except Exception as error:
+        writer.send((0, None, error))
