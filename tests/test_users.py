@@ -320,7 +320,7 @@ def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
         ("pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
          "CUDA3 is not among its devices"),
         ("pre-allocated tensor (cache_k_l58) in a buffer (Meta()) that cannot run the operation (NONE)",
-         "use -sm layer with draft and MTP models"),
+         "Use -sm layer with draft and MTP models"),
         ("CUDA error: unspecified launch failure", "-ot exp=CPU"),
         ("CUDA error: out of memory", "a model that loads may still fail at the first long prompt"),
     ):  # fmt: skip

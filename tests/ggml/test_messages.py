@@ -266,7 +266,7 @@ def test_the_lines_that_cuda_prints_are_read_as_one() -> None:
     assert "runtime pool" in said
     assert "No plan has these" in said
     said = told(LAUNCH_FAILURE)
-    assert "at the next call that waits, ggml_backend_cuda_synchronize" in said
+    assert "at the next call that waits (ggml_backend_cuda_synchronize)" in said
     assert "CUDA_LAUNCH_BLOCKING=1" in said
     assert "-ot exp=CPU" in said
 

@@ -21,14 +21,14 @@ _POOL_REMEDY = (
     "lower -ub, shorten the context, or put a layer less there"
 )
 _LATER = (
-    "A kernel failed, and CUDA says so at the next call that waits, {function}: that is not the function to blame, and "
+    "A kernel failed, and CUDA says so at the next call that waits ({function}). That is not the function to blame: "
     "the node is one before it."
 )
 _BLAME = (
     "run it with CUDA_LAUNCH_BLOCKING=1 (and GGML_CUDA_DISABLE_GRAPHS=1), so that the failing kernel is named; which "
     "nodes run there is in a log of GGML_SCHED_DEBUG=2"
 )
-_ERROR = (("error", "an error"), ("device", "the device"), ("function", "a call that waits"), ("at", ""), ("line", ""),
+_ERROR = (("error", "an error"), ("device", "the device"), ("function", "named in the line after it"), ("at", ""), ("line", ""),
           ("call", ""))  # fmt: skip
 _ERROR_CASES = (
     Case("call", r"cuMem(?:Create|Map|AddressReserve)\(.*", _POOLS, _POOL_SHAPES, _POOL_REMEDY, "place"),
@@ -54,7 +54,7 @@ _ERROR_CASES = (
     Case(
         "error",
         r"invalid argument.*|invalid configuration argument.*|invalid resource handle.*",
-        "CUDA refused a call, {function}: a size or an address that it does not take.",
+        "CUDA refused a call ({function}): a size or an address that it does not take.",
         "A kernel launched for shapes beyond its limits (very many rows, a batch of 0), a copy between cards that "
         "cannot reach each other, a CUDA graph that is used again after its nodes have changed.",
         f"{_BLAME}; try GGML_CUDA_DISABLE_GRAPHS=1, a smaller -ub, or --no-op-offload",
