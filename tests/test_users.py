@@ -327,6 +327,37 @@ def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
         assert told in " ".join(call("explain", "error", said).out.split())
 
 
+@pytest.mark.parametrize(
+    ("thread", "said", "told"),
+    [
+        ("llama.cpp 24366, 24492, 27692",
+         "pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
+         "CUDA3 is not among its devices"),
+        ("llama.cpp-tq3 38",
+         "pre-allocated tensor (cache_k_l0 (view)) in a buffer (CUDA0) that cannot run the operation (SET_ROWS)",
+         "A type of the KV cache (-ctk, -ctv) that the device's set_rows does not have, such as one that only a fork"),
+        ("llama.cpp 9044", "ggml-backend.c:1568: GGML_ASSERT(i_split < GGML_SCHED_MAX_SPLITS) failed",
+         "A hard-coded limit until August 2024"),
+        ("llama.cpp 6136", "GGML_ASSERT: ggml-backend.c:1526: n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
+         "A hard-coded limit: 10, then 30 (Sept 2025); grows since Aug 2026"),
+        ("llama.cpp 2993", 'GGML_ASSERT(alloc->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed',
+         "flag fewer outputs, and expand the graph where a result is used"),
+        ("llama.cpp 5096", "ggml_tallocr_alloc: not enough space in the buffer (needed 64, largest block available 32)",
+         "On the CPU up to 64 bytes of slack hid it"),
+        ("llama.cpp 12798", "CUDA error: unspecified launch failure", "MUL_MAT_ID with experts on the CPU (-ot exp"),
+        ("ik_llama.cpp 687, llama.cpp 22107", "CUDA error: out of memory",
+         "No plan has these: ggml takes them when a kernel runs, so a model that loads may still fail"),
+        ("llama.cpp 28753", "unexpected graph reallocation (graph size = 155, nodes = 155, leafs = 58), debug_realloc = 1",
+         "Reserve the graph that has the larger tensor"),
+        ("stable-diffusion.cpp 1473", "ggml_gallocr_needs_realloc: src 0 (x) of node y is not valid",
+         "This tensor is larger than the place that the reserved plan has for it"),
+    ],
+)  # fmt: skip
+def test_the_message_of_a_thread_is_explained(call: Call, thread: str, said: str, told: str) -> None:
+    """Each message as the thread quotes it, and what its answer came to."""
+    assert told in " ".join(call("explain", "error", said, columns=110).out.split()), thread
+
+
 def test_a_picture_please(call: Call) -> None:
     """ggml 1156, llama.cpp 10825, 11967: boxes in the colours of the backends, and a whole model that fits a page."""
     text = call("dot", "--style", "ggmltool", "transformer").out

@@ -8,8 +8,18 @@ from hypothesis import strategies as st
 
 from ggmltool.views.palette import PALETTE, colors
 
-SYSTEMS = (["CPU"], ["CUDA0", "CPU"], ["CUDA0", "CUDA1", "CPU"], ["CUDA1", "CUDA0", "BLAS", "CPU"], ["CUDA1", "CPU"],
-           ["CPU", "CUDA0"], ["BLAS", "CPU"], ["Vulkan0", "CPU"], ["CUDA0", "Vulkan0", "RPC0", "CPU"], ["CUDA0"])  # fmt: skip
+SYSTEMS = (
+    ["CPU"],
+    ["CUDA0", "CPU"],
+    ["CUDA0", "CUDA1", "CPU"],
+    ["CUDA1", "CUDA0", "BLAS", "CPU"],
+    ["CUDA1", "CPU"],
+    ["CPU", "CUDA0"],
+    ["BLAS", "CPU"],
+    ["Vulkan0", "CPU"],
+    ["CUDA0", "Vulkan0", "RPC0", "CPU"],
+    ["CUDA0"],
+)
 
 
 @pytest.mark.parametrize("name", ["CPU", "CUDA0", "CUDA1", "BLAS", "Vulkan0"])

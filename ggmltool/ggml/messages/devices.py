@@ -28,8 +28,14 @@ _BLAME = (
     "run it with CUDA_LAUNCH_BLOCKING=1 (and GGML_CUDA_DISABLE_GRAPHS=1), so that the failing kernel is named; which "
     "nodes run there is in a log of GGML_SCHED_DEBUG=2"
 )
-_ERROR = (("error", "an error"), ("device", "the device"), ("function", "named in the line after it"), ("at", ""), ("line", ""),
-          ("call", ""))  # fmt: skip
+_ERROR = (
+    ("error", "an error"),
+    ("device", "the device"),
+    ("function", "named in the line after it"),
+    ("at", ""),
+    ("line", ""),
+    ("call", ""),
+)
 _ERROR_CASES = (
     Case("call", r"cuMem(?:Create|Map|AddressReserve)\(.*", _POOLS, _POOL_SHAPES, _POOL_REMEDY, "place"),
     Case("function", r"alloc|ggml_cuda_pool\w*|ggml_cuda_device_malloc", _POOLS, _POOL_SHAPES, _POOL_REMEDY, "place"),

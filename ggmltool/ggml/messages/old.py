@@ -38,6 +38,17 @@ OLD: dict[str, Message] = {
         "splits",
         "2024",
     ),
+    "old_max_splits": Message(
+        ("i_split < GGML_SCHED_MAX_SPLITS",),
+        ("ggml_backend_sched_split_graph",),
+        "The graph falls into more than 2048 splits. A hard-coded limit until August 2024, and until May 2026 in "
+        "ik_llama.cpp; the array grows since.",
+        "A model with very many layers and few of them on a GPU: each op that is offloaded, and each op that a device "
+        "does not support, begins a split. A large batch offloads more.",
+        "use a newer build; put whole layers on one device (-ngl), or switch op offload off (--no-op-offload)",
+        "splits",
+        "2024",
+    ),
     "old_graph_inputs": Message(
         (
             "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
