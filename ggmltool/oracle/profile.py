@@ -1,4 +1,4 @@
-"""What the mock of a backend answers: the scenario's spec with the defaults of its profile (SPEC.md 1.2)."""
+"""What the mock of a backend answers: the scenario's spec with the defaults of its profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backends, buffer types and scheduler options of a scenario (SPEC.md 1.2)."""
+"""The backends, buffer types and scheduler options of a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as a scenario in SPEC.md's long form: `load_model(dump(model)) == model`."""
+"""A model as a scenario in the long form: `load_model(dump(model)) == model`."""
 
 from __future__ import annotations
 
