@@ -33,7 +33,7 @@ CONTIGUITY: dict[str, Contiguity] = {"rows": "rows", "from 1": "from 1", "from 2
 ANY = "any"
 _MOST_RULES = 1000
 _MOST_ITEMS = 256
-_FORMS = "{only: [op, ...]}, {except: [op, ...]}, {rules: [...]} or {csv: FILE}"
+_FORMS = "{only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}"
 
 
 def read_supports(value: object, own_name: str, folder: Path | None) -> Supports:
