@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_MOST_OPERATIONS = 1e30
+
 
 def scenario_argument(command: F) -> F:
     """SCENARIO: a file, `-` for standard input, a sample's name; None where none is named."""
@@ -48,6 +50,30 @@ def step_option(command: F) -> F:
         show_default=True,
         help="Look at the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
     )(command)
+
+
+def work_option(command: F) -> F:
+    """--max-operations: how large a product may be that is computed; the engine's bounds keep it."""
+    return click.option(
+        "--max-operations",
+        metavar="N",
+        expose_value=False,
+        callback=_keep_operations,
+        envvar="GGMLTOOL_MAX_OPERATIONS",
+        help="Compute nodes of up to N multiply-adds, for example 1e13 (default: 2.7e11, some ten seconds).",
+    )(command)
+
+
+def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS
+
+    try:
+        number = float(MAX_OPERATIONS if value is None else value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a number, e.g. 1e13.", ctx, param) from None
+    if not 1 <= number <= _MOST_OPERATIONS:
+        raise click.BadParameter(f"{value} is not between 1 and {_MOST_OPERATIONS:.0e}.", ctx, param)
+    BOUNDS.operations = int(number)
 
 
 def ggml_option(command: F) -> F:
@@ -370,9 +396,8 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
-    from ggmltool.cli.scenario import default_scenario, is_scenario
+    from ggmltool.cli.scenario import default_scenario, is_scenario, scenario_path
     from ggmltool.scenario.load import load_model
-    from ggmltool.scenario.samples import scenario_path
 
     # While an option waits for its value, click has not yet given the arguments their names.
     named = named or ctx.params.get("scenario")

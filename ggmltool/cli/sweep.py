@@ -14,9 +14,8 @@ from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option, scenarios_argument
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, progress
 from ggmltool.cli.placing import Common, asked, common_options, devices_of, options_of, overrides, read_split
-from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, refuse_older
 from ggmltool.views.sweep import Sweep, Swept, sweep_csv, sweep_json, sweep_view
 
@@ -226,7 +225,7 @@ def _run(placers: list[Placer], work: list[Job], processes: int) -> list[Outcome
     from ggmltool.sources.llama.sweep import sweep as run_all
 
     try:
-        with progress("placing", len(work), "placements") as done:
+        with progress("placing", len(work), least=8) as done:
             return run_all(placers, work, processes, done)
     except PlaceError as error:
         raise CliError(str(error)) from None

@@ -10,9 +10,8 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import json_option, output_option, scenario_argument
+from ggmltool.cli.options import json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
-from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, output_ids, refuse_older
 from ggmltool.views.difference import Difference, differences, differences_view, first_line_that_differs
 from ggmltool.views.table import heading
@@ -37,6 +36,7 @@ NMSE_F32, NMSE_OTHER = 1e-7, 5e-4
     default=None,
     help="Compute on both and compare the outputs (default: where every tensor of the contexts has data).",
 )
+@work_option
 @json_option
 @output_option
 def verify(scenario: str | None, values: bool | None, json: bool, output: Output) -> int:
@@ -55,13 +55,11 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
     if values is None:
         values = _has_data(model)
     steps = _with_reads(opened) if values else [step for step in model.steps if step.kind in PLANNING]
-    with progress("running the real ggml"):
-        real = _on_the_real_library(replace(model, steps=steps))
+    real = _on_the_real_library(replace(model, steps=steps))
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     model.backends[:] = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = opened.scenario.start(debug=True, values=values)
-    with progress("computing here" if values else "planning here"):
-        found, compared = _compare(run, steps, real)
+    found, compared = _compare(run, steps, real)
     if json:
         from ggmltool.views.json_text import json_text
 

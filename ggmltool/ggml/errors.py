@@ -5,6 +5,7 @@ GgmlError
 │   └── LineAssert  the same as ggml of 2024 prints it, with file and line
 ├── GgmlAbort     GGML_ABORT("message")
 ├── GgmlCrash     no check: the process reads or writes where it must not
+│   └── GgmlOverrun beyond or before a buffer, which may go unnoticed
 ├── GgmlFailed    a call that returned false, NULL or a status other than success
 └── NotComputable ggml can compute this, the numpy engine cannot
 """
@@ -63,19 +64,13 @@ class GgmlError(Portable):
         self.where = ""
         self.breach: Breach | None = None
 
-    def __str__(self) -> str:
-        """ggml's message, and below it for which place of the input, and what it means."""
-        place = f"in {self.function}" + (f", for {self.where}" if self.where else "")
-        below = [place, *self.explanation.splitlines()] if self.where or self.explanation else []
-        return "\n  ".join([self.message.rstrip("\n"), *below])
-
     def of(self, limit: str, used: int) -> Self:
         """The same error, with the limit that was not kept."""
         self.breach = Breach(limit, used)
         return self
 
     def as_dict(self) -> dict[str, str | None]:
-        """The error as the plan's `error` object."""
+        """The error as the plan's `error` object (SPEC.md section 2)."""
         return {
             "kind": self.kind,
             "function": self.function,
@@ -115,6 +110,13 @@ class GgmlCrash(GgmlError):  # noqa: N818 - as the others
 
     def __init__(self, function: str, what: str, explanation: str = "") -> None:
         super().__init__(function, f"Segmentation fault (SIGSEGV): {what}", None, explanation)
+
+
+class GgmlOverrun(GgmlCrash):
+    """ggml checks nothing and reads or writes beyond a tensor's memory, crashing or not; `what` says where."""
+
+    def __init__(self, function: str, what: str, explanation: str = "") -> None:
+        GgmlError.__init__(self, function, what, None, explanation)
 
 
 class GgmlFailed(GgmlError):  # noqa: N818 - ggml's word

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ggmltool.ggml.bounds import check_memory
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.converted import CONVERTED
 from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
-from ggmltool.ggml.quants import dequantize, quantize
+from ggmltool.ggml.extent import check, signed, span
+from ggmltool.ggml.quants import dequantize, part_of_a_block, quantize
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, root_of
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ _NUMPY: dict[str, type[np.generic]] = {
     "i32": np.int32,
     "i64": np.int64,
 }
+
+_MOST_ELEMENTS = 1 << 48
 
 _FEW = 1 << 10
 """So many halves are faster cast by numpy."""
@@ -72,7 +77,7 @@ def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
     """
     ne, nb = t.ne, t.nb
     shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
-    strides = [0 if n == 1 else b for n, b in zip(reversed(ne), reversed(nb), strict=True)]
+    strides = [0 if n == 1 else signed(b) for n, b in zip(reversed(ne), reversed(nb), strict=True)]
     if t.type.quantized:
         if not is_contiguous_rows(t):
             raise NotComputable(
@@ -80,19 +85,26 @@ def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
                 f"the rows of {t.name or t.id} ({t.type.name}) are not contiguous",
                 explanation="the blocks of a quantized row lie apart, as after a transpose",
             )
+        if ne[0] % t.type.block_size:
+            raise part_of_a_block(t.type, ne[0])
         shape = (*shape[:3], t.type.row_size(ne[0]))
         strides[3] = 1
     return numpy_type(t.type), shape, strides
 
 
-def beyond_buffer(t: Tensor, offset: int, size: int) -> NotComputable:
-    """What to raise where the strides of a tensor leave its buffer."""
-    return NotComputable(
-        "ggml_graph_compute",
-        f"{t.name or t.id} reaches beyond its buffer",
-        explanation=f"ne {list(t.ne)} with nb {list(t.nb)} at offset {offset} of a buffer of {size} bytes: "
-        "ggml does not check the strides of a view and would read or write foreign memory",
-    )
+def check_extent(
+    t: Tensor, dtype: np.dtype[Any], shape: tuple[int, ...], strides: list[int], offset: int, size: int, verb: str
+) -> None:
+    """Raise GgmlOverrun where the elements of `t`, `offset` bytes into a buffer of `size` bytes, leave the buffer."""
+    low, end = span(shape, strides, dtype.itemsize)
+    if offset + low < 0 or offset + end > size:
+        layout = f", from {offset} on in {t.type.name} ne {list(t.ne)} with nb {list(t.nb)}"
+        check(f"the buffer of {t.name or t.id}", offset + low, offset + end, size, verb, layout)
+
+
+def empty_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a tensor without elements, as numpy can hold it: it multiplies the extents that are not zero."""
+    return shape if prod(n or 1 for n in shape) <= _MOST_ELEMENTS else tuple(min(n, 1) for n in shape)
 
 
 def unusable(backend: str, t: Tensor) -> GgmlFailed:
@@ -155,19 +167,18 @@ class HostArrays:
                 return mapped, t.data - start
         return buffer.memory, t.data - buffer.base
 
-    def raw(self, t: Tensor) -> Any:
+    def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """A strided view of the tensor's memory in its own type; quantized types as bytes, [ne3, ne2, ne1, row bytes].
 
-        Raises NotComputable where the strides leave the buffer, or part the blocks of a quantized row.
+        Raises GgmlOverrun where the strides leave the buffer, NotComputable where they part the blocks of a quantized
+        row. `verb` is what is done to it.
         """
         dtype, shape, strides = layout_of(t)
         if 0 in shape:
-            return np.empty(shape, dtype=dtype)
+            return np.empty(empty_shape(shape), dtype=dtype)
         memory, offset = self._start(t)
-        try:
-            return np.ndarray(shape, dtype, memory, offset, strides)  # type: ignore[arg-type,unused-ignore]
-        except (ValueError, TypeError, OverflowError):
-            raise beyond_buffer(t, offset, memory.size) from None
+        check_extent(t, dtype, shape, strides, offset, memory.size, verb)
+        return np.ndarray(shape, dtype, memory, offset, strides)  # type: ignore[arg-type,unused-ignore]
 
     def f32(self, t: Tensor) -> Any:
         """The values as float32: a view of the memory for f32, else a converted or dequantized copy."""
@@ -175,7 +186,7 @@ class HostArrays:
 
     def put(self, t: Tensor, values: Any) -> None:
         """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
-        raw = self.raw(t)
+        raw = self.raw(t, "writes")
         if t.type.quantized:
             values = np.broadcast_to(np.asarray(values), (*raw.shape[:3], t.ne[0]))
         raw[...] = self.encode(values, t.type)
@@ -209,7 +220,8 @@ class HostArrays:
 
     def get_bytes(self, t: Tensor, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
         """ggml_backend_tensor_get: a copy of `size` bytes (default: the rest) from `offset` on, gaps included."""
-        memory, start = self._extent("ggml_backend_tensor_get", "read", t, offset, size)
+        memory, start = self.extent("ggml_backend_tensor_get", "read", t, offset, size)
+        check_memory(start.stop - start.start, f"a copy of {t.name or t.id}", "ggml_backend_tensor_get")
         gpu = t.buffer.buft.gpu if t.buffer is not None else None
         if gpu is None or start.stop == start.start:
             return memory[start].copy()
@@ -221,7 +233,7 @@ class HostArrays:
         """ggml_backend_tensor_set: write raw bytes at `offset` of the tensor."""
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
         array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        memory, start = self._extent("ggml_backend_tensor_set", "write", t, offset, array.size)
+        memory, start = self.extent("ggml_backend_tensor_set", "write", t, offset, array.size)
         gpu = t.buffer.buft.gpu if t.buffer is not None else None
         if gpu is None or not array.size:
             memory[start] = array
@@ -238,7 +250,10 @@ class HostArrays:
         if a is None or b is None or one is None or other is None:
             self.set_bytes(dst, self.get_bytes(src))
             return
-        one.copy(a.memory, src.data - a.base, other, b.memory, dst.data - b.base, src.nbytes)
+        function = "ggml_backend_tensor_copy"
+        from_, start = self.extent(function, "read", src)
+        to, end = self.extent(function, "write", dst, 0, src.nbytes)
+        one.copy(from_, start.start, other, to, end.start, src.nbytes)
         self.written(dst)
 
     def to_host(self, values: Any) -> Any:
@@ -249,9 +264,13 @@ class HostArrays:
         """The host's values as an array that kernels take."""
         return np.asarray(values)
 
-    def _extent(
-        self, function: str, verb: str, t: Tensor, offset: int, size: int | None
+    def extent(
+        self, function: str, verb: str, t: Tensor, offset: int = 0, size: int | None = None
     ) -> tuple[NDArray[np.uint8], slice]:
+        """The memory that `t` lies in, and which bytes of it are those from `offset` on. `verb` is "read" or "write".
+
+        Raises GgmlAssert beyond the tensor, GgmlOverrun beyond its buffer.
+        """
         size = t.nbytes - offset if size is None else size
         if size == 0:
             return np.empty(0, dtype=np.uint8), slice(0, 0)
@@ -262,10 +281,6 @@ class HostArrays:
                 f"bytes {offset} to {offset + size} of {t.name or t.id}, which has {t.nbytes}",
             )
         memory, start = self._place(t)
-        if start + offset + size > memory.size:
-            raise GgmlFailed(
-                function,
-                f"{t.name or t.id} reaches beyond its buffer",
-                explanation=f"{size} bytes at {start + offset} of a buffer of {memory.size} bytes",
-            )
+        low = start + offset
+        check(f"the buffer of {t.name or t.id}", low, low + size, memory.size, f"{verb}s")
         return memory, slice(start + offset, start + offset + size)

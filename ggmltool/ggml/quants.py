@@ -50,6 +50,8 @@ def quantize(values: NDArray[np.float32], type: DType) -> NDArray[np.uint8]:
 
     Raises NotComputable for the types that have no quantization in the gguf library (the k-quants, the iq types).
     """
+    if values.shape[-1] % type.block_size:
+        raise part_of_a_block(type, values.shape[-1])
     with np.errstate(all="ignore"):
         bits = _BITS.get(type.name)
         if bits is not None:
@@ -61,6 +63,16 @@ def quantize(values: NDArray[np.float32], type: DType) -> NDArray[np.uint8]:
         except (NotImplementedError, ValueError):
             raise _no_conversion(type, "written") from None
     return np.asarray(data).view(np.uint8)
+
+
+def part_of_a_block(type: DType, n: int) -> NotComputable:
+    """What to raise for a quantized row whose last block is not whole."""
+    return NotComputable(
+        "ggml_row_size",
+        f"rows of {n} elements cannot be {type.name}",
+        explanation=f"{type.name} is made of blocks of {type.block_size} elements. A release build of ggml does not "
+        "look, and its kernels read and write beyond the row",
+    )
 
 
 @cache

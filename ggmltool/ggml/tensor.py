@@ -175,12 +175,16 @@ class Tensor:
 
 
 def op_desc(t: Tensor) -> str:
-    """ggml_op_desc: the op's name, or the function's for UNARY and GLU."""
+    """ggml_op_desc: the op's name, or the function's for UNARY and GLU; UNARY(99) where there is no such function."""
+    functions: type[UnaryOp | GluOp]
     if t.op == Op.UNARY:
-        return UnaryOp(t.op_params[0] if t.op_params else 0).name
-    if t.op == Op.GLU:
-        return GluOp(t.op_params[0] if t.op_params else 0).name
-    return Op(t.op).name
+        functions = UnaryOp
+    elif t.op == Op.GLU:
+        functions = GluOp
+    else:
+        return Op(t.op).name
+    number = t.op_params[0] if t.op_params else 0
+    return functions(number).name if 0 <= number < len(functions) else f"{Op(t.op).name}({number})"
 
 
 def root_of(t: Tensor) -> Tensor:

@@ -37,7 +37,8 @@ def tensor_set_async(queue: Queue, t: Tensor, data: NDArray[uint8], offset: int,
         return
     if events:
         events(TensorWritten(t.label, _buft(t), offset, data.size))
-    queue.set_async(t.buffer.memory, t.data - t.buffer.base + offset, data)
+    memory, place = _HOST.extent("ggml_backend_tensor_set_async", "write", t, offset, data.size)
+    queue.set_async(memory, place.start, data)
     _HOST.written(t)
 
 

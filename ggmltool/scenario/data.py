@@ -9,20 +9,26 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.bounds import check_memory
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, contiguous_nb
 from ggmltool.scenario.data_files import read_npy
 from ggmltool.scenario.encode import decode, encode, strided
 from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
+from ggmltool.scenario.values import shape_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INTEGER_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 Number = int | float
+
+_PER_ELEMENT = 16
+"""Bytes that an element takes on its way: as a double, as a float, and in between."""
 
 
 class Data(ABC):
@@ -43,6 +49,7 @@ class Data(ABC):
 
         Floating values become float32 first, as ggml_backend_tensor_set would be given them.
         """
+        check_memory(_PER_ELEMENT * prod(ne), f"data for {shape_text(type, ne)}", "ggml_backend_tensor_set")
         packed = encode(self.values(type, ne), type)
         return packed if nb is None or nb == contiguous_nb(type, ne) else strided(packed, type, ne, nb)
 

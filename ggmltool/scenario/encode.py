@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml import extent
+from ggmltool.ggml.bounds import check_memory
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, nbytes_of
 
@@ -68,11 +70,13 @@ def strided(packed: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
     """Contiguous bytes, laid out with other strides; what no element covers is zero."""
     import numpy as np
 
-    out = np.zeros(nbytes_of(type, ne, nb), dtype=np.uint8)
+    size = nbytes_of(type, ne, nb)
+    check_memory(2 * size, f"data with the strides {list(nb)}", "ggml_backend_tensor_set")
+    out = np.zeros(size, dtype=np.uint8)
     if not out.size:
         return b""
     blocks = (ne[0] // type.block_size, ne[1], ne[2], ne[3])
     shape = (*blocks[::-1], type.type_size)
-    view = np.lib.stride_tricks.as_strided(out, shape, (*nb[::-1], 1))
-    view[...] = np.frombuffer(packed, dtype=np.uint8).reshape(shape)
+    part = extent.strided(np, out, shape, (*nb[::-1], 1), 0, f"a tensor of ne {list(ne)} and nb {list(nb)}")
+    part[...] = np.frombuffer(packed, dtype=np.uint8).reshape(shape)
     return out.tobytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.extent import span
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.data import (
     INTEGER_BITS,
@@ -36,8 +37,14 @@ MAX_ELEMENTS = 1 << 32
 _INF = float("inf")
 
 
-def parse_data(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
-    """The data of a tensor of this type and shape. Raises Mistake."""
+def parse_data(value: object, type: DType, ne: Dims, folder: Path | None, nb: Dims | None = None) -> Data:
+    """The data of a tensor of this type, shape and strides (None: contiguous). Raises Mistake."""
+    data = _parse(value, type, ne, folder)
+    _check_layout(type, ne, contiguous_nb(type, ne) if nb is None else nb)
+    return data
+
+
+def _parse(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
     n = ne[0] * ne[1] * ne[2] * ne[3]
     if n > MAX_ELEMENTS:
         raise Mistake(f"data for {n} elements", f"at most {MAX_ELEMENTS}")
@@ -64,6 +71,24 @@ def parse_data(value: object, type: DType, ne: Dims, folder: Path | None) -> Dat
     if not isinstance(data, BytesData | GgufData) and not can_encode(type):
         raise _no_encoding(type)
     return data
+
+
+def _check_layout(type: DType, ne: Dims, nb: Dims) -> None:
+    """Raise where the values have no place in the bytes of the tensor."""
+    if not all(ne):
+        return
+    if ne[0] % type.block_size:
+        raise Mistake(
+            f"there is no way to write a row of {ne[0]} elements in {type.name}",
+            f"its blocks have {type.block_size} elements",
+        )
+    _, end = span((ne[0] // type.block_size, *ne[1:]), nb, type.type_size)
+    size = nbytes_of(type, ne, nb)
+    if end > size:
+        raise Mistake(
+            f"nb {list(nb)} gives {shape_text(type, ne)} {size} bytes (ggml_nbytes), and its last block ends at {end}",
+            f"nb[0] is {type.type_size}, the bytes of a block, where a row has no gaps",
+        )
 
 
 def _no_encoding(type: DType) -> Mistake:

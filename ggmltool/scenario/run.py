@@ -18,7 +18,7 @@ from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import Tensor, nelements
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import Mistake, ScenarioError
@@ -430,8 +430,10 @@ def _collector_paused() -> Iterator[None]:
 
 def values_of(t: Tensor) -> NDArray[Any]:
     """A copy of a tensor's values: shape `ne` reversed, float32 for every floating and quantized type."""
+    from ggmltool.ggml.bounds import check_memory
     from ggmltool.ggml.memory import HostArrays
 
+    check_memory(8 * nelements(t), f"reading {t.label}", "ggml_backend_tensor_get")
     arrays = HostArrays()
     values: NDArray[Any] = arrays.raw(t) if t.type.name in ("i8", "i16", "i32", "i64") else arrays.f32(t)
     return values.copy()

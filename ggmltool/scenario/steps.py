@@ -200,7 +200,7 @@ class StepReader:
                 mistake.on_key = True
                 raise mistake.below(id) from None
             try:
-                out.append((id, parse_data(value, spec.type, spec.ne, self.folder)))
+                out.append((id, parse_data(value, spec.type, spec.ne, self.folder, spec.nb)))
             except Mistake as mistake:
                 raise mistake.below(id) from None
         if not out:

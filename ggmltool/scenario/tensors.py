@@ -26,6 +26,7 @@ from ggmltool.scenario.values import (
     as_type,
     as_word,
     at,
+    check_blocks,
     check_bytes,
     check_keys,
     kind_of,
@@ -75,6 +76,8 @@ class TensorReader:
         else:
             nb = of.nb if of is not None and ne == of.ne and type_ is of.type else contiguous_nb(type_, ne)
             check_bytes(type_, ne, nb)
+        if of is None and nb == contiguous_nb(type_, ne):
+            at("ne", check_blocks, type_, ne)
         root, offs = scope.view(*view) if view is not None else (None, 0)
         return self.finish(id, value, scope, type_, ne, nb, 0, (), (), root, offs)
 
@@ -88,6 +91,7 @@ class TensorReader:
         try:
             ne = as_ne(list(short.extents))
             check_bytes(type_, ne, contiguous_nb(type_, ne))
+            check_blocks(type_, ne)
         except Mistake as mistake:
             i = mistake.path[0] if mistake.path else None
             mistake.offset = short.offsets[i] if isinstance(i, int) else short.bracket
@@ -165,7 +169,7 @@ class TensorReader:
         if backend is not None:
             backend = at("backend", as_word, backend, "backend", self.backends)
         given = get("data")
-        data = None if given is None else at("data", self._data, given, type, ne, op)
+        data = None if given is None else at("data", self._data, given, type, ne, nb, op)
         return TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
 
     def _name(self, given: object) -> str:
@@ -185,9 +189,9 @@ class TensorReader:
         """`output` on a view that its rule made is ggml_set_output, which marks the root too."""
         scope.specs[root].flags |= FLAG_OUTPUT
 
-    def _data(self, given: object, type: DType, ne: Dims, op: int) -> Data:
+    def _data(self, given: object, type: DType, ne: Dims, nb: Dims, op: int) -> Data:
         if op:
             raise Mistake(
                 "a node's values are what its op computes", "write others with the step {set: ...}", on_key=True
             )
-        return parse_data(given, type, ne, self.folder)
+        return parse_data(given, type, ne, self.folder, nb)

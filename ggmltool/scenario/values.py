@@ -232,6 +232,16 @@ def check_bytes(type: DType, ne: Dims, nb: Dims) -> None:
         raise Mistake(f"a tensor {shape_text(type, ne)} has more than 2^63-1 bytes")
 
 
+def check_blocks(type: DType, ne: Dims) -> None:
+    """Raise where rows that lie in memory without gaps end within a block of a quantized type."""
+    if ne[0] % type.block_size:
+        raise Mistake(
+            f"rows of {type.name} are made of blocks of {type.block_size} elements, and ne[0] is {ne[0]}",
+            f"a multiple of {type.block_size}",
+            0,
+        )
+
+
 def shape_text(type: DType, ne: Dims) -> str:
     """`f32[4, 3]`: the type and the extents without trailing ones."""
     n = MAX_DIMS

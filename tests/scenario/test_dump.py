@@ -111,7 +111,8 @@ def test_any_tensor_comes_back(type: str, ne: list[int], name: str) -> None:
     try:
         model = load_model({"ggmltool": 1, "contexts": {"c": {"tensors": {"t": tensor}}}})
     except ScenarioError as e:
-        assert "control character" in str(e)  # noqa: PT017
+        partial = ne[0] % TYPES[type].block_size != 0
+        assert "control character" in str(e) or (partial and "blocks" in str(e))  # noqa: PT017
         return
     check_round_trip(model)
 

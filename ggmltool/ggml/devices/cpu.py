@@ -62,7 +62,8 @@ def _out_prod(op: Tensor) -> str | None:
 
 
 def _conv_2d(op: Tensor) -> str | None:
-    return None if op.src[0] is not None and is_contiguous(op.src[0]) else "source 0 is not contiguous"
+    a = op.src[0] if op.src else None
+    return None if a is not None and is_contiguous(a) else "source 0 is not contiguous"
 
 
 def _ssm_scan(op: Tensor) -> str | None:

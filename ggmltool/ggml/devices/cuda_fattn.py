@@ -106,7 +106,7 @@ def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
 
 
 def _operands(dst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    q, k, v = dst.src[0], dst.src[1], dst.src[2]
+    q, k, v = (*dst.src, None, None, None)[:3]
     if q is None or k is None or v is None:
         raise GgmlAssert("ggml_cuda_flash_attn_ext_get_alloc_size", "K != nullptr", f"{dst.name} lacks a source")
     return q, k, v, dst.src[3] if len(dst.src) > 3 else None

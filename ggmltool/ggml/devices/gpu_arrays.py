@@ -14,7 +14,7 @@ from ggmltool.ggml.blocks import can_decode, can_encode, decode_blocks, encode_b
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
-from ggmltool.ggml.memory import beyond_buffer, layout_of, numpy_type, unusable
+from ggmltool.ggml.memory import check_extent, empty_shape, layout_of, numpy_type, unusable
 from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.ggml.tensor import Tensor
 
@@ -36,7 +36,7 @@ class GpuArrays:
         self.backend = backend
         self.usable = usable
 
-    def raw(self, t: Tensor) -> Any:
+    def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """As HostArrays.raw; bf16 as its bits, uint16.
 
         Raises NotComputable also where elements do not lie at multiples of their size, which no GPU reads.
@@ -45,7 +45,7 @@ class GpuArrays:
         if t.type is BF16:
             dtype = np.dtype(np.uint16)
         if 0 in shape:
-            return self.xp.empty(shape, dtype=dtype)
+            return self.xp.empty(empty_shape(shape), dtype=dtype)
         buffer = t.buffer
         if buffer is None:
             raise GgmlAssert(
@@ -57,9 +57,7 @@ class GpuArrays:
             raise unusable(self.backend, t)
         memory: Any = buffer.memory
         offset = t.data - buffer.base
-        end = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) + dtype.itemsize
-        if offset < 0 or min(strides) < 0 or end > buffer.size:
-            raise beyond_buffer(t, offset, buffer.size)
+        check_extent(t, dtype, shape, strides, offset, buffer.size, verb)
         if any(at % dtype.itemsize for at in (offset, *strides)):
             raise NotComputable(
                 "ggml_graph_compute",
@@ -75,7 +73,7 @@ class GpuArrays:
 
     def put(self, t: Tensor, values: Any) -> None:
         """Write values (shape `ne` reversed, or broadcastable to it), converted to the tensor's type as ggml does."""
-        raw = self.raw(t)
+        raw = self.raw(t, "writes")
         if t.type.quantized:
             values = self.xp.broadcast_to(values, (*raw.shape[:3], t.ne[0]))
         raw[...] = self.encode(values, t.type)

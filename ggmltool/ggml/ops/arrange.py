@@ -6,13 +6,13 @@ import math
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.params import operands, param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, float_of, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor, read_ne, target_shape
+from ggmltool.ggml.ops.shapes import new_tensor, read_ne, require_elements, target_shape
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
 INT64_MIN = -(2**63)
@@ -294,6 +294,9 @@ def _diag(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.TRI)
 def _tri(x: Arrays, dst: Tensor) -> None:
     xp, kept = x.xp, param_i32(dst, 0)
+    if kept not in TRI_TYPES.values():
+        explanation = f"the type is {kept}; ggml knows {TRI_TYPES}"
+        raise GgmlAbort("ggml_compute_forward_tri_f32", "invalid tri type", explanation=explanation)
     column = xp.arange(dst.ne[0])
     row = column[:, None]
     keep = (column >= row, column > row, column <= row, column < row)[kept]
@@ -309,6 +312,7 @@ def _arange(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.TIMESTEP_EMBEDDING)
 def _timestep_embedding(x: Arrays, dst: Tensor) -> None:
+    require_elements(dst, *operands(dst))
     xp, f = x.xp, x.xp.float32
     dim, max_period = param_i32(dst, 0), param_i32(dst, 1)
     half = dim // 2

@@ -16,7 +16,6 @@ from ggmltool.ggml.ops.params import param_f32
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.ops.vec_dot import as_dotted
-from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_contiguous
 
 Q_TILE = 64
@@ -98,7 +97,7 @@ def flash_attn_back(ctx: Context, q: Tensor, k: Tensor, v: Tensor, d: Tensor, ma
 
 def _require_computable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
     function = "ggml_compute_forward_flash_attn_ext_f16"
-    if q.ne[2] % v.ne[2] or v.ne[1] < k.ne[1]:
+    if v.ne[2] == 0 or q.ne[2] % v.ne[2] or v.ne[1] < k.ne[1]:
         raise NotComputable(
             function, "keys and values do not match", explanation=f"{show(v)} must have a row for each row of {show(k)}"
         )
@@ -137,7 +136,7 @@ def _attend(xp: Any, scores: Any, values: Any, sinks: Any) -> Any:
 def _rows_times(rows: Any, matrix: Any) -> Any:
     """rows [heads, queries, n] times matrix [n, m], as one product."""
     heads, queries, n = rows.shape
-    return times(rows.reshape(heads * queries, n), matrix).reshape(heads, queries, matrix.shape[-1])
+    return (rows.reshape(heads * queries, n) @ matrix).reshape(heads, queries, matrix.shape[-1])
 
 
 @kernel(Op.FLASH_ATTN_EXT)

@@ -12,11 +12,14 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.extent import strided
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.flat import flat, flat_operand
+from ggmltool.ggml.ops.params import operands as sources_of
 from ggmltool.ggml.ops.params import param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.shapes import not_computable, require_same
 from ggmltool.ggml.tensor import (
     Tensor,
     can_repeat,
@@ -25,6 +28,7 @@ from ggmltool.ggml.tensor import (
     is_scalar,
     nelements,
 )
+from ggmltool.ggml.version import SIZE_MAX
 
 
 def same_as(ctx: Context, a: Tensor, inplace: bool) -> Tensor:
@@ -314,18 +318,21 @@ def _add_id(x: Arrays, dst: Tensor) -> None:
     x.put(dst, x.f32(a) + x.f32(b)[0, 0][rows])
 
 
+def _place(dst: Tensor) -> tuple[tuple[int, int, int, int], int]:
+    """The strides and the offset of the part that acc and set write, as int32 become size_t: negative ones go back."""
+    return (4, param_i32(dst, 0), param_i32(dst, 1), param_i32(dst, 2)), param_i32(dst, 3)
+
+
 def _part(x: Arrays, values: Any, dst: Tensor, b: Tensor) -> Any:
-    """The part of `values`, 4-byte elements like those of `dst`, that has the strides and offset in op_params."""
-    nb3, nb2, nb1, offset = (param_i32(dst, i) & 0xFFFFFFFF for i in (2, 1, 0, 3))
-    flat = values.reshape(-1).view(x.xp.uint8)[offset:]
-    flat = flat[: flat.size // 4 * 4].view(values.dtype)
-    return x.xp.lib.stride_tricks.as_strided(flat, shape=b.ne[::-1], strides=(nb3, nb2, nb1, 4))
+    """The part of `values`, 4-byte elements without gaps like those of `dst`, that acc and set write b to."""
+    nb, offset = _place(dst)
+    return strided(x.xp, values, b.ne[::-1], nb[::-1], offset, dst.label)
 
 
 def _last_byte(dst: Tensor, b: Tensor) -> int:
-    """Where the last element of the part that acc and set write starts."""
-    strides = (4, *(param_i32(dst, i) & 0xFFFFFFFF for i in range(3)))
-    return param_i32(dst, 3) + sum(max(n - 1, 0) * nb for n, nb in zip(b.ne, strides, strict=True))
+    """Where the last element of the part that acc and set write starts: a size_t, which wraps."""
+    nb, offset = _place(dst)
+    return (offset + sum(max(n - 1, 0) * stride for n, stride in zip(b.ne, nb, strict=True))) & SIZE_MAX
 
 
 @kernel(Op.ACC)
@@ -340,10 +347,9 @@ def _acc(x: Arrays, dst: Tensor) -> None:
             "(ne13 == 0 ? 0 : ne13-1)*nb3 < ggml_nbytes(dst)",
             f"the part of {show(a)} that {show(b)} is added to leaves it",
         )
-    old = x.f32(a)
-    new = x.xp.array(old, order="C")
-    if b.nbytes:
-        _part(x, new, dst, b)[...] = _part(x, x.xp.array(old, order="C"), dst, b) + x.f32(b)
+    old = x.xp.array(x.f32(a), order="C")
+    new = old.copy()
+    _part(x, new, dst, b)[...] = _part(x, old, dst, b) + x.f32(b)
     x.put(dst, new)
 
 
@@ -358,9 +364,11 @@ def _set(x: Arrays, dst: Tensor) -> None:
             "offset + im0*nb0 + im1*nb1 + im2*nb2 + im3*nb3 <= ggml_nbytes(dst)",
             f"the part of {show(a)} that {show(b)} replaces leaves it",
         )
+    if dst.type.type_size != 4 or b.type.type_size != 4:
+        raise not_computable(dst, f"it moves elements of 4 bytes, not {show(a)} and {show(b)}")
     new = x.xp.array(x.raw(a), order="C")
-    if b.nbytes:
-        _part(x, new, dst, b)[...] = x.raw(b)
+    # The bits are moved, whatever they mean.
+    _part(x, new, dst, b)[...] = x.raw(b).view(new.dtype)
     x.put(dst, new)
 
 
@@ -394,6 +402,7 @@ def _fill(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.SILU_BACK)
 def _silu_back(x: Arrays, dst: Tensor) -> None:
+    require_same(dst, *sources_of(dst))
     grad, values = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     s = 1 / (1 + x.xp.exp(-values))
     x.put(dst, grad * s * (1 + values * (1 - s)))

@@ -7,6 +7,7 @@ Strides, paddings and dilations are s, p, d; 0 means along the width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ggmltool.ggml.context import Context
@@ -17,7 +18,8 @@ from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patc
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
-from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix
+from ggmltool.ggml.ops.shapes import not_computable
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix, nelements
 
 _TOO_SMALL = '"b too small compared to a"'
 
@@ -191,7 +193,10 @@ def im2col_back_kernel(x: Arrays, dst: Tensor) -> None:
     xp = x.xp
     w, h, channels, n = dst.ne if is_2d == 1 else (dst.ne[0], 1, dst.ne[1], dst.ne[2])
     kw, kh, ow, oh = b.ne[0], b.ne[1] if is_2d == 1 else 1, a.ne[1], a.ne[2] if is_2d == 1 else 1
-    gradient = x.f32(a).reshape(n, oh, ow, channels, kh, kw).transpose(0, 3, 4, 5, 1, 2)
+    shape = (n, oh, ow, channels, kh, kw)
+    if nelements(a) < prod(shape):
+        raise not_computable(dst, f"{show(a)} has {nelements(a)} of the {prod(shape)} elements that are read")
+    gradient = x.f32(a).reshape(-1)[: prod(shape)].reshape(shape).transpose(0, 3, 4, 5, 1, 2)
     ix, in_x = window(xp, ow, kw, s0, p0, d0, w)
     iy, in_y = window(xp, oh, kh, s1, p1, d1, h) if is_2d == 1 else window(xp, 1, 1, 1, 0, 1, 1)
     out = xp.zeros((n, channels, h, w), dtype="float32")

@@ -17,8 +17,8 @@ from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.ops.vec_dot import other_operand, weights
-from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
 PREC = {"default": 0, "f32": 10}
@@ -40,11 +40,11 @@ def can_mul_mat(a: Tensor, b: Tensor) -> bool:
 
 def _require_not_transposed(function: str, name: str, a: Tensor) -> None:
     if is_transposed(a):
-        raise GgmlAssert(
-            function,
-            f"!ggml_is_transposed({name})",
-            f"{show_nb(a)} is transposed; make it contiguous first (cont)",
-        )
+        if a.ne[0] % a.type.block_size and a.nb[0] == a.type.type_size:
+            why = f"has rows of {a.ne[0]} elements, but {a.type.name} is made of blocks of {a.type.block_size}"
+        else:
+            why = "is transposed; make it contiguous first (cont)"
+        raise GgmlAssert(function, f"!ggml_is_transposed({name})", f"{show_nb(a)} {why}")
 
 
 @constructor(Op.MUL_MAT, pack="i:prec i:hint", choices={"prec": PREC, "hint": HINT})
@@ -145,7 +145,7 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
 def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
     """Rows of b times rows of a."""
     if on_host(xp):
-        times(b, a.swapaxes(-1, -2), out)
+        xp.matmul(b, a.swapaxes(-1, -2), out=out)
     elif a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
         # A pair of matrices is given as such: stacks are copied, and those of halves multiplied in float32.
         out[...] = b.reshape(b.shape[-2:]) @ a.reshape(a.shape[-2:]).T
@@ -156,6 +156,8 @@ def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
     """ggml_compute_forward_fwht: b's rows through the normalised Walsh-Hadamard transform."""
     n = b.ne[0]
+    if n != dst.ne[0]:
+        raise not_computable(dst, f"a Hadamard matrix gives rows as long as those of {show(b)}, not of {dst.ne[0]}")
     if n & (n - 1):
         raise GgmlAssert("ggml_compute_forward_fwht_f32", "(n & (n - 1)) == 0", f"{n} is not a power of two")
     out = x.f32(b) * x.xp.float32(1 / n**0.5)
@@ -193,7 +195,7 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
         token, slot = (x.from_host(places) for places in (chosen == expert).nonzero())
         rows = other[token, slot % b.ne[1]]
         matrix = x.kept(experts, expert, partial(weights, x, data[expert], experts.type))
-        out[token, slot] = times(rows, matrix.T)
+        out[token, slot] = rows @ matrix.T
     x.put(dst, out)
 
 

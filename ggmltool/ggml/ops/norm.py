@@ -8,8 +8,10 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand, operands, same_as
+from ggmltool.ggml.ops.params import operands as sources_of
 from ggmltool.ggml.ops.params import param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor
 
 
@@ -84,6 +86,7 @@ def _l2_norm(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.RMS_NORM_BACK)
 def _rms_norm_back(x: Arrays, dst: Tensor) -> None:
     xp = x.xp
+    require_same(dst, *sources_of(dst))
     grad, values = operands(x, dst)
     eps, n = xp.float32(param_f32(dst, 0)), xp.float32(values.shape[-1])
     sum_xx = (values * values).sum(axis=-1, keepdims=True, dtype=xp.float64).astype(xp.float32)

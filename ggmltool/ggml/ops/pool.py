@@ -13,6 +13,7 @@ from ggmltool.ggml.ops.convolve import window, with_strides
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, nrows
 
 POOL_MAX, POOL_AVG = 0, 1
@@ -141,6 +142,8 @@ def pool_2d_back_kernel(x: Arrays, dst: Tensor) -> None:
     xp = x.xp
     op, k0, k1, s0, s1, p0, p1 = (param_i32(dst, i) for i in range(7))
     w, h, n = dst.ne[0], dst.ne[1], dst.ne[2] * dst.ne[3]
+    if a.ne[2] * a.ne[3] < n or 0 in a.ne:
+        raise not_computable(dst, f"{show(a)} has not the {n} planes of {show(af)}")
     gradient = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne))).reshape(-1, a.ne[1], a.ne[0])[:n]
     image = x.f32(with_strides(af, dst.ne, dst.nb)).reshape(n, h, w)
     iy, in_y = window(xp, a.ne[1], k1, s1, p1, 1, h)

@@ -271,7 +271,7 @@ class Arrays(Protocol):
     xp: Any
     on_host: bool
 
-    def raw(self, t: Tensor) -> Any:
+    def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """A strided view of the tensor's memory in its own type (f16, bf16, i32 …; quantized: see `f32`)."""
         ...
 

@@ -16,6 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, is_vector
 
 NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
@@ -326,6 +327,8 @@ def rope_kernel(x: Arrays, dst: Tensor) -> None:
     _require_sections(dst)
     values = x.f32(a)
     n = a.ne[0] // 2 if mode == VISION else n_dims // 2
+    if not 0 <= 2 * n <= a.ne[0]:
+        raise not_computable(dst, f"n_dims is {n_dims}, and {show(a)} has rows of {a.ne[0]}")
     positions = x.raw(b).reshape(-1)
     if mode & MROPE:
         positions = positions.reshape(N_SECTIONS, a.ne[2])

@@ -8,6 +8,7 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, I64
 from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.extent import check
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
@@ -165,8 +166,14 @@ def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None:
         return
+    if 0 in b.ne:
+        x.put(dst, 0)
+        return
     numbers = x.raw(b).reshape(-1).astype("int64")
-    _check_numbers(x, "ggml_compute_forward_get_rows_back", "r", "ne1", numbers, dst, b)
+    check(a.label, 0, (numbers.size - 1) * a.nb[1] + a.type.row_size(a.ne[0]), a.nbytes)
+    if x.on_host:
+        low, high = int(numbers.min()), int(numbers.max())
+        check(dst.label, min(low, 0) * dst.nb[1], max(high + 1, 0) * dst.nb[1], dst.nbytes, "writes")
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")
     x.xp.add.at(out[0, 0], numbers, x.f32(a)[0, 0][: numbers.size])
     x.put(dst, out)

@@ -12,8 +12,9 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand, same_as
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.flat import flat, flat_operand
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.params import operands, param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
 
 
@@ -192,6 +193,7 @@ def _soft_max_back(x: Arrays, dst: Tensor) -> None:
         raise GgmlAssert(
             "ggml_compute_forward_soft_max_ext_back_f32", "max_bias == 0.0f", "its gradient is not implemented in ggml"
         )
+    require_same(dst, *operands(dst))
     grad, y = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     dot = (y * grad).sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
     x.put(dst, (grad - dot) * y * x.xp.float32(param_f32(dst, 0)))

@@ -13,8 +13,9 @@ from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops import mathfn
 from ggmltool.ggml.ops.elementwise import operand, same_as
 from ggmltool.ggml.ops.explain import show_nb
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.params import operands, param_f32, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
 NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}
@@ -135,6 +136,7 @@ def _xielu(x: Arrays, dst: Tensor) -> Any:
 @kernel(Op.UNARY)
 def _unary(x: Arrays, dst: Tensor) -> None:
     op, a = param_i32(dst, 0), dst.src[0]
+    require_same(dst, *operands(dst), dst)
     if op == UnaryOp.XIELU:
         x.put(dst, _xielu(x, dst))
     elif op == UnaryOp.GELU:

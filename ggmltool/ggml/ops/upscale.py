@@ -10,9 +10,9 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.params import operands, param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor
+from ggmltool.ggml.ops.shapes import new_tensor, require_elements
 from ggmltool.ggml.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC = 0, 1, 2
@@ -145,6 +145,7 @@ def _bicubic(xp: Any, v: Any, dst: Tensor, factors: list[Any], offset: Any) -> A
 
 @kernel(Op.UPSCALE)
 def _upscale(x: Arrays, dst: Tensor) -> None:
+    require_elements(dst, *operands(dst))
     xp, v = x.xp, operand(x, dst)
     flags = param_i32(dst, 0)
     sizes = v.shape[::-1]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ggmltool.ggml.dtypes import F16, TYPES, DType
+from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.ops.registry import Arrays
 from ggmltool.ggml.tensor import Tensor
 
@@ -55,7 +56,14 @@ _ROUND: dict[str, Callable[[Any, Any], Any]] = {"q8_0": _q8_0, "q8_1": _q8_0, "q
 
 
 def _in_blocks(values: Any, size: int) -> Any:
-    return values.reshape(*values.shape[:-1], values.shape[-1] // size, size)
+    n = values.shape[-1]
+    if n % size:
+        raise NotComputable(
+            "ggml_graph_compute",
+            f"rows of {n} elements are multiplied in blocks of {size}",
+            explanation="ggml does not look and reads beyond the rows",
+        )
+    return values.reshape(*values.shape[:-1], n // size, size)
 
 
 def as_dotted(x: Arrays, values: Any, vec_dot_type: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays, unusable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import cpu_limits
+from ggmltool.ggml.ops.judge import judge
 from ggmltool.ggml.ops.registry import KERNELS, Arrays
-from ggmltool.ggml.product import computing
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
@@ -153,7 +154,10 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
     one, other = s.backends[s.ids[src.index]].queue, s.backends[b].queue
     a, z = src.buffer, dst.buffer
     if one is not None and other is not None and a.buft.gpu is one.gpu and z.buft.gpu is other.gpu:
-        one.copy_to(other, a.memory, src.data - a.base, z.memory, dst.data - z.base, src.nbytes)
+        function = "ggml_backend_tensor_copy_async"
+        from_, start = HostArrays().extent(function, "read", src)
+        to, end = HostArrays().extent(function, "write", dst)
+        one.copy_to(other, from_, start.start, to, end.start, src.nbytes)
         return True
     for queue in (one, other):
         if queue is not None:
@@ -256,9 +260,10 @@ def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], 
     """
     on_cpu = backend.device.type == "cpu"
     queue = backend.queue
-    with computing() if queue is None else queue:
+    with nullcontext() if queue is None else queue:
         for n in nodes:
             if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
+                judge(n)
                 if on_cpu:
                     cpu_limits.check(n)
                 compute_node(arrays, n)
@@ -287,4 +292,10 @@ def compute_node(arrays: Any, n: Tensor) -> None:
             f"{op_desc(n)} cannot be computed here ({n.name})",
             explanation="the op can be planned, not computed",
         )
-    kernel(arrays, n)
+    arrays.raw(n, "writes")
+    try:
+        kernel(arrays, n)
+    except MemoryError as error:
+        raise GgmlFailed(
+            "ggml_graph_compute", f"out of memory, computing {n.label} ({op_desc(n)})", explanation=str(error)
+        ) from None
