@@ -42,3 +42,8 @@ def test_a_wheel_has_every_sample_and_no_tests(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     assert {f"ggmltool/sample_graphs/{path.name}" for path in samples()} <= set(names)
     assert not [name for name in names if name.startswith(("tests", ".ci"))]
+
+
+def test_a_wheel_has_the_pages_that_help_shows(wheel: zipfile.ZipFile, call: Call) -> None:
+    """U25"""
+    assert wheel.read("ggmltool/docs/scenario.md").decode() == call("help", "scenario").out

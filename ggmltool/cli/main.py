@@ -38,14 +38,15 @@ COMMANDS: dict[str, str] = {
     "sweep": "Place a captured model in many ways, and find the largest that fits.",
     "import": "Show what a log of GGML_SCHED_DEBUG tells.",
     "sample": "List the samples that teach, or print one of them.",
+    "help": "Show a page of the manual: the format of a scenario, and more.",
     "man": "Print the manual page.",
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
 EPILOG = """\
-A scenario is a YAML or JSON file, also .gz, or the name of a sample: `ggmltool plan moe`; `-` reads standard input.
-Without one, graph.yaml in the current folder is taken, else the sample matmul. Every option can be set in the
-environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
+A scenario is a YAML or JSON file, also .gz (`ggmltool help scenario`: its format), or the name of a sample:
+`ggmltool plan moe`; `-` reads standard input. Without one, graph.yaml in the current folder is taken, else the sample
+matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
 
 Exit status: 0 fine, 1 ggml would have failed (or `diff` or `verify` found a
 difference), 2 wrong use or a bad file.

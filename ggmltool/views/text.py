@@ -12,7 +12,7 @@ _UNSEEN = re.compile(
 )
 
 # The colours and faces that rich writes for our own styles; nothing that hides text or lets it blink.
-_COLOR = re.compile("(\x1b\\[(?:(?:[012347]|3[0-7]|9[0-7]|38;5;[0-9]{1,3})(?:;(?=[0-9])|(?=m)))+m)")
+_COLOR = re.compile("(\x1b\\[(?:(?:[012347]|[349][0-79]|10[0-7]|[34]8;5;[0-9]{1,3})(?:;(?=[0-9])|(?=m)))+m)")
 
 _BLANKS = re.compile("([\n\t])")
 

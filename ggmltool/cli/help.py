@@ -1,0 +1,70 @@
+"""`ggmltool help`: the pages of the manual, and the help of commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.main import COMMANDS, did_you_mean
+from ggmltool.cli.options import json_option, output_option
+from ggmltool.cli.output import Output
+
+PAGES = Path(__file__).resolve().parent.parent / "docs"
+
+
+def _complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in (*_pages(), *COMMANDS) if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("topic", required=False, metavar="[TOPIC]", shell_complete=_complete_topics)
+@json_option
+@output_option
+@click.pass_context
+def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> int:
+    """Show a page of the manual, or list them. TOPIC can be a command, too, whose --help is shown.
+
+    A terminal gets the page laid out, a pipe or a file gets its Markdown.
+
+    \b
+    Example:
+      ggmltool help scenario
+      ggmltool help
+    """
+    from ggmltool.views.json_text import json_text
+    from ggmltool.views.manual import page_view, topics_json, topics_view
+
+    pages = _pages()
+    if topic is None:
+        titles = {name: _title(text) for name, text in pages.items()}
+        output.write(json_text(topics_json(titles)) if json else topics_view(titles, output.style))
+        return 0
+    if topic in pages:
+        if json:
+            output.write(json_text({"ggmltool": 1, "kind": "page", "topic": topic, "text": pages[topic]}))
+        else:
+            output.write(page_view(pages[topic], output.style) if output.to_terminal else pages[topic])
+        return 0
+    root = ctx.find_root()
+    group = root.command
+    command = group.get_command(root, topic) if isinstance(group, click.Group) else None
+    if command is None:
+        hint = did_you_mean(topic, (*pages, *COMMANDS)) or " `ggmltool help` lists the topics."
+        raise CliError(f"there is no help on {topic!r}.{hint}")
+    if json:
+        raise click.UsageError("--json is for pages of the manual, not for the help of a command.")
+    with click.Context(command, info_name=topic, parent=root) as inner:
+        output.write(command.get_help(inner) + "\n")
+    return 0
+
+
+def _pages() -> dict[str, str]:
+    """The pages by topic."""
+    return {path.stem: path.read_text("utf-8") for path in sorted(PAGES.glob("*.md"))}
+
+
+def _title(page: str) -> str:
+    return page.partition("\n")[0].removeprefix("# ")
