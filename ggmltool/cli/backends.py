@@ -164,10 +164,13 @@ def _registered(model: Model) -> list[RegisteredInfo]:
 
 def _device_file(model: Model) -> str:
     from ggmltool.ggml.device import EMPTY_OPS, NO
+    from ggmltool.ggml.devices.conditions import Supports
+    from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.scenario.device_files import device_map
     from ggmltool.scenario.dump import op_names
     from ggmltool.scenario.engine import make_backends, make_bufts
     from ggmltool.scenario.releases import PARTS
+    from ggmltool.scenario.support_rules import dump_supports
     from ggmltool.views.device_file import DeviceFacts, device_yaml
 
     facts = []
@@ -177,7 +180,12 @@ def _device_file(model: Model) -> str:
         lacks = {key for key, answer in enumerate(table) if answer == NO}
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
-        facts.append(DeviceFacts(device_map(spec), profile.description, profile.ggml, profile.leaves_out, key, ops))
+        entry = device_map(spec)
+        rules, others = ([], []) if spec.supports is not None else profile_rules(profile, table)
+        if rules:
+            entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
+        told = (profile.description, profile.ggml, profile.leaves_out, key, ops, op_names(others))
+        facts.append(DeviceFacts(entry, *told))
     return device_yaml(facts)
 
 

@@ -11,6 +11,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.progress import progress
 from ggmltool.sources.llama.options import CACHE_TYPES, FLASH_ATTN, CaptureOptions
 from ggmltool.views.text import count, size
 
@@ -174,7 +175,8 @@ def _capture(model: Path, *options: Any) -> Captured:
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
-        return capture_model(model, CaptureOptions(*options))
+        with progress(f"capturing {model.name}"):
+            return capture_model(model, CaptureOptions(*options))
     except CaptureError as error:
         raise CliError(str(error)) from None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.output import progress
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario
 
 MAX_CAPTURES = 64
@@ -31,15 +31,14 @@ def open_captures(names: tuple[str, ...], ubatches: list[int], n_ctx: int | None
     if len(models) * len(sizes) > MAX_CAPTURES:
         raise CliError(f"{len(models) * len(sizes)} graphs are too many to capture, {MAX_CAPTURES} are allowed")
     out = []
-    with progress("capturing", len(models) * len(sizes), least=2) as done:
+    with progress("capturing", len(models) * len(sizes), "graphs") as done:
         for name in names or (None,):
             if name not in models or name is None:
                 out.append(open_scenario(name))
                 continue
             for n_ubatch in sizes:
                 out.append(_capture(name, n_ubatch, n_ctx or 0))
-                if done is not None:
-                    done()
+                done()
     return out
 
 

@@ -1,8 +1,9 @@
-"""`ggmltool compare`: a graph on two backends, node by node, and where their values part."""
+"""`ggmltool compare`: a graph by two sides, node by node, and the first kernel that is off."""
 
 from __future__ import annotations
 
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,16 +18,13 @@ from ggmltool.cli.options import (
     scenario_argument,
     work_option,
 )
-from ggmltool.cli.output import Output, progress
-from ggmltool.cli.scenario import Opened, open_scenario
-from ggmltool.views.compare import ComparedGraph, ComparedNode, compare_json, compare_view
+from ggmltool.cli.output import Output
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.values import check_weights, zeros_option
+from ggmltool.views.compare import compare_json, compare_view
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.comparison import Compared, Comparison
-    from ggmltool.scenario.model import BackendSpec, Model
-
-OTHER = "CUDA0"
-"""What the CPU is compared with where the scenario has nothing else."""
+    from ggmltool.scenario.model import Model
 
 
 def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -45,21 +43,42 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option(
     "--backends",
     metavar="A,B",
-    help="The two backends, of the scenario or known ones. Default: the scenario's first and its CPU, else CUDA0,CPU.",
+    help="The two backends, of the scenario or known ones. Default: the scenario's first and its CPU, else CUDA0,CPU. "
+    "With --with, --values or --eval-log only A, by default the CPU.",
+)
+@click.option(
+    "--with",
+    "other",
+    type=click.Choice(["backend", "library"]),
+    envvar="GGMLTOOL_COMPARE_WITH",
+    help="What to compare with: the second backend (default), or the real ggml's CPU, by the installed library (the "
+    "extra `oracle`).",
+)
+@click.option(
+    "--values",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Compare with values that your backend computed: a folder of NAME.npy, or a GGUF file.",
+)
+@click.option(
+    "--eval-log",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Compare with what llama.cpp's eval callback printed (llama-eval-callback, llama-debug).",
 )
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
     metavar="NMSE",
-    help="Allow every node this much. Default: 1e-7, or 5e-4 where quantized or half-precision operands are computed "
-    "with, there or in a source before.",
+    help="Allow every node this much. Default: what ggml's own tests allow its op and types, 1e-7 for most, 5e-4 for "
+    "products and where halves or quantized operands are computed with.",
 )
 @click.option(
     "--inject",
     multiple=True,
     metavar="NODE=OP",
     shell_complete=_complete_injection,
-    help="Break a kernel on purpose: the second backend computes NODE by the kernel of OP. May be given again.",
+    help="Break a kernel on purpose: the second side computes NODE by the kernel of OP. May be given again.",
 )
 @click.option(
     "-t",
@@ -72,46 +91,80 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option(
     "--worst", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Rows of the table at most."
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="For values that are made up.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="For values that are made up; given, weights without values get some, too.",
+)
+@zeros_option
 @work_option
 @ggml_option
 @json_option
 @output_option
+@click.pass_context
 def compare(
+    ctx: click.Context,
     scenario: str | None,
     graph: str | None,
     backends: str | None,
+    other: str | None,
+    values: Path | None,
+    eval_log: Path | None,
     tolerance: float | None,
     inject: tuple[str, ...],
     tensor: tuple[str, ...],
     worst: int,
     seed: int,
+    zeros: bool,
     json: bool,
     output: Output,
 ) -> int:
-    """Compute a graph on two backends, node by node, and show the first node whose values differ.
+    """Compute a graph on two sides, node by node, and show the first kernel that is off.
 
     As ggml's own tests do (ggml_backend_compare_graph_backend): all tensors in the memory of the first backend, the
-    graph copied to the second, then each node computed by itself on both. Each side goes on with its own values, so
-    the first bad node is the one whose kernel is wrong. The error is the NMSE: the squared error by the squares of the
-    first backend's values. NaN and infinities must be in the same places, integers equal.
+    graph copied to the second, each node computed by itself on both. Every node is judged from the same inputs: the
+    second side also computes it from the first side's. So a node is named only for what its own kernel does, whatever
+    came before it; `end to end` is the error where each side goes on with its own values. The error is the NMSE: the
+    squared error by the squares of the first side's values. NaN and infinities must be in the same places, integers
+    equal.
+
+    The second side can be what a real backend computed. --values: a file for each tensor, by ggml's name of it or by
+    its id (`Qcur-0`, the second of this name `Qcur-0~2`; `/` and the like as in a URL), of shape ne reversed, such as
+    `run --dump` writes; a node is computed here from the other side's values of its sources. --eval-log: the log has
+    some elements and the sum of each node; a node is off where it differs by more than its inputs make it.
 
     Floats without data are made up, from -1 to 1; integers without data are 0, and so are types that cannot be
-    quantized here. Simulated devices all have the same kernels, and --inject shows what a wrong one looks like; a GPU
-    of this machine has others. Exit status 1: a node is over its tolerance.
+    quantized here. Exit status 1: a node is off.
+
+    The JSON has for every node `nmse`, `tolerance`, `largest_error`, `at` and `values` from the same inputs, and under
+    `end_to_end` the same as each side went on; `first_bad` is the first whose own kernel is off.
 
     \b
     Example:
-      ggmltool compare --backends CUDA0,CPU model.yaml
+      ggmltool compare --with library model.yaml
+      ggmltool compare --values dumped model.json.gz
+      ggmltool compare --eval-log cuda.log france.json.gz
       ggmltool compare --inject ffn_gate=sqr --worst 3 model.yaml
     """
     if tolerance is not None and isnan(tolerance):
         raise click.UsageError("--tolerance takes a number.")
+    other = None if other == "backend" else other
+    _check_sides(other, values, eval_log, bool(inject), bool(tensor))
+    from ggmltool.cli.compared import Asked, compared_graph
+
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)
     if tensor:
         _check_test_nodes(opened.model)
-    result = _compared(opened, name, _two_backends(opened.model, backends), tolerance, inject, tensor, seed)
+    made_up = ctx.get_parameter_source("seed") is not click.core.ParameterSource.DEFAULT
+    if not zeros and not made_up and values is None and eval_log is None:
+        check_weights(opened.model, [name], (), "`ggmltool plan`")
+    asked = Asked(
+        name, backends, other, values, eval_log, tolerance, inject, tensor, None if zeros else seed, zeros or made_up
+    )
+    result = compared_graph(opened, asked)
     if json:
         from ggmltool.views.json_text import json_text
 
@@ -119,6 +172,17 @@ def compare(
     else:
         output.write(compare_view(result, opened.title, worst, output.style))
     return 1 if result.over else 0
+
+
+def _check_sides(other: str | None, values: Path | None, eval_log: Path | None, inject: bool, tensor: bool) -> None:
+    """Refuse options that contradict each other. Raises UsageError."""
+    given = {"--with": other, "--values": values, "--eval-log": eval_log}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} each name the other side: give one of them.")
+    for name, wanted in (("--inject", inject), ("--tensor", tensor)):
+        if wanted and names and names[0] != "--with":
+            raise click.UsageError(f"{name} is for sides that are computed; {names[0]} reads the other one.")
 
 
 def _check_test_nodes(model: Model) -> None:
@@ -129,117 +193,3 @@ def _check_test_nodes(model: Model) -> None:
     if lacks(model.release, TEST_NODES_SINCE):
         message = f"ggml {model.ggml} compares every node; single nodes can be named since {TEST_NODES_SINCE}"
         raise CliError(f"{message}. Leave --tensor out")
-
-
-def _two_backends(model: Model, text: str | None) -> tuple[BackendSpec, BackendSpec]:
-    """The two that the option names, each of the scenario or known. Raises UsageError."""
-    if text is None:
-        first = next((b.name for b in model.backends if b.profile != "CPU"), OTHER)
-        cpu = next((b.name for b in model.backends if b.profile == "CPU"), "CPU")
-        text = f"{first},{cpu}"
-    names = [part.strip() for part in text.split(",")]
-    if len(names) != 2 or not all(names):
-        raise click.UsageError(f"--backends takes two, separated by a comma: {OTHER},CPU, not {text!r}.")
-    first_spec, second_spec = (_backend(model, name) for name in names)
-    return first_spec, second_spec
-
-
-def _backend(model: Model, name: str) -> BackendSpec:
-    from ggmltool.scenario.backends import read_devices
-    from ggmltool.scenario.errors import Mistake, did_you_mean
-
-    own = {b.name: b for b in model.backends}
-    if name in own:
-        return own[name]
-    try:
-        spec = read_devices([name])[0]
-    except Mistake as mistake:
-        raise click.UsageError(f"--backends: {mistake.message}.") from None
-    if spec.profile == "custom":
-        known = (*own, "CPU", "CUDA0", "Metal", "Vulkan0", "ROCm0", "SYCL0", "BLAS")
-        hint = did_you_mean(name, known) or f"the scenario has {', '.join(own)}"
-        raise click.UsageError(f"--backends: no backend is called {name}; {hint}")
-    return spec
-
-
-def _compared(
-    opened: Opened,
-    graph: str,
-    specs: tuple[BackendSpec, BackendSpec],
-    tolerance: float | None,
-    inject: tuple[str, ...],
-    tensor: tuple[str, ...],
-    seed: int,
-) -> ComparedGraph:
-    from ggmltool.ggml.op import KEY_NAMES
-    from ggmltool.ggml.sched.compute import backend_graph_compute
-    from ggmltool.scenario.comparison import compare as compare_backends
-    from ggmltool.scenario.injected import broken, read_injections
-
-    model = opened.model
-    _check_nodes(model, graph, tensor)
-    wrong = read_injections(inject, model.graphs[graph], model.source)
-    with progress(f"comparing {graph}", 1 if tensor else len(model.graphs[graph].nodes)) as advance:
-        found = compare_backends(
-            opened.scenario,
-            graph,
-            specs,
-            lambda two: broken(backend_graph_compute, two[1], wrong, model.source) if wrong else backend_graph_compute,
-            tolerance,
-            tensor,
-            seed,
-            advance,
-        )
-    return _graph(found, graph, {id: KEY_NAMES[key].upper() for id, key in wrong.items()})
-
-
-def _check_nodes(model: Model, graph: str, ids: tuple[str, ...]) -> None:
-    """Refuse what is no node of the graph before any work is done. Raises ScenarioError."""
-    from ggmltool.scenario.errors import ScenarioError, nearest
-
-    known = [n.id for n in model.graphs[graph].nodes]
-    for id in ids:
-        if id not in known:
-            near = nearest(id, known)
-            raise ScenarioError(
-                f"graph {graph} has no node {id}", model.source, None, f"did you mean {near}?" if near else ""
-            )
-
-
-def _graph(found: Comparison, graph: str, injected: dict[str, str]) -> ComparedGraph:
-    a, b = found.backends
-    return ComparedGraph(
-        graph,
-        (a.name, b.name),
-        found.engines,
-        [_node(n) for n in found.nodes],
-        found.n_nodes,
-        found.nbytes,
-        injected,
-        found.made_up,
-        found.zero,
-    )
-
-
-def _node(n: Compared) -> ComparedNode:
-    from ggmltool.ggml.tensor import op_desc
-
-    t = n.node
-    return ComparedNode(
-        n.number,
-        t.id,
-        op_desc(t),
-        t.type.name,
-        t.ne,
-        tuple(dict.fromkeys(s.id for s in t.src if s is not None and s is not t)),
-        n.apart.nmse,
-        n.apart.largest,
-        n.apart.at,
-        n.apart.values,
-        n.apart.not_finite,
-        n.apart.misplaced,
-        n.tolerance,
-        n.ok,
-        n.begins,
-        n.not_run_by,
-    )

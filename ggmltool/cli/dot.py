@@ -18,6 +18,7 @@ from ggmltool.cli.options import (
     scenario_argument,
 )
 from ggmltool.cli.output import Output, note
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import built_graph, tensor_infos
 from ggmltool.cli.watched import Watched, graph_at, watch
 from ggmltool.ggml.plan import Plan
@@ -199,7 +200,8 @@ def _draw(text: str, format: str) -> bytes:
     import graphviz
 
     try:
-        picture: bytes = graphviz.Source(text).pipe(format=format)
+        with progress("drawing"):
+            picture: bytes = graphviz.Source(text).pipe(format=format)
     except graphviz.ExecutableNotFound:
         raise CliError(HOW_TO_GET_DOT) from None
     except graphviz.CalledProcessError as error:

@@ -92,7 +92,7 @@ class _Builder:
         self.latest[node.name, node.nbytes] = self.by_name[node.name] = id
         self.nodes.append(
             NodePlan(
-                index=node.index, id=id, name=node.name, op=node.op, type="", ne=_NOWHERE, nb=_NOWHERE,
+                index=node.index, id=id, name=node.name, op=node.op, op_desc=node.op, type="", ne=_NOWHERE, nb=_NOWHERE,
                 backend=node.backend, cause=node.cause or None, split=place,
                 use_count=-1 if node.use_count is None else node.use_count,
                 src=tuple(s.name if copied else of for s, (of, copied) in zip(node.src, sources, strict=True)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.output import note
+from ggmltool.cli.progress import progress
 from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.scenario.errors import quoted
 
@@ -73,21 +74,21 @@ class OpenedLog:
         """All that the log tells, without nodes. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_summary
 
-        with self._lines() as lines:
+        with progress(f"reading {self.title}"), self._lines() as lines:
             return read_summary(lines)
 
     def all(self, take: Callable[[LogGraph], None]) -> LogSummary:
         """The same, with every graph handed to `take` as it ends. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_all
 
-        with self._lines() as lines:
+        with progress(f"reading {self.title}"), self._lines() as lines:
             return read_all(lines, take)
 
     def graph(self) -> LogGraph:
         """The chosen graph, by default the first; says so where there are others. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_graph
 
-        with self._lines() as lines:
+        with progress(f"reading {self.title}"), self._lines() as lines:
             graph, more = read_graph(lines, self.choice)
         if self.choice is None and more:
             note(f"The first graph of the log; `ggmltool import {self.argument}` lists all, --graph N shows another")

@@ -396,8 +396,9 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 
 def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
-    from ggmltool.cli.scenario import default_scenario, is_scenario, scenario_path
+    from ggmltool.cli.scenario import default_scenario, is_scenario
     from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.samples import scenario_path
 
     # While an option waits for its value, click has not yet given the arguments their names.
     named = named or ctx.params.get("scenario")

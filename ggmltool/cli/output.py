@@ -7,8 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 UNLIMITED = 10_000
 """The width of output that no terminal shows: nothing is cut."""
-
-_WORTH_A_BAR = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +168,6 @@ def detail(message: str) -> None:
     """Tell the user something on standard error with --verbose."""
     if current_settings().verbosity > 0:
         click.echo(harmless(message), err=True)
-
-
-@contextmanager
-def progress(label: str, total: int, least: int = _WORTH_A_BAR) -> Iterator[Callable[[], None] | None]:
-    """A bar on standard error that moves with every call, for work that takes seconds: from `least` calls on.
-
-    None where nobody looks.
-    """
-    if current_settings().verbosity < 0 or total < least or not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        yield lambda: bar.update(1)
 
 
 def debug_log(listener: Listener | None = None) -> Listener | None:

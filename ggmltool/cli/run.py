@@ -17,8 +17,10 @@ from ggmltool.cli.options import (
     scenario_argument,
     work_option,
 )
-from ggmltool.cli.output import Output, debug_log, log_lines, progress
+from ggmltool.cli.output import Output, debug_log, log_lines
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.values import check_run, zeros_option
 from ggmltool.views.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count
 
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 )
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
 @click.option("--times", is_flag=True, help="Show what each backend spent on copies and on computing (ggml 2024-01).")
+@zeros_option
 @work_option
 @ggml_option
 @json_option
@@ -66,10 +69,14 @@ def run(
     dump: Path | None,
     compute: bool,
     times: bool,
+    zeros: bool,
     json: bool,
     output: Output,
 ) -> int:
     """Do the steps of a scenario, compute on the simulated devices, and show the outputs.
+
+    Weights (of contexts with `usage: weights`) must have values: else nothing is computed, unless --zeros asks for it.
+    Other tensors without data are zero, and named.
 
     The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
     steps, and the outputs as nested lists.
@@ -97,6 +104,8 @@ def run(
         result.check_times()
     if watcher is not None:
         watcher.check()
+    if compute:
+        check_run(opened.model, zeros)
     try:
         result.do_steps()
     finally:
@@ -211,7 +220,8 @@ class _Result:
         scenario = self.opened.scenario
         wanted = [id for id in self.wanted if id in scenario.compiled.graphs[graph].ids] if self.wanted else None
         prints = self.watcher is not None and self.watcher.prints
-        with progress(f"computing {graph}", 0 if prints else len(self.opened.model.graphs[graph].nodes)) as advance:
+        n_nodes = len(self.opened.model.graphs[graph].nodes)
+        with progress(f"computing {graph}", n_nodes, "nodes", show=not prints) as advance:
             values = scenario.outputs(self.run, graph, wanted, advance)
         self._keep_times(graph)
         return values

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmltool.cli.output import current_settings, note
 from ggmltool.cli.waiting import WRITER, waiting_for
-from ggmltool.scenario.samples import DEFAULT, find_sample, sample_name, samples, samples_folder
+from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 from ggmltool.views.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 MINE = "graph.yaml"
 """The file that is taken where nobody names one."""
-ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
-_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,40 +117,11 @@ def default_scenario() -> str:
     return MINE if Path(MINE).is_file() else str(samples_folder() / DEFAULT)
 
 
-def scenario_path(argument: str) -> str:
-    """What to load for a name on the command line: what lies there, else the sample of that name.
-
-    Raises ScenarioError where neither is there and a sample or a file beside it has a name much like it.
-    """
-    if argument == "-" or os.path.lexists(argument):
-        return argument
-    sample = find_sample(argument)
-    if sample is not None:
-        return str(sample)
-    from ggmltool.scenario.errors import ScenarioError, did_you_mean
-
-    hint = did_you_mean(argument, [*map(sample_name, samples()), *files_beside(argument)])
-    if hint:
-        raise ScenarioError("there is no such file, and no such sample", argument, expected=hint)
-    return argument
-
-
 def is_scenario(argument: str) -> bool:
     """Whether a word on the command line names a scenario, where it could also name something else."""
     return (
         argument == "-" or argument.endswith(ENDINGS) or os.path.lexists(argument) or find_sample(argument) is not None
     )
-
-
-def files_beside(argument: str) -> list[str]:
-    """The scenario files in the folder that `argument` names a file of, as they are named from here."""
-    folder = os.path.dirname(argument)  # noqa: PTH120 - the names go on as they began
-    try:
-        with os.scandir(folder or ".") as entries:
-            names = [e.name for e in islice(entries, _LOOKED_AT) if e.name.endswith(ENDINGS) and e.is_file()]
-    except (OSError, ValueError):
-        return []
-    return sorted(os.path.join(folder, name) for name in names)  # noqa: PTH118
 
 
 def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:

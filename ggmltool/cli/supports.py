@@ -14,8 +14,10 @@ from ggmltool.views.errors import ggml_error
 from ggmltool.views.supports import STATES, Answered, Asked, Missing, State, only, supports_json, supports_view
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.devices.cases import CaseAnswer
     from ggmltool.ggml.plan import Plan
     from ggmltool.ggml.tensor import Tensor
+    from ggmltool.scenario.model import BackendSpec
     from ggmltool.scenario.run import Run
 
 
@@ -78,17 +80,28 @@ def asked(run: Run, graph: str, plan: Plan) -> list[Asked]:
     return [_asked(run, i, t, *planned.get(t.id, (None, None))) for i, t in enumerate(built.nodes)]
 
 
+def _measured(spec: BackendSpec, t: Tensor) -> CaseAnswer | None:
+    """What the answer rests on where a real device's cases decide."""
+    from ggmltool.ggml.device import EMPTY_OPS
+
+    supports = spec.supports
+    if supports is None or supports.cases is None or t.op in EMPTY_OPS:
+        return None
+    has_rule = any(rule.keys is not None and t.key in rule.keys for rule in supports.rules)
+    return None if has_rule else supports.cases.answer(t)
+
+
 def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | None) -> Asked:
     from ggmltool.ggml.answers import answer
     from ggmltool.ggml.op import KEY_NAMES
 
     answers = []
-    for b in run.backends:
+    for spec, b in zip(run.model.backends, run.backends, strict=True):
         a = answer(b.device, t)
         copies = tuple(Missing(c.slot, c.source.id, c.why) for c in a.copies)
         state: State = "no" if not a.runs else "copy" if copies else "yes"
         if a.runs and cause == "1.off" and b.name == backend:
             state = "offload"
-        answers.append(Answered(state, a.why_not, copies, a.lacks))
+        answers.append(Answered(state, a.why_not, copies, a.lacks, _measured(spec, t)))
     sources = tuple(s.type.name if s is not None else "–" for s in t.src)
     return Asked(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))

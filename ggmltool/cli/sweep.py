@@ -14,8 +14,9 @@ from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option, scenarios_argument
-from ggmltool.cli.output import Output, progress
+from ggmltool.cli.output import Output
 from ggmltool.cli.placing import Common, asked, common_options, devices_of, options_of, overrides, read_split
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, refuse_older
 from ggmltool.views.sweep import Sweep, Swept, sweep_csv, sweep_json, sweep_view
 
@@ -225,7 +226,7 @@ def _run(placers: list[Placer], work: list[Job], processes: int) -> list[Outcome
     from ggmltool.sources.llama.sweep import sweep as run_all
 
     try:
-        with progress("placing", len(work), least=8) as done:
+        with progress("placing", len(work), "placements") as done:
             return run_all(placers, work, processes, done)
     except PlaceError as error:
         raise CliError(str(error)) from None

@@ -7,9 +7,11 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output, note
+from ggmltool.cli.progress import Advance, progress
 from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.values import check_run, zeros_option
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import Event
+from ggmltool.ggml.events import Computed, Event
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.calls import TracedStep, trace_json, trace_view
 from ggmltool.views.errors import ggml_error
@@ -19,11 +21,12 @@ from ggmltool.views.errors import ggml_error
 @scenario_argument
 @click.option("--compute/--no-compute", default=True, help="Do every step (default), or only reserve, alloc and reset.")
 @click.option("--decisions", is_flag=True, help="Also every decision of the scheduler's passes and of the allocator.")
+@zeros_option
 @work_option
 @ggml_option
 @json_option
 @output_option
-def trace(scenario: str | None, compute: bool, decisions: bool, json: bool, output: Output) -> int:
+def trace(scenario: str | None, compute: bool, decisions: bool, zeros: bool, json: bool, output: Output) -> int:
     """Show the calls of every step as a tree under ggml's function names: copies, waiting and computing in order.
 
     \b
@@ -32,6 +35,8 @@ def trace(scenario: str | None, compute: bool, decisions: bool, json: bool, outp
       ggmltool trace --no-compute --decisions model.yaml
     """
     opened = open_scenario(scenario)
+    if compute:
+        check_run(opened.model, zeros)
     steps, families = _traced(opened, compute)
     if json:
         from ggmltool.views.json_text import json_text
@@ -44,8 +49,21 @@ def trace(scenario: str | None, compute: bool, decisions: bool, json: bool, outp
 
 def _traced(opened: Opened, compute: bool) -> tuple[list[TracedStep], dict[str, str]]:
     """The steps up to one that fails, and the family of each buffer type."""
+    graphs = opened.model.graphs
+    total = sum(len(graphs[s.graph].nodes) for s in opened.model.steps if s.kind == "compute" and s.graph is not None)
+    with progress("tracing", total if compute else 0, "nodes") as advance:
+        return _steps(opened, compute, advance)
+
+
+def _steps(opened: Opened, compute: bool, advance: Advance) -> tuple[list[TracedStep], dict[str, str]]:
     events: list[Event] = []
-    run = opened.scenario.start(events.append, values=compute)
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Computed):
+            advance(len(event.nodes))
+
+    run = opened.scenario.start(hear, values=compute)
     out: list[TracedStep] = []
     try:
         run.start()

@@ -12,6 +12,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, output_ids, refuse_older
 from ggmltool.views.difference import Difference, differences, differences_view, first_line_that_differs
 from ggmltool.views.table import heading
@@ -55,11 +56,13 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
     if values is None:
         values = _has_data(model)
     steps = _with_reads(opened) if values else [step for step in model.steps if step.kind in PLANNING]
-    real = _on_the_real_library(replace(model, steps=steps))
+    with progress("running the real ggml"):
+        real = _on_the_real_library(replace(model, steps=steps))
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     model.backends[:] = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = opened.scenario.start(debug=True, values=values)
-    found, compared = _compare(run, steps, real)
+    with progress("computing here" if values else "planning here"):
+        found, compared = _compare(run, steps, real)
     if json:
         from ggmltool.views.json_text import json_text
 

@@ -209,13 +209,16 @@ class Device:
 
 def _particulars(op: Tensor) -> dict[str, object]:
     """What a refusal may name; an empty slot stands for the op itself, as in the rules."""
-    words: dict[str, object] = {"op": KEY_NAMES[op.key].upper(), "type": op.type.name, "ne": op.ne}
+    words: dict[str, object] = {"op": KEY_NAMES[op.key].upper(), "type": op.type.name, "ne": op.ne, "nb": op.nb}
+    words |= {"rows": nrows(op), "bytes": op.nbytes}
     for i in range(MAX_SRC):
         given = op.src[i] if i < len(op.src) else None
         s = op if given is None else given
         words[f"type{i}"] = s.type.name
         words[f"ne{i}"] = s.ne
         words[f"nb{i}"] = s.nb
+        words[f"rows{i}"] = nrows(s)
+        words[f"bytes{i}"] = s.nbytes
         words[f"buft{i}"] = s.buffer.buft.name if s.buffer is not None else "no memory"
     return words
 

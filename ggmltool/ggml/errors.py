@@ -64,13 +64,19 @@ class GgmlError(Portable):
         self.where = ""
         self.breach: Breach | None = None
 
+    def __str__(self) -> str:
+        """ggml's message, and below it for which place of the input, and what it means."""
+        place = f"in {self.function}" + (f", for {self.where}" if self.where else "")
+        below = [place, *self.explanation.splitlines()] if self.where or self.explanation else []
+        return "\n  ".join([self.message.rstrip("\n"), *below])
+
     def of(self, limit: str, used: int) -> Self:
         """The same error, with the limit that was not kept."""
         self.breach = Breach(limit, used)
         return self
 
     def as_dict(self) -> dict[str, str | None]:
-        """The error as the plan's `error` object (SPEC.md section 2)."""
+        """The error as the plan's `error` object."""
         return {
             "kind": self.kind,
             "function": self.function,

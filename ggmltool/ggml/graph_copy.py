@@ -23,6 +23,9 @@ GraphCompute = Callable[[Backend, Sequence[Tensor]], None]
 CompareCallback = Callable[[int, Tensor, Tensor], bool]
 """Called with a node's index, the node, and its copy; the answer says whether to go on."""
 
+BeforeCallback = Callable[[Tensor, Tensor], None]
+"""Called with a node and its copy when everything before them is computed, and they are not."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCopy:
@@ -203,13 +206,14 @@ def compare_graph_backend(
     events: Listener | None = None,
     test_nodes: Sequence[Tensor] = (),
     copier_class: type[Copier] | None = None,
+    before: BeforeCallback | None = None,
 ) -> bool:
     """ggml_backend_compare_graph_backend: compute `graph` on `backend1`, a copy of it on `backend2`, and compare.
 
     Node by node: each by itself on the first backend, then on the second, then the callback gets both; views are
     computed and not compared, and the callback may end it. With `test_nodes` the whole graph is computed on each
-    first, and only these are compared. False where the copy cannot be made. Raises GgmlAssert where no test node is
-    in the graph.
+    first, and only these are compared. Without them, `before` hears of every node that will be compared. False where
+    the copy cannot be made. Raises GgmlAssert where no test node is in the graph.
     """
     function = "ggml_backend_compare_graph_backend"
     if events:
@@ -228,6 +232,8 @@ def compare_graph_backend(
             raise GgmlAssert(function, "verified", f"none of {names} is a node of the graph")
     else:
         for i, (t1, t2) in enumerate(pairs):
+            if before is not None and not t1.is_view_op:
+                before(t1, t2)
             _compute(backend1, [t1], compute, events)
             _compute(backend2, [t2], compute, events)
             if not t1.is_view_op and not callback(i, t1, t2):

@@ -1,24 +1,36 @@
 """A plan: what the scheduler and the allocator decided for one graph, as a value.
 
 The rows are frozen and hold nothing that could refer back to them, so the garbage collector need not look at them.
+They are dataclasses to whoever asks: `dataclasses.asdict` and `pandas.DataFrame(plan.nodes)` take them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, make_dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
+from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Dims
 from ggmltool.ggml.version import VERSION
 
 _row = msgspec.structs.asdict
+_Row = TypeVar("_Row", bound=type[msgspec.Struct])
+
+
+def _as_dataclass(cls: _Row) -> _Row:
+    """Give a struct the fields by which others know a dataclass."""
+    alike: Any = make_dataclass(cls.__name__, cls.__struct_fields__)
+    cls.__dataclass_fields__ = alike.__dataclass_fields__  # type: ignore[attr-defined]
+    return cls
+
 
 PlanError = tuple[tuple[str, str | None], ...]
 """The fields of `GgmlError.as_dict`, in pairs."""
 
 
+@_as_dataclass
 class SplitPlan(msgspec.Struct, frozen=True, gc=False):
     """A run of nodes `[i_start, i_end)` for one backend; `inputs` are the ids of the tensors copied before it."""
 
@@ -29,13 +41,16 @@ class SplitPlan(msgspec.Struct, frozen=True, gc=False):
     inputs: tuple[str, ...]
 
 
+@_as_dataclass
 class NodePlan(msgspec.Struct, frozen=True, gc=False):
-    """One node of the graph. Memory fields are None where ggml leaves the tensor without memory."""
+    """One node of the graph. `op_desc` is its op, or the function's name for UNARY and GLU (`SILU`), as ggml_op_desc
+    has it. Memory fields are None where ggml leaves the tensor without memory."""
 
     index: int
     id: str
     name: str
     op: str
+    op_desc: str
     type: str
     ne: Dims
     nb: Dims
@@ -51,6 +66,7 @@ class NodePlan(msgspec.Struct, frozen=True, gc=False):
     alloc_size: int | None
 
 
+@_as_dataclass
 class LeafPlan(msgspec.Struct, frozen=True, gc=False):
     """One leaf of the graph."""
 
@@ -63,6 +79,7 @@ class LeafPlan(msgspec.Struct, frozen=True, gc=False):
     offset: int | None
 
 
+@_as_dataclass
 class CopyPlan(msgspec.Struct, frozen=True, gc=False):
     """A copy that the scheduler made of tensor `of` (an id) for `backend`; `copy` counts pipeline copies."""
 
@@ -75,6 +92,7 @@ class CopyPlan(msgspec.Struct, frozen=True, gc=False):
     offset: int | None
 
 
+@_as_dataclass
 class TallocrPlan(msgspec.Struct, frozen=True, gc=False):
     """An allocator of January 2024 right after a graph was allocated in it: of `backend`, in a buffer of `buffer_size`.
 
@@ -89,7 +107,7 @@ class TallocrPlan(msgspec.Struct, frozen=True, gc=False):
     free_blocks: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """The state after a `reserve` or `alloc` step.
 
@@ -119,8 +137,20 @@ class Plan:
     measured: tuple[tuple[str, int], ...] = ()
     inplace: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """What was planned, in a line."""
+        counts = f"{len(self.nodes)} nodes, {len(self.splits)} splits" if self.ok else "refused"
+        sizes = "".join(f", {name} {nbytes} bytes" for name, nbytes in self.buffer_sizes)
+        return f"<Plan {self.step} {printable(self.graph or '')}: {counts}{printable(sizes)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the splits and the buffers, names escaped."""
+        from ggmltool.ggml.plan_html import plan_html
+
+        return plan_html(self)
+
     def as_dict(self) -> dict[str, Any]:
-        """The plan as SPEC.md's JSON object."""
+        """The plan as the object that `ggmltool plan --json` prints."""
         out: dict[str, Any] = {
             "ggmltool": 1,
             "kind": "plan",

@@ -11,6 +11,7 @@ from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.profile import BackendProfile
 from ggmltool.oracle.structs import Tensor
+from ggmltool.oracle.support_rules import decide
 
 _EMPTY = frozenset((Op.NONE, *VIEW_OPS))
 _BLAS_MIN = 32
@@ -54,8 +55,13 @@ class Capabilities:
             ops = restricted.get(structs.Buffer.from_address(buffer).buft) if buffer else None
             if ops is not None:
                 return key in ops
-        if profile.supports is not None:
-            return (key in profile.supports.keys) != profile.supports.exclude
+        supports = profile.supports
+        if supports is not None:
+            decided = decide(self.lib, supports.rules, key, address)
+            if decided is not None:
+                return decided
+            if not supports.profile:
+                return (key in supports.keys) != supports.exclude
         if profile.rules == "all":
             return True
         if profile.rules == "cpu":

@@ -34,7 +34,7 @@ _Z = ctypes.c_size_t
 
 
 class MockBuft:
-    """A buffer type: `address` is its ggml_backend_buffer_type; `ops` restricts source 0 as SPEC.md 1.2 says.
+    """A buffer type: `address` is its ggml_backend_buffer_type; `ops` restricts source 0 as `buffer_types` does.
 
     A `silent` one has the real CPU's functions and leaves no trace. `own_sizes`: the engine's table says how much a
     tensor takes.

@@ -1,12 +1,13 @@
-"""What the mock of a backend answers: the scenario's spec with the defaults of its profile (SPEC.md 1.2)."""
+"""What the mock of a backend answers: the scenario's spec with the defaults of its profile."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.profiles import PROFILES, Profile
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.model import BackendSpec, DeviceType, Supports
+from ggmltool.scenario.model import BackendSpec, DeviceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class BackendProfile:
 def resolve(spec: BackendSpec) -> BackendProfile:
     """The spec with its profile's defaults filled in."""
     family = spec.profile.rstrip("0123456789").lower()
+    if spec.supports is not None and spec.supports.cases is not None:
+        return replace(resolve(replace(spec, supports=None)), supports=spec.supports, rules="engine")
     if family == "cpu":
         return _cpu(spec)
     if family == "blas":

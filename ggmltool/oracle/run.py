@@ -1,4 +1,4 @@
-"""Runs a scenario on the real library, step by step (SPEC.md 1.3), and collects what it did."""
+"""Runs a scenario on the real library, step by step, and collects what it did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Emit = Callable[[str, Any], None]
 class OracleRun:
     """What the real library did with a scenario.
 
-    `plans` are the dicts of SPEC.md section 2 for every reserve and alloc step, without causes; the last one has the
+    `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
     error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
     {id: array} for every get step. `trace` is what ggml asked of the devices, in order, one line per call:
 

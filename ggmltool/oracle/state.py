@@ -1,4 +1,4 @@
-"""Reads the scheduler's private state after a step into the plan's dict (SPEC.md section 2)."""
+"""Reads the scheduler's private state after a step into the plan's dict."""
 
 from __future__ import annotations
 
@@ -164,6 +164,7 @@ class StateReader:
                     "id": self.ids.get(address, t.name),
                     "name": t.name,
                     "op": Op(t.op).name,
+                    "op_desc": self.lib.ggml_op_desc(address).decode(),
                     "type": TYPES_BY_ID[t.type].name,
                     "ne": list(t.ne),
                     "nb": list(t.nb),

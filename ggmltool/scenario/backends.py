@@ -1,4 +1,4 @@
-"""The backends, buffer types and scheduler options of a scenario (SPEC.md 1.2)."""
+"""The backends, buffer types and scheduler options of a scenario."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec, Supports
+from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
+from ggmltool.scenario.support_rules import op_keys, read_supports
 from ggmltool.scenario.values import (
     as_bool,
     as_id,
@@ -119,7 +119,7 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
         from ggmltool.scenario.device_files import is_device_file, profile_file
 
         if is_device_file(given["profile"]):
-            file = at("profile", profile_file, given["profile"], folder, _read_device)
+            file = at("profile", profile_file, given["profile"], folder, lambda v: _read_device(v, folder))
             given = {**file, **{key: value for key, value in given.items() if key != "profile"}}
     if "name" not in given:
         raise Mistake("a backend needs a name", "{name: ..., ...}")
@@ -135,7 +135,7 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
         max_size=read(given, "max_size", _max_size, None),
         row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), None),
         host=read(given, "host", lambda v: as_bool(v, "host"), None),
-        supports=read(given, "supports", _supports, None),
+        supports=read(given, "supports", lambda v: read_supports(v, name, folder), None),
         supports_bufts=read(given, "supports_bufts", _names, None),
         offload_min_batch=read(given, "offload_min_batch", _batch, None),
         never_offloads=batch is None or batch == "never",
@@ -148,9 +148,9 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
     )
 
 
-def _read_device(value: object) -> BackendSpec:
+def _read_device(value: object, folder: Path | None = None) -> BackendSpec:
     """A backend as a device file has it, whose profile is a name."""
-    return _read_backend(value, None, False)
+    return _read_backend(value, folder, False)
 
 
 def _features(value: object, profile: str) -> frozenset[str]:
@@ -216,32 +216,6 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _supports(value: object) -> Supports:
-    given = as_map(value, "supports")
-    check_keys(given, ("only", "except"), "supports")
-    if len(given) != 1:
-        raise Mistake("supports takes either only or except", "{only: [op, ...]} or {except: [op, ...]}")
-    ((key, names),) = given.items()
-    try:
-        return Supports(_op_keys(names), key == "except")
-    except Mistake as mistake:
-        raise mistake.below(key) from None
-
-
-def _op_keys(value: object) -> frozenset[int]:
-    """The keys of a list of ops."""
-    items = [value] if isinstance(value, str) else as_list(value, "a list of ops")
-    keys: set[int] = set()
-    for i, item in enumerate(items):
-        try:
-            keys.update(keys_of(as_id(item, "an op")))
-        except KeyError:
-            raise Mistake(f"{quoted(item)} is not an op", did_you_mean(str(item), KEY_NAMES), i) from None
-        except Mistake as mistake:
-            raise mistake.below(i) from None
-    return frozenset(keys)
-
-
 def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[BufferTypeSpec]:
     """The map `buffer_types`. Raises Mistake."""
     if value is None:
@@ -277,7 +251,7 @@ def _read_buffer_type(name: str, given: dict[str, Any], devices: list[str]) -> B
         max_size=read(given, "max_size", _max_size, None if memory.max_size == SIZE_MAX else memory.max_size),
         row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), memory.row_padding),
         host=read(given, "host", lambda v: as_bool(v, "host"), memory.host),
-        ops=read(given, "ops", _op_keys, None),
+        ops=read(given, "ops", op_keys, None),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+from ggmltool.ggml.devices.conditions import SupportRule, Supports
 from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan
@@ -77,7 +78,7 @@ class Asker(NamedTuple):
 
 
 def to_another_backend(
-    model: Model, graph: str, node: str, deciders: Iterable[str], able: Iterable[str], askers: Iterable[Asker]
+    model: Model, graph: str, node: str, deciders: Iterable[str], able: Collection[str], askers: Iterable[Asker]
 ) -> Iterator[Change]:
     """Changes that may give a tensor another backend, the most natural first.
 
@@ -102,7 +103,8 @@ def to_another_backend(
         for i in dict.fromkeys(s for s in spec.src if s is not None and s != node):
             yield from _copied_before(model, graph, spec, specs[i])
         for backend in model.backends:
-            yield from _given_the_op(model, backend, spec)
+            if backend.name not in able:
+                yield _given_the_op(model, backend, spec)
     for name in able:
         yield Change(f"name its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
 
@@ -173,16 +175,19 @@ def _reading(model: Model, graph: str, spec: TensorSpec, source: str, made: Tens
     return _with_nodes(model, graph, nodes)
 
 
-def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Iterator[Change]:
-    """A backend whose `supports` has the op too."""
-    supports = backend.supports
-    if supports is None:
-        return
+def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Change:
+    """A backend that supports the op besides all that it supports already."""
     key = op_key(spec.op, spec.op_params)
-    keys = supports.keys - {key} if supports.exclude else supports.keys | {key}
-    able = replace(backend, supports=replace(supports, keys=keys))
+    had = backend.supports or Supports(frozenset(), True, profile=True)
+    keys = had.keys - {key} if had.exclude else had.keys
+    able = replace(backend, supports=replace(had, keys=keys, rules=(*had.rules, SupportRule(frozenset({key})))))
     backends = [able if b is backend else b for b in model.backends]
-    yield Change(f"if {backend.name} supported {KEY_NAMES[key].upper()}", replace(model, backends=backends))
+    what = (
+        KEY_NAMES[key].upper()
+        if backend.supports == Supports(had.keys, had.exclude)
+        else f"this {KEY_NAMES[key].upper()}"
+    )
+    return Change(f"if {backend.name} supported {what}", replace(model, backends=backends))
 
 
 def _assigned(model: Model, graph: str, node: str, backend: str) -> Model:

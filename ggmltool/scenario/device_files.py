@@ -25,7 +25,7 @@ def is_device_file(text: object) -> bool:
 
 
 def device_map(spec: BackendSpec) -> dict[str, Any]:
-    """A backend as a map of SPEC.md 1.2 with everything said that the profile would say; sizes are bytes."""
+    """A backend as a map of a scenario with everything said that the profile would say; sizes are bytes."""
     profile = PROFILES[spec.profile]
     said: dict[str, Any] = {"type": profile.type}
     if (spec.buft or profile.buft or spec.name) == spec.name:

@@ -1,4 +1,4 @@
-"""A model as a scenario in SPEC.md's long form: `load_model(dump(model)) == model`."""
+"""A model as a scenario in the long form: `load_model(dump(model)) == model`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ggmltool.scenario.model import (
     Step,
     TensorSpec,
 )
+from ggmltool.scenario.support_rules import dump_supports
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
 _FAMILIES = {
@@ -73,7 +74,7 @@ def dump_backend(spec: BackendSpec) -> dict[str, Any]:
         if value is not None:
             out[key] = value
     if spec.supports is not None:
-        out["supports"] = {"except" if spec.supports.exclude else "only": op_names(spec.supports.keys)}
+        out["supports"] = dump_supports(spec.supports, op_names)
     if spec.supports_bufts is not None:
         out["supports_bufts"] = list(spec.supports_bufts)
     if spec.offload_min_batch is not None or spec.never_offloads:

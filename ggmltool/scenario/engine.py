@@ -84,7 +84,7 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType]) 
         bufts[spec.buft or profile.buft or spec.name],
         [*own, *listed],
         type=spec.type,
-        supports=(spec.supports.keys, spec.supports.exclude) if spec.supports is not None else None,
+        supports=spec.supports,
         offload_min_batch=spec.offload_min_batch,
         never_offloads=spec.never_offloads,
         events=spec.events,

@@ -80,11 +80,16 @@ def check_gguf_file(path: Path, file: str) -> None:
 
 def read_gguf_tensor(path: Path, name: str) -> GgufTensor:
     """A tensor of a GGUF file by its name. Raises Mistake where there is none, or the file is damaged."""
-    tensors = _gguf_tensors(path, path.stat().st_mtime_ns)
+    tensors = gguf_tensors(path)
     if name not in tensors:
         hint = did_you_mean(name, tensors)
         raise Mistake(f"{quoted(path.name)} has no tensor {quoted(name)}", hint)
     return tensors[name]
+
+
+def gguf_tensors(path: Path) -> dict[str, GgufTensor]:
+    """All tensors of a GGUF file by name. Raises Mistake where the file is damaged."""
+    return _gguf_tensors(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)

@@ -78,7 +78,7 @@ def load_model(
     stream: Readable | None = None,
     ggml: str | None = None,
 ) -> Model:
-    """Load a scenario (SPEC.md section 1).
+    """Load a scenario.
 
     `source` is a path (`.yaml`, `.yml`, `.json`, each also `.gz`), `-` for standard input, or the scenario itself as a
     dict. `folder` is where the files it names lie: by default its own folder, for a dict and standard input the

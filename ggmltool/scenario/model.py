@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims
 from ggmltool.ggml.version import RELEASES, VERSION, Release
@@ -30,14 +31,6 @@ class Place(NamedTuple):
 
     line: int
     column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Supports:
-    """What ops a device has: all but `keys` (`exclude`), or only `keys`; op keys of `ggmltool.ggml.op`."""
-
-    keys: frozenset[int]
-    exclude: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Scenario:
         raise ScenarioError(f"no step is called {step!r}", self.model.source, None, f"expected {expected}")
 
     def run(self, steps: Sequence[str | dict[str, Any] | Step] | None = None) -> list[dict[str, Any]]:
-        """The plans of all reserve and alloc steps, in order, on one scheduler (SPEC.md section 2).
+        """The plans of all reserve and alloc steps, in order, on one scheduler: each as `Plan.as_dict` gives it.
 
         `steps` default to the scenario's own. Nothing is computed; `compute` allocates where ggml would.
         """

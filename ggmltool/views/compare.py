@@ -1,11 +1,11 @@
-"""A graph computed on two backends: where their values part."""
+"""A graph computed by two sides: the first node whose own kernel is off, and where values part end to end."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.views.palette import colors
@@ -19,13 +19,29 @@ _NAMES_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedNode:
-    """A node that was computed on both backends, and how the values differ.
+class Off:
+    """How far a node's values on the two sides are apart.
 
-    `nmse` is the squared error by the first one's squares, `largest` the largest absolute error, `at` where (None
+    `nmse` is the squared error by the first side's squares, `largest` the largest absolute error, `at` where (None
     where all are equal), `values` the two there. `not_finite` counts NaN and infinities of each, `misplaced` those
-    without a like on the other side. `begins`: it is over its tolerance though its sources, all compared, are not.
-    `not_run_by` are the backends that do not run the op.
+    without a like on the other side.
+    """
+
+    nmse: float
+    largest: float
+    at: tuple[int, ...] | None
+    values: tuple[float, float]
+    not_finite: tuple[int, int]
+    misplaced: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedNode:
+    """A node that both sides computed: its `own` difference from the same inputs, and the one end to end.
+
+    `ok`: its own difference is within the tolerance of its op and types. `not_run_by` are the backends that do not run
+    the op. `through` are nodes before it whose values the other side does not tell, so that they are judged with it;
+    `shown` is how many of its elements the other side tells (None: all).
     """
 
     index: int
@@ -34,59 +50,65 @@ class ComparedNode:
     type: str
     ne: tuple[int, ...]
     src: tuple[str, ...]
-    nmse: float
-    largest: float
-    at: tuple[int, ...] | None
-    values: tuple[float, float]
-    not_finite: tuple[int, int]
-    misplaced: int
+    own: Off
+    end_to_end: Off
     tolerance: float
     ok: bool
-    begins: bool
-    not_run_by: tuple[str, ...]
+    not_run_by: tuple[str, ...] = ()
+    through: tuple[str, ...] = ()
+    shown: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedGraph:
     """All nodes that were compared, in the graph's order. `n_nodes` counts views too, `nbytes` is what each side took.
 
-    `injected` has the op whose kernel was put in the place of a node's, on the second backend; `made_up` the tensors
-    without data that were given values, `zero` those that were not; `engines` who computed on each backend.
+    `sides` are the names of the two, `engines` who computed each. `whole`: each computed the graph at once.
+    `recorded`: the second side's values were read, not computed; then `untold` are the nodes that it tells no values
+    of, `unknown` the names in it that the graph does not have. `injected` has the op whose kernel was put in the place
+    of a node's, on the second side; `made_up` the tensors without data that were given values, `zero` those that were
+    not.
     """
 
     graph: str
-    backends: tuple[str, str]
+    sides: tuple[str, str]
     engines: tuple[str, str]
     nodes: Sequence[ComparedNode]
     n_nodes: int
     nbytes: int
-    injected: Mapping[str, str]
-    made_up: Sequence[str]
-    zero: Sequence[str]
+    injected: Mapping[str, str] = field(default_factory=dict)
+    made_up: Sequence[str] = ()
+    zero: Sequence[str] = ()
+    whole: bool = False
+    recorded: str = ""
+    untold: Sequence[str] = ()
+    unknown: Sequence[str] = ()
 
     @property
     def over(self) -> list[ComparedNode]:
-        """The nodes over their tolerance; the first one is the bad one."""
+        """The nodes whose own kernels are over the tolerance; the first one is the bad one."""
         return [n for n in self.nodes if not n.ok]
+
+    @property
+    def _apart(self) -> list[ComparedNode]:
+        """The nodes within their tolerance that part end to end by more than it."""
+        return [n for n in self.nodes if n.ok and (n.end_to_end.misplaced or n.end_to_end.nmse > n.tolerance)]
 
 
 def compare_view(c: ComparedGraph, title: str, worst: int, style: Style) -> str:
     """The first bad node with what speaks for it, then the worst nodes in a table."""
-    top = heading(
-        title,
-        [
-            f"graph {c.graph}",
-            f"{c.backends[0]} and {c.backends[1]}",
-            f"{len(c.nodes)} of {count(c.n_nodes, 'node')} compared",
-            f"{size(c.nbytes)} each",
-        ],
-        style,
-    )
+    facts = [
+        f"graph {c.graph}",
+        f"{c.sides[0]} and {c.sides[1]}",
+        f"{len(c.nodes)} of {count(c.n_nodes, 'node')} compared",
+    ]
+    top = heading(title, [*facts, f"{size(c.nbytes)} each"], style)
     text = top + "\n" + render_lines(_verdict(c), style)
     rows = _worst(c, worst)
     if rows:
-        text += "\n" + render_table(_COLUMNS, [_row(n, rows[0].begins) for n in rows], style)
-        left = sum(not (n.ok and not n.nmse) for n in c.nodes) - len(rows)
+        columns = _COLUMNS if not c.whole else [x for x in _COLUMNS if x.header != "end to end"]
+        text += "\n" + render_table(columns, [_row(n, c.whole) for n in rows], style)
+        left = sum(_differs(n) for n in c.nodes) - len(rows)
         if left > 0:
             text += render_lines([f"  {count(left, 'more node')} with a difference; --worst {len(rows) + left}"], style)
     notes = [line for note in _notes(c) for line in _wrapped(note, style.width)]
@@ -98,55 +120,72 @@ def _wrapped(note: str, width: int) -> list[str]:
 
 
 def _verdict(c: ComparedGraph) -> list[str | Text]:
+    if c.over:
+        return _bad(c, c.over)
+    if not c.nodes:
+        return [
+            "  no node computes anything: there is nothing to compare" if not c.recorded else "  nothing to compare"
+        ]
+    if not any(map(_differs, c.nodes)):
+        return [f"  {count(len(c.nodes), 'node')}, equal values on both"]
+    worst = max(c.nodes, key=lambda n: n.own.nmse)
+    if c.recorded == "log":
+        return ["  no node is off by more than its inputs make it, as far as the log shows", *_end_to_end(c)]
+    if c.whole:
+        return [f"  all agree; the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}"]
+    alone = f"the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}" if worst.own.nmse else "equal"
+    return [f"  every node agrees from the same inputs: {alone}", *_end_to_end(c)]
+
+
+def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
     from rich.text import Text
 
-    over = c.over
-    if not over:
-        largest = max(c.nodes, key=lambda n: n.nmse, default=None)
-        if largest is None:
-            return ["  no node computes anything: there is nothing to compare"]
-        if not largest.nmse:
-            return [f"  {count(len(c.nodes), 'node')}, equal values on both"]
-        return [f"  all agree; the largest NMSE is {_number(largest.nmse)}, of {printable(largest.id)}"]
     first = over[0]
     name = f"{printable(first.id)}, node {first.index}, {first.op} {first.type}{dims(first.ne)}"
-    lines: list[str | Text] = [Text.assemble("  first bad node: ", (name, "bold red"))]
-    if first.misplaced:
-        lines.append(f"    {count(first.misplaced, 'element')} finite on one side only, or not finite in another way")
+    what = "first node that is off" if c.whole else "first node whose own kernel is off"
+    lines: list[str | Text] = [Text.assemble(f"  {what}: ", (name, "bold red"))]
+    off = first.own
+    if off.misplaced:
+        lines.append(f"    {count(off.misplaced, 'element')} finite on one side only, or not finite in another way")
     else:
-        lines.append(f"    {_error(first)}")
-    if first.at is not None:
-        inks = colors(c.backends)
+        lines.append(f"    {_judged(c)}{_error(first)}")
+    if off.at is not None:
+        inks = colors(c.sides)
         one, other = (
             Text.assemble(f"{_number(v)} on ", (printable(name), inks[name].term))
-            for v, name in zip(first.values, c.backends, strict=True)
+            for v, name in zip(off.values, c.sides, strict=True)
         )
-        where = ", ".join(map(str, first.at))
+        where = ", ".join(map(str, off.at))
         lines.append(Text.assemble(f"    at [{where}]: ", one, ", ", other))
-    if first.begins and first.src:
-        lines.append(f"    its sources agree: {shortened(first.src, _NAMES_SHOWN)}")
-    lines += _others(over)
-    return lines
+    if first.through:
+        lines.append(f"    or one of {shortened(first.through, _NAMES_SHOWN)} before it, whose values are not told")
+    if len(over) > 1:
+        others = shortened([n.id for n in over[1:]], _NAMES_SHOWN)
+        lines.append(f"    {count(len(over) - 1, 'more node')} off{'' if c.whole else ' by themselves'}: {others}")
+    return [*lines, *([] if c.whole else [f"  {line}" for line in _end_to_end(c)])]
+
+
+def _end_to_end(c: ComparedGraph) -> list[str]:
+    """How far the sides part where each goes on with its own values."""
+    apart = [n for n in c.nodes if n.end_to_end.misplaced or n.end_to_end.nmse]
+    if not apart:
+        return []
+    worst = max(apart, key=lambda n: (n.end_to_end.misplaced > 0, n.end_to_end.nmse))
+    if worst.end_to_end.misplaced:
+        return [f"  end to end {printable(worst.id)} is not finite on one side only"]
+    return [f"  end to end the largest NMSE is {_number(worst.end_to_end.nmse)}, of {printable(worst.id)}"]
+
+
+def _judged(c: ComparedGraph) -> str:
+    """How a node's own difference was found."""
+    return "" if c.whole else "beyond what its inputs make it: " if c.recorded == "log" else "from the same inputs: "
 
 
 def _error(n: ComparedNode) -> str:
     if n.type in ("i8", "i16", "i32", "i64"):
-        return f"its integers differ, by {_number(n.largest)} at most; they must be equal"
-    return f"NMSE {_number(n.nmse)}, allowed {_number(n.tolerance)}; largest error {_number(n.largest)}"
-
-
-def _others(over: Sequence[ComparedNode]) -> list[str]:
-    """What is said of the bad nodes after the first."""
-    more = over[1:]
-    if not more:
-        return []
-    begin = [n.id for n in more if n.begins]
-    what = f"    {count(len(more), 'more node')} over the tolerance"
-    if not over[0].begins:
-        return [what]
-    if not begin:
-        return [what + ", all from bad sources"]
-    return [f"{what}, {len(begin)} of them from good sources: {shortened(begin, _NAMES_SHOWN)}"]
+        return f"integers differ, by {_number(n.own.largest)} at most; they must be equal"
+    allowed = f"{_number(n.tolerance)} is allowed"
+    return f"NMSE {_number(n.own.nmse)}, {allowed}; largest error {_number(n.own.largest)}"
 
 
 _COLUMNS = [
@@ -157,53 +196,78 @@ _COLUMNS = [
     Column("NMSE", right=True),
     Column("allowed", right=True),
     Column("largest error", right=True, drop=1),
+    Column("end to end", right=True, drop=1),
     Column("not finite", right=True, drop=5),
     Column(""),
 ]
 
 
+def _differs(n: ComparedNode) -> bool:
+    return not n.ok or bool(n.own.nmse or n.end_to_end.nmse or n.end_to_end.misplaced)
+
+
 def _worst(c: ComparedGraph, limit: int) -> list[ComparedNode]:
     """The nodes with a difference: those over the tolerance in the graph's order, then the others, worst first."""
-    fine = sorted((n for n in c.nodes if n.ok and n.nmse), key=lambda n: -n.nmse / n.tolerance if n.tolerance else 0.0)
+    fine = [n for n in c.nodes if n.ok and _differs(n)]
+    fine.sort(key=lambda n: (-n.own.nmse / n.tolerance if n.tolerance else 0.0, -n.end_to_end.nmse))
     return [*c.over, *fine][:limit]
 
 
-def _row(n: ComparedNode, sources_known: bool) -> Row:
-    said = "" if n.ok else "begins here" if n.begins else "bad sources" if sources_known else "over"
-    ink = "" if n.ok else "bold red" if n.begins else "red"
-    return [
+def _row(n: ComparedNode, whole: bool) -> Row:
+    apart = n.end_to_end.misplaced > 0 or n.end_to_end.nmse > n.tolerance
+    said, ink = ("its kernel is off", "bold red") if not n.ok else ("inputs differ", "red") if apart else ("", "")
+    cells: Row = [
         str(n.index),
         n.id,
         n.op,
         f"{n.type}{dims(n.ne)}",
-        Cell(_number(n.nmse), ink),
+        Cell(_number(n.own.nmse), "bold red" if not n.ok else ""),
         _number(n.tolerance),
-        _number(n.largest),
-        f"{n.not_finite[0]}, {n.not_finite[1]}" if any(n.not_finite) else "",
-        Cell(said, ink),
+        _number(n.own.largest),
     ]
+    not_finite = n.end_to_end.not_finite
+    finite = f"{not_finite[0]}, {not_finite[1]}" if any(not_finite) else ""
+    if whole:
+        return [*cells, finite, Cell("" if n.ok else "off", ink)]
+    return [*cells, _number(n.end_to_end.nmse), finite, Cell(said, ink)]
 
 
 def _notes(c: ComparedGraph) -> list[str]:
     out = []
     for id, op in c.injected.items():
-        out.append(f"{printable(id)} was computed by the kernel of {op} on {c.backends[1]}")
-    for backend in dict.fromkeys(c.backends):
-        without = [f"{n.id} ({n.op})" for n in c.nodes if backend in n.not_run_by]
+        out.append(f"{printable(id)} was computed by the kernel of {op} on {c.sides[1]}")
+    for side in dict.fromkeys(c.sides):
+        without = [f"{n.id} ({n.op})" for n in c.nodes if side in n.not_run_by]
         if without:
             what = count(len(without), "node")
-            out.append(f"{backend} does not run {what}, computed all the same: {shortened(without, _NAMES_SHOWN)}")
-    both = [n.id for n in c.nodes if n.not_finite[0] and n.not_finite[1] and not n.misplaced]
+            out.append(f"{side} does not run {what}, computed all the same: {shortened(without, _NAMES_SHOWN)}")
+    both = [n.id for n in c.nodes if n.own.not_finite[0] and n.own.not_finite[1] and not n.own.misplaced]
     if both:
         out.append(f"NaN or infinities on both sides alike: {shortened(both, _NAMES_SHOWN)}")
     if c.made_up:
         out.append(f"without data, values made up: {shortened(c.made_up, _NAMES_SHOWN)}")
     if c.zero:
         out.append(f"without data, left at zero: {shortened(c.zero, _NAMES_SHOWN)}")
-    if c.engines[0] == c.engines[1] and not c.injected:
-        out.append(f"both are computed by {c.engines[0]}, with the same kernels: without --inject nothing can differ")
+    return [*out, *(_recorded_notes(c) if c.recorded else _engine_notes(c))]
+
+
+def _engine_notes(c: ComparedGraph) -> list[str]:
     if c.engines[0] != c.engines[1]:
-        out.append(" and ".join(f"{b} is computed by {e}" for b, e in zip(c.backends, c.engines, strict=True)))
+        return [" and ".join(f"{b} is computed by {e}" for b, e in zip(c.sides, c.engines, strict=True))]
+    if c.injected:
+        return []
+    same = f"both are computed by {c.engines[0]}, with the same kernels, so they cannot differ: --with library compares"
+    own = "--values and --eval-log with what your own backend computed, --inject tries a wrong kernel"
+    return [f"{same} with the real ggml, {own}"]
+
+
+def _recorded_notes(c: ComparedGraph) -> list[str]:
+    out = []
+    if c.untold:
+        out.append(f"{count(len(c.untold), 'node')} without values there: {shortened(c.untold, _NAMES_SHOWN)}")
+    if c.unknown:
+        there = count(len(c.unknown), "name")
+        out.append(f"{there} there that the graph does not have: {shortened(c.unknown, _NAMES_SHOWN)}")
     return out
 
 
@@ -216,13 +280,15 @@ def _number(value: float) -> str:
 def compare_json(c: ComparedGraph) -> dict[str, Any]:
     """Every node that was compared; what is not finite is a text."""
     over = c.over
-    return {
+    document: dict[str, Any] = {
         "ggmltool": 1,
         "kind": "compare",
+        "version": 2,
         "graph": c.graph,
         "ok": not over,
-        "backends": [{"name": n, "engine": e} for n, e in zip(c.backends, c.engines, strict=True)],
+        "backends": [{"name": n, "engine": e} for n, e in zip(c.sides, c.engines, strict=True)],
         "first_bad": over[0].id if over else None,
+        "whole": c.whole,
         "n_nodes": c.n_nodes,
         "nbytes": c.nbytes,
         "injected": dict(c.injected),
@@ -230,25 +296,39 @@ def compare_json(c: ComparedGraph) -> dict[str, Any]:
         "zero": list(c.zero),
         "nodes": [_node_json(n) for n in c.nodes],
     }
+    if c.recorded:
+        document |= {"recorded": c.recorded, "untold": list(c.untold), "unknown": list(c.unknown)}
+    return document
 
 
 def _node_json(n: ComparedNode) -> dict[str, Any]:
-    return {
+    out = {
         "index": n.index,
         "id": n.id,
         "op": n.op,
         "type": n.type,
         "ne": list(n.ne),
-        "nmse": _value(n.nmse),
-        "tolerance": n.tolerance,
         "ok": n.ok,
-        "begins": n.begins,
-        "largest_error": _value(n.largest),
-        "at": list(n.at) if n.at is not None else None,
-        "values": [_value(v) for v in n.values] if n.at is not None else None,
-        "not_finite": list(n.not_finite),
-        "misplaced": n.misplaced,
+        "tolerance": n.tolerance,
+        **_off_json(n.own),
+        "end_to_end": _off_json(n.end_to_end),
         "not_run_by": list(n.not_run_by),
+    }
+    if n.through:
+        out["through"] = list(n.through)
+    if n.shown is not None:
+        out["shown"] = n.shown
+    return out
+
+
+def _off_json(off: Off) -> dict[str, Any]:
+    return {
+        "nmse": _value(off.nmse),
+        "largest_error": _value(off.largest),
+        "at": list(off.at) if off.at is not None else None,
+        "values": [_value(v) for v in off.values] if off.at is not None else None,
+        "not_finite": list(off.not_finite),
+        "misplaced": off.misplaced,
     }
 
 

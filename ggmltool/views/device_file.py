@@ -15,7 +15,8 @@ _SIZES = frozenset(("max_size", "memory", "max_tensor_size"))
 class DeviceFacts(NamedTuple):
     """A device for a file: its map, what it is, what is left out of it, and its ops.
 
-    `ops` are those it runs, under one condition or another, or lacks: `key` is "only" or "except".
+    `ops` are those it runs, under one condition or another, or lacks: `key` is "only" or "except". `unwritten` are ops
+    whose rules the entry does not have.
     """
 
     entry: Mapping[str, Any]
@@ -24,6 +25,7 @@ class DeviceFacts(NamedTuple):
     leaves_out: str
     key: str
     ops: Sequence[str]
+    unwritten: Sequence[str] = ()
 
 
 def device_yaml(devices: Sequence[DeviceFacts]) -> str:
@@ -38,13 +40,26 @@ def device_yaml(devices: Sequence[DeviceFacts]) -> str:
             lines += _comment(f"Left out: {device.leaves_out}.")
         start = "- "
         for key, value in device.entry.items():
-            note = f"  # {size(value)}" if key in _SIZES else ""
-            lines.append(f"{start}{key}: {_flow(value)}{note}")
+            if key == "supports" and "rules" in value:
+                lines += _supports(value, start)
+            else:
+                note = f"  # {size(value)}" if key in _SIZES else ""
+                lines.append(f"{start}{key}: {_flow(value)}{note}")
             start = "  "
-        if device.ops and "supports" not in device.entry:
-            lines += _comment("The profile has the rules on ops. To have a list alone in their place:", "  ")
+        if device.unwritten:
+            named = ", ".join(device.unwritten)
+            lines += _comment(f"The profile's own, which rules cannot say: {named}.", "  ", "  ")
+        if device.ops and "profile" in device.entry.get("supports", {"profile": True}):
+            lines += _comment("The profile has the other rules on ops. To have a list alone in their place:", "  ")
             lines += _comment(f"supports: {{{device.key}: [{', '.join(device.ops)}]}}", "  ", "  ")
     return "\n".join(lines) + "\n"
+
+
+def _supports(supports: Mapping[str, Any], indent: str) -> list[str]:
+    """What ops it has, a rule a line."""
+    lines = [f"{indent}supports:"]
+    lines += [f"    {key}: {_flow(value)}" for key, value in supports.items() if key != "rules"]
+    return [*lines, "    rules:", *(f"      - {_flow(rule)}" for rule in supports["rules"])]
 
 
 def _comment(text: str, indent: str = "", further: str = "") -> list[str]:

@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 def differences(step: str, ours: Mapping[str, Any], ggml: Mapping[str, Any]) -> Iterator[Difference]:
-    """Every field of two plans (SPEC.md section 2) that is not the same.
+    """Every field of two plans that is not the same.
 
     Of a step that failed only the error counts; a crash of the library's is no judgement.
     """

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from ggmltool.ggml.devices.cases import Basis, CaseAnswer
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -33,13 +34,15 @@ class Missing(NamedTuple):
 class Answered(NamedTuple):
     """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie.
 
-    `lacks`: it has no such op at all, whatever the operands.
+    `lacks`: it has no such op at all, whatever the operands. `measured` is what the answer rests on where it is that of
+    a real device, None elsewhere.
     """
 
     state: State
     why_not: str | None
     copies: tuple[Missing, ...]
     lacks: bool = False
+    measured: CaseAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ def supports_view(
     table = (_node_table if by_node else _group_table)(nodes, backends, tight, style)
     if tight:
         table += render_lines(_legend(backends, style.width), style)
-    reasons = _reasons(nodes, backends, style)
-    return top + "\n" + table + ("\n" + reasons if reasons else "")
+    parts = [top, table, _reasons(nodes, backends, style), _measured(nodes, backends, style)]
+    return "\n".join(part for part in parts if part)
 
 
 def _is_tight(backends: Sequence[str], width: int) -> bool:
@@ -169,6 +172,28 @@ def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> s
     return render_lines(lines, style) if lines else ""
 
 
+_BASES = {
+    Basis.EXACT: "the same case was tested",
+    Basis.TYPES: "all cases of the op with such types agree",
+    Basis.NEAREST: "generalized from the cases with such types and the nearest rows",
+    Basis.NO_CASE: "no case has such types, taken as not supported",
+}
+
+
+def _measured(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+    """What the answers rest on that are those of a real device."""
+    lines: list[str] = []
+    for i, name in enumerate(backends):
+        answers = [(n, n.answers[i].measured) for n in nodes]
+        if any(answer is not None for _, answer in answers):
+            lines += [""] if lines else []
+            lines.append(f"{printable(name)} answers as test-backend-ops found")
+        for basis, what in _BASES.items():
+            about = [n for n, answer in answers if answer is not None and answer.basis is basis]
+            lines += _reason(what, about, style.width) if about else []
+    return render_lines(lines, style) if lines else ""
+
+
 def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
     told: dict[str, list[Asked]] = {}
     for n in nodes:
@@ -226,4 +251,6 @@ def _answer_json(a: Answered) -> dict[str, Any]:
         out["why_not"] = a.why_not
     if a.copies:
         out["copies"] = [m._asdict() for m in a.copies]
+    if a.measured is not None:
+        out["measured"] = {"basis": a.measured.basis, "yes": a.measured.yes, "of": a.measured.of}
     return out

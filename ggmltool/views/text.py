@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# What Python calls printable and yet nobody sees, or it changes how its neighbours look: a letter's joiner, fillers of
-# Hangul, vowels of Khmer without a form, variation selectors.
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
+from ggmltool.ggml.printable import printable as printable
 
 # The colours and faces that rich writes for our own styles; nothing that hides text or lets it blink.
 _COLOR = re.compile("(\x1b\\[(?:(?:[012347]|[349][0-79]|10[0-7]|[34]8;5;[0-9]{1,3})(?:;(?=[0-9])|(?=m)))+m)")
@@ -17,24 +13,6 @@ _COLOR = re.compile("(\x1b\\[(?:(?:[012347]|[349][0-79]|10[0-7]|[34]8;5;[0-9]{1,
 _BLANKS = re.compile("([\n\t])")
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def printable(text: str) -> str:
-    """One name or line with everything escaped that is not seen as it is: control characters (a line's end, too), marks
-    that turn the direction of text, what has no width, spaces but the plain one, lone surrogates.
-
-    >>> printable("a\\x1b[2Jb\\u202ec\\u200b")
-    'a\\\\x1b[2Jb\\\\u202ec\\\\u200b'
-    """
-    if text.isprintable() and (text.isascii() or not _UNSEEN.search(text)):
-        return text
-    return "".join(c if c.isprintable() and not _UNSEEN.match(c) else _escape(ord(c)) for c in text)
-
-
-def _escape(code: int) -> str:
-    if 0xDC80 <= code <= 0xDCFF:
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def harmless(text: str, colored: bool = False) -> str:

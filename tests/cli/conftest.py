@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ggmltool.cli import progress
 from ggmltool.cli.errors import run_and_report
 from ggmltool.cli.main import cli
 
@@ -38,6 +39,12 @@ class _Stream(io.TextIOWrapper):
     def text(self) -> str:
         self.flush()
         return self.buffer.getvalue().decode("utf-8", "surrogateescape")  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error is what a command says on a machine that is fast enough."""
+    monkeypatch.setattr(progress, "FIRST", 1e6)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,7 +11,11 @@ import pytest
 
 from ggmltool.cli.backends import backends
 from ggmltool.ggml.op import Op
+from ggmltool.scenario.backends import read_devices
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.scenario import Scenario
 from tests.cli.conftest import SAMPLES, Call
+from tests.conformance.fuzz import scenario as random_scenario
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -199,7 +204,8 @@ def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp
     if offered is None:
         assert device == "CPU"
         return
-    with_list = lines[:offered] + [line.replace("  # ", "  ", 1) for line in lines[offered:]]
+    rules = next((i for i, line in enumerate(lines) if line == "  supports:"), offered)
+    with_list = lines[:rules] + [line.replace("  # ", "  ", 1) for line in lines[offered:]]
     tables = []
     for devices in (lines, with_list):
         (tmp_path / "device.yaml").write_text("\n".join(devices) + "\n", "utf-8")
@@ -211,3 +217,31 @@ def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp
     assert [no for op, no in enumerate(by_list) if op not in families] == [
         no for op, no in enumerate(by_rules) if op not in families
     ]
+
+
+@pytest.mark.parametrize("device", ["CUDA0", "Metal", "Vulkan0", "SYCL0", "OpenCL", "CANN0", "ROCm0"])
+def test_a_device_that_is_written_out_with_its_rules_answers_as_before(call: Call, tmp_path: Path, device: str) -> None:
+    """U16."""
+    file = tmp_path / "device.yaml"
+    assert call("backends", "--device", device, "--format", "yaml", "-o", str(file)).status == 0
+    (again,) = read_devices([str(file)])[:1]
+    assert (again.supports is not None) == (device in ("Metal", "Vulkan0", "SYCL0", "OpenCL", "CANN0"))
+    for seed in range(12):
+        whole = random_scenario(seed, short_forms=False)
+        given = {key: whole[key] for key in ("ggmltool", "contexts", "graphs")}
+        for context in given["contexts"].values():
+            context.pop("buft", None)
+        for tensors in (
+            *(c["tensors"] for c in given["contexts"].values()),
+            *(g["nodes"] for g in given["graphs"].values()),
+        ):
+            for tensor in tensors.values():
+                tensor.pop("backend", None)
+        model = load_model(given | {"backends": ["CPU"]})
+        cpu = model.backends[0]
+        answers = []
+        for spec in (*read_devices([device])[:1], again):
+            run = Scenario(replace(model, backends=[spec, cpu])).start()
+            built = [t for graph in model.graphs for t in run.build(graph).nodes]
+            answers.append([run.backends[0].device.refusal(t) is None for t in built])
+        assert answers[0] == answers[1]

@@ -113,3 +113,42 @@ def test_names_are_no_markup(call: Call) -> None:
     assert by_node.status == 0
     for name in ("[red]title", "[blue]G", ":smile: [/bold]"):
         assert name in by_node.out
+
+
+def test_answers_of_a_real_device_say_what_they_rest_on(call: Call, tmp_path: Path) -> None:
+    """U16."""
+    head = "backend_name,op_name,op_params,test_mode,supported,error_message,backend_reg_name\n"
+    cases = (
+        'NPU,SILU,"type=f32,ne_a=[8,2,1,1],v=0",support,1,,NPU\n'
+        'NPU,SQR,"type=f32,ne=[4,2,1,1]",support,1,,NPU\n'
+        'NPU,SQR,"type=f32,ne=[64,2,1,1]",support,0,,NPU\n'
+        'NPU,ABS,"type=f16,ne_a=[8,2,1,1],v=0",support,1,,NPU\n'
+    )
+    (tmp_path / "npu.csv").write_text(head + cases)
+    (tmp_path / "graph.yaml").write_text(
+        "ggmltool: 1\nbackends: [{name: NPU0, supports: {csv: npu.csv}}, CPU]\n"
+        'contexts: {i: {tensors: {x: "f32[8, 2]"}}}\n'
+        "graphs: {main: {nodes: {a: silu(x), b: sqr(a), c: abs(b), v: transpose(c)}}}\n"
+    )
+    out = call("supports", tmp_path / "graph.yaml", columns=100).out
+    assert out.endswith(
+        "NPU0 does not support\n"
+        "  1 ABS: test-backend-ops has no case with such types\n"
+        "    c\n"
+        "\n"
+        "NPU0 answers as test-backend-ops found\n"
+        "  1 SILU: the same case was tested\n"
+        "    a\n"
+        "  1 SQR: generalized from the cases with such types and the nearest rows\n"
+        "    b\n"
+        "  1 ABS: no case has such types, taken as not supported\n"
+        "    c\n"
+    )
+    nodes = json.loads(call("supports", "--json", tmp_path / "graph.yaml").out)["nodes"]
+    measured = [node["answers"]["NPU0"].get("measured") for node in nodes]
+    assert measured == [
+        {"basis": "exact", "yes": 1, "of": 1},
+        {"basis": "nearest", "yes": 1, "of": 1},
+        {"basis": "no_case", "yes": 0, "of": 0},
+        None,
+    ]

@@ -25,8 +25,8 @@ from ggmltool.oracle.run import Runner
 from ggmltool.oracle.trace import trace_of
 from ggmltool.oracle.values import read_values
 from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.comparison import PlacedGraph
 from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.placed import PlacedGraph
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.test_compute import nmse, with_data

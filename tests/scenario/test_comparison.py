@@ -76,9 +76,9 @@ def test_a_wrong_kernel_is_found_at_its_node(name: str) -> None:
     right = compared(between(name))
     assert right.over == []
     wrong = compared(between(name), wrong_at(RESULT))
-    assert [n.node.id for n in wrong.over] == [RESULT, "after"]
-    assert [n.begins for n in wrong.over] == [True, False]
-    assert wrong.over[0].apart.at == (0, 0, 0, 0)
+    assert [n.node.id for n in wrong.over] == [RESULT]
+    assert wrong.over[0].own.at == (0, 0, 0, 0)
+    assert [n.node.id for n in wrong.nodes if n.end_to_end.at is not None] == [RESULT, "after"]
 
 
 MLP: dict[str, Any] = {
@@ -120,15 +120,79 @@ def edited(value: float, at: str = "h") -> GraphCompute:
 
 def test_an_error_is_followed_through_a_view() -> None:
     found = compared(MLP, wrong_at("h"))
-    assert [(n.node.id, n.begins) for n in found.over] == [("h", True), ("y", False)]
+    assert [n.node.id for n in found.over] == ["h"]
+    assert [n.node.id for n in found.nodes if n.end_to_end.at is not None] == ["h", "y"]
     assert [n.number for n in found.nodes] == [0, 1, 2, 4]
     assert found.n_nodes == 5
 
 
-def test_what_comes_after_a_product_with_halves_may_be_as_far_off_as_the_product() -> None:
+def test_a_tolerance_is_of_an_op_and_its_types() -> None:
     found = compared(MLP)
-    assert {n.node.id: n.tolerance for n in found.nodes} == {"n": 1e-7, "side": 1e-7, "h": 5e-4, "y": 5e-4}
+    assert {n.node.id: n.tolerance for n in found.nodes} == {"n": 1e-7, "side": 1e-7, "h": 5e-4, "y": 1e-7}
     assert {n.tolerance for n in compared(MLP, tolerance=0.25).nodes} == {0.25}
+
+
+BEHIND_A_PRODUCT: dict[str, Any] = {
+    "ggmltool": 1,
+    "contexts": {
+        "w": {"tensors": {"w": {"type": "q4_0", "ne": [64, 64], "data": {"normal": {"seed": 1, "std": 2}}}}},
+        "in": {"tensors": {"x": {"type": "f32", "ne": [64, 8], "data": {"normal": {"seed": 3}}}}},
+    },
+    "graphs": {"main": {"nodes": {"a": "mul_mat(w, x)", "b": "silu(a)", "y": "mul_mat(w, b)"}}},
+}
+
+
+def test_gelu_in_place_of_silu_is_found_behind_a_quantized_product() -> None:
+    """U5: the error is within what a product may have, and yet the kernel is wrong."""
+    scenario = ggmltool.load(BEHIND_A_PRODUCT)
+    wrong = read_injections(["b=gelu"], scenario.model.graphs["main"], "<dict>")
+    first, second = read_devices(["CUDA0", "CPU"])
+    found = compare(
+        scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, "<dict>")
+    )
+    nodes = {n.node.id: n for n in found.nodes}
+    assert [n.node.id for n in found.over] == ["b"]
+    assert 1e-7 < nodes["b"].own.nmse < 5e-4
+    assert nodes["y"].own.nmse == 0 < nodes["y"].end_to_end.nmse
+
+
+INPLACE: dict[str, Any] = {
+    "ggmltool": 1,
+    "contexts": {
+        "in": {
+            "tensors": {
+                "x": {"type": "f32", "ne": [8, 4], "data": {"normal": {"seed": 1}}},
+                "cache": {"type": "f32", "ne": [8, 6], "data": {"fill": 0.5}},
+                "rows": {"type": "i64", "ne": [4], "data": [0, 2, 3, 5]},
+            }
+        }
+    },
+    "graphs": {
+        "main": {
+            "nodes": {
+                "a": "sqr(x)",
+                "b": {"op": "scale", "src": ["a"], "s": 3.0, "inplace": True},
+                "kept": "set_rows(cache, b, rows)",
+                "part": "view(kept, ne=[8, 2], nb=[32], offset=64)",
+                "y": "sum_rows(part)",
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("wrong", ["a", "b", "kept", "y"])
+def test_nodes_in_place_and_into_a_cache_are_judged_by_themselves(wrong: str) -> None:
+    assert compared(INPLACE).over == []
+    found = compared(INPLACE, wrong_at(wrong))
+    assert [n.node.id for n in found.over] == [wrong]
+
+
+def test_the_second_side_goes_on_with_its_own_values_whatever_was_tried_from_the_first_ones() -> None:
+    second = wrong_at("a")
+    end_to_end = {n.node.id: n.end_to_end for n in compared(INPLACE, second).nodes}
+    whole = {n.node.id: n.end_to_end for n in compared(INPLACE, second, tests=["kept", "y"]).nodes}
+    assert {id: end_to_end[id] for id in whole} == whole
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
@@ -136,8 +200,8 @@ def test_what_is_not_finite_on_one_side_only_is_an_error(value: float) -> None:
     found = compared(MLP, edited(value), tolerance=1e9)
     first = found.over[0]
     assert first.node.id == "h"
-    assert (first.apart.misplaced, first.apart.not_finite) == (1, (0, 1))
-    assert first.apart.at == (0, 0, 0, 0)
+    assert (first.own.misplaced, first.own.not_finite) == (1, (0, 1))
+    assert first.own.at == (0, 0, 0, 0)
 
 
 def test_what_is_not_finite_in_the_same_places_agrees() -> None:
@@ -146,12 +210,13 @@ def test_what_is_not_finite_in_the_same_places_agrees() -> None:
     source["contexts"]["in"]["tensors"]["x"] = {"type": "f32", "ne": [8, 3], "data": values}
     found = compared(source)
     assert found.over == []
-    assert found.nodes[0].apart.not_finite == (3, 3)
+    assert found.nodes[0].own.not_finite == (3, 3)
 
 
 def test_with_test_nodes_only_they_are_compared() -> None:
     found = compared(MLP, wrong_at("h"), tests=["side", "y"])
-    assert [(n.node.id, n.ok, n.begins) for n in found.nodes] == [("side", True, False), ("y", False, False)]
+    assert [(n.node.id, n.ok) for n in found.nodes] == [("side", True), ("y", False)]
+    assert found.whole
 
 
 def test_tensors_without_data_get_values_and_indices_stay_zero() -> None:
@@ -180,7 +245,7 @@ def test_the_first_difference_of_integers_is_over_any_tolerance() -> None:
         "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [8], "data": {"arange": {}}}}}},
         "graphs": {"main": {"nodes": {"y": "argsort(x, order=desc)"}}},
     }
-    assert compared(source, edited(6, "y"), tolerance=10.0).over[0].apart.largest == 1
+    assert compared(source, edited(6, "y"), tolerance=10.0).over[0].own.largest == 1
     assert compared(source, edited(7, "y")).over == []
 
 

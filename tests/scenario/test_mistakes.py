@@ -186,7 +186,7 @@ IN_FILES: list[tuple[str, str]] = [
     (TOP + "backends: [{name: X, supports: {only: [adds]}}]", '2:40: "adds" is not an op; did you mean "add"?'),
     (
         TOP + "backends: [{name: X, supports: {only: [], except: []}}]",
-        "2:32: supports takes either only or except; {only: [op, ...]} or {except: [op, ...]}",
+        "2:32: supports takes either only or except; {only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}",
     ),
     (TOP + "backends: [{name: X, supports_bufts: [CPU, XX]}]", '2:44: there is no buffer type "XX"; did you mean "X"?'),
     (TOP + "backends: [{name: X, offload_min_batch: -1}]", "2:41: offload_min_batch must be at least 0, not -1"),

@@ -12,7 +12,7 @@ KIB = 1024
 
 def node(index: int, id: str, op: str, backend: str, cause: str, split: int, src: tuple[str | None, ...]) -> NodePlan:
     return NodePlan(
-        index, id, id, op, "f32", (64, 40, 1, 1), (4, 256, 10 * KIB, 10 * KIB), backend, cause, split, 1, src,
+        index, id, id, op, op, "f32", (64, 40, 1, 1), (4, 256, 10 * KIB, 10 * KIB), backend, cause, split, 1, src,
         backend, "compute", 0, index * 10 * KIB, 10 * KIB,
     )  # fmt: skip
 

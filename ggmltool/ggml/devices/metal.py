@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.devices.rule_parts import (
@@ -13,6 +14,7 @@ from ggmltool.ggml.devices.rule_parts import (
     contiguous_result,
     contiguous_rows,
     every,
+    expressed,
     f32_result,
     f32_sources,
     half_or_full,
@@ -50,6 +52,7 @@ _COPIES = {
 _SET_ROWS = {F16: types("f16"), F32: types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0")}
 
 
+@expressed(0, contiguous="from 1")
 def _glu(op: Tensor) -> str | None:
     return None if is_contiguous_1(source(op, 0)) else "source 0 is not contiguous from dimension 1 on"
 
@@ -61,22 +64,27 @@ def _concat(op: Tensor) -> str | None:
     return None if a.type in _CONCAT_TYPES else "it joins no {type0}"
 
 
+@expressed(same_type=(0, 1))
 def _binary(op: Tensor) -> str | None:
     return None if source(op, 0).type is source(op, 1).type else "the sources are {type0} and {type1}, not of one type"
 
 
+@expressed(0, types=F32_OR_F16)
 def _half_or_full_kernel(op: Tensor) -> str | None:
     return None if source(op, 0).type in F32_OR_F16 else "the kernel is {type0}, neither f32 nor f16"
 
 
+@expressed(RESULT, types=F32_OR_F16)
 def _half_or_full_result(op: Tensor) -> str | None:
     return None if op.type in F32_OR_F16 else "the result is {type}, neither f32 nor f16"
 
 
+@expressed(0, types=FLOATS)
 def _float(op: Tensor) -> str | None:
     return None if source(op, 0).type in FLOATS else "source 0 is {type0}"
 
 
+@expressed(same_shape=(0, 1))
 def _same_shapes(op: Tensor) -> str | None:
     return None if are_same_shape(source(op, 0), source(op, 1)) else "the sources differ in shape"
 
@@ -129,6 +137,7 @@ def _delta_net(op: Tensor) -> str | None:
     return "ne[0] of source 2 is {ne2[0]}, no multiple of 32" if source(op, 2).ne[0] % 32 else None
 
 
+@expressed(0, types=frozenset(TYPES.values()) - {_NVFP4})
 def _not_nvfp4(op: Tensor) -> str | None:
     return "source 0 is {type0}" if source(op, 0).type is _NVFP4 else None
 

@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
-from ggmltool.ggml.device import BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
+from ggmltool.ggml.device import (
+    EMPTY_OPS,
+    RULE,
+    YES,
+    BatchSize,
+    Device,
+    DeviceType,
+    GraphOrder,
+    OpRule,
+    batch_size,
+    op_table,
+)
+from ggmltool.ggml.devices.conditions import Supports, both, by_op, support_rules
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.version import SIZE_MAX
@@ -143,6 +155,51 @@ def alloc_rule(buft: BufferType) -> str:
     return ", ".join(parts)
 
 
+class Ops(NamedTuple):
+    """What a device says of ops: the answer for every op key, the rules that some have, and one for all of them."""
+
+    table: bytearray
+    rules: Mapping[int, OpRule]
+    check: OpRule | None
+
+
+def profile_ops(profile: Profile, buft: BufferType, hardware: Hardware) -> Ops:
+    """The profile's."""
+    keys = profile.rules.keys() if profile.rule_keys is None else profile.rule_keys
+    only = profile.only
+    table = op_table(profile.never, True, keys) if only is None else op_table(only, False, keys)
+    return Ops(table, profile.rules, profile.check(buft, hardware) if profile.check is not None else None)
+
+
+def own_ops(supports: Supports) -> Ops:
+    """Those that a scenario lists, or that a real device answered for."""
+    if supports.cases is None:
+        return Ops(op_table(supports.keys, supports.exclude), {}, None)
+    rules = supports.cases.rules()
+    return Ops(op_table(rules, False, rules), by_op(rules, {}), None)
+
+
+def with_rules(ops: Ops, supports: Supports) -> Ops:
+    """The same with a scenario's rules, which go before."""
+    if not supports.rules:
+        return ops
+    own, always = support_rules(supports.rules)
+    table = bytearray(ops.table)
+    for key in own:
+        table[key] = RULE
+    for key in EMPTY_OPS:
+        table[key] = YES
+    return Ops(table, by_op(own, ops.rules), both(ops.check, _not_of_views(always)))
+
+
+def _not_of_views(rule: OpRule | None) -> OpRule | None:
+    """A rule for every op is none for the ops that compute nothing, which all devices have."""
+    if rule is None:
+        return None
+    asked = rule
+    return lambda op: None if op.op in EMPTY_OPS else asked(op)
+
+
 def make_device(
     profile: Profile,
     name: str,
@@ -150,7 +207,7 @@ def make_device(
     bufts: Iterable[BufferType] = (),
     *,
     type: DeviceType | None = None,
-    supports: tuple[frozenset[int], bool] | None = None,
+    supports: Supports | None = None,
     any_host: bool | None = None,
     offload_min_batch: int | None = None,
     never_offloads: bool = False,
@@ -162,37 +219,31 @@ def make_device(
 ) -> Device:
     """The engine's device for a profile with what is overridden (None: as the profile says).
 
-    `supports` is (op keys, whether they are the ones it lacks) and replaces the profile's ops and rules; `bufts` are
-    the further buffer types it can use. `graph_optimize` false: nodes stay in their order.
+    `supports` replaces the profile's ops and rules, or some of them; `bufts` are the further buffer types it can use.
+    `graph_optimize` false: nodes stay in their order.
     """
     hardware = Hardware(
         profile.has if features is None else features,
         profile.max_tensor_size if max_tensor_size is None else max_tensor_size,
     )
-    rules: Mapping[int, OpRule] = profile.rules
-    check = profile.check(buft, hardware) if profile.check is not None else None
+    ops = profile_ops(profile, buft, hardware) if supports is None or supports.profile else own_ops(supports)
     if supports is not None:
-        table = op_table(*supports)
-        rules, check = {}, None
-    else:
-        keys = rules.keys() if profile.rule_keys is None else profile.rule_keys
-        only = profile.only
-        table = op_table(profile.never, True, keys) if only is None else op_table(only, False, keys)
+        ops = with_rules(ops, supports)
     if offload_min_batch is None and not never_offloads:
         offload_min_batch = profile.offload_min_batch
     return Device(
         name,
         profile.type if type is None else type,
         buft,
-        table,
-        dict(rules),
+        ops.table,
+        dict(ops.rules),
         bufts,
         profile.any_host if any_host is None else any_host,
         offload_min_batch,
         profile.batch_size,
         profile.events if events is None else events,
         memory,
-        check,
+        ops.check,
         profile.copies_async,
         profile.sets_async,
         profile.graph_optimize if graph_optimize else None,

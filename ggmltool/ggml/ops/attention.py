@@ -16,6 +16,7 @@ from ggmltool.ggml.ops.params import param_f32
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.ops.vec_dot import as_dotted
+from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_contiguous
 
 Q_TILE = 64
@@ -136,7 +137,7 @@ def _attend(xp: Any, scores: Any, values: Any, sinks: Any) -> Any:
 def _rows_times(rows: Any, matrix: Any) -> Any:
     """rows [heads, queries, n] times matrix [n, m], as one product."""
     heads, queries, n = rows.shape
-    return (rows.reshape(heads * queries, n) @ matrix).reshape(heads, queries, matrix.shape[-1])
+    return times(rows.reshape(heads * queries, n), matrix).reshape(heads, queries, matrix.shape[-1])
 
 
 @kernel(Op.FLASH_ATTN_EXT)

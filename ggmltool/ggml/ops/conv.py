@@ -24,6 +24,7 @@ from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.ops.shapes import require_stride
+from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import (
     Tensor,
     contiguous_nb,
@@ -176,7 +177,7 @@ def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
     out = xp.empty(dst.ne[::-1], dtype="float32")
     for i in range(b.ne[3]):
         taken = xp.moveaxis(patches(xp, image[i], rows, columns), 0, 2).reshape(dst.ne[1] * dst.ne[0], -1)
-        out[i] = (kernels @ taken.T).reshape(dst.ne[2], dst.ne[1], dst.ne[0])
+        out[i] = times(kernels, taken.T).reshape(dst.ne[2], dst.ne[1], dst.ne[0])
     x.put(dst, out)
 
 
@@ -218,7 +219,7 @@ def conv_3d_kernel(x: Arrays, dst: Tensor) -> None:
     for i in range(n):
         taken = volume_patches(xp, volume[i * c : (i + 1) * c], planes, rows, columns)
         taken = xp.moveaxis(taken, 0, 3).reshape(dst.ne[2] * dst.ne[1] * dst.ne[0], -1)
-        out[i * oc : (i + 1) * oc] = (kernels @ taken.T).reshape(oc, *dst.ne[2::-1])
+        out[i * oc : (i + 1) * oc] = times(kernels, taken.T).reshape(oc, *dst.ne[2::-1])
     x.put(dst, out)
 
 

@@ -19,6 +19,7 @@ from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.ops.vec_dot import other_operand, weights
+from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
 PREC = {"default": 0, "f32": 10}
@@ -145,7 +146,7 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
 def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
     """Rows of b times rows of a."""
     if on_host(xp):
-        xp.matmul(b, a.swapaxes(-1, -2), out=out)
+        times(b, a.swapaxes(-1, -2), out)
     elif a.size == a.shape[-2] * a.shape[-1] and b.size == b.shape[-2] * b.shape[-1]:
         # A pair of matrices is given as such: stacks are copied, and those of halves multiplied in float32.
         out[...] = b.reshape(b.shape[-2:]) @ a.reshape(a.shape[-2:]).T
@@ -195,7 +196,7 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
         token, slot = (x.from_host(places) for places in (chosen == expert).nonzero())
         rows = other[token, slot % b.ne[1]]
         matrix = x.kept(experts, expert, partial(weights, x, data[expert], experts.type))
-        out[token, slot] = rows @ matrix.T
+        out[token, slot] = times(rows, matrix.T)
     x.put(dst, out)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.judge import judge
 from ggmltool.ggml.ops.registry import KERNELS, Arrays
+from ggmltool.ggml.product import computing
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
@@ -260,7 +260,7 @@ def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], 
     """
     on_cpu = backend.device.type == "cpu"
     queue = backend.queue
-    with nullcontext() if queue is None else queue:
+    with computing() if queue is None else queue:
         for n in nodes:
             if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
                 judge(n)

@@ -9,7 +9,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
 from ggmltool.ggml.sched.measured import MeasuredScheduler
-from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.ggml.tensor import Tensor, op_desc, root_of
 
 Memory = tuple[str | None, str | None, int | None, int | None]
 
@@ -46,6 +46,7 @@ def plan_of(
                 t.id,
                 t.name,
                 Op(t.op).name,
+                op_desc(t),
                 t.type.name,
                 t.ne,
                 t.nb,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import KEY_NAMES, Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
@@ -16,6 +16,7 @@ from ggmltool.ggml.version import VERSION
 Memory = tuple[str | None, str | None, int | None, int | None]
 _NO_MEMORY: Memory = (None, None, None, None)
 _OP_NAMES = tuple(op.name for op in Op)
+_OP_DESCS = tuple(name.upper() for name in KEY_NAMES)
 
 
 def _memory(t: Tensor) -> Memory:
@@ -113,6 +114,7 @@ def _nodes(s: Scheduler, graph: CGraph) -> tuple[NodePlan, ...]:
                     t.id,
                     t.name,
                     _OP_NAMES[t.op],
+                    _OP_DESCS[t.key],
                     t.type.name,
                     t.ne,
                     t.nb,

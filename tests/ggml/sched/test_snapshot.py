@@ -42,6 +42,7 @@ def test_a_plan_after_alloc_has_every_field_of_the_specification() -> None:
         "id": "h",
         "name": "h",
         "op": "MUL_MAT",
+        "op_desc": "MUL_MAT",
         "type": "f32",
         "ne": (8, 3, 1, 1),
         "nb": (4, 32, 96, 96),

@@ -1,0 +1,134 @@
+"""How far long work is, on standard error: nothing in the first second, then a line that is drawn anew on a terminal,
+elsewhere a line every few seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from ggmltool.cli.output import current_settings
+from ggmltool.views.text import printable, size
+
+FIRST = 1.0
+"""Seconds before anything is said."""
+
+_REDRAWN = 0.2
+_REPEATED = 5.0
+_BAR = 24
+_WORTH_A_GUESS = 0.02
+"""The part of the work that must be done before the rest is guessed."""
+
+
+class Advance(Protocol):
+    """Called when some of the work is done: `n` more of the total."""
+
+    def __call__(self, n: int = 1, /) -> None: ...
+
+
+def _ignore(n: int = 1, /) -> None:
+    """Nobody looks."""
+
+
+_shown = threading.Lock()
+"""Held while something is shown: what goes on within it shows nothing of its own."""
+
+
+@contextmanager
+def progress(label: str, total: int = 0, unit: str = "", show: bool = True) -> Iterator[Advance]:
+    """Say how far the work in the block is; the block calls what it gets.
+
+    `total` is how much there is of `unit` ("bytes" are written with units), 0 where that is not known: then only the
+    time is shown. Nothing is shown with --quiet, without `show`, and within another one.
+    """
+    if not show or current_settings().verbosity < 0 or not _shown.acquire(blocking=False):
+        yield _ignore
+        return
+    ticker = _Ticker(label, total, unit)
+    try:
+        ticker.start()
+        yield ticker.advance
+    finally:
+        ticker.stop()
+        _shown.release()
+
+
+class _Ticker:
+    """A thread that says how far the work is while the main thread does it."""
+
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        self.label = printable(label)
+        self.total = total
+        self.unit = unit
+        self.done = 0
+        self.terminal = sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"
+        self._began = time.monotonic()
+        self._end = threading.Event()
+        self._drawn = False
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def advance(self, n: int = 1, /) -> None:
+        self.done += n
+
+    def stop(self) -> None:
+        """End it, and take away what was drawn."""
+        self._end.set()
+        self._thread.join()
+        if self._drawn and self.terminal:
+            _write("\r\x1b[K")
+
+    def _run(self) -> None:
+        wait = FIRST
+        while not self._end.wait(wait):
+            text = self.text(time.monotonic() - self._began)
+            if self.terminal:
+                columns = max(shutil.get_terminal_size().columns - 1, 10)
+                _write(f"\r{text[:columns]}\x1b[K")
+            else:
+                _write(f"{text}\n")
+            self._drawn = True
+            wait = _REDRAWN if self.terminal else _REPEATED
+
+    def text(self, seconds: float) -> str:
+        """How far the work is after so many seconds."""
+        if not self.total:
+            return f"{self.label}: {_duration(seconds)}"
+        part = min(self.done / self.total, 1.0)
+        done, total = (size(n) if self.unit == "bytes" else str(n) for n in (self.done, self.total))
+        unit = f" {self.unit}" if self.unit not in ("", "bytes") else ""
+        left = ""
+        if part >= _WORTH_A_GUESS:
+            left = f", about {_duration(seconds * (1 - part) / part)} left"
+        full = round(part * _BAR)
+        bar = f" [{'#' * full}{'-' * (_BAR - full)}]" if self.terminal else ""
+        return f"{self.label}:{bar} {done} of {total}{unit} ({part:.0%}), {_duration(seconds)}{left}"
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(7.4), _duration(150), _duration(7300)
+    ('7 s', '2 min 30 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # standard error is closed; the work goes on

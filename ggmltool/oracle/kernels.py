@@ -1,0 +1,82 @@
+"""The real library's CPU as a source of kernels: single nodes of our graphs, computed by ggml itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import GgmlFailed, NotComputable
+from ggmltool.ggml.graph_copy import GraphCompute
+from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.op import CUSTOM_OPS
+from ggmltool.ggml.tensor import Tensor, op_desc, root_of
+from ggmltool.oracle.build import Builder
+from ggmltool.oracle.fork import Abort
+from ggmltool.oracle.lib import Lib, load
+from ggmltool.scenario.model import TensorSpec
+
+_MOST_THREADS = 4
+
+
+def library_kernels(backend: Backend, other: GraphCompute) -> GraphCompute:
+    """Kernels that are the real library's on `backend`, which is one with host memory, and `other` elsewhere.
+
+    Each node is computed in a child process of its own, so that an abort there is an error here. Raises
+    OracleUnavailable where the library is missing; the kernels raise GgmlError.
+    """
+    lib = load()
+
+    def compute(b: Backend, nodes: Sequence[Tensor]) -> None:
+        if b is not backend:
+            other(b, nodes)
+            return
+        for n in nodes:
+            if not n.is_view_op:
+                _compute(lib, n)
+
+    return compute
+
+
+def _compute(lib: Lib, n: Tensor) -> None:
+    if n.op in CUSTOM_OPS:
+        raise NotComputable("ggml_graph_compute", f"{n.id} is a {op_desc(n)}, whose function is not ggml's")
+    content = lib.run_forked(lambda: _computed(lib, n))
+    if isinstance(content, Abort):
+        raise GgmlFailed("ggml_backend_graph_compute", f"the real ggml computing {n.id}: {content.text}")
+    HostArrays().set_bytes(root_of(n), content)
+
+
+def _computed(lib: Lib, n: Tensor) -> bytes:
+    """The bytes of what holds the node's result, computed by the real CPU backend from the bytes of its sources."""
+    arrays = HostArrays()
+    sources = [s for s in n.src if s is not None and s is not n]
+    roots = list(dict.fromkeys(root_of(t) for t in (*sources, n) if t is not n or n.view_src is not None))
+    views = list(dict.fromkeys(s for s in sources if s.view_src is not None))
+    builder = Builder(lib)
+    specs = [*map(_leaf, roots), *map(_leaf, views), _leaf(n, whole=True)]
+    ctx = builder.context(len(specs) + 1, 8)
+    made: dict[str, int] = {}
+    builder.tensors(ctx, specs, made)
+    lib.allocate(ctx)
+    for root in roots:
+        if root.nbytes:
+            lib.set(made[_key(root)], arrays.get_bytes(root).tobytes())
+    lib.compute(lib.graph(ctx, [made[_key(n)]], 8), min(os.cpu_count() or 1, _MOST_THREADS))
+    return lib.get(made[_key(root_of(n))])
+
+
+def _key(t: Tensor) -> str:
+    return str(t.index)
+
+
+def _leaf(t: Tensor, whole: bool = False) -> TensorSpec:
+    """A tensor as a leaf of a graph, or `whole`, with its op and sources."""
+    root = root_of(t)
+    spec = TensorSpec(_key(t), t.name, t.type, t.ne, t.nb, flags=t.flags)
+    if root is not t:
+        spec.view_src, spec.view_offs = _key(root), t.data - root.data
+    if whole:
+        spec.op, spec.op_params = int(t.op), tuple(t.op_params)
+        spec.src = tuple(None if s is None else _key(s) for s in t.src)
+    return spec

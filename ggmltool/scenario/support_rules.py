@@ -1,0 +1,211 @@
+"""What a device of one's own supports, as a scenario says it: lists of ops, rules, the cases of a real device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from ggmltool.ggml.devices.conditions import (
+    EVERY_SOURCE,
+    RESULT,
+    Bounds,
+    Conditions,
+    Contiguity,
+    Number,
+    SupportRule,
+    Supports,
+)
+from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.op import KEY_NAMES, keys_of
+from ggmltool.ggml.tensor import MAX_SRC
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.values import as_bool, as_id, as_int, as_list, as_map, as_size, as_text, as_word, at, check_keys
+
+T = TypeVar("T")
+
+SUPPORTS_KEYS = ("only", "except", "rules", "profile", "csv", "backend")
+OPERANDS = {"result": RESULT, "src": EVERY_SOURCE, **{f"src{i}": i for i in range(MAX_SRC)}}
+RULE_KEYS = ("op", *OPERANDS, "same_type", "same_shape")
+NUMBERS: tuple[Number, ...] = get_args(Number)
+CONDITION_KEYS = ("types", "contiguous", "present", *NUMBERS)
+CONTIGUITY: dict[str, Contiguity] = {"rows": "rows", "from 1": "from 1", "from 2": "from 2", "all": "all"}
+ANY = "any"
+_MOST_RULES = 1000
+_MOST_ITEMS = 256
+_FORMS = "{only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}"
+
+
+def read_supports(value: object, own_name: str, folder: Path | None) -> Supports:
+    """The map `supports` of the backend called `own_name`; files lie in `folder`. Raises Mistake."""
+    given = as_map(value, "supports")
+    check_keys(given, SUPPORTS_KEYS, "supports")
+    lists = [key for key in ("only", "except", "profile", "csv") if given.get(key) not in (None, False)]
+    if len(lists) > 1:
+        raise Mistake(f"supports takes either {' or '.join(lists)}", _FORMS)
+    if not lists and "rules" not in given:
+        raise Mistake("supports says nothing", _FORMS)
+    if "backend" in given and "csv" not in given:
+        raise Mistake("backend says whose cases of a csv are meant, and there is no csv", _FORMS, "backend")
+    base = lists[0] if lists else ""
+    keys: frozenset[int] = at(base, op_keys, given[base]) if base in ("only", "except") else frozenset()
+    rules: tuple[SupportRule, ...] = at("rules", _rules, given["rules"]) if given.get("rules") is not None else ()
+    _check_no_contradiction(base, keys, rules)
+    return Supports(
+        keys,
+        exclude=base in ("", "except", "profile"),
+        rules=rules,
+        profile=base == "profile" and at("profile", as_bool, given["profile"], "profile"),
+        cases=at("csv", _cases, given, own_name, folder) if base == "csv" else None,
+    )
+
+
+def _cases(given: dict[str, Any], own_name: str, folder: Path | None) -> Any:
+    from ggmltool.scenario.support_csv import read_support_csv
+
+    backend = None if given.get("backend") is None else as_id(given["backend"], "backend")
+    return read_support_csv(as_text(given["csv"], "csv"), backend, own_name, folder)
+
+
+def _check_no_contradiction(base: str, keys: frozenset[int], rules: Iterable[SupportRule]) -> None:
+    if base == "except":
+        for i, rule in enumerate(rules):
+            for key in rule.keys or ():
+                if key in keys:
+                    raise Mistake(f"{KEY_NAMES[key]} has a rule, and stands under except, too", "", "rules", i, "op")
+
+
+def op_keys(value: object) -> frozenset[int]:
+    """The keys of a list of ops."""
+    if isinstance(value, str):
+        return frozenset(_keys(value))
+    return frozenset(key for i, item in enumerate(as_list(value, "a list of ops")) for key in at(i, _keys, item))
+
+
+def _keys(item: object) -> tuple[int, ...]:
+    try:
+        return keys_of(as_id(item, "an op"))
+    except KeyError:
+        raise Mistake(f"{quoted(item)} is not an op", did_you_mean(str(item), KEY_NAMES)) from None
+
+
+def _list(value: object, what: str, convert: Callable[[Any], T]) -> list[T]:
+    """The items of a list, or one alone, bounded."""
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items or len(items) > _MOST_ITEMS:
+        raise Mistake(f"{what} has {len(items)} items", f"1 to {_MOST_ITEMS} are allowed")
+    return (
+        [at(i, convert, item) for i, item in enumerate(items)] if isinstance(value, list | tuple) else [convert(value)]
+    )
+
+
+def _rules(value: object) -> tuple[SupportRule, ...]:
+    items = as_list(value, "rules")
+    if len(items) > _MOST_RULES:
+        raise Mistake(f"there are {len(items)} rules", f"at most {_MOST_RULES} are allowed")
+    return tuple(at(i, _rule, item) for i, item in enumerate(items))
+
+
+def _rule(value: object) -> SupportRule:
+    given = as_map(value, "a rule")
+    check_keys(given, RULE_KEYS, "a rule")
+    if given.get("op") is None:
+        raise Mistake("a rule needs an op", "{op: mul_mat, src0: {types: [q4_0, f16]}, ...}, or op: any")
+    operands = [
+        (OPERANDS[key], at(key, _conditions, item, key))
+        for key, item in given.items()
+        if key in OPERANDS and item is not None
+    ]
+    return SupportRule(
+        None if given["op"] == ANY else at("op", op_keys, given["op"]),
+        tuple(operands),
+        same_type=at("same_type", _alike, given["same_type"]) if "same_type" in given else (),
+        same_shape=at("same_shape", _alike, given["same_shape"]) if "same_shape" in given else (),
+    )
+
+
+def _alike(value: object) -> tuple[int, ...]:
+    words = [word for word in OPERANDS if word != "src"]
+    out = _list(value, "a list of operands", lambda v: OPERANDS[as_word(v, "an operand", words)])
+    if len(out) < 2:
+        raise Mistake("it takes two operands to be alike", "[src0, src1] or [src0, result]")
+    return tuple(out)
+
+
+def _conditions(value: object, operand: str) -> Conditions:
+    given = as_map(value, operand)
+    check_keys(given, CONDITION_KEYS, operand)
+    if "present" in given and operand in ("src", "result"):
+        raise Mistake(f"present is asked of one source, src0 to src{MAX_SRC - 1}", "", "present", on_key=True)
+    return Conditions(
+        types=tuple(at("types", _list, given["types"], "types", _type)) if given.get("types") is not None else None,
+        contiguous=at("contiguous", _contiguity, given["contiguous"]) if given.get("contiguous") else None,
+        present=at("present", as_bool, given["present"], "present") if given.get("present") is not None else None,
+        numbers=tuple((n, at(n, _bounds, given[n], n)) for n in NUMBERS if given.get(n) is not None),
+    )
+
+
+def _type(value: object) -> DType:
+    return TYPES[as_word(value, "a type", TYPES)]
+
+
+def _contiguity(value: object) -> Contiguity | None:
+    if isinstance(value, bool):
+        return "all" if value else None
+    return CONTIGUITY[as_word(value, "contiguous", ["true", *CONTIGUITY])]
+
+
+def _bounds(value: object, number: str) -> Bounds:
+    """A number, a list of them, or a map of bounds."""
+    read = as_size if number == "bytes" else as_int
+    if not isinstance(value, dict):
+        return Bounds(among=tuple(_list(value, number, lambda v: read(v, number))))
+    given = as_map(value, number)
+    check_keys(given, ("min", "max", "multiple"), number)
+    if not given:
+        raise Mistake(f"{number} has no bound", "{min: ..., max: ..., multiple: ...}, a number or a list of them")
+    multiple = given.get("multiple")
+    return Bounds(
+        at("min", read, given["min"], "min") if given.get("min") is not None else None,
+        at("max", read, given["max"], "max") if given.get("max") is not None else None,
+        at("multiple", as_int, multiple, "multiple", 1) if multiple is not None else None,
+    )
+
+
+def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
+    """The map that says the same; `names` are those that stand for op keys."""
+    out: dict[str, Any] = {}
+    if supports.cases is not None:
+        out = {"csv": supports.cases.file, "backend": supports.cases.backend}
+    elif supports.profile:
+        out["profile"] = True
+    elif supports.keys or not supports.exclude or not supports.rules:
+        out["except" if supports.exclude else "only"] = names(supports.keys)
+    if supports.rules:
+        out["rules"] = [_dump_rule(rule, names) for rule in supports.rules]
+    return out
+
+
+def _dump_rule(rule: SupportRule, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
+    words = {operand: word for word, operand in OPERANDS.items()}
+    ops = [ANY] if rule.keys is None else names(rule.keys)
+    out: dict[str, Any] = {"op": ops[0] if len(ops) == 1 else ops}
+    out |= {words[operand]: _dump_conditions(conditions) for operand, conditions in rule.operands}
+    for key, operands in (("same_type", rule.same_type), ("same_shape", rule.same_shape)):
+        if operands:
+            out[key] = [words[operand] for operand in operands]
+    return out
+
+
+def _dump_conditions(conditions: Conditions) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if conditions.types is not None:
+        out["types"] = [t.name for t in conditions.types]
+    if conditions.contiguous is not None:
+        out["contiguous"] = True if conditions.contiguous == "all" else conditions.contiguous
+    if conditions.present is not None:
+        out["present"] = conditions.present
+    for number, (low, high, multiple, among) in conditions.numbers:
+        bounds = {k: v for k, v in (("min", low), ("max", high), ("multiple", multiple)) if v is not None}
+        out[number] = bounds if among is None else among[0] if len(among) == 1 else list(among)
+    return out

@@ -1,0 +1,87 @@
+"""Nothing is computed from weights that have no values, unless that is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+
+CAPTURED = SAMPLES / "gemma-3-270m.json.gz"
+
+
+def source(usage: str = "weights", **tensors: Any) -> bytes:
+    weights = {"w": "f32[4, 4]", "gain": {"type": "f32", "ne": [4], "data": {"fill": 1}}}
+    document = {
+        "ggmltool": 1,
+        "contexts": {
+            "weights": {"buft": "CPU", "usage": usage, "tensors": weights},
+            "cache": {"buft": "CPU", "tensors": {"cache": "f32[4, 2]"}},
+            "inputs": {"tensors": {"x": {"type": "f32", "ne": [4, 2], "data": {"arange": {}}}, **tensors}},
+        },
+        "graphs": {
+            "main": {
+                "nodes": {"a": "mul_mat(w, x)", "kept": "cpy(a, cache)", "y": {"op": "mul", "src": ["kept", "gain"]}}
+            }
+        },
+    }
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "compare"])
+def test_weights_of_a_capture_without_values_stop_it_before_any_work(call: Call, command: str) -> None:
+    """U3"""
+    result = call(command, CAPTURED)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    for named in ("no values", "capture --weights", "--zeros", "output_norm.weight"):
+        assert named in result.err
+    assert ("--no-compute" in result.err) == (command != "compare")
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "compare"])
+def test_zeros_are_computed_when_they_are_asked_for(call: Call, command: str) -> None:
+    assert call(command, "-", stdin=source()).status == 2
+    result = call(command, "--zeros", "-", stdin=source())
+    assert (result.status, result.err) == (0, "")
+    if command == "run":
+        assert "y · f32 [4, 2]\n  0  0  0  0\n" in result.out
+
+
+def test_no_compute_plans_only(call: Call) -> None:
+    assert call("run", "--no-compute", CAPTURED).status == 0
+    assert call("trace", "--no-compute", "-", stdin=source()).status == 0
+
+
+def test_a_cache_begins_as_zeros_and_other_inputs_are_named(call: Call) -> None:
+    document = json.loads(source("any"))
+    result = call("run", "-", stdin=json.dumps(document).encode())
+    assert (result.status, result.err) == (0, "without data, zero: w\n")
+    assert call("run", "-q", "-", stdin=json.dumps(document).encode()).err == ""
+
+
+def test_a_step_can_give_weights_their_values(call: Call) -> None:
+    document = json.loads(source())
+    document["steps"] = [{"set": {"w": {"fill": 1}}}, "alloc main", "compute main"]
+    assert call("run", "-", stdin=json.dumps(document).encode()).status == 0
+
+
+def test_weights_that_no_computed_graph_reads_need_no_values(call: Call) -> None:
+    document = json.loads(source())
+    document["graphs"]["other"] = {"nodes": {"z": "sqr(x)"}}
+    document["steps"] = ["reserve main", "alloc other", "compute other"]
+    assert call("run", "-", stdin=json.dumps(document).encode()).status == 0
+
+
+def test_a_seed_that_is_asked_for_makes_up_weights_too(call: Call) -> None:
+    result = call("compare", "--seed", "3", "--json", "-", stdin=source())
+    assert result.status == 0
+    assert "w" in json.loads(result.out)["made_up"]
+
+
+def test_python_computes_with_zeros_as_ever() -> None:
+    import ggmltool
+
+    assert not ggmltool.load(json.loads(source())).compute()["y"].any()
