@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import json_option, output_option
 from ggmltool.cli.output import Output, note
 
@@ -49,6 +49,9 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     M: they are shown as the two numbers of bytes they lie between. So no scenario can be made from a log, but `splits`,
     `plan` and `dot --style ggmltool` take one in place of a scenario, with --graph N or TITLE.
 
+    Of a log without graphs (a program that only loads a model, or that died) it shows what was allocated, what failed
+    and where it aborted; then the exit status is 1, and `explain error - < LOG` says what it means.
+
     \b
     Make one:
       GGML_SCHED_DEBUG=2 llama-cli -m model.gguf -v -p hello 2> llama.log
@@ -68,7 +71,7 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
 
         return show_plan(opened, json, output)
     summary, graphs = _whole(opened) if json and nodes else (opened.summary(), None)
-    if not summary.graphs:
+    if not summary.graphs and not summary.aborts:
         note(f"There is no graph in this log; {HOW_TO_LOG}")
     if json:
         from ggmltool.views.json_text import json_text
@@ -79,7 +82,7 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
         from ggmltool.views.sched_log import log_view
 
         output.write(log_view(summary, opened.title, output.style))
-    return 0
+    return GGML_FAILED if summary.aborts else FINE
 
 
 def _whole(opened: OpenedLog) -> tuple[LogSummary, list[dict[str, Any]]]:

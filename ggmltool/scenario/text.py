@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
+from ggmltool.scenario.log_text import no_log
 from ggmltool.scenario.model import Place
 from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
 
@@ -32,10 +33,6 @@ _FREE = 8 << 20
 _CHUNK = 1 << 20
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _MAGIC = {b"\x93NUMPY": "an npy file", b"PK\x03\x04": "a zip archive"}
-
-_LOG_LINE = re.compile(r"## SPLIT #\d{1,9}: |node # *\d{1,9} \(.{1,10}\): ")
-_FORMAT_KEY = re.compile(r"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s{0,20}:", re.MULTILINE)
-_TAKES_LOGS = "`ggmltool import` shows what is in it, and `splits`, `plan` and `dot` take it too"
 
 Format = Literal["json", "yaml", "dict"]
 
@@ -189,8 +186,7 @@ def parse_document(text: str, source: str, format_: Literal["json", "yaml"], fol
     document = Document(source, folder, format_, text, None)
     if not text.strip():
         raise _empty(source)
-    if _LOG_LINE.search(text) and not _FORMAT_KEY.search(text):
-        raise ScenarioError("this is a log of GGML_SCHED_DEBUG, not a scenario", source, expected=_TAKES_LOGS)
+    no_log(text, source)
     if format_ == "yaml" and len(text) > MAX_YAML_BYTES:
         raise ScenarioError(
             f"YAML of {len(text)} characters", source, expected=f"at most {MAX_YAML_BYTES}: write large graphs as JSON"

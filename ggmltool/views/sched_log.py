@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogSummary
+from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages.match import find_all
+from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogSummary, Message
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened, size_between
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _BESIDE_MESSAGE = 24
+
+MAX_ABORTS = 5
+"""Aborts that are told of."""
 
 MAX_ROWS = 40
 """Rows of a table before the middle ones are left out."""
@@ -91,7 +96,7 @@ def log_view(log: LogSummary, title: str, style: Style) -> str:
     if 1 < len(groups) < n_graphs:
         facts[-1] += f", {len(groups)} different"
     dialects = [_DIALECTS[d] for d in dict.fromkeys(graph.dialect for graph in log.graphs) if d is not None]
-    parts = [heading(title, [*facts, *dialects], style)]
+    parts = [heading(title, [*facts, *dialects], style), _aborts(log, style)]
     if groups:
         parts += ["\n", _graphs(log, groups, style)]
     notes = list(_notes(log))
@@ -99,13 +104,29 @@ def log_view(log: LogSummary, title: str, style: Style) -> str:
         parts += ["\n", render_lines(notes, style)]
     for name, table in (
         ("compute buffers that were reallocated", _grown(log, style)),
-        ("what ggml says", _said(log, style)),
+        ("what ggml and llama.cpp say", _said(log, style)),
         ("buffers, as llama.cpp says", _buffers(log, style)),
         (_breakdown_title(log), _breakdown(log, style)),
     ):
         if table:
             parts += ["\n", render_lines([name], style), table]
     return "".join(parts)
+
+
+def _aborts(log: LogSummary, style: Style) -> str:
+    """Where the program died, and how to learn what it means."""
+    if not log.aborts:
+        return ""
+    from rich.text import Text
+
+    lines: list[str | Text] = []
+    for abort in log.aborts[:MAX_ABORTS]:
+        said = f"{'' if len(lines) else 'ggml '}aborted at line {abort.line}: {printable(abort.text)}"
+        lines += [Text(part, "bold") for part in wrap(said, max(style.width, 40), subsequent_indent="  ")]
+    if len(log.aborts) > MAX_ABORTS:
+        lines.append(f"and {count(len(log.aborts) - MAX_ABORTS, 'more abort')}")
+    lines.append("what it means and what to do: ggmltool explain error - < LOG")
+    return "\n" + render_lines(lines, style)
 
 
 def _graphs(log: LogSummary, groups: list[AlikeGraphs], style: Style) -> str:
@@ -182,7 +203,7 @@ def _grown(log: LogSummary, style: Style) -> str:
 
 
 def _said(log: LogSummary, style: Style) -> str:
-    messages = sorted(log.messages, key=lambda m: -m.count)
+    messages = sorted(log.messages, key=lambda m: (_weight(m), -m.count))
     rows: list[Row] = [
         [str(m.count), str(m.first_line), str(m.first_graph or ""), m.text if m.count > 1 else m.example]
         for m in messages
@@ -192,6 +213,13 @@ def _said(log: LogSummary, style: Style) -> str:
     if max((len(str(row[-1])) for row in rows), default=0) + _BESIDE_MESSAGE > style.width:
         return render_lines([line for row in _some(rows, len(_MESSAGES)) for line in _wrapped(row, style)], style)
     return render_table(_MESSAGES, _some(rows, len(_MESSAGES)), style) if rows else ""
+
+
+def _weight(message: Message) -> int:
+    """0 for what failed, 1 for a warning, 2 for all else."""
+    found = find_all(message.example)
+    level = MESSAGES[found[0].key].level if found and found[0].key in MESSAGES else "info"
+    return ("error", "warning", "info").index(level)
 
 
 def _wrapped(row: Row, style: Style) -> list[Text]:

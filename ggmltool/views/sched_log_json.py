@@ -20,6 +20,7 @@ def log_json(log: LogSummary, source: str, graphs: list[dict[str, Any]] | None =
         "graphs_left_out": log.graphs_left_out,
         "nodes_by_op_and_backend": [{"op": op, "backend": b, "nodes": n} for op, b, n in log.tally],
         "passes": log.passes,
+        "aborts": [{"text": a.text, "line": a.line, "last_line": a.last_line} for a in log.aborts],
         "reallocations": [
             {
                 "buft": r.buft,

@@ -34,6 +34,16 @@ def test_the_summary_is_as_accepted(call: Call, log: Path, columns: int) -> None
     check_golden(GOLDEN / f"import_{log.stem}_{columns}.txt", result.out)
 
 
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize(("log", "status"), [("load-failed", 1), ("load-2024", 0), ("abort", 1), ("breakdown", 0)])
+def test_what_a_load_log_tells_is_as_accepted(call: Call, log: str, status: int, columns: int) -> None:
+    """U10, U11, U12."""
+    result = call("import", LOGS / f"{log}.log", columns=columns)
+    assert result.status == status
+    assert max(map(len, result.out.splitlines())) <= columns
+    check_golden(GOLDEN / f"import_{log}_{columns}.txt", result.out)
+
+
 @real
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize(
@@ -198,6 +208,63 @@ def test_a_command_that_takes_no_log_says_which_do(call: Call, command: str, log
         f"{log}: this is a log of GGML_SCHED_DEBUG, not a scenario; `ggmltool import` shows what is in it, and "
         "`splits`, `plan` and `dot` take it too\n"
     )
+
+
+LOAD_LOGS = [*sorted(LOGS.glob("load-*.log")), LOGS / "abort.log", LOGS / "breakdown.log"]
+
+
+@pytest.mark.parametrize("log", LOAD_LOGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("command", ["splits", "plan", "dot", "diff", "buffers"])
+def test_a_load_log_in_place_of_a_scenario_is_told_what_it_is(call: Call, command: str, log: Path) -> None:
+    """U14, U11."""
+    for args, stdin in (([log], b""), (["-"], log.read_bytes())):
+        result = call(command, *args, *(["moe"] if command == "diff" else []), stdin=stdin)
+        assert (result.status, result.out) == (2, "")
+        assert "this is a log without graphs, not a scenario; `ggmltool import` shows what is in it" in result.err
+        assert "GGML_SCHED_DEBUG=2" in result.err
+        assert "-v" in result.err
+        assert len(result.err.splitlines()) == 1
+
+
+def test_where_a_program_died_is_data_too(call: Call) -> None:
+    """U11: with what CUDA says in its further lines; the abort behind it is no second one."""
+    document = json.loads(call("import", "--json", LOGS / "load-failed.log").out)
+    assert document["aborts"] == [
+        {
+            "text": "CUDA error: out of memory, current device: 1, in function alloc at "
+            "/app/ggml/src/ggml-cuda/ggml-cuda.cu:597",
+            "line": 28,
+            "last_line": 29,
+        }
+    ]
+    failed = next(m for m in document["messages"] if "cudaMalloc" in m["text"])
+    assert (failed["first_line"], failed["count"]) == (19, 1)
+    explained = json.loads(call("explain", "error", "-", "--json", stdin=(LOGS / "load-failed.log").read_bytes()).out)
+    assert (explained["key"], explained["line"], explained["values"]["device"]) == ("cuda_error", 28, "1")
+    assert {m["key"] for m in explained["others"]} >= {
+        "cuda_out_of_memory", "compute_buffers_failed", "retry_without_pipeline", "fit_failed", "graph_size",
+        "pipeline_enabled", "not_preferred", "fit_report", "buffer_size",
+    }  # fmt: skip
+
+
+def test_old_load_logs_name_no_kind_for_the_weights(call: Call) -> None:
+    """U12."""
+    document = json.loads(call("import", "--json", LOGS / "load-2024.log").out)
+    assert [(b["kind"], b["buft"]) for b in document["buffers"]][:3] == [
+        ("model", "CPU"), ("model", "CUDA0"), ("model", "CUDA1"),
+    ]  # fmt: skip
+
+
+def test_the_memory_breakdown_has_its_host_row_and_its_signs(call: Call) -> None:
+    """U10: `unaccounted 17592186036877` was a negative number; a line between the rows does no harm."""
+    new, old = (
+        {row["device"]: row for row in json.loads(call("import", "--json", LOGS / name).out)["memory_breakdown_mib"]}
+        for name in ("breakdown.log", "breakdown-2025.log")
+    )
+    assert new["Vulkan0 (RX 7900 GRE (RADV))"]["unaccounted"] == -7539
+    assert (new["Host"]["self"], new["Host"]["model"], new["Host"]["compute"]) == (779, 515, 264)
+    assert (old["CPU (EPYC 7742)"]["total"], old["CPU (EPYC 7742)"]["self"]) == (515628, 72)
+    assert old["CUDA0 (RTX 4090)"]["unaccounted"] == 451
 
 
 def test_files_that_are_not_there(call: Call) -> None:

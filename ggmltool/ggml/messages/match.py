@@ -27,6 +27,7 @@ FILLED = re.compile(r"%[-0-9.]*(?:zu|zx|lu|[sdfxpu])")
 ASSERTION = "assertion"
 """The key of an assertion that has no entry of its own, but can be read."""
 
+_GROUPS = {"d": r"(-?\d{1,20})", "u": r"(\d{1,20})", "f": r"(-?\d{1,20}(?:\.\d{1,20})?)"}
 _LONGEST = 1000
 _LINES = 10_000
 _COMPARED = 3
@@ -206,15 +207,14 @@ def _asserted(line: str) -> str | None:
 def _raw_pattern(text: str) -> re.Pattern[str]:
     """A text as a pattern of a line as it stands, with a group for each thing that printf filled in."""
     body = _body(text).strip()
-    kinds = [found[0] for found in FILLED.finditer(body)]
+    kinds = [found[0][-1] for found in FILLED.finditer(body)]
     out = []
     for i, piece in enumerate(FILLED.split(body)):
-        words = [re.escape(word) for word in _QUOTES.sub("", piece).split()]
-        edges = r"\s*" if piece[:1].isspace() else "", r"\s*" if piece[-1:].isspace() else ""
-        out.append(edges[0] + r"\s+".join(words) + (edges[1] if words else ""))
+        words = r"\s+".join(re.escape(word) for word in _QUOTES.sub("", piece).split())
+        before, after = (r"\s*" if edge.isspace() else "" for edge in (piece[:1], piece[-1:]))
+        out.append(f"{before}{words}{after}" if words else r"\s+" if piece else "")
         if i < len(kinds):
-            last = i == len(kinds) - 1 and not body.endswith((")", "]"))
-            out.append(r"(.{0,300})" if last and body.endswith(kinds[i]) else r"(.{0,300}?)")
+            out.append(_GROUPS.get(kinds[i], r"(.{0,300})" if i == len(kinds) - 1 else r"(.{0,300}?)"))
     return re.compile("".join(out), re.IGNORECASE)
 
 

@@ -6,13 +6,17 @@ import re
 from dataclasses import dataclass, field
 
 from ggmltool.sources.sched_log.lines import text, without_ansi
-from ggmltool.sources.sched_log.records import Breakdown, BufferSize, Message, Realloc
+from ggmltool.sources.sched_log.records import Abort, Breakdown, BufferSize, Message, Realloc
+from ggmltool.sources.sched_log.said import SAID_MARKS, aborted, after_abort, is_repeated, may_say, said
 
-OTHER_MARKS = (b" buffer size", b"reallocating ", b"ggml_", b"!!!!", b"memory breakdown")
+OTHER_MARKS = (b" buffer size", b"reallocating ", b"ggml", b"!!!!", b"memory breakdown", *SAID_MARKS)
 """What the lines that are grouped here have in them."""
 
 MAX_KINDS = 1000
 """Different messages, buffer types and devices that are kept, at most."""
+
+MAX_ABORTS = 100
+"""Aborts that are kept; a log of many runs has many."""
 
 MAX_SIZES = 8
 """Different sizes of one buffer that are kept."""
@@ -29,17 +33,27 @@ _TITLE = re.compile(rb"graph_reserve: reserving a graph for ubatch with ((?:\w+ 
 _REALLOC = re.compile(rb"reallocating (\S{1,64}) buffer from size (\d{1,12}\.\d{1,6}) MiB to (\d{1,12}\.\d{1,6}) MiB")
 _MESSAGE = re.compile(rb"(?:ggml_(?:gallocr|backend_sched|backend_tensor_copy|vbuffer|dyn_tallocr)\w*: |!!!!+ ).*\S")
 _BUFFER = re.compile(rb"(\S{1,64}) {1,40}(\w{1,20}) buffer size = {0,40}(\d{1,12}\.\d{1,6}) MiB")
-_NUMBER = rb" {0,40}(-?\d{1,18}) {0,40}"
+_NUMBER = rb" {0,60}(-?\d{1,20}) {0,60}"
 _BREAKDOWN = re.compile(
-    rb"- ([^|\n]{1,100}?)\|(?:" + _NUMBER + b"=" + _NUMBER + rb"\+ \()?" + _NUMBER + b"=" + _NUMBER + rb"\+" + _NUMBER
-    + rb"\+" + _NUMBER + rb"\)?(?: {0,40}\+" + _NUMBER + rb")? {0,40}\|"
+    rb"- ([^|\n]{1,100}?)(?:\||: )(?:" + _NUMBER + b"=" + _NUMBER + rb"\+ \(| {0,40}(\d{1,20}) {2,60}(?=\d))?" + _NUMBER
+    + b"=" + _NUMBER + rb"\+" + _NUMBER + rb"\+" + _NUMBER + rb"\)?(?: {0,40}\+" + _NUMBER + rb")? {0,60}(?:\||$)"
 )  # fmt: skip
+_WRAPPED = (1 << 64) >> 20
+"""MiB that a negative number is too large by where it was printed without a sign."""
+
+_BETWEEN = 3
+"""Lines that may stand between the rows of a memory breakdown."""
 
 
 def title_of(line: bytes) -> str | None:
     """`n_tokens = 512, n_seqs = 1, n_outputs = 512` from llama.cpp's line before a graph that it reserves."""
     found = _TITLE.search(without_ansi(line))
     return None if found is None else " ".join(text(found[1]).split())
+
+
+def _signed(mib: int) -> int:
+    """The number, negative where it was one."""
+    return mib - _WRAPPED if mib >= _WRAPPED >> 1 else mib
 
 
 @dataclass(slots=True)
@@ -83,34 +97,60 @@ class OtherLines:
         self.table: dict[str, Breakdown] = {}
         self.tables = 0
         self.in_table = False
+        self.between = 0
+        self.aborts: list[Abort] = []
 
     def add(self, line: bytes, number: int, graph: int) -> None:
         """Take line `number`, after the header of graph `graph` (0: before any)."""
         line = line[:_LOOKED_AT]
-        if b"memory breakdown [MiB]" in line:
+        if b"memory breakdown" in line and (b"[MiB]" in line or b"unaccounted" in line):
             self.table.clear()
             self.tables += 1
             self.in_table = True
-        elif self.in_table and self._row(line):
-            return
-        elif b" buffer size" in line:
-            self._buffer(line)
-        elif b"reallocating " in line and self._realloc(line, number):
-            return
-        elif b"ggml_" in line or b"!!!!" in line:
-            self._message(line, number, graph)
+            self.between = 0
+        elif not (
+            (self.in_table and self._row(line))
+            or (b" buffer size" in line and self._buffer(line))
+            or (b"reallocating " in line and self._realloc(line, number))
+            or (may_say(line) and self._said(line, number, graph))
+        ) and (b"ggml_" in line or b"!!!!" in line):
+            found = _MESSAGE.search(without_ansi(line))
+            if found is not None:
+                text = found[0].partition(_JSON_END)[0].decode("utf-8", "surrogateescape")
+                self._message(text, number, graph)
 
-    def _buffer(self, line: bytes) -> None:
-        found = _BUFFER.search(line)
+    def _said(self, line: bytes, number: int, graph: int) -> bool:
+        """Whether a line tells where the program died, or what could not be allocated."""
+        last = self.aborts[-1] if self.aborts else None
+        if last is not None and number <= last.last_line + 2:
+            more = after_abort(line)
+            if more is not None:
+                self.aborts[-1] = last._replace(text=f"{last.text}, {more}", last_line=number)
+                return True
+        text = aborted(line)
+        if text is None:
+            text = said(line)
+            if text is not None:
+                self._message(text, number, graph)
+            return text is not None
+        if not (last is not None and is_repeated(text, last.text)) and len(self.aborts) < MAX_ABORTS:
+            self.aborts.append(Abort(text[:_LONGEST], number, number))
+        return True
+
+    def _buffer(self, line: bytes) -> bool:
+        found = _BUFFER.search(without_ansi(line))
         if found is None:
-            return
-        key = (text(found[2]), text(found[1]))
+            return False
+        kind, buft = text(found[2]), text(found[1])
+        # Before 2025 the weights had no word for their kind: `llm_load_tensors:  CUDA0 buffer size = …`.
+        key = ("model", kind) if buft.endswith(":") else (kind, buft)
         if key in self.sizes or len(self.sizes) < MAX_KINDS:
             entry = self.sizes.setdefault(key, _Sizes())
             entry.count += 1
             entry.last = float(found[3])
             if len(entry.sizes) < MAX_SIZES:
                 entry.sizes[entry.last] = None
+        return True
 
     def _realloc(self, line: bytes, number: int) -> bool:
         found = _REALLOC.search(line)
@@ -127,11 +167,8 @@ class OtherLines:
             self.grown[buft] = _Grown(1, before, after, max(before, after), number, number)
         return True
 
-    def _message(self, line: bytes, number: int, graph: int) -> None:
-        found = _MESSAGE.search(without_ansi(line))
-        if found is None:
-            return
-        message = found[0].partition(_JSON_END)[0][:_LONGEST].decode("utf-8", "surrogateescape")
+    def _message(self, message: str, number: int, graph: int) -> None:
+        message = message[:_LONGEST]
         kind = _IN_NAME.sub("*", message)
         entry = self.seen.get(kind)
         if entry is not None:
@@ -143,14 +180,17 @@ class OtherLines:
             self.left_out += 1
 
     def _row(self, line: bytes) -> bool:
-        """A row of the memory breakdown; with the first line that is none, the table ends."""
-        found = _BREAKDOWN.search(without_ansi(line))
+        """A row of the memory breakdown; the table ends after some lines that are none."""
+        found = _BREAKDOWN.search(without_ansi(line).rstrip())
         if found is None or len(self.table) >= MAX_KINDS:
-            self.in_table = False
+            self.between += 1
+            self.in_table = self.between <= _BETWEEN
             return False
         device = text(found[1])
-        total, free, own, model, context, compute, rest = (None if n is None else int(n) for n in found.groups()[1:])
-        self.table[device] = Breakdown(device, total, free, own or 0, model or 0, context or 0, compute or 0, rest)
+        total, free, alone, *parts = (None if n is None else _signed(int(n)) for n in found.groups()[1:])
+        own, model, context, compute, rest = parts
+        own, model, context, compute = own or 0, model or 0, context or 0, compute or 0
+        self.table[device] = Breakdown(device, total or alone, free, own, model, context, compute, rest)
         return True
 
     @property

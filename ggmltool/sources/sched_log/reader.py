@@ -26,7 +26,8 @@ def read_summary(lines: Lines) -> LogSummary:
 def _summary(scanner: Scanner) -> LogSummary:
     """What was read. Raises ScenarioError where there is nothing in it that matters here."""
     summary = scanner.summary()
-    if not (summary.graphs or summary.reallocs or summary.messages or summary.buffers or summary.breakdown):
+    told = (summary.graphs, summary.reallocs, summary.messages, summary.buffers, summary.breakdown, summary.aborts)
+    if not any(told):
         raise no_graph(scanner.lines)
     return summary
 

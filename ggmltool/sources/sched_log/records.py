@@ -113,7 +113,7 @@ class GraphSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A line of ggml's about allocating or assigning, and how often it is there.
+    """A line of ggml's or llama.cpp's about allocating, assigning or reserving, and how often it is there.
 
     In `text` numbers within names are `*`, so that the lines of all layers count as one; `example` is the first one.
     """
@@ -125,6 +125,17 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     last_line: int
     first_graph: int
     last_graph: int
+
+
+class Abort(NamedTuple):
+    """Where a program died: ggml's assertion or abort, or an error of CUDA with what it says in further lines.
+
+    It is named in line `line`; `last_line` is the last one that tells of it.
+    """
+
+    text: str
+    line: int
+    last_line: int
 
 
 class Realloc(msgspec.Struct, frozen=True, gc=False):
@@ -167,7 +178,8 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
 
     `backends` in the order in which they are listed in tables; `graphs_left_out` counts graphs beyond the bound on
     `graphs`. `tally` counts the nodes of all graphs by op and backend. `passes` are prints after single passes, which
-    are not read. `breakdowns` is the number of memory breakdown tables, `long_lines` that of cut lines.
+    are not read. `aborts` is where the program died. `breakdowns` is the number of memory breakdown tables,
+    `long_lines` that of cut lines.
     """
 
     graphs: tuple[GraphSummary, ...]
@@ -183,3 +195,4 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     passes: int
     n_lines: int
     long_lines: int
+    aborts: tuple[Abort, ...] = ()

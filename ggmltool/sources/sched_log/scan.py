@@ -29,7 +29,7 @@ from ggmltool.sources.sched_log.other import OTHER_MARKS, OtherLines, title_of
 from ggmltool.sources.sched_log.records import Bounds, Dialect, GraphSummary, LogSummary
 from ggmltool.sources.sched_log.stream import Lines
 
-MARKS = (NODE_MARK, HEADER_MARK, b"graph_reserve: ", b" ASSIGNMENTS", *OTHER_MARKS)
+MARKS = (NODE_MARK, HEADER_MARK, b" ASSIGNMENTS", *OTHER_MARKS)
 """What lines that mean something here have in them."""
 
 MAX_GRAPHS = 50_000
@@ -290,4 +290,5 @@ class Scanner:
             self.passes,
             self.n_lines,
             self.lines.long,
+            tuple(other.aborts),
         )
