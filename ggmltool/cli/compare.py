@@ -20,7 +20,7 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_weights, zeros_option
+from ggmltool.cli.values import check_memory, check_weights, memory_option, zeros_option
 from ggmltool.views.compare import compare_json, compare_view
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
     help="For values that are made up; given, weights without values get some, too.",
 )
 @zeros_option
+@memory_option
 @work_option
 @ggml_option
 @json_option
@@ -118,6 +119,7 @@ def compare(
     worst: int,
     seed: int,
     zeros: bool,
+    memory_check: bool,
     json: bool,
     output: Output,
 ) -> int:
@@ -161,6 +163,8 @@ def compare(
     made_up = ctx.get_parameter_source("seed") is not click.core.ParameterSource.DEFAULT
     if not zeros and not made_up and values is None and eval_log is None:
         check_weights(opened.model, [name], (), "`ggmltool plan`")
+    if memory_check:
+        check_memory(opened, name)
     asked = Asked(
         name, backends, other, values, eval_log, tolerance, inject, tensor, None if zeros else seed, zeros or made_up
     )

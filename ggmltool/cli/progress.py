@@ -22,8 +22,8 @@ FIRST = 1.0
 _REDRAWN = 0.2
 _REPEATED = 5.0
 _BAR = 24
-_WORTH_A_GUESS = 0.02
-"""The part of the work that must be done before the rest is guessed."""
+_GUESSED = (0.02, 0.98)
+"""The parts of the work between which the rest is guessed: the last node of a model is the largest."""
 
 
 class Advance(Protocol):
@@ -106,7 +106,7 @@ class _Ticker:
         done, total = (size(n) if self.unit == "bytes" else str(n) for n in (self.done, self.total))
         unit = f" {self.unit}" if self.unit not in ("", "bytes") else ""
         left = ""
-        if part >= _WORTH_A_GUESS:
+        if _GUESSED[0] <= part <= _GUESSED[1]:
             left = f", about {_duration(seconds * (1 - part) / part)} left"
         full = round(part * _BAR)
         bar = f" [{'#' * full}{'-' * (_BAR - full)}]" if self.terminal else ""

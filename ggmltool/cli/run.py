@@ -20,7 +20,7 @@ from ggmltool.cli.options import (
 from ggmltool.cli.output import Output, debug_log, log_lines
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
-from ggmltool.cli.values import check_run, zeros_option
+from ggmltool.cli.values import check_memory, check_run, memory_option, zeros_option
 from ggmltool.views.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
 @click.option("--times", is_flag=True, help="Show what each backend spent on copies and on computing (ggml 2024-01).")
 @zeros_option
+@memory_option
 @work_option
 @ggml_option
 @json_option
@@ -70,6 +71,7 @@ def run(
     compute: bool,
     times: bool,
     zeros: bool,
+    memory_check: bool,
     json: bool,
     output: Output,
 ) -> int:
@@ -106,6 +108,8 @@ def run(
         watcher.check()
     if compute:
         check_run(opened.model, zeros)
+        if memory_check:
+            check_memory(opened)
     try:
         result.do_steps()
     finally:

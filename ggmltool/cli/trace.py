@@ -9,7 +9,7 @@ from ggmltool.cli.options import ggml_option, json_option, output_option, scenar
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import Advance, progress
 from ggmltool.cli.scenario import Opened, open_scenario
-from ggmltool.cli.values import check_run, zeros_option
+from ggmltool.cli.values import check_memory, check_run, memory_option, zeros_option
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event
 from ggmltool.ggml.plan import Plan
@@ -22,11 +22,20 @@ from ggmltool.views.errors import ggml_error
 @click.option("--compute/--no-compute", default=True, help="Do every step (default), or only reserve, alloc and reset.")
 @click.option("--decisions", is_flag=True, help="Also every decision of the scheduler's passes and of the allocator.")
 @zeros_option
+@memory_option
 @work_option
 @ggml_option
 @json_option
 @output_option
-def trace(scenario: str | None, compute: bool, decisions: bool, zeros: bool, json: bool, output: Output) -> int:
+def trace(
+    scenario: str | None,
+    compute: bool,
+    decisions: bool,
+    zeros: bool,
+    memory_check: bool,
+    json: bool,
+    output: Output,
+) -> int:
     """Show the calls of every step as a tree under ggml's function names: copies, waiting and computing in order.
 
     \b
@@ -37,6 +46,8 @@ def trace(scenario: str | None, compute: bool, decisions: bool, zeros: bool, jso
     opened = open_scenario(scenario)
     if compute:
         check_run(opened.model, zeros)
+        if memory_check:
+            check_memory(opened)
     steps, families = _traced(opened, compute)
     if json:
         from ggmltool.views.json_text import json_text

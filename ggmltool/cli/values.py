@@ -1,4 +1,4 @@
-"""What computing takes for granted: that the tensors it reads have values."""
+"""What computing takes for granted: that the tensors it reads have values, and that there is memory for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import click
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note
-from ggmltool.views.text import shortened
+from ggmltool.views.text import shortened, size
 
 if TYPE_CHECKING:
+    from ggmltool.cli.scenario import Opened
     from ggmltool.scenario.model import Model, Step
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,11 +45,48 @@ def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], wi
     return found.inputs
 
 
+def computed_graphs(model: Model) -> list[str]:
+    """The graphs that the steps of a scenario compute."""
+    return [step.graph for step in model.steps if step.kind == "compute" and step.graph is not None]
+
+
 def check_run(model: Model, zeros: bool) -> None:
     """Refuse to do the steps of a scenario whose weights have no values; say which inputs are zero. Raises CliError."""
-    graphs = [step.graph for step in model.steps if step.kind == "compute" and step.graph is not None]
+    graphs = computed_graphs(model)
     if zeros or not graphs:
         return
     inputs = check_weights(model, graphs, model.steps, "--no-compute")
     if inputs:
         note(f"without data, zero: {shortened(inputs, _NAMES_SHOWN)}")
+
+
+def memory_option(command: F) -> F:
+    """--memory-check: refuse what does not fit into the machine's memory."""
+    return click.option(
+        "--memory-check/--no-memory-check",
+        default=True,
+        help="Compute nothing that needs more memory than is free on this machine (default), or try.",
+    )(command)
+
+
+def check_memory(opened: Opened, compared: str | None = None) -> None:
+    """Refuse to compute what needs more memory than is free: the scenario's steps, or a graph on two sides.
+
+    Raises CliError.
+    """
+    from ggmltool.scenario.need import free_memory, need_of_compare, need_of_run
+
+    free = free_memory()
+    graphs = computed_graphs(opened.model)
+    if free is None or not (graphs or compared):
+        return
+    need = (
+        need_of_run(opened.scenario, graphs, free) if compared is None else need_of_compare(opened.scenario, compared)
+    )
+    if need.total <= free:
+        return
+    parts = f"tensors {size(need.contexts)}, results {size(need.buffers)}, values as floats {size(need.converted)}"
+    raise CliError(
+        f"computing needs about {size(need.total)} ({parts}), and {size(free)} is free here. Take fewer tokens or a "
+        "smaller context (`capture --n-tokens`, -c); --no-memory-check computes all the same"
+    )

@@ -85,3 +85,32 @@ def test_python_computes_with_zeros_as_ever() -> None:
     import ggmltool
 
     assert not ggmltool.load(json.loads(source())).compute()["y"].any()
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "compare"])
+def test_what_needs_more_memory_than_is_free_is_refused_before_any_is_taken(
+    call: Call, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U3: the estimate is said, and what can be done."""
+    from ggmltool.scenario import need
+
+    monkeypatch.setattr(need, "free_memory", lambda: 200)
+    result = call(command, "--zeros", "-", stdin=source())
+    assert (result.status, result.out) == (2, "")
+    assert "computing needs about " in result.err
+    assert "200 B is free here" in result.err
+    assert call(command, "--zeros", "--no-memory-check", "-", stdin=source()).status == 0
+    monkeypatch.setattr(need, "free_memory", lambda: None)
+    assert call(command, "--zeros", "-", stdin=source()).status == 0
+
+
+def test_the_estimate_is_of_the_plan_and_mapped_weights_take_none() -> None:
+    import ggmltool
+    from ggmltool.scenario.need import free_memory, need_of_compare, need_of_run
+
+    scenario = ggmltool.load(json.loads(source()))
+    rough, planned = need_of_run(scenario, ["main"], 1 << 40), need_of_run(scenario, ["main"], 1)
+    assert rough.contexts == planned.contexts == 64 + 16 + 32 + 32
+    assert planned.buffers == dict(scenario.plan().buffer_sizes)["CPU"]
+    assert need_of_compare(scenario, "main").contexts == 2 * rough.contexts
+    assert free_memory() is None or (free_memory() or 0) > 0

@@ -1,0 +1,116 @@
+"""The memory that computing takes, estimated before any is taken, and what the machine has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.op import VIEW_OPS
+from ggmltool.ggml.tensor import nbytes_of
+from ggmltool.scenario.data import GgufData
+from ggmltool.scenario.model import Model, TensorSpec
+from ggmltool.scenario.run import MAPPED
+from ggmltool.scenario.scenario import Scenario
+
+_FLOAT = 4
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+
+
+class Need(NamedTuple):
+    """Bytes that computing takes: of the contexts, of compute buffers, and what kernels convert on the way, at most.
+
+    A graph's values as floats are what is converted: weights as float32, and results before they are stored.
+    """
+
+    contexts: int
+    buffers: int
+    converted: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
+    """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`."""
+    model = scenario.model
+    names = list(dict.fromkeys(graphs))
+    contexts = sum(_nbytes(t) for c in model.contexts for t in c.tensors if t.view_src is None and not _mapped(t))
+    converted = max((_converted(model, name) for name in names), default=0)
+    bound = sum(_nbytes(n) for name in names for n in model.graphs[name].nodes if n.view_src is None)
+    rough = Need(contexts, bound, converted)
+    if rough.total < free:
+        return rough
+    sizes = [dict(scenario.plan(name).buffer_sizes) for name in names]
+    backends = {backend for found in sizes for backend in found}
+    return Need(contexts, sum(max(found.get(b, 0) for found in sizes) for b in backends), converted)
+
+
+def need_of_compare(scenario: Scenario, graph: str) -> Need:
+    """What it takes to compute a graph on two sides, where every tensor has memory of its own on both."""
+    model = scenario.model
+    nodes = model.graphs[graph].nodes
+    contexts = sum(_nbytes(t) for t in model.tensors() if t.view_src is None)
+    buffers = sum(_nbytes(n) for n in nodes if n.view_src is None)
+    return Need(2 * contexts, 2 * buffers, 2 * _converted(model, graph))
+
+
+def _converted(model: Model, graph: str) -> int:
+    """The most that one node has as floats besides what lies in buffers."""
+    known = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
+    largest = 0
+    for n in model.graphs[graph].nodes:
+        if n.op not in VIEW_OPS:
+            sources = (known[s] for s in n.src if s is not None)
+            largest = max(largest, _elements(n) * _FLOAT + sum(_as_floats(s) for s in sources))
+    return largest
+
+
+def _as_floats(t: TensorSpec) -> int:
+    return 0 if t.type is F32 else _elements(t) * _FLOAT
+
+
+def _elements(t: TensorSpec) -> int:
+    return t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3]
+
+
+def _nbytes(t: TensorSpec) -> int:
+    return nbytes_of(t.type, t.ne, t.nb)
+
+
+def _mapped(t: TensorSpec) -> bool:
+    """Whether a tensor stays in its file."""
+    return isinstance(t.data, GgufData) and _nbytes(t) >= MAPPED
+
+
+def free_memory() -> int | None:
+    """The bytes that a program can take here before others have to go; None where that cannot be told."""
+    free = _available()
+    for limit, used in _CGROUPS:
+        try:
+            left = int(limit.read_text()) - int(used.read_text())
+        except (OSError, ValueError):
+            continue
+        free = left if free is None else min(free, max(left, 0))
+    return free
+
+
+def _available() -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
