@@ -146,11 +146,6 @@ _WRITE = ("encode",)
 _PLAIN = {name: getattr(HostArrays, name) for name in (*_READ, *_WRITE)}
 
 
-def module() -> str:
-    """What `python -m` starts for ggmltool's command line on the CPU that this process has."""
-    return "ggmltool" if HostArrays.raw is _PLAIN["raw"] else "tests.another_cpu"
-
-
 @contextmanager
 def another_cpu() -> Iterator[None]:
     """While it lasts, what kernels and views read of tensors are moved arrays."""

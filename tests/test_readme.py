@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from ggmltool.ggml.changes import CHANGES, Change
-from tests.another_cpu import module
+from tests.cli.conftest import Call, call
+
+__all__ = ["call"]
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -84,19 +86,27 @@ ANSWERS = {
     "splits --pass 4 --format text four-passes": "CUDA0#tok (   0K) [CUDA0    4.cpy]",
 }
 """What the table of questions promises: a part of what each command prints."""
-WIDTH = "110"
+WIDTH = 110
 
 
 def run(*args: str, folder: Path = ROOT, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": WIDTH}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(WIDTH)}
     return subprocess.run(
         [sys.executable, *args], capture_output=True, text=True, cwd=folder, env=environment, check=check, input=stdin
     )
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
-def test_a_command_prints_what_the_readme_shows(command: str, shown: str) -> None:
-    assert run("-m", module(), *shlex.split(command)).stdout.strip("\n") == shown.strip("\n")
+def test_a_command_prints_what_the_readme_shows(
+    call: Call, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert call(*shlex.split(command), columns=WIDTH).out.strip("\n") == shown.strip("\n")
+
+
+def test_in_a_process_of_its_own_a_command_prints_it_too() -> None:
+    command, shown = CONSOLE[0]
+    assert run("-m", "ggmltool", *shlex.split(command)).stdout.strip("\n") == shown.strip("\n")
 
 
 NOT_IN_A_DIFFERENCE = ("split-count", "hash", "lost-data", "alloc-once", "used-experts")
@@ -104,14 +114,14 @@ NOT_IN_A_DIFFERENCE = ("split-count", "hash", "lost-data", "alloc-once", "used-e
 
 
 @pytest.mark.parametrize("command", ANSWERS)
-def test_a_question_of_the_readme_is_answered_by_its_command(command: str, tmp_path: Path) -> None:
+def test_a_question_of_the_readme_is_answered_by_its_command(call: Call, command: str) -> None:
     if command.startswith("verify"):
         pytest.importorskip("libggml")
     *before, last = command.split(" \\| ggmltool ")
-    piped = "".join(run("-m", module(), *shlex.split(c), folder=tmp_path).stdout for c in before)
-    result = run("-m", module(), *shlex.split(last), folder=tmp_path, check=False, stdin=piped)
-    assert ANSWERS[command] in result.stdout + result.stderr
-    assert result.returncode == any(word in command for word in ("preallocated", "buffer-not-set", "diff ", "--inject"))
+    piped = "".join(call(*shlex.split(c), columns=WIDTH).out for c in before)
+    result = call(*shlex.split(last), columns=WIDTH, stdin=piped.encode())
+    assert ANSWERS[command] in result.out + result.err
+    assert result.status == any(word in command for word in ("preallocated", "buffer-not-set", "diff ", "--inject"))
 
 
 def test_every_question_of_the_readme_has_its_answer_here() -> None:
@@ -130,7 +140,7 @@ def test_the_readme_has_its_examples_and_its_two_commands() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[change.key for change in CHANGES])
-def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(change: Change) -> None:
+def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: Call, change: Change) -> None:
     row = f"| {change.since} | {change.key} | {change.before} | {change.now} | "
     rows = [line for line in README.splitlines() if line.startswith(row)]
     assert len(rows) == 1
@@ -138,6 +148,6 @@ def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(change:
     if not sample:
         assert change.key in NOT_IN_A_DIFFERENCE
         return
-    result = run("-m", module(), "diff", "--ggml", *sample.split(), check=False)
-    assert result.returncode == 1
-    assert f"{change.key} · since {change.since} · {change.area}\n" in result.stdout
+    result = call("diff", "--ggml", *sample.split(), columns=WIDTH)
+    assert result.status == 1
+    assert f"{change.key} · since {change.since} · {change.area}\n" in result.out

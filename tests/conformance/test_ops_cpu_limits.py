@@ -12,6 +12,7 @@ from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.ops.cpu_limits import check
 from ggmltool.ggml.tensor import FLAG_PARAM
 from tests.conformance.ops_case import Call, Engine, Real, Src, bytes_of, call, cut, permuted, real_library
+from tests.conformance.small import apart
 from tests.conformance.test_ops_softmax import ext
 
 lib = real_library()
@@ -95,18 +96,15 @@ def refusal(case: Call) -> str | None:
     return None
 
 
+def attempt(case: Call) -> None:
+    data = [bytes_of(lib, s, np.random.default_rng(1)) for s in case.sources if s is not None]
+    Real(lib, lib.init(1 << 22), case).compute(data)
+
+
 def real_refusals(cases: list[Call]) -> list[str | None]:
     """The library's, each case in a child of its own."""
-    out = []
-    for case in cases:
-
-        def attempt(case: Call = case) -> None:
-            data = [bytes_of(lib, s, np.random.default_rng(1)) for s in case.sources if s is not None]
-            Real(lib, lib.init(1 << 22), case).compute(data)
-
-        outcome = lib.run_forked(attempt)
-        out.append(None if outcome is None else outcome.text)
-    return out
+    outcomes = [apart(attempt, case) for case in cases]
+    return [None if outcome is None else outcome.text for outcome in outcomes]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -28,6 +28,7 @@ from tests.conformance.ops_case import (
     permuted,
     real_library,
 )
+from tests.conformance.small import apart
 from tests.conformance.test_ops_attention import K, Q, V, attention
 from tests.conformance.test_ops_conv import CWHN, IMAGE
 from tests.conformance.test_ops_rope import HEADS, rope
@@ -230,15 +231,19 @@ def comparable(type: str, values: Any) -> Any:
     return dequantize(values, TYPES[type]) if TYPES[type].quantized and type not in INTERMEDIATE else values
 
 
+def data_of(case: Call) -> list[bytes]:
+    rng = np.random.default_rng(1)
+    return [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+
+
+def attempt(case: Call) -> Any:
+    return Real(lib, lib.init(1 << 22), case).compute(data_of(case))
+
+
 def check_outcome(case: Call) -> None:
     """Both compute the same values, or refuse in the same words."""
-    rng = np.random.default_rng(1)
-    data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
-
-    def attempt() -> Any:
-        return Real(lib, lib.init(1 << 22), case).compute(data)
-
-    got, expected = engine_outcome(case, data), lib.run_forked(attempt)
+    data = data_of(case)
+    got, expected = engine_outcome(case, data), apart(attempt, case)
     assert not isinstance(got, GgmlError) or (got.explanation and got.function)
     if isinstance(got, NotComputable):
         if isinstance(expected, Abort):

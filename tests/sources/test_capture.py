@@ -34,7 +34,7 @@ LOGGED = re.compile(r"CPU compute buffer size = +([0-9.]+) MiB")
 
 def captured(call: Call, name: str, *options: object) -> dict[str, Any]:
     """What the command prints for a model of ours."""
-    result = call("capture", cached(name), *CONTEXT, *options)
+    result = call("-q", "capture", cached(name), *CONTEXT, *options)
     assert (result.status, result.err) == (0, "")
     document: dict[str, Any] = json.loads(result.out)
     return document
