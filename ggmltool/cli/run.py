@@ -20,7 +20,7 @@ from ggmltool.cli.options import (
 from ggmltool.cli.output import Output, debug_log, log_lines
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
-from ggmltool.cli.values import check_memory, check_run, memory_option, zeros_option
+from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.views.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count
 
@@ -211,8 +211,11 @@ class _Result:
             return StepReport(str(step), f"computed {', '.join(values) or 'nothing'}")
         done = self.run.step(step)
         if isinstance(done, Plan):
+            undone = tell_of_undone(self.run, step)
             return (
-                StepReport(str(step), plan=done) if done.step == step.kind else StepReport(str(step), error=done.error)
+                StepReport(str(step), undone, plan=done)
+                if done.step == step.kind
+                else StepReport(str(step), error=done.error)
             )
         if isinstance(done, dict):
             self.values.update(done)

@@ -9,7 +9,7 @@ from ggmltool.cli.options import ggml_option, json_option, output_option, scenar
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import Advance, progress
 from ggmltool.cli.scenario import Opened, open_scenario
-from ggmltool.cli.values import check_memory, check_run, memory_option, zeros_option
+from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event
 from ggmltool.ggml.plan import Plan
@@ -88,6 +88,7 @@ def _steps(opened: Opened, compute: bool, advance: Advance) -> tuple[list[Traced
             continue
         events.clear()
         done = run.step(step)
+        tell_of_undone(run, step)
         if isinstance(done, Plan) and done.error is not None:
             error = dict(done.error)
             out.append(TracedStep(str(step), list(events), error.get("message") or "ggml failed"))

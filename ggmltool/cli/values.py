@@ -14,6 +14,7 @@ from ggmltool.views.text import shortened, size
 if TYPE_CHECKING:
     from ggmltool.cli.scenario import Opened
     from ggmltool.scenario.model import Model, Step
+    from ggmltool.scenario.run import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +59,18 @@ def check_run(model: Model, zeros: bool) -> None:
     inputs = check_weights(model, graphs, model.steps, "--no-compute")
     if inputs:
         note(f"without data, zero: {shortened(inputs, _NAMES_SHOWN)}")
+
+
+def tell_of_undone(run: Run, step: Step) -> str:
+    """What a step undid of a `set` before it, for a table ("": nothing); the remedy goes to standard error."""
+    if not run.undone or step.kind not in ("reserve", "alloc", "measure", "compute"):
+        return ""
+    names = shortened(run.undone, _NAMES_SHOWN)
+    note(
+        f"{step} makes {names} anew, and what `set` wrote is gone. Put `set` behind the `alloc` that gives the tensor "
+        "its memory, or the tensor into a context with a `buft`"
+    )
+    return f"undoes set {names}"
 
 
 def memory_option(command: F) -> F:

@@ -18,7 +18,7 @@ from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
-from ggmltool.ggml.tensor import Tensor, nelements
+from ggmltool.ggml.tensor import Tensor, nelements, root_of
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import Mistake, ScenarioError
@@ -44,8 +44,9 @@ class Run:
 
     `events` listens to everything the engine announces; with `debug` the scheduler's debug print of every reserve
     and alloc is kept in `debug_records`; with `values` data is written and nodes are computed.
-    `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `takes_gpus` is whether
-    GPUs of this machine can compute.
+    `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `undone` has the
+    tensors that the newest build made anew although a `set` had written to them and nothing was computed since; it is
+    empty again when a graph is computed. `takes_gpus` is whether GPUs of this machine can compute.
 
     A run is for one thread at a time, as ggml's scheduler; a Scenario is for several, and each can start its own.
     """
@@ -71,6 +72,8 @@ class Run:
         self.buffers: list[Buffer] = []
         self.persistent: list[Tensor | None] = []
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
+        self.undone: list[str] = []
+        self._unread: dict[str, None] = {}
         self.sched: Scheduler | None = None
         self._stand_ins: dict[int, Tensor] = {}
         self._errors: dict[int, GgmlError] = {}
@@ -178,6 +181,8 @@ class Run:
         """
         compiled = self.compiled.graphs[graph_called(self.model, name)]
         sched = self.start()
+        self.undone = list(self._unread)
+        self._unread.clear()
         if sched.is_reset:
             self._pool_used = 0
         n_new = len(compiled.nodes) + self.persistent.count(None)
@@ -312,6 +317,8 @@ class Run:
         sched = self.start()
         if name not in self.newest:
             self.build(name)
+        self.undone = []
+        self._unread.clear()
         graph, _ = self.newest[name]
         was_alloc = sched.is_alloc
         allocated = sched.alloc_to_compute(graph)
@@ -370,6 +377,8 @@ class Run:
             data = self._parsed(data, t)
         from ggmltool.ggml.transfer import check_access, tensor_set
 
+        if root_of(t) not in self.persistent:
+            self._unread[id] = None
         if not self.values:
             check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
             return

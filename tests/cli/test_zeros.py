@@ -114,3 +114,25 @@ def test_the_estimate_is_of_the_plan_and_mapped_weights_take_none() -> None:
     assert planned.buffers == dict(scenario.plan().buffer_sizes)["CPU"]
     assert need_of_compare(scenario, "main").contexts == 2 * rough.contexts
     assert free_memory() is None or (free_memory() or 0) > 0
+
+
+@pytest.mark.parametrize("command", ["run", "trace"])
+def test_a_set_that_the_next_alloc_undoes_is_told(call: Call, command: str) -> None:
+    """U22"""
+    document = json.loads(source())
+    document["contexts"]["weights"]["tensors"]["w"] = {"type": "f32", "ne": [4, 4], "data": {"fill": 1}}
+    document["steps"] = [
+        "alloc main",
+        "compute main",
+        "reset",
+        {"set": {"x": {"fill": 7}}},
+        "alloc main",
+        "compute main",
+    ]
+    result = call(command, "-", stdin=json.dumps(document).encode())
+    assert result.status == 0
+    assert result.err.startswith("alloc main makes x anew, and what `set` wrote is gone. Put `set` behind the `alloc`")
+    if command == "run":
+        assert "undoes set x" in result.out
+    document["steps"][3:5] = reversed(document["steps"][3:5])
+    assert call(command, "-", stdin=json.dumps(document).encode()).err == ""

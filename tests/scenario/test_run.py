@@ -110,3 +110,28 @@ def test_memory_that_comes_apart_is_ggml_s_assertion_and_names_the_tensor() -> N
     error = dict(scenario.plan().error or ())
     assert error["message"] == 'GGML_ASSERT(chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed'
     assert "when x510 was given back to CPU" in str(error["explanation"])
+
+
+def test_a_set_that_the_next_alloc_undoes_is_known() -> None:
+    """U22: ggml writes to the tensor that was; `alloc` makes it anew, with the file's data."""
+    source = {
+        "ggmltool": 1,
+        "contexts": {
+            "kept": {"buft": "CPU", "tensors": {"k": {"type": "f32", "ne": [4], "data": {"fill": 1}}}},
+            "in": {"tensors": {"x": {"type": "f32", "ne": [4], "data": {"fill": 2}}}},
+        },
+        "graphs": {"main": {"nodes": {"y": "mul(x, k)"}}},
+    }
+    run = ggmltool.load(source).start(values=True)
+    run.alloc("main")
+    run.set("x", {"fill": 3})
+    assert run.undone == []
+    run.compute("main")
+    run.start().reset()
+    run.set("x", {"fill": 3})
+    run.set("k", {"fill": 5})
+    run.alloc("main")
+    assert run.undone == ["x"]
+    run.compute("main")
+    assert run.undone == []
+    assert run.get("y")[0, 0, 0].tolist() == [10] * 4
