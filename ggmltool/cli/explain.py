@@ -22,7 +22,7 @@ from ggmltool.cli.options import (
     what_if_options,
 )
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.scenario import open_for, open_scenario
 from ggmltool.cli.watched import Watched
 
 _MOST_READ = 64 << 20
@@ -102,7 +102,8 @@ def _node(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output:
     from ggmltool.views.explain_node import explain_node_json, explain_node_view
 
     name, scenario = _named(given, "node")
-    state, facts = explain_node(open_scenario(scenario).what_if(what_if), moment, name)
+    opened = open_for(name, scenario, "explain NODE")
+    state, facts = explain_node(opened.what_if(what_if), moment, name)
     if json:
         return _write_json(state, explain_node_json(facts, state.plan), output)
     output.write(explain_node_view(facts, state.plan, state.title, state.heading, output.style))

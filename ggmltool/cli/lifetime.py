@@ -17,7 +17,7 @@ from ggmltool.cli.options import (
     what_if_options,
 )
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import is_scenario, open_scenario
+from ggmltool.cli.scenario import is_scenario, open_for
 
 
 @click.command(cls=Command)
@@ -48,7 +48,7 @@ def lifetime(
     wanted, file = _sorted(given)
     from ggmltool.cli.lifetimes import Lifetimes
 
-    found = Lifetimes(open_scenario(file).what_if(what_if), moment)
+    found = Lifetimes(open_for(wanted[-1], file, "lifetime NAME").what_if(what_if), moment)
     facts = [found.of(name) for name in wanted]
     if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
         raise click.UsageError(f"{facts[0].tensor} is one tensor; name another one beside it, or it alone.")

@@ -96,6 +96,19 @@ def open_scenario(argument: str | None, ggml: str | None = None) -> Opened:
     return opened(path, name, ggml=ggml)
 
 
+def open_for(name: str, scenario: str | None, usage: str) -> Opened:
+    """Load the scenario in which something called `name` is looked for, as `open_scenario` does.
+
+    Raises CliError where no scenario is named and the name is that of a file of one: then the other word is missing,
+    as `usage` says.
+    """
+    if scenario is None and name.endswith(ENDINGS):
+        from ggmltool.cli.errors import CliError
+
+        raise CliError(f"{name} is a scenario; say what to look for in it: `ggmltool {usage} {name}`")
+    return open_scenario(scenario)
+
+
 def opened(path: str, argument: str, stream: Readable | None = None, ggml: str | None = None) -> Opened:
     """Load a scenario that the user names `argument`, as the release `ggml`, by default the one that --ggml says.
 

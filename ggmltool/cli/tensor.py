@@ -16,7 +16,7 @@ from ggmltool.cli.options import (
     scenario_argument,
 )
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.scenario import open_for
 from ggmltool.cli.watched import Watched
 from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
 from ggmltool.ggml.alloc_record import hash_node
@@ -55,7 +55,7 @@ def tensor(
     """
     if strides and format not in (None, "table"):
         raise click.UsageError(f"--strides is a drawing; it has no --format {format}.")
-    opened = open_scenario(scenario)
+    opened = open_for(name, scenario, "tensor NAME")
     watched = watch_allocator(opened, moment)
     state = watched.at
     built = state.built()

@@ -12,7 +12,7 @@ from ggmltool.cli.options import WhatIf
 from ggmltool.cli.output import log_lines
 from ggmltool.cli.scenario import Opened, is_scenario, open_scenario
 from ggmltool.cli.sides import with_graph
-from ggmltool.ggml.events import Event, Grown, IdsChanged, ReallocNeeded
+from ggmltool.ggml.events import Event, Grown, IdsChanged, Logged, ReallocNeeded
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
@@ -38,12 +38,20 @@ class Heard:
     outgrown: list[ReallocNeeded] = field(default_factory=list)
     grown: list[Grown] = field(default_factory=list)
     parting: Parting | None = None
-    names: dict[str, str] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+
+    def listen(self, sched: Scheduler) -> None:
+        """Hear from now on, as if of a debug build of ggml."""
+        self.sched = sched
+        if sched.gallocr.debug_log is None:
+            sched.gallocr.debug_log = self.log.append
 
     def __call__(self, event: Event) -> None:
         if self.sched is None:
             return
-        if isinstance(event, Grown):
+        if isinstance(event, Logged) and event.level == "debug":
+            self.log.append(event.text)
+        elif isinstance(event, Grown):
             self.grown.append(event)
         elif isinstance(event, (ReallocNeeded, IdsChanged)) and self.why is None:
             self.why = event
@@ -55,7 +63,6 @@ class Heard:
         if len(gallocr.planned_nodes) == len(sched.nodes):
             self.outgrown = list(gallocr.outgrown(sched.nodes))
         self.parting = _parting(gallocr.planned_nodes, sched.nodes)
-        self.names = {t.label: t.name for n in sched.nodes for t in (n, *n.src) if t is not None}
 
 
 def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[str, Side, Side]:
@@ -100,15 +107,17 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
             )
     heard = Heard()
     before, after, sched = _both(first, second, heard)
-    _, reverse, _ = _both(second, first, other := Heard())
+    alone, reverse, _ = _both(second, first, other := Heard())
     return ReallocFacts(
         first=before,
         second=after,
+        alone=alone.buffers,
         why=heard.why,
         outgrown=tuple(heard.outgrown),
         parting=heard.parting,
         grown=tuple(heard.grown),
-        names=heard.names,
+        log=tuple(heard.log),
+        debug_realloc=first.opened.model.release.debug_realloc,
         backends=tuple(sched.names),
         n_buffers=len(sched.gallocr.buffers),
         serves_back=other.why is None and reverse.size > 0,
@@ -125,7 +134,7 @@ def _both(first: Side, second: Side, heard: Heard) -> tuple[GraphFacts, GraphFac
         _check_same_devices(first, second)
         behind = second.opened.scenario.start()
         behind.start_behind(run)
-    heard.sched = sched
+    heard.listen(sched)
     plan = behind.alloc(second.graph)
     _went_on(behind, plan, second)
     return before, _facts(sched, second, behind), sched
@@ -149,6 +158,6 @@ def _facts(sched: Scheduler, side: Side, run: Run) -> GraphFacts:
     graph, _ = run.newest[side.graph]
     splits = sched.splits[: sched.n_splits]
     inputs = len(sched.graph_inputs) + sum(len(s.inputs) for s in splits)
-    size = max(len(graph.nodes), len(graph.leafs)) + inputs * 2 * sched.n_copies
+    size = sched.own_graph_size(graph)
     sizes = tuple(sched.get_buffer_size(b) for b in range(len(sched.backends)))
     return GraphFacts(side.called, len(sched.nodes), len(sched.leafs), len(splits), inputs, size, sizes)

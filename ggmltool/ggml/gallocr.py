@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
@@ -25,20 +25,33 @@ from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
 from ggmltool.ggml.version import hash_size
 
+_MIB = 1024.0 * 1024.0
+_CALL_RESERVE = "cannot reallocate multi buffer graph automatically, call reserve"
+_Outgrows = Callable[[Tensor, TensorAlloc, str], ReallocNeeded | None]
+_TooLarge = tuple[ReallocNeeded, Tensor, Tensor | None]
+"""What is too large for the plan: why, the node, and its source where that is the one."""
+
 
 class Gallocr:
     """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer.
 
     `node_allocs` and `leaf_allocs` are the plan that was reserved last: of each node its own place and those of its
     sources, of the nodes `planned_nodes` and the leafs `planned_leafs`. `hash_size` is the number of slots ggml's hash
-    set has by now; `refused` the tensor at which the planner of the last plan would not go on.
+    set has by now; `refused` the tensor at which the planner of the last plan would not go on. `debug_log` takes the
+    lines that a debug build logs of new plans (None: a release build).
     """
+
+    reserve_function = "ggml_gallocr_reserve_n_impl"
+    """In which buffers are made anew, as a debug build logs it."""
+    logs_first_buffers = False
+    """Whether it logs so of the first buffer of all, too."""
 
     __slots__ = (
         "addresses",
         "buf_tallocs",
         "buffers",
         "bufts",
+        "debug_log",
         "events",
         "hash_nodes",
         "hash_size",
@@ -65,6 +78,7 @@ class Gallocr:
         self.planned_nodes: list[Tensor] = []
         self.planned_leafs: list[Tensor] = []
         self.refused: Tensor | None = None
+        self.debug_log: Callable[[str], None] | None = None
 
     def new_planner(self, buft: BufferType) -> DynTallocr:
         """ggml_dyn_tallocr_new: the planner of a buffer type."""
@@ -171,6 +185,9 @@ class Gallocr:
 
     def growing(self, buft: BufferType, size: int, new_size: int) -> None:
         """A buffer of `size` bytes (0: there is none) is about to be made anew with `new_size`."""
+        if size or self.logs_first_buffers:
+            sizes = f"from size {size / _MIB:.2f} MiB to {new_size / _MIB:.2f} MiB"
+            self.say(f"{self.reserve_function}: reallocating {buft.name} buffer {sizes}")
         if self.events:
             self.events(Grown(buft.name, size, new_size))
 
@@ -344,31 +361,42 @@ class Gallocr:
 
     def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
         """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
-        if len(self.node_allocs) != len(nodes):
-            return ReallocNeeded("different number of nodes", "", len(self.node_allocs), len(nodes))
-        if len(self.leaf_allocs) != len(leafs):
-            return ReallocNeeded("different number of leafs", "", len(self.leaf_allocs), len(leafs))
-        return next(self.outgrown(nodes), None)
+        function = "ggml_gallocr_needs_realloc"
+        for what, planned, given in (("nodes", self.node_allocs, nodes), ("leafs", self.leaf_allocs, leafs)):
+            if len(planned) != len(given):
+                self.say(f"{function}: graph has different number of {what}")
+                return ReallocNeeded(f"different number of {what}", "", len(planned), len(given))
+        for why, node, source in self._too_large(nodes, self._node_needs_realloc):
+            what = f"node {node.name}" if source is None else f"src {why.slot} ({source.name}) of node {node.name}"
+            self.say(f"{function}: {what} is not valid")
+            return why
+        return None
 
     def outgrown(self, nodes: list[Tensor]) -> Iterator[ReallocNeeded]:
         """Every node and every source for which the plan has no place or too small a one; ggml stops at the first.
 
         For a graph with as many nodes as the plan.
         """
-        outgrows = self._outgrows
+        return (why for why, _, _ in self._too_large(nodes, self._outgrows))
+
+    def _too_large(self, nodes: list[Tensor], outgrows: _Outgrows) -> Iterator[_TooLarge]:
         for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
             why = outgrows(node, dst, "node")
             if why is not None:
-                yield why._replace(node=node.label)
+                yield why._replace(node=node.label), node, None
             n = len(srcs)
             for j, s in enumerate(node.src):
                 if s is not None:
                     why = outgrows(s, srcs[j] if j < n else INVALID, "source")
                     if why is not None:
-                        yield why._replace(node=node.label, slot=j)
+                        yield why._replace(node=node.label, slot=j), node, s
+
+    def _node_needs_realloc(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
+        """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
+        return self._outgrows(t, planned, what)
 
     def _outgrows(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
-        """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
+        """Whether a tensor has no place in the plan, or too small a one."""
         if t.data or t.view_src is not None:
             return None
         if planned.buffer_id < 0:
@@ -408,9 +436,16 @@ class Gallocr:
         return True
 
     def realloc_needed(self, why: ReallocNeeded) -> None:
-        """The plan does not serve a graph."""
+        """The plan does not serve a graph: it is planned again at once where there is one buffer."""
+        what = "reallocating buffers automatically" if len(self.buffers) == 1 else _CALL_RESERVE
+        self.say(f"ggml_gallocr_alloc_graph: {what}")
         if self.events:
             self.events(why)
+
+    def say(self, line: str) -> None:
+        """A line that a debug build logs."""
+        if self.debug_log is not None:
+            self.debug_log(line)
 
     def _init_tensor(self, t: Tensor, planned: TensorAlloc) -> None:
         """ggml_gallocr_init_tensor."""

@@ -97,7 +97,8 @@ class Release:
     `copies_used_experts`: of the experts on the host, those that are used are copied alone.
     The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
     a node is used (`prints_use_counts`). `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor
-    and struct hash_node; `compute_flag` says that nodes are flagged as ones to compute, `gpu_families` are the kinds of
+    and struct hash_node; `compute_flag` says that nodes are flagged as ones to compute, `debug_realloc` that there is
+    GGML_SCHED_DEBUG_REALLOC, `gpu_families` are the kinds of
     memory whose buffers make a tensor one of GGML_BACKEND_GPU.
     """
 
@@ -125,6 +126,7 @@ class Release:
     tensor_fields: tuple[str, ...] = _TENSOR
     hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
     compute_flag: bool = True
+    debug_realloc: bool = True
     gpu_families: frozenset[str] = frozenset()
 
     def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
@@ -162,6 +164,7 @@ RELEASES: dict[str, Release] = {
             "2025-03",
             "2025-03-13",
             "ffed2f04",
+            debug_realloc=False,
             cgraph_size=80,
             graph_fields=(_NODES, _LEAFS, _KEYS, *_GRADS, _USED),
             max_split_inputs=10,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -292,8 +292,31 @@ def known_bufts(backends: list[BackendSpec], profiles: Mapping[str, Profile] | N
     return [name for b in backends for name in extra_names(known[b.profile], b.name)]
 
 
-def as_buft(value: object, bufts: list[str], known: list[str]) -> str:
+def as_backend(value: object, what: str, backends: Sequence[str]) -> str:
+    """One of the scenario's backends."""
+    _refuse_absent(value, what, backends)
+    return as_word(value, what, backends)
+
+
+def _refuse_absent(value: object, what: str, backends: Sequence[str]) -> None:
+    """Raise for a device of a known name that is not among the scenario's, however like one of them it is called."""
+    if isinstance(value, str) and (absent := _absent(value, backends)):
+        raise Mistake(f"{what} cannot be {quoted(value)}", absent)
+
+
+def _absent(name: str, backends: Iterable[str]) -> str:
+    """What to do about a name that is a known device's and not among the `backends`; "" for any other."""
+    from ggmltool.ggml.devices.profiles import profile_of_name
+
+    if profile_of_name(name) == "custom" or name in backends:
+        return ""
+    return f"{name} is not in `backends`; add it there"
+
+
+def as_buft(value: object, bufts: list[str], known: list[str], backends: Sequence[str]) -> str:
     """A buffer type, of those of the scenario or of those its devices are known to have besides."""
+    if value not in bufts and value not in known:
+        _refuse_absent(value, "buft", backends)
     if value.__class__ is str and value not in bufts and (value in known or did_you_mean(str(value), known)):
         return as_word(value, "buft", [*bufts, *known])
     return as_word(value, "buft", bufts)
@@ -310,7 +333,8 @@ def check_bufts(
         wanted += [(name, (i, "supports_bufts", j)) for j, name in enumerate(backend.supports_bufts or ())]
         for name, path in wanted:
             if name not in names and name not in known:
-                hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+                absent = _absent(name, [b.name for b in backends])
+                hint = absent or did_you_mean(name, names) or f"there are {', '.join(names)}"
                 raise Mistake(f"there is no buffer type {quoted(name)}", hint, *path)
 
 

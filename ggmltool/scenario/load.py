@@ -16,6 +16,7 @@ from ggmltool.ggml.ops.composites import inner_nodes
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT, RELEASES
 from ggmltool.scenario.backends import (
+    as_backend,
     as_buft,
     check_bufts,
     known_bufts,
@@ -227,12 +228,12 @@ class _Loader:
         check_keys(given, CONTEXT_KEYS, "a context")
         buft = given.get("buft")
         if buft is not None:
-            buft = at("buft", as_buft, buft, self.bufts, self.known_bufts)
+            buft = at("buft", as_buft, buft, self.bufts, self.known_bufts, self.reader.backends)
         usage = given.get("usage")
         word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
         tallocr = given.get("tallocr")
         if tallocr is not None:
-            tallocr = at("tallocr", as_word, tallocr, "tallocr", self.reader.backends)
+            tallocr = at("tallocr", as_backend, tallocr, "tallocr", self.reader.backends)
             if buft is not None:
                 raise Mistake("tallocr stands beside buft", "give either of them", "tallocr", on_key=True)
         spec = ContextSpec(name, buft, USAGES[word], [], tallocr)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.scenario.backends import as_backend
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.long_form import KEYS
@@ -167,7 +168,7 @@ class TensorReader:
             self._flag_output(root, scope)
         backend = get("backend")
         if backend is not None:
-            backend = at("backend", as_word, backend, "backend", self.backends)
+            backend = at("backend", as_backend, backend, "backend", self.backends)
         given = get("data")
         data = None if given is None else at("data", self._data, given, type, ne, nb, op)
         return TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)

@@ -100,6 +100,8 @@ def _events(text: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         offset = _offset(text, mark.line, mark.column) if mark is not None else 0
+        if text[offset : offset + 1] == "\t":
+            raise Mistake("tabs cannot indent YAML", "use spaces", offset=offset) from None
         context = f" ({e.context})" if e.context else ""
         raise Mistake(f"this is not YAML: {e.problem}{context}", offset=offset) from None
     except yaml.reader.ReaderError as e:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines
 from ggmltool.views.text import printable, size
 
-MIB = 1024 * 1024
 _SHOWN = 10
 _OUTGROWN = (
     Column("node", cut=True),
@@ -50,24 +49,29 @@ class Parting(NamedTuple):
 class ReallocFacts:
     """The plan of `first` and the graph `second`. `why` is what ggml found first, None where the plan serves.
 
-    `outgrown` are all nodes and sources for which the plan has too little, where the two have as many nodes; `names`
-    what ggml calls the tensors; `serves_back` whether the plan of `second` serves `first`.
+    `outgrown` are all nodes and sources for which the plan has too little, where the two have as many nodes; `alone`
+    are the bytes that `second` needs per backend by itself; `log` what a debug build of this ggml logs; `serves_back`
+    whether the plan of `second` serves `first`; `debug_realloc` whether this ggml has GGML_SCHED_DEBUG_REALLOC.
     """
 
     first: GraphFacts
     second: GraphFacts
+    alone: tuple[int, ...]
     why: ReallocNeeded | IdsChanged | None
     outgrown: tuple[ReallocNeeded, ...]
     parting: Parting | None
     grown: tuple[Grown, ...]
-    names: Mapping[str, str]
+    log: tuple[str, ...]
     backends: tuple[str, ...]
     n_buffers: int
     serves_back: bool
+    debug_realloc: bool = True
 
     @property
     def unexpected(self) -> bool:
         """Whether GGML_SCHED_DEBUG_REALLOC=1 would abort: a reallocation for a graph of the same size."""
+        if not self.debug_realloc:
+            return False
         return isinstance(self.why, ReallocNeeded) and self.n_buffers > 1 and self.first.size == self.second.size
 
 
@@ -83,7 +87,7 @@ def explain_realloc_view(f: ReallocFacts, title: str, style: Style) -> str:
     parts += section("Too small in the plan", _OUTGROWN, [_outgrown(o) for o in f.outgrown[:_SHOWN]], style)
     if len(f.outgrown) > _SHOWN:
         parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
-    told = [f"  {printable(line)}" for line in log_text(f)]
+    told = [f"  {printable(line)}" for line in f.log]
     if told:
         parts.append(render_lines(["", "What a debug build of ggml logs", *told], style))
     return "".join(parts)
@@ -106,6 +110,8 @@ def _sentences(f: ReallocFacts) -> Iterator[str]:
         yield f"The plan of {second} serves {first}: reserve {second}, and nothing is planned again for either."
     else:
         yield f"The plan of {second} does not serve {first} either: whichever comes next is planned again."
+    if not f.debug_realloc:
+        return
     if f.unexpected:
         yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the two are alike in size."
     else:
@@ -150,8 +156,10 @@ def _graphs(f: ReallocFacts) -> tuple[list[Column], list[Row]]:
         [what, str(getattr(f.first, key)), str(getattr(f.second, key))]
         for what, key in (("nodes", "nodes"), ("leafs", "leafs"), ("splits", "splits"), ("inputs copied", "inputs"))
     ]
+    for name, a, alone in zip(f.backends, f.first.buffers, f.alone, strict=True):
+        rows.append([Cell(f"{name} needs", inks[name]), size(a), size(alone)])
     for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
-        rows.append([Cell(f"{name} buffer", inks[name]), size(a), size(b)])
+        rows.append([Cell(f"{name} buffer then", inks[name]), size(a), size(b)])
     return columns, rows
 
 
@@ -159,36 +167,6 @@ def _outgrown(o: ReallocNeeded) -> Row:
     which = "the node" if o.slot is None else f"source {o.slot}"
     reserved = Cell("–", "dim") if o.old_size is None else size(o.old_size)
     return [o.node, o.tensor, which, reserved, size(o.new_size or 0)]
-
-
-def log_text(f: ReallocFacts) -> list[str]:
-    """The lines of a debug build, in order."""
-    why = f.why
-    if why is None:
-        return []
-    lines = []
-    if isinstance(why, ReallocNeeded):
-        name, node = f.names.get(why.tensor, why.tensor), f.names.get(why.node, why.node)
-        if not why.tensor:
-            what = f"graph has {why.reason}"
-        elif why.slot is None:
-            what = f"node {node} is not valid"
-        else:
-            what = f"src {why.slot} ({name}) of node {node} is not valid"
-        how = "cannot reallocate multi buffer graph automatically, call reserve"
-        lines = [
-            f"ggml_gallocr_needs_realloc: {what}",
-            f"ggml_gallocr_alloc_graph: {how if f.n_buffers > 1 else 'reallocating buffers automatically'}",
-        ]
-    if f.n_buffers > 1 or isinstance(why, IdsChanged):
-        changed = int(isinstance(why, IdsChanged))
-        failed = "failed to allocate graph, reserving"
-        lines.append(f"ggml_backend_sched_alloc_splits: {failed} (backend_ids_changed = {changed})")
-    for g in f.grown:
-        if g.old_size:
-            sizes = f"from size {g.old_size / MIB:.02f} MiB to {g.new_size / MIB:.02f} MiB"
-            lines.append(f"ggml_gallocr_reserve_n_impl: reallocating {g.buft} buffer {sizes}")
-    return lines
 
 
 def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
@@ -199,6 +177,7 @@ def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
         "serves": f.why is None,
         "first": f.first._asdict() | {"buffers": dict(zip(f.backends, f.first.buffers, strict=True))},
         "second": f.second._asdict() | {"buffers": dict(zip(f.backends, f.second.buffers, strict=True))},
+        "alone": dict(zip(f.backends, f.alone, strict=True)),
         "why": None if f.why is None else f.why._asdict(),
         "backend_ids_changed": isinstance(f.why, IdsChanged),
         "outgrown": [o._asdict() for o in f.outgrown],
@@ -206,5 +185,5 @@ def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
         "grown": [g._asdict() for g in f.grown],
         "serves_back": f.serves_back,
         "unexpected": f.unexpected,
-        "log": log_text(f),
+        "log": list(f.log),
     }

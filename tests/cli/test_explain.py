@@ -453,3 +453,51 @@ graphs:
 def test_every_cause_has_a_headline(call: Call, name: str, headline: str) -> None:
     """U17."""
     assert explained(call, name, "-", stdin=CHOICES)["reason"]["text"] == headline
+
+
+@pytest.mark.parametrize("command", [("explain",), ("explain", "node"), ("tensor",), ("lifetime",)])
+def test_a_file_alone_is_no_name_of_something_in_the_sample(
+    call: Call, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """U33."""
+    file = tmp_path / "two.yaml"
+    file.write_text("ggmltool: 1\n")
+    result = call(*command, file)
+    assert (result.status, result.out) == (2, "")
+    assert "two.yaml is a scenario; say what to look for in it: `ggmltool " in result.err
+    assert "sample" not in result.err
+
+
+def test_the_graphs_of_a_reallocation_have_what_each_needs_alone(call: Call) -> None:
+    """U39."""
+    document = explained(call, "realloc", "large", "small", "outgrown")
+    assert document["second"]["buffers"] == document["first"]["buffers"] == {"GPU0": 8192, "CPU": 4096}
+    assert document["alone"] == {"GPU0": 1024, "CPU": 512}
+    rows = [
+        " ".join(line.split()) for line in call("explain", "realloc", "large", "small", "outgrown").out.splitlines()
+    ]
+    assert "GPU0 needs 8 KiB 1 KiB" in rows
+    assert "GPU0 buffer then 8 KiB 8 KiB" in rows
+
+
+@pytest.mark.parametrize(
+    "graphs", [("small", "large", "outgrown"), ("one", "two", "allocator"), ("token", "prompt", "offload")]
+)
+@pytest.mark.parametrize("ggml", ["2025-03", "0.20.2"])
+def test_the_log_of_a_reallocation_is_that_of_the_release(call: Call, ggml: str, graphs: tuple[str, ...]) -> None:
+    """REVIEW B1: the allocator's own lines, in the words of the ggml that decides."""
+    result = call("explain", "realloc", "--ggml", ggml, *graphs)
+    log = explained(call, "realloc", "--ggml", ggml, *graphs)["log"]
+    assert all(f"\n  {line}\n" in result.out for line in log)
+    grown = [line for line in log if "reallocating" in line and "buffer from size" in line]
+    function = "ggml_gallocr_reserve_n" if ggml == "2025-03" else "ggml_gallocr_reserve_n_impl"
+    assert grown or graphs[0] == "token"
+    assert all(line.startswith(f"{function}: ") for line in grown)
+    assert ("GGML_SCHED_DEBUG_REALLOC" in result.out) == (ggml == "0.20.2")
+
+
+def test_the_log_of_a_reallocation_in_march_2025_is_what_a_run_logs(call: Call) -> None:
+    """REVIEW B1."""
+    log = explained(call, "realloc", "--ggml", "2025-03", "small", "large", "outgrown")["log"]
+    said = [line.removeprefix("ggml: ") for line in call("run", "-v", "--ggml", "2025-03", "outgrown").err.splitlines()]
+    assert said[-len(log) - 1 : -1] == log or said[-len(log) :] == log

@@ -217,3 +217,25 @@ def test_mistakes_in_what_the_hardware_has(backend: dict[str, Any], message: str
     with pytest.raises(ScenarioError) as caught:
         load(backends=[backend, "CPU"] if backend["name"] != "CPU" else [backend])
     assert message in f"{caught.value.message}; {caught.value.expected}"
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"contexts": {"w": {"buft": "CUDA1", "tensors": {}}}}, 'buft cannot be "CUDA1"; CUDA1 is not in `backends`'),
+        ({"contexts": {"w": {"buft": "cuda0", "tensors": {}}}}, 'buft cannot be "cuda0"; did you mean "CUDA0"?'),
+        (
+            {"graphs": {"m": {"nodes": {"x": {"op": "arange", "start": 0, "stop": 1, "step": 1, "backend": "BLAS"}}}}},
+            'backend cannot be "BLAS"; BLAS is not in `backends`; add it there',
+        ),
+        (
+            {"backends": [{"name": "CUDA0", "supports_bufts": ["Vulkan0"]}, "CPU"]},
+            'there is no buffer type "Vulkan0"; Vulkan0 is not in `backends`; add it there',
+        ),
+    ],
+)
+def test_a_device_that_is_not_among_the_backends_is_to_be_added(part: dict[str, Any], message: str) -> None:
+    """U36."""
+    with pytest.raises(ScenarioError) as caught:
+        load(**({"backends": ["CUDA0", "CPU"]} | part))
+    assert message in str(caught.value)

@@ -131,7 +131,10 @@ IN_NODES: list[tuple[str, str]] = [
         "21:10: flash_attn_back has no rule for its result here; give ne",
     ),
     ("h: {op: sqr, src: [x], flags: [outptu]}", '21:38: a flag cannot be "outptu"; did you mean "output"?'),
-    ("h: {op: sqr, src: [x], backend: CUDA1}", '21:39: backend cannot be "CUDA1"; did you mean "CUDA0"?'),
+    (
+        "h: {op: sqr, src: [x], backend: CUDA1}",
+        '21:39: backend cannot be "CUDA1"; CUDA1 is not in `backends`; add it there',
+    ),
     (
         "h: {op: sqr, src: [x], data: [1]}",
         "21:30: a node's values are what its op computes; write others with the step {set: ...}",
@@ -213,7 +216,7 @@ IN_FILES: list[tuple[str, str]] = [
     (TOP + "a: [", "2:5: this is not YAML: did not find expected node content (while parsing a flow node)"),
     (
         TOP + "\tb: 1",
-        "2:1: this is not YAML: found a tab character that violates indentation (while scanning a plain scalar)",
+        "2:1: tabs cannot indent YAML; use spaces",
     ),
     (TOP + "a: *x", '2:4: no anchor "x" comes before this alias'),
     (TOP + "a: &x [*x]", '2:8: the alias "x" stands inside of what it stands for'),
@@ -280,6 +283,22 @@ def test_a_mistake_in_a_file(text: str, message: str) -> None:
     with pytest.raises(ScenarioError) as e:
         load_text(text)
     assert str(e.value) == f"t.yaml:{message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("ggmltool: 1\nbackends:\n\t- CPU\n", "3:1"),
+        ("ggmltool: 1\n\tname: x\n", "2:1"),
+        ("ggmltool: 1\nbackends:\n-\tCPU\n- CPU\n", "3:2"),
+        ("name: |\n\tx\n", "2:1"),
+    ],
+)
+def test_a_tab_that_indents_is_named(text: str, place: str) -> None:
+    """U37."""
+    with pytest.raises(ScenarioError) as e:
+        load_text(text)
+    assert str(e.value) == f"t.yaml:{place}: tabs cannot indent YAML; use spaces"
 
 
 @pytest.mark.parametrize(("text", "message"), IN_JSON, ids=[t[:60] for t, _ in IN_JSON])

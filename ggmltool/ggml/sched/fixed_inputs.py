@@ -142,11 +142,6 @@ class FixedInputsScheduler(Scheduler):
             self.events(Left(function))
         return True
 
-    def not_served(self, ids_changed: bool) -> None:
-        """The reserved plan does not serve a graph."""
-        why = f"(backend_ids_changed = {int(ids_changed)})"
-        self.debug_log(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
-
     def synchronize(self) -> None:
         """ggml_backend_sched_synchronize: wait for all backends."""
         for b in range(len(self.backends)):

@@ -254,6 +254,8 @@ class Scheduler(SchedulerState):
 
     def not_served(self, ids_changed: bool) -> None:
         """The reserved plan does not serve a graph, which is reserved now; a debug build logs it."""
+        why = f"(backend_ids_changed = {int(ids_changed)})"
+        self.gallocr.say(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
 
     def no_backend_for_weight(self, tensor: Tensor, buffer: Buffer) -> None:
         """No backend can use the memory of `tensor` and run the op that has it; a debug build warns of it."""
