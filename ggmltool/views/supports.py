@@ -21,6 +21,7 @@ _STATE_WIDTH = max(map(len, STATES))
 _ROOM_FOR_NODES = 36
 _NAMES_SHOWN = 3
 _REASON_WIDTH = 110
+_RUNS_ON = {False: "runs on", True: "on"}
 
 
 class Missing(NamedTuple):
@@ -119,19 +120,26 @@ def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, s
         shapes = dict.fromkeys(dims(n.ne) for n in group)
         shape = next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
         first = group[0]
-        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), _runs_on(group, backends)])
+        there = _runs_on(group, backends, tight)
+        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), there])
     columns = [Column("op"), Column("nodes", right=True), Column("types", cut=True), Column("shape", drop=1)]
-    return render_table([*columns, *_columns(backends, tight), Column("runs on", cut=True)], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column(_RUNS_ON[tight], cut=True)], rows, style)
 
 
-def _runs_on(group: Sequence[Asked], backends: Sequence[str]) -> str:
+def _called(backends: Sequence[str], tight: bool) -> dict[str, str]:
+    """What a table calls the backends: by name, or by number where it is tight."""
+    return {name: str(i) if tight else name for i, name in enumerate(backends)}
+
+
+def _runs_on(group: Sequence[Asked], backends: Sequence[str], tight: bool) -> str:
     numbers = Counter(n.backend for n in group)
-    there = [(b, numbers[b]) for b in backends if numbers[b]]
+    there = [(called, numbers[b]) for b, called in _called(backends, tight).items() if numbers[b]]
     return ", ".join(b if len(there) == 1 else f"{b} {n}" for b, n in there) or "–"
 
 
 def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
     inks = {name: color.term for name, color in colors(backends).items()}
+    called = _called(backends, tight)
     rows: list[Row] = [
         [
             str(n.index),
@@ -140,15 +148,15 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, st
             n.types,
             dims(n.ne),
             *_cells(n, tight),
-            Cell(n.backend or "–", inks.get(n.backend or "", "")),
+            Cell(called.get(n.backend or "", "–"), inks.get(n.backend or "", "")),
         ]
         for n in nodes
     ]
     columns = [
-        Column("#", right=True), Column("node", cut=True), Column("op"), Column("types", cut=True),
-        Column("shape", drop=2),
+        Column("#", right=True, drop=1 if tight else 0), Column("node", cut=True), Column("op"),
+        Column("types", cut=True), Column("shape", drop=2),
     ]  # fmt: skip
-    return render_table([*columns, *_columns(backends, tight), Column("runs on")], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Column(_RUNS_ON[tight])], rows, style)
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
