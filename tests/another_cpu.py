@@ -166,6 +166,24 @@ def another_cpu() -> Iterator[None]:
             setattr(HostArrays, name, method)
 
 
+@contextmanager
+def reads_values() -> Iterator[list[bool]]:
+    """While it lasts, the list gets its first element when values of a tensor are read."""
+    found: list[bool] = []
+
+    def decode(self: HostArrays, *args: Any) -> Any:
+        if not found:
+            found.append(True)
+        return before(self, *args)
+
+    before = HostArrays.decode
+    HostArrays.decode = decode  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        HostArrays.decode = before  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     from ggmltool.cli.main import main
 

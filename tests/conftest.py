@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from ggmltool.ggml.devices import gpus
-from tests.another_cpu import another_cpu
+
+# Tests run beside one another, and their products are small: threads would wait for each other.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("ggmltool", deadline=None)
 settings.load_profile("ggmltool")
 
-OTHER = "--another-cpu"
+OTHER, NOTE, NOTED = "--another-cpu", "--note-values", "--only-noted"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OTHER, action="store_true", help="compute as another CPU would: other roundings, other order")
+    parser.addoption(NOTE, metavar="FILE", help="append the names of the tests that compute values to FILE")
+    parser.addoption(NOTED, metavar="FILE", help="run the tests alone that are named in FILE")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    file = config.getoption(NOTED)
+    if file is None:
+        return
+    noted = set(Path(file).read_text("utf-8").splitlines())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in noted])
+    items[:] = [item for item in items if item.nodeid in noted]
 
 
 @pytest.fixture(autouse=True)
 def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With --another-cpu values are those of one."""
-    if not request.config.getoption(OTHER):
+    """With --another-cpu values are those of one; with --note-values it is noted who reads any."""
+    file = request.config.getoption(NOTE)
+    if not request.config.getoption(OTHER) and file is None:
         yield
         return
-    with another_cpu():
+    from tests.another_cpu import another_cpu, reads_values
+
+    if file is None:
+        with another_cpu():
+            yield
+        return
+    with reads_values() as read:
         yield
+    if read:
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(f"{request.node.nodeid}\n")
 
 
 if find_spec("cupy") is not None:

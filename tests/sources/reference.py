@@ -24,6 +24,7 @@ from ggmltool.sources.llama.decode import Decoder
 from ggmltool.sources.llama.options import CaptureOptions
 
 THREADS = 2
+"""What the benchmarks give to both; tests have one, as they run beside one another."""
 
 
 class Decoded(NamedTuple):
@@ -34,7 +35,9 @@ class Decoded(NamedTuple):
     steps: list[float]
 
 
-def decode(path: Path, tokens: list[int], next_tokens: list[int], n_ctx: int, repack: bool = False) -> Decoded:
+def decode(
+    path: Path, tokens: list[int], next_tokens: list[int], n_ctx: int, repack: bool = False, threads: int = 1
+) -> Decoded:
     """Have llama.cpp decode a prompt and one token after the other.
 
     With `repack` weights are laid out anew for the processor where llama.cpp can, as it does by itself; the rows of a
@@ -43,7 +46,7 @@ def decode(path: Path, tokens: list[int], next_tokens: list[int], n_ctx: int, re
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "logits"
         ask = {"path": str(path), "tokens": tokens, "next": next_tokens, "n_ctx": n_ctx, "file": str(file)}
-        ask["repack"] = repack
+        ask |= {"repack": repack, "threads": threads}
         answer = _ask(ask)
         logits = np.fromfile(file, dtype=np.float32).reshape(len(tokens) + len(next_tokens), -1)
     return Decoded(logits, answer["times"][0], answer["times"][1:])
@@ -70,11 +73,11 @@ def _ask(request: dict[str, Any]) -> Any:
 class Reference(Decoder):
     """llama.cpp with its own settings, which computes."""
 
-    repack = False
+    repack, threads = False, 1
 
     def context_params(self) -> Any:
         params = Session.context_params(self)
-        params.n_threads = params.n_threads_batch = THREADS
+        params.n_threads = params.n_threads_batch = self.threads
         return params
 
     def model_params(self) -> Any:
@@ -108,7 +111,7 @@ def _reply(answer: dict[str, Any]) -> NoReturn:
 def main() -> NoReturn:
     asked = json.load(sys.stdin)
     reference = Reference(CaptureOptions(n_ctx=asked.get("n_ctx", 512)))
-    reference.repack = asked.get("repack", False)
+    reference.repack, reference.threads = asked.get("repack", False), asked.get("threads", 1)
     reference.load(asked["path"])
     if "text" in asked:
         _reply({"tokens": reference.tokenize(asked["text"])})
