@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(NOTED, metavar="FILE", help="run the tests alone that are named in FILE")
 
 
+def pytest_configure() -> None:
+    missing = [name for name in ("libggml", "xllamacpp", "hatchling") if find_spec(name) is None]
+    if missing and os.environ.get("CI"):
+        raise pytest.UsageError(f"{' and '.join(missing)} must be there: install ggmltool[test]")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     file = config.getoption(NOTED)
     if file is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ import ggmltool
 from ggmltool.cli.scenario import tensor_infos
 from ggmltool.views.folded import fold_plan
 from tests.cli.conftest import SAMPLES, Call
+from tests.needs import needs_dot
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
-needs_dot = pytest.mark.skipif(
-    shutil.which("dot") is None and not os.environ.get("CI"), reason="needs Graphviz: install the package graphviz"
-)
 
 
 @needs_dot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 
 import click
@@ -12,6 +11,7 @@ import pytest
 from ggmltool.cli.main import COMMANDS, cli
 from ggmltool.views.man import CommandPage, Entry, Manual, man_page
 from tests.cli.conftest import Call
+from tests.needs import needs_groff
 
 
 def test_the_page_has_every_command_every_option_and_its_variable(call: Call) -> None:
@@ -46,7 +46,7 @@ def test_what_roff_would_take_for_a_request_is_text() -> None:
     )
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+@needs_groff
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_groff_sets_the_page_without_a_warning(call: Call, columns: int) -> None:
     page = call("man").out

@@ -9,7 +9,6 @@ import html
 import io
 import os
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import UPDATE
+from tests.needs import needs_dot
 
 PICTURES = SAMPLES / "pictures"
 DRAWN = {
@@ -43,7 +43,7 @@ def terminal_svg(text: str) -> str:
     return re.sub(r"\s*@font-face \{.*?\}|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
 
 
-@pytest.mark.skipif(shutil.which("dot") is None and not os.environ.get("CI"), reason="needs Graphviz")
+@needs_dot
 @pytest.mark.parametrize("picture", DRAWN)
 def test_a_drawing_shows_what_is_drawn_now(call: Call, picture: str) -> None:
     assert call(*DRAWN[picture], "-o", picture).status == 0
