@@ -233,6 +233,18 @@ def test_a_small_batch_needs_more_than_was_reserved_and_these_are_the_tensors(ca
     assert re.search(r"compute buffers [\d.]+ KiB [\d.]+ KiB \+[\d.]+ KiB", out)
 
 
+def test_the_same_graph_twice_after_a_reset_is_wrong(call: Call) -> None:
+    """ggml 892: the second split finds nothing to copy, and the command says so; built anew, the graph is right."""
+    result = call("run", "graph-twice", columns=110)
+    assert result.out.endswith("y · f32 [2]\n  20  20\n\na · f32 [2]\n  20  20\n")
+    assert "splits a build of the graph that was split before: its sources are 2 copies of the first time" in result.err
+    assert "#a#0 (" in call("splits", "--after", "6", "--no-causes", "graph-twice").out
+    anew = (SAMPLES / "graph-twice.yaml").read_text().replace("  - set:", "  - alloc main\n  - set:")
+    result = call("run", "-", stdin=anew.encode(), columns=110)
+    assert "y · f32 [2]\n  40  40\n" in result.out
+    assert result.err == ""
+
+
 def test_how_much_do_four_pipeline_copies_cost(call: Call) -> None:
     """llama.cpp 24355, 13751: the plans with and without, side by side and one by one."""
     assert "total 28 KiB 10 KiB +18 KiB" in " ".join(call("buffers", "--copies", "pipeline", columns=110).out.split())

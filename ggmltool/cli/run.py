@@ -17,12 +17,12 @@ from ggmltool.cli.options import (
     scenario_argument,
     work_option,
 )
-from ggmltool.cli.output import Output, debug_log, log_lines
+from ggmltool.cli.output import Output, debug_log, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
 from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.views.run import StepReport, run_json, steps_view
-from ggmltool.views.text import count
+from ggmltool.views.text import count, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -204,6 +204,7 @@ class _Result:
             try:
                 if self.watcher is not None:
                     self.watcher.watch(self.run, number, step.graph)
+                self._warn_of_old_copies(step.graph, number)
                 values = self._compute(step.graph)
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
@@ -232,6 +233,17 @@ class _Result:
             values = scenario.outputs(self.run, graph, wanted, advance)
         self._keep_times(graph)
         return values
+
+    def _warn_of_old_copies(self, graph: str, number: int) -> None:
+        """Say where a build is split a second time, which ggml takes without a word."""
+        copies = self.run.old_copies(graph)
+        if copies:
+            them = f"{count(len(copies), 'copy')} of the first time ({shortened(copies, 4)})"
+            note(
+                f"Step {number}, compute {graph}, splits a build of the graph that was split before: its sources are "
+                f"{them}. Nothing is copied into them now, and others may use their memory. Build the graph anew after "
+                f"a reset (`alloc {graph}`), or leave out the reset."
+            )
 
     def _keep_times(self, graph: str) -> None:
         from ggmltool.scenario.measured_run import MeasuredRun

@@ -278,8 +278,10 @@ class ScenarioRun:
         if not state.is_alloc:
             if not state.is_reset:
                 lib.ggml_backend_sched_reset(sched)
+            loose = [t for c in self.model.contexts if c.buft is None for t in c.tensors]
+            new = [t for t in loose if t.id in self.newest and not Tensor.from_address(self.newest[t.id]).buffer]
             if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
-                self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], self.newest)
+                self._write_data(new, self.newest)
         if self.world.tracing:
             lib.ggml_backend_sched_graph_compute(sched, graph)
         else:

@@ -258,7 +258,7 @@ class Run:
             if self.debug:
                 self.debug_records.append(sched.debug_record)
             if self.values and step == "alloc":
-                self._write_data(name)
+                self._write_data(name, ())
         except GgmlError as e:
             plan = self._failed(e, name, step)
         self.plans.append(plan)
@@ -319,11 +319,12 @@ class Run:
             self.build(name)
         self.undone = []
         self._unread.clear()
-        graph, _ = self.newest[name]
+        graph, table = self.newest[name]
         was_alloc = sched.is_alloc
+        placed = () if was_alloc else [t for t in table if t.buffer is not None]
         allocated = sched.alloc_to_compute(graph)
         if allocated and self.values and not was_alloc:
-            self._write_data(name)
+            self._write_data(name, placed)
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
@@ -337,6 +338,19 @@ class Run:
             raise GgmlFailed(
                 "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
             )
+
+    def old_copies(self, name: str) -> list[str]:
+        """The copies that an earlier split put into the newest build of a graph, where `compute` would split it again.
+
+        ggml_backend_sched_split_graph replaces sources by copies for good. Split a second time, such a build has
+        nothing to copy: the copies keep what they hold, in memory that others may get.
+        """
+        if self.sched is None or self.sched.is_alloc or name not in self.newest:
+            return []
+        graph, table = self.newest[name]
+        own = {id(t) for t in table}
+        found = (s.name for n in graph.nodes for s in n.src if s is not None and id(s) not in own)
+        return list(dict.fromkeys(found))
 
     def tensor(self, id: str) -> Tensor:
         """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and
@@ -402,17 +416,18 @@ class Run:
         announce_get(t, self.listener)
         return values_of(t)
 
-    def _write_data(self, name: str) -> None:
-        """Write the data of the tensors that the scheduler has just given memory."""
+    def _write_data(self, name: str, placed: Iterable[Tensor]) -> None:
+        """Write the data of the tensors that the scheduler has just given memory; `placed` had theirs before."""
         from ggmltool.ggml.transfer import tensor_set
 
         table = self.newest[name][1]
+        kept = {id(t) for t in placed}
         at = 0
         for spec in self.model.contexts:
             for t_spec in spec.tensors:
                 if spec.buft is None and t_spec.data is not None:
                     t = table[at]
-                    if t.buffer is not None:
+                    if t.buffer is not None and id(t) not in kept:
                         tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
                 at += 1
 
