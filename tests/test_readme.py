@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 
 from ggmltool.ggml.changes import CHANGES, Change
 from tests.cli.conftest import Call, call
+from tests.sources.models import cached
 
 __all__ = ["call"]
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 CONSOLE = re.findall(r"```console\n\$ ggmltool ([^\n]*)\n(.*?)```", README, re.DOTALL)
+BASH = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 QUESTIONS = dict(re.findall(r"^\| ([^|]+?) \| `ggmltool ([^`]+)` \|$", README, re.MULTILINE))
 ANSWERS = {
@@ -151,3 +154,57 @@ def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: C
     result = call("diff", "--ggml", *sample.split(), columns=WIDTH)
     assert result.status == 1
     assert f"{change.key} · since {change.since} · {change.area}\n" in result.out
+
+
+STANDS_FOR = {'--prompt "The capital of France is"': "--tokens 2,30,40", "2,818,5279": "2,18,52", "529,7001": "29,70"}
+"""What the little model, which has no vocabulary and 304 tokens, gets in place of a text and of other tokens."""
+SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
+"""Commands whose exit status 1 is an answer."""
+PROGRAMS = {
+    "ggmltool": 'exec "$PYTHON" -m ggmltool "$@"',
+    "llama-cli": """{
+for graph in model token placed; do
+  n=$([ $graph = token ] && echo 1 || echo 512)
+  echo "graph_reserve: reserving a graph for ubatch with n_tokens = $(printf %4s $n), n_seqs =  1, n_outputs = $n"
+  "$PYTHON" -m ggmltool splits $graph.json.gz
+done; } >&2""",
+    "llama-eval-callback": """mkdir -p dumped; "$PYTHON" -m ggmltool run --dump dumped --quiet france.json.gz > run.txt
+echo '{"path": "model.gguf", "tokens": [2, 30, 40], "n_ctx": 1024}' | "$PYTHON" -m tests.sources.eval_printer""",
+}
+"""What stands for the programs that the README calls: they do to the little model what llama.cpp would."""
+
+
+def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path) -> None:
+    """From a folder with nothing but a model: what a line needs, one before it makes."""
+    for needed in ("xllamacpp", "libggml"):
+        pytest.importorskip(needed)
+    (tmp_path / "bin").mkdir()
+    for name, text in PROGRAMS.items():
+        (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    shutil.copy(cached("llama"), tmp_path / "model.gguf")
+    assert len(BASH) > 20
+    for line in BASH:
+        command = line.partition("  # ")[0]
+        for text, other in STANDS_FOR.items():
+            command = command.replace(text, other)
+        status, err = _shell(call, command, tmp_path)
+        assert status in ((0, 1) if command.startswith(SAYS_A_DIFFERENCE) else (0,)), (line, err)
+        assert "Traceback" not in err, line
+
+
+def _shell(call: Call, command: str, folder: Path) -> tuple[int, str]:
+    """What a line comes to: exit status and standard error."""
+    if command.startswith("ggmltool "):
+        ran = call(*shlex.split(command)[1:])
+        return ran.status, ran.err
+    environment = os.environ | {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHON": sys.executable,
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
+    return done.returncode, done.stderr
