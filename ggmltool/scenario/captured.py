@@ -74,13 +74,13 @@ class Seen:
         """
         try:
             return self._find(id, value, scope, layouts)
-        except (TypeError, KeyError):
+        except (TypeError, ValueError, KeyError):
             return None
 
     def _find(
         self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
     ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
-        """The same; raises KeyError and TypeError for what is malformed."""
+        """The same; raises KeyError, TypeError and ValueError for what is malformed."""
         key = self._key(id, value, scope, layouts)
         known = self._known.get(key) if key is not None else None
         if known is None:
@@ -107,7 +107,7 @@ class Seen:
         """Keep what the rules made of a node, for the next one like it."""
         try:
             key = self._key(spec.id, value, scope, layouts)
-        except (TypeError, KeyError):
+        except (TypeError, ValueError, KeyError):
             return
         slot, delta = _NO_VIEW, 0
         if key is None:
@@ -126,7 +126,7 @@ class Seen:
     def _key(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> tuple[object, ...] | None:
         """All that decides what the rules make of a node and whether what it says agrees; None if it has no key.
 
-        Raises KeyError and TypeError for what is malformed.
+        Raises KeyError, TypeError and ValueError for what is malformed.
         """
         get = value.get
         if "data" in value or get("src").__class__ is str:

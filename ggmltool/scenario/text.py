@@ -63,7 +63,12 @@ class Document:
         return ScenarioError(mistake.message, self.source, place, mistake.expected, line)
 
     def place(self, *path: str | int) -> Place | None:
-        """Where the key or list item at the end of `path` stands; None where there is no text."""
+        """Where the key or list item at the end of `path` stands; None where there is no text.
+
+        It is asked for every node of a scenario in YAML, all of which may stand in one line.
+        """
+        if self.format == "yaml":
+            return find_in_yaml(self.value, path, on_key=True)
         offset = self._offset(path, on_key=True, inner=None)
         return None if offset is None else self._place(offset)[0]
 

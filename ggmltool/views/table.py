@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.views.text import harmless, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.style import Style as StyleOfRich
     from rich.text import Text
+
+    Styled = str | StyleOfRich
+    Piece = tuple[str, Styled]
+    """A part of a line, and its style ("" for none)."""
 
 _LAST_NUMBER = re.compile(r"(?<=[^\s,])[-#~]\d+$")
 _GAP = 2
@@ -57,7 +63,6 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
     """The table as text, one line per row, below a header, and last the columns that there was no room for; ends with a
     newline."""
     from rich.cells import cell_len
-    from rich.text import Text
 
     cells = [[_safe(cell) for cell in row] for row in rows]
     natural = [
@@ -74,14 +79,11 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -
         return pad + text if columns[i].right else text + pad
 
     shown = [i for i, width in enumerate(widths) if width]
-    lines = [[(fitted(columns[i].header, i), "dim") for i in shown]]
-    lines += [[(fitted(row[i].text, i), row[i].style) for i in shown] for row in cells]
-    texts = [Text.assemble("  ", *_with_gaps(line)) for line in lines]
-    for text in texts:
-        text.rstrip()
+    lines = [_stripped([(fitted(columns[i].header, i), "dim") for i in shown])]
+    lines += [_stripped([(fitted(row[i].text, i), row[i].style) for i in shown]) for row in cells]
     gone = [columns[i].header for i, width in enumerate(widths) if not width and not empty[i]]
-    texts += [Text(line, "dim") for line in _left_out(list(filter(None, gone)), style.width)]
-    return render_lines(texts, style)
+    lines += [[(line, "dim")] for line in _left_out(list(filter(None, gone)), style.width)]
+    return _written(lines, style)
 
 
 def _left_out(headers: Sequence[str], width: int) -> list[str]:
@@ -113,9 +115,15 @@ def _cut_text(text: str, width: int, numbers: bool) -> str:
     return f"{kept.rstrip()}…{end}"
 
 
-def _with_gaps(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _stripped(cells: Sequence[Piece]) -> list[Piece]:
+    """A line of cells with gaps before and between them, without blanks at its end."""
     gap = (" " * _GAP, "")
-    return [piece for i, part in enumerate(parts) for piece in ((gap, part) if i else (part,))]
+    line = [piece for cell in cells for piece in (gap, cell)]
+    while line and not line[-1][0].strip():
+        line.pop()
+    if line:
+        line[-1] = line[-1][0].rstrip(), line[-1][1]
+    return line
 
 
 def _fit(columns: Sequence[Column], natural: Sequence[int], empty: Sequence[bool], width: int) -> list[int]:
@@ -147,36 +155,47 @@ def _fit(columns: Sequence[Column], natural: Sequence[int], empty: Sequence[bool
 def render_lines(lines: Sequence[str | Text], style: Style) -> str:
     """Lines as text, coloured where the style says so; never wrapped. Here every view's text is made harmless: what
     comes from outside gets neither colours of its own nor anything else that a terminal obeys."""
-    from io import StringIO
+    return _written([[(line, "")] if isinstance(line, str) else _pieces(line) for line in lines], style)
 
+
+def _pieces(line: Text) -> list[Piece]:
+    """The parts of a line that have one style each."""
+    whole = line.blank_copy().append_text(line)  # the style of the line is one of its parts' now
+    return [(part.text, part.style or "") for part in whole.render(_console())]
+
+
+def _written(lines: Iterable[Sequence[Piece]], style: Style) -> str:
+    """Lines as text: rich decides how a style is written, and nothing else, for there may be a million lines."""
+    if not style.colors:
+        return "".join(harmless("".join(text for text, _ in line)).expandtabs() + "\n" for line in lines)
+    from rich.color import ColorSystem
+
+    system = ColorSystem.EIGHT_BIT if style.colors == "256" else ColorSystem.STANDARD
+    get_style = _console().get_style
+
+    def colored(text: str, named: Styled) -> str:
+        text = harmless(text)
+        return get_style(named).render(text, color_system=system) if named else text
+
+    return "".join("".join(colored(*piece) for piece in _without_tabs(line)) + "\n" for line in lines)
+
+
+def _without_tabs(line: Sequence[Piece]) -> Sequence[Piece]:
+    if not any("\t" in text for text, _ in line):
+        return line
+    out, column = [], 0
+    for text, style in line:
+        expanded = (" " * column + text).expandtabs()[column:]
+        out.append((expanded, style))
+        column = len(expanded.rpartition("\n")[2]) + (0 if "\n" in expanded else column)
+    return out
+
+
+@cache
+def _console() -> Console:
     from rich.console import Console
 
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=1_000_000,
-        _environ={},
-        color_system=style.colors or None,
-        force_terminal=bool(style.colors),
-        no_color=not style.colors,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-    )
-    for line in lines:
-        console.print(_harmless_line(line, console), soft_wrap=True)
-    return out.getvalue()
-
-
-def _harmless_line(line: str | Text, console: Console) -> str | Text:
-    if isinstance(line, str):
-        return harmless(line)
-    if harmless(line.plain) == line.plain:
-        return line
-    parts = line.render(console)
-    return line.assemble(*((harmless(part.text), part.style or "") for part in parts), end=line.end)
+    return Console(_environ={}, markup=False, emoji=False, highlight=False, legacy_windows=False)
 
 
 def heading(title: str, facts: Sequence[str], style: Style) -> str:

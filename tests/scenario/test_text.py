@@ -19,6 +19,7 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import Place
 from ggmltool.scenario.text import inside_string, parse_document, read_document
+from tests.scenario.texts import load_text
 
 YAML = """\
 ggmltool: 1
@@ -233,3 +234,15 @@ def test_no_dict_gives_another_exception(value: dict[str, object]) -> None:
 
 def test_a_dict_is_taken_as_it_is() -> None:
     assert read_document({"a": 1}).value == {"a": 1}
+
+
+def test_a_line_of_thousands_of_nodes_is_read_in_a_moment() -> None:
+    """R5: the place of every node is known without looking at the line again."""
+    nodes = ", ".join(f"n{i}: sqr(x)" for i in range(5000))
+    text = f"{{ggmltool: 1, contexts: {{c: {{tensors: {{x: 'f32[4]'}}}}}}, graphs: {{main: {{nodes: {{{nodes}}}}}}}}}"
+    start = time.process_time()
+    model = load_text(text)
+    assert time.process_time() - start < 3
+    place = model.graphs["main"].nodes[4999].place
+    assert place is not None
+    assert text[place.column - 1 :].startswith("n4999: ")

@@ -174,3 +174,14 @@ def test_a_view_of_what_lies_elsewhere_is_no_model_s() -> None:
     model = load_model({"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": graphs})
     with pytest.raises(PlaceError, match="c is a view of a, which lies in another buffer"):
         Placer(model, []).place(PlaceOptions())
+
+
+def test_assignments_to_backends_that_are_not_placed_on_are_left_out() -> None:
+    """Found by mutation: an input that the scenario assigns to an accelerator."""
+    x = {"type": "f32", "ne": [4], "backend": "ACC"}
+    contexts = {"in": {"tensors": {"x": x}}, "w": {"buft": "CPU", "usage": "weights", "tensors": {"w": x}}}
+    graphs = {"main": {"nodes": {"y": "add(x, w)"}}}
+    backends = [{"name": "ACC", "type": "accel"}, "CPU"]
+    model = load_model({"ggmltool": 1, "backends": backends, "contexts": contexts, "graphs": graphs})
+    placement = Placer(model, gpus(1 << 30)).place(PlaceOptions())
+    assert {t.backend for t in placement.model.tensors()} == {None}

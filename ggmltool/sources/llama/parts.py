@@ -53,6 +53,7 @@ class Parts:
     """
 
     def __init__(self, model: Model) -> None:
+        model = replace(model, contexts=[_unassigned(c) for c in model.contexts])
         self.meta = model.meta
         self.architecture = str(model.meta.get("architecture", ""))
         alias = {} if self.architecture in LOADED_TWICE else _aliases(model)
@@ -247,6 +248,13 @@ def _experts(graph: GraphSpec) -> set[str]:
     """What build_moe_ffn asks for itself: the results of all experts, before it takes them apart and adds them."""
     viewed = {n.src[0] for n in graph.nodes if n.op == Op.VIEW and n.name.startswith("ffn_moe_") and n.src}
     return {n.id for n in graph.nodes if n.id in viewed and n.op in (Op.MUL, Op.MUL_MAT_ID, Op.ADD_ID)}
+
+
+def _unassigned(context: ContextSpec) -> ContextSpec:
+    """The context without assignments, of which llama.cpp makes none there."""
+    if all(t.backend is None for t in context.tensors):
+        return context
+    return replace(context, tensors=[t if t.backend is None else replace(t, backend=None) for t in context.tensors])
 
 
 def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:
