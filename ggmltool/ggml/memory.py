@@ -77,7 +77,9 @@ def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
     """
     ne, nb = t.ne, t.nb
     shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
-    strides = [0 if n == 1 else signed(b) for n, b in zip(reversed(ne), reversed(nb), strict=True)]
+    strides = [0 if n == 1 else b for n, b in zip(reversed(ne), reversed(nb), strict=True)]
+    if t.nbytes >> 63:
+        strides = [signed(b) for b in strides]
     if t.type.quantized:
         if not is_contiguous_rows(t):
             raise NotComputable(
@@ -95,11 +97,16 @@ def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
 def check_extent(
     t: Tensor, dtype: np.dtype[Any], shape: tuple[int, ...], strides: list[int], offset: int, size: int, verb: str
 ) -> None:
-    """Raise GgmlOverrun where the elements of `t`, `offset` bytes into a buffer of `size` bytes, leave the buffer."""
+    """Raise GgmlOverrun where the elements of `t`, `offset` bytes into a buffer of `size` bytes, leave the buffer.
+
+    ggml_nbytes says where they end, unless a row's blocks overlap or a stride goes backwards: then it is too small, or
+    far too large.
+    """
+    if 0 <= offset <= size - t.nbytes and (not t.type.quantized or t.nb[0] == t.type.type_size):
+        return
     low, end = span(shape, strides, dtype.itemsize)
-    if offset + low < 0 or offset + end > size:
-        layout = f", from {offset} on in {t.type.name} ne {list(t.ne)} with nb {list(t.nb)}"
-        check(f"the buffer of {t.name or t.id}", offset + low, offset + end, size, verb, layout)
+    layout = f", from {offset} on in {t.type.name} ne {list(t.ne)} with nb {list(t.nb)}"
+    check(f"the buffer of {t.name or t.id}", offset + low, offset + end, size, verb, layout)
 
 
 def empty_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -76,6 +76,7 @@ CASES = [
     call("add", permuted("q8_0", (32, 4, 2), (0, 2, 1, 3)), Src(ne=(32, 2, 4))),
     call("add", Src("q8_0", (32, 4)), permuted("f32", (4, 32), (1, 0, 2, 3))),
     call("acc", Src(ne=(8, 6)), permuted("f32", (2, 4), (1, 0, 2, 3)), 32, 192, 192, 0),
+    call("set", Src("i32", (8, 6), data="ints"), Src(ne=(4, 3)), 32, 192, 192, 0),
     call("set", Src("i32", (8, 6), data="ints"), permuted("f32", (2, 4), (1, 0, 2, 3)), 32, 192, 192, 0),
     *(call(fn, COLUMNS) for fn in ("cumsum", "sum_rows", "sqr")),
     *(call("get_rel_pos", Src(t, (32, 7), data="ints"), 4, 4) for t in TYPES),

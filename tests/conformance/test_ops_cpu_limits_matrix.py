@@ -212,7 +212,16 @@ CONVOLUTIONS = [
     *(call("pool_1d", block(t, 32, 3), op, 2, 2, 0) for t in ("f32", "f16") for op in (0, 1, 2)),
     *(call("pool_2d", block(t, 32, 8), op, 2, 2, 1, 1, 0.0, 0.0) for t in ("f32", "f16") for op in (0, 1, 2)),
 ]
-CASES = COPIES + PRODUCTS + TABLES + ROPES + ATTENTIONS + CONVOLUTIONS
+BACKWARD = (1 << 64) - 32
+
+# R1: parts that end beyond the result, or would if size_t did not wrap.
+PARTS = [
+    call(fn, Src(ne=(8, 6)), Src(ne=(4, 3)), nb1, 192, 192, offset)
+    for fn in ("acc", "set")
+    for nb1, offset in ((32, 180), (32, 64), (BACKWARD, 32), (BACKWARD, 64))
+]
+
+CASES = PARTS + COPIES + PRODUCTS + TABLES + ROPES + ATTENTIONS + CONVOLUTIONS
 
 
 def engine_outcome(case: Call, data: list[bytes]) -> Any:

@@ -76,6 +76,10 @@ OTHERS = [
     call("set", Src(ne=(8, 6, 2)), Src(ne=(4, 3, 2)), 32, 192, 384, 16),
     call("set", Src(ne=(8, 6, 2)), Src(ne=(4, 3, 2)), 32, 192, 384, 16, inplace=True),
     call("set", Src("i32", (8, 6), data="ints"), Src("i32", (4, 3), data="ints"), 32, 192, 192, 8),
+    # R1: strides that go backwards, as size_t's do, and stay inside.
+    call("acc", Src(ne=(8, 6)), Src(ne=(4, 3)), (1 << 64) - 32, 192, 192, 128),
+    call("set", Src(ne=(8, 6)), Src(ne=(4, 3)), (1 << 64) - 32, 192, 192, 128),
+    call("acc", Src(ne=(8, 6, 2)), Src(ne=(4, 3, 2)), 32, (1 << 64) - 192, 384, 192),
     call("set_1d", Src(ne=(8, 6)), Src(ne=(5,)), 12),
     call("set_1d", Src(ne=(8, 6)), Src(ne=(5,)), 12, inplace=True),
     call("set_2d", Src(ne=(8, 6)), Src(ne=(4, 3)), 32, 64),

@@ -225,7 +225,7 @@ def _source(dst: Tensor) -> Tensor:
 
 @kernel(Op.REPEAT)
 def _repeat(x: Arrays, dst: Tensor) -> None:
-    values, out = x.raw(_source(dst)), x.raw(dst)
+    values, out = x.raw(_source(dst)), x.raw(dst, "writes")
     if values.size and out.size:
         out[...] = x.xp.tile(values, [n // m for n, m in zip(out.shape, values.shape, strict=True)])
 
@@ -244,12 +244,12 @@ def _concat(x: Arrays, dst: Tensor) -> None:
                     f"the rows of {show(t)} are no whole blocks of {t.type.block_size}",
                 )
     axis = 3 - param_i32(dst, 0)
-    x.raw(dst)[...] = x.xp.concatenate([x.raw(a), x.raw(b)], axis=axis)
+    x.raw(dst, "writes")[...] = x.xp.concatenate([x.raw(a), x.raw(b)], axis=axis)
 
 
 @kernel(Op.PAD)
 def _pad(x: Arrays, dst: Tensor) -> None:
-    values, out = x.raw(_source(dst)), x.raw(dst)
+    values, out = x.raw(_source(dst)), x.raw(dst, "writes")
     circular = param_i32(dst, 8) != 0
     inside: list[slice] = []
     for axis in range(4):
@@ -282,7 +282,7 @@ def _pad_reflect_1d(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.ROLL)
 def _roll(x: Arrays, dst: Tensor) -> None:
     shifts = tuple(param_i32(dst, 3 - axis) for axis in range(4))
-    x.raw(dst)[...] = x.xp.roll(x.raw(_source(dst)), shifts, axis=(0, 1, 2, 3))
+    x.raw(dst, "writes")[...] = x.xp.roll(x.raw(_source(dst)), shifts, axis=(0, 1, 2, 3))
 
 
 @kernel(Op.DIAG)

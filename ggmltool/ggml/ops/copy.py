@@ -93,7 +93,7 @@ def copy(x: Arrays, dst: Tensor) -> None:
     if src is None or not nelements(src):
         return
     if src.type is dst.type:
-        out = x.raw(dst)
+        out = x.raw(dst, "writes")
         out[...] = x.raw(src).reshape(out.shape)
         return
     values = x.f32(src) if src.type.quantized or src.type is BF16 else x.raw(src)

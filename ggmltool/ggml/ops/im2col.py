@@ -224,7 +224,7 @@ def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
     for i in range(n):
         taken = xp.moveaxis(volume_patches(xp, volume[i], planes, rows, columns), 0, 3)
         part = taken.reshape(dst.ne[3] // n, dst.ne[2], dst.ne[1], dst.ne[0])
-        x.raw(dst)[i * part.shape[0] : (i + 1) * part.shape[0]] = x.encode(part, dst.type)
+        x.raw(dst, "writes")[i * part.shape[0] : (i + 1) * part.shape[0]] = x.encode(part, dst.type)
 
 
 @kernel(Op.COL2IM_1D)

@@ -43,6 +43,8 @@ def _judge(n: Tensor) -> None:
         src = [*src, n]  # graph_copy's copy of a cast has no edge to itself, and the kernel looks for none
     c = for_node(n.op, src, n)
     if c is None:
+        if n in n.src:
+            raise _no_such_call(n, "it is a source of itself")
         return
     order = c.call_order(src)
     _check_sources(n, c, order)

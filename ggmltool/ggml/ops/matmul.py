@@ -129,7 +129,7 @@ def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     n, b2, b3 = b.ne[1:]
     # Matrix i2 of b meets matrix i2 // (b2 // a2) of a, so b's repeats lie next to each other: one product each.
     other = other.reshape(a3, b3 // a3, a2, (b2 // a2) * n, other.shape[-1])
-    result = x.raw(dst)
+    result = x.raw(dst, "writes")
     in_place = dst.type is F32 and result.flags.c_contiguous
     shape = (a3, b3 // a3, a2, (b2 // a2) * n, rows)
     out = result.reshape(shape) if in_place else x.xp.empty(shape, dtype="float32")

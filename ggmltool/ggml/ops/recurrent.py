@@ -146,7 +146,7 @@ def _recur(x: Arrays, dst: Tensor, per_token: list[Tensor], state: Tensor, step:
     out = x.xp.empty(shape, dtype="float32")
     for i in range(shape[1]):
         out[:, i], now = step(now, [row[:, i] for row in rows])
-    result = x.raw(dst)[0, 0]
+    result = x.raw(dst, "writes")[0, 0]
     result[:n_tokens] = out.reshape(n_tokens, heads * size)
     result[n_tokens:] = now.reshape(n_seqs * size, heads * size)
 
@@ -237,7 +237,7 @@ def gated_delta_net_kernel(x: Arrays, dst: Tensor) -> None:
     v, beta = x.f32(v_), x.f32(beta_)
     decay = xp.exp(x.f32(g_)[:n_seqs, :tokens, :heads, None, :])
     now = xp.array(x.f32(state))
-    result = x.raw(dst)[0, 0]
+    result = x.raw(dst, "writes")[0, 0]
     scale = xp.float32(1) / xp.sqrt(xp.float32(size))
     n_rows, n_out = n_seqs * size, n_seqs * tokens
     out = xp.empty((n_seqs, tokens, heads, size), dtype="float32")

@@ -157,7 +157,7 @@ def set_rows_kernel(x: Arrays, dst: Tensor) -> None:
     i02 = x.xp.arange(n2)[None, :, None]
     places = numbers[i03 % ids.ne[2], i02 % ids.ne[1], x.xp.arange(ids.ne[0])]
     rows = x.raw(values) if values.type is dst.type else x.encode(x.f32(values), dst.type)
-    x.raw(dst)[i03, i02, places] = rows
+    x.raw(dst, "writes")[i03, i02, places] = rows
 
 
 @kernel(Op.GET_ROWS_BACK)

@@ -150,7 +150,7 @@ def ssm_scan_kernel(x: Arrays, dst: Tensor) -> None:
     b, c = x.f32(b_), x.f32(c_)
     grouped = (n_seqs, n_group, per_group, dim, s.ne[0])
     state = _first_states(x, s, ids).reshape(grouped)
-    row = x.raw(dst)[0, 0, 0]
+    row = x.raw(dst, "writes")[0, 0, 0]
     n_out, n_state, kept = nelements(x_), state.size, param_i32(dst, 0)
     outputs = xp.empty((n_seqs, n_tokens, n_head * dim), dtype="float32")
     for t in range(n_tokens):

@@ -167,7 +167,7 @@ def _get_rel_pos(x: Arrays, dst: Tensor) -> None:
         return
     first = (x.xp.arange(n1 - 1, -1, -1)[None, :] + x.xp.arange(n2)[:, None]) * a.ne[0]
     values = memory(x, a, F16, int(first.max()) + n0)
-    x.raw(dst)[0] = values[first[..., None] + x.xp.arange(n0)]
+    x.raw(dst, "writes")[0] = values[first[..., None] + x.xp.arange(n0)]
 
 
 @kernel(Op.ADD_REL_POS)

@@ -34,17 +34,17 @@ class Work(NamedTuple):
 
 def check(n: Tensor, work: Work) -> None:
     """Raise GgmlFailed where computing `n`, which takes `work`, would go beyond the bounds."""
+    check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})")
     if work.operations > BOUNDS.operations:
         of = ", ".join(show(s) for s in operands(n))
         raise GgmlFailed(
             "ggml_graph_compute",
-            f"{n.label} needs about {work.operations:.1e} multiply-adds, and the limit for a node is "
+            f"{n.label} needs about {work.operations:.1e} operations, and the limit for a node is "
             f"{BOUNDS.operations:.1e}",
             explanation=f"it is {op_desc(n)} of {of or 'nothing'} to {show(n)}, and would take very long here.\n"
             "--max-operations lifts the limit (also GGMLTOOL_MAX_OPERATIONS; in Python ggmltool.ggml.bounds.BOUNDS), "
             "--no-compute only plans",
         )
-    check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})")
 
 
 def work_of(n: Tensor) -> Work:

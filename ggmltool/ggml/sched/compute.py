@@ -292,7 +292,6 @@ def compute_node(arrays: Any, n: Tensor) -> None:
             f"{op_desc(n)} cannot be computed here ({n.name})",
             explanation="the op can be planned, not computed",
         )
-    arrays.raw(n, "writes")
     try:
         kernel(arrays, n)
     except MemoryError as error:
