@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.conftest import SAMPLES, Call, call
@@ -337,6 +338,63 @@ def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
         ("CUDA error: out of memory", "a model that loads may still fail at the first long prompt"),
     ):  # fmt: skip
         assert told in " ".join(call("explain", "error", said).out.split())
+
+
+TOP_K = b"""ggmltool: 1
+backends: [ROCm0, CPU]
+contexts: {inputs: {tensors: {x: {type: f32, ne: [8192, 4], flags: [input]}}}}
+graphs: {main: {nodes: {t: 'top_k(x, k=40)'}}}
+"""
+
+
+def test_why_is_sampling_on_the_cpu_with_a_long_row(call: Call) -> None:
+    """llama.cpp 26399: TOP_K of rows beyond 1024 on ROCm; `explain` opens with it, `supports` has it as well."""
+    why = "it sorts rows of up to 1024, and source 0 has 8192"
+    said = " ".join(call("explain", "t", "-", stdin=TOP_K, columns=110).out.split())
+    assert f"t is on CPU (3.best): ROCm0 does not support this TOP_K ({why}); CPU is the next that does." in said
+    assert why in call("supports", "-", stdin=TOP_K, columns=110).out
+
+
+def test_why_do_packed_weights_stop_the_offload(call: Call) -> None:
+    """llama.cpp 12481, 14990: repacked weights are memory that the GPU cannot use, plain ones are offloaded."""
+    out = call("supports", "--by", "node", "packed-weights", columns=110).out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["0", "up", "MUL_MAT", "q4_0,", "f32", "→", "f32", "[64,", "32]", "copy", "yes", "CPU"] in rows
+    assert "CPU_REPACK is not one of the buffer types it can use (CUDA0)" in out
+    assert "up is on CPU (1.wgt0): its weight w_up is in CPU_REPACK." in call("explain", "up", "packed-weights").out
+
+
+def test_which_ops_of_my_graph_does_this_device_lack(call: Call) -> None:
+    """llama.cpp 20012: a graph of one's own beside what test-backend-ops printed on the real device."""
+    case = '"{op}","{params}","support","{yes}","","SYCL"'
+    answers = [
+        case.format(op="MUL_MAT", params="type_a=f32,type_b=f32,m=16,n=1,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3]", yes=1),
+        case.format(op="ROLL", params="shift0=3,shift1=-2,shift3=1,shift4=-1", yes=0),
+    ]
+    head = "backend_name,op_name,op_params,test_mode,supported,error_message,backend_reg_name"
+    Path("SYCL.csv").write_text("\n".join([head, *(f'"SYCL0",{answer}' for answer in answers)]) + "\n")
+    Path("clip.yaml").write_text("""ggmltool: 1
+backends: [{name: SYCL0, supports: {csv: SYCL.csv}}, CPU]
+contexts: {inputs: {tensors: {w: 'f32[64, 32]', x: 'f32[64, 8]'}}}
+graphs: {main: {nodes: {h: 'mul_mat(w, x)', y: 'roll(h, 1, 0, 0, 0)'}}}
+""")
+    rows = [line.split() for line in call("supports", "--by", "node", "clip.yaml", columns=110).out.splitlines()]
+    assert [row[-3:] for row in rows if row[:2] == ["1", "y"]] == [["no", "yes", "CPU"]]
+    assert [row[-3:] for row in rows if row[:2] == ["0", "h"]] == [["yes", "yes", "SYCL0"]]
+
+
+def test_my_backend_gives_other_values_than_the_cpu_which_kernel_is_wrong(call: Call) -> None:
+    """ggml 1287: what a backend computed, one file a tensor, and the first kernel that is off by itself."""
+    assert call("run", "--dump", "gpu", "transformer").status == 0
+    assert call("compare", "--values", "gpu", "transformer").status == 0
+    path = Path("gpu/q_rope.npy")
+    values = np.load(path)
+    values[0, 0, 0, 1] += 0.5
+    np.save(path, values)
+    result = call("compare", "--values", "gpu", "transformer", columns=110)
+    assert result.status == 1
+    assert "first node whose own kernel is off: q_rope, node 8, ROPE f32[16, 4, 8]" in result.out
+    assert "at [1, 0, 0, 0]" in result.out
 
 
 @pytest.mark.parametrize(
