@@ -24,10 +24,15 @@ _HOW_TO_LOG = (
 )
 
 
+def is_scenario(text: str) -> bool:
+    """Whether a text has the key `ggmltool` at the beginning of a line or object."""
+    return _FORMAT_KEY.search(text) is not None
+
+
 def no_log(text: str, source: str) -> None:
     """Raises ScenarioError for a text that is a log: of the scheduler's prints, or of a model that is loaded."""
     if _GRAPH_LINE.search(text):
-        if not _FORMAT_KEY.search(text):
+        if not is_scenario(text):
             raise ScenarioError("this is a log of GGML_SCHED_DEBUG, not a scenario", source, expected=_TAKES_LOGS)
-    elif not _FORMAT_KEY.search(text) and _LOAD_LINE.search(text[:_LOOKED_AT]):
+    elif not is_scenario(text) and _LOAD_LINE.search(text[:_LOOKED_AT]):
         raise ScenarioError("this is a log without graphs, not a scenario", source, expected=_HOW_TO_LOG)

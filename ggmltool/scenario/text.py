@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
-from ggmltool.scenario.log_text import no_log
+from ggmltool.scenario.log_text import is_scenario, no_log
 from ggmltool.scenario.model import Place
 from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
 
@@ -229,7 +229,7 @@ def _read_stream(stream: Readable, shown: str) -> bytes:
     raw = stream.read(MAX_BYTES + 1)
     no_model(raw, shown)
     if len(raw) > MAX_BYTES:
-        raise _too_large(shown)
+        raise _too_large(shown, raw)
     return _unpack(raw, shown) if raw[:2] == b"\x1f\x8b" else raw
 
 
@@ -239,10 +239,15 @@ def no_model(head: bytes, shown: str) -> None:
         raise ScenarioError("this is a GGUF file, a model", shown, expected="`ggmltool capture` makes a scenario of it")
 
 
-def _too_large(shown: str) -> ScenarioError:
-    return ScenarioError(
-        f"more than {MAX_BYTES >> 20} MiB", shown, expected="put large data into npy or gguf files beside the scenario"
-    )
+def _too_large(shown: str, content: bytes | bytearray) -> ScenarioError:
+    """What to raise for a text that is too long. Raises it for a log."""
+    head = content[:_CHUNK].decode("utf-8", "replace")
+    no_log(head, shown)
+    if is_scenario(head):
+        hint = "put large data into npy or gguf files beside the scenario"
+    else:
+        hint = "a scenario starts with `ggmltool: 1`; `ggmltool import` shows what is in a log"
+    return ScenarioError(f"more than {MAX_BYTES >> 20} MiB", shown, expected=hint)
 
 
 def _unpack(raw: bytes, shown: str) -> bytes:
@@ -258,7 +263,7 @@ def _unpack(raw: bytes, shown: str) -> bytes:
                 rest = unpacker.unconsumed_tail
                 out += chunk
                 if len(out) > MAX_BYTES:
-                    raise _too_large(shown)
+                    raise _too_large(shown, out)
                 if len(out) > limit:
                     raise ScenarioError(f"this gzip file of {len(raw)} bytes unpacks to more than {limit}", shown)
                 if not chunk and not rest and not unpacker.eof:
