@@ -135,7 +135,8 @@ class ArangeData(Data):
         if type.name in INTEGER_BITS:
             start, step = np.int64(self.start), np.int64(self.step)
             return (start + np.arange(n, dtype=np.int64) * step).reshape(ne[::-1])
-        return (float(self.start) + np.arange(n, dtype=np.float64) * float(self.step)).reshape(ne[::-1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (float(self.start) + np.arange(n, dtype=np.float64) * float(self.step)).reshape(ne[::-1])
 
     def written(self) -> object:
         return {"arange": {"start": self.start, "step": self.step}}

@@ -246,3 +246,27 @@ def test_a_line_of_thousands_of_nodes_is_read_in_a_moment() -> None:
     place = model.graphs["main"].nodes[4999].place
     assert place is not None
     assert text[place.column - 1 :].startswith("n4999: ")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "llama_model_loader: - kv  12: some.key str = value\n",
+            "this is a log without graphs, not a scenario; `ggmltool",
+        ),
+        ("node #  0 (       ADD):    a (   2K) [  CPU   ]:\n", "this is a log of GGML_SCHED_DEBUG, not a scenario"),
+        ("some words\n", "more than 2 MiB; a scenario starts with `ggmltool: 1`; `ggmltool import` shows what"),
+        ("ggmltool: 1\n", "more than 2 MiB; put large data into npy or gguf files beside the scenario"),
+    ],
+)
+def test_what_is_too_long_is_told_what_it_is(
+    line: str, message: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R6: a log over 128 MiB got advice about npy files."""
+    monkeypatch.setattr(text_module, "MAX_BYTES", 2 << 20)
+    raw = (line * ((3 << 20) // len(line))).encode()
+    with pytest.raises(ScenarioError) as caught:
+        read_document("big.log", io.BytesIO(gzip.compress(raw, 1) if packed else raw))
+    assert str(caught.value).startswith(f"big.log: {message}")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import ggmltool
 from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.sources.sched_log import scan
 from ggmltool.sources.sched_log import stream as stream_module
 from ggmltool.sources.sched_log.backends import Backends, listed
 from ggmltool.sources.sched_log.lines import bounds
@@ -479,3 +480,44 @@ def test_a_replayed_stream_is_the_whole_stream(head: bytes, rest: bytes, sizes: 
     replayed, plain = Replayed(head, io.BytesIO(rest)), io.BytesIO(head + rest)
     for n in [*sizes, -1]:
         assert replayed.read(n) == plain.read(n)
+
+
+def _repeated(n: int) -> bytes:
+    """A log of `n` graphs, every other one the same, with a time before every line."""
+    out = b""
+    for i in range(n):
+        node = NODE.replace(b"ADD", b"SUB") if i % 2 else NODE
+        out += b"".join(b"0.00.%03d D %s\n" % (i, line) for line in (HEADER + node * 3).splitlines())
+    return out
+
+
+def test_a_line_that_comes_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R7: a gigabyte of a program's log is a few thousand lines, again and again."""
+    read: list[bytes] = []
+    original = scan._read_node
+
+    def counted(raw: bytes) -> Any:
+        read.append(raw)
+        return original(raw)
+
+    monkeypatch.setattr(scan, "_read_node", counted)
+    found = summary(_repeated(100))
+    assert len(read) == 2
+    assert [g.n_nodes for g in found.graphs] == [3] * 100
+    assert len({g.fingerprint for g in found.graphs}) == 2
+    assert found.tally == (("ADD", "CPU", 150), ("SUB", "CPU", 150))
+
+
+def test_what_is_remembered_of_a_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R7: in number, and in length; nothing is lost beyond the bounds."""
+    monkeypatch.setattr(scan, "MAX_KNOWN", 1)
+    monkeypatch.setattr(scan, "_MANY", 2)
+    source = b" " + b"a".rjust(20) + b" (   2K) [  CPU         ]"
+    data = _repeated(4) + HEADER + (NODE[:-1] + source * 40 + b"\n") * 5
+    scanner = scan.Scanner(lines(data))
+    scanner.run()
+    assert (len(scanner.nodes), len(scanner.headers)) == (1, 1)
+    found = scanner.summary()
+    assert [g.n_nodes for g in found.graphs] == [3, 3, 3, 3, 5]
+    assert found.graphs[0].fingerprint == found.graphs[2].fingerprint != found.graphs[1].fingerprint
+    assert all(len(raw) <= scan._LONG for raw in scanner.nodes)

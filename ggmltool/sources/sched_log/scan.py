@@ -5,8 +5,8 @@ Of the graphs that somebody wants whole, the lines are kept (`assemble` reads th
 
 from __future__ import annotations
 
-import re
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,6 +42,15 @@ MAX_OPS = 2000
 """Different pairs of op and backend that are counted."""
 
 
+MAX_KNOWN = 20_000
+"""Different lines that are remembered, so that they are read only once."""
+
+_LONG = 1000
+"""Bytes of a line that is remembered, at most."""
+_MANY = 10_000
+"""Nodes that are counted together, at most."""
+
+
 class RawLine(NamedTuple):
     """A header or a node, for whoever wants the graph whole: its number, its bytes from the mark on."""
 
@@ -49,11 +58,30 @@ class RawLine(NamedTuple):
     raw: bytes
 
 
+class _Node(NamedTuple):
+    """What is counted of a node; `pair` is its op and the cut name of its backend."""
+
+    index: int  # type: ignore[assignment]
+    pair: tuple[bytes, bytes]
+    crc: int
+    dialect: Dialect
+
+
+def _read_node(raw: bytes) -> _Node | None:
+    """The node whose line from the mark on this is; None where it is none."""
+    match = node_match(raw) or loose_node_match(raw)
+    if match is None:
+        return None
+    dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
+    return _Node(int(match[1]), (match[2], match[6]), crc32(match[0]), dialect)
+
+
 @dataclass(slots=True)
 class OpenGraph:
     """A graph whose lines are being read. `kept` are its lines, None where nobody wants it whole.
 
-    `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`.
+    `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`;
+    `pairs` are the ops and cut names of its nodes so far, `crcs` those of the graph's headers and nodes.
     """
 
     number: int
@@ -63,7 +91,6 @@ class OpenGraph:
     whole: bool
     has_headers: bool = True
     dialect: Dialect | None = None
-    n_nodes: int = 0
     n_splits: int = 0
     n_inputs: int = 0
     copied_low: int = 0
@@ -72,31 +99,48 @@ class OpenGraph:
     last_cut: bytes = b""
     last_split: int = -1
     backend: str = ""
-    tally: dict[tuple[bytes, bytes, str], int] = field(default_factory=dict)
-    crc: int = 0
+    tally: Counter[tuple[bytes, bytes, str]] = field(default_factory=Counter)
+    pairs: list[tuple[bytes, bytes]] = field(default_factory=list)
+    crcs: list[int] = field(default_factory=list)
     kept: list[RawLine] | None = None
 
-    def continued(self, match: re.Match[bytes]) -> bool:
+    def continued(self, node: _Node) -> bool:
         """Whether a node belongs to this graph, which has no headers: its index rises. Its splits are counted so."""
-        index, cut = int(match[1]), match[6]
-        if index <= self.last_index:
+        if node.index <= self.last_index:
             return False
-        self.last_index = index
+        self.last_index = node.index
+        cut = node.pair[1]
         if cut != self.last_cut:
             self.last_cut = cut
             self.n_splits += 1
         return True
 
-    def add(self, match: re.Match[bytes], line: int) -> None:
+    def add(self, node: _Node, line: int) -> None:
         """Count a node."""
-        op, cut = match.group(2, 6)
-        key = op, cut, self.backend
-        self.tally[key] = self.tally.get(key, 0) + 1
-        self.crc = crc32(match[0], self.crc)
+        self.pairs.append(node.pair)
+        self.crcs.append(node.crc)
         self.last_line = line
-        if self.n_nodes == 0 and self.dialect is None:
-            self.dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
-        self.n_nodes += 1
+        if self.dialect is None:
+            self.dialect = node.dialect
+        if len(self.pairs) == _MANY:
+            self.end_split()
+
+    def end_split(self) -> None:
+        """Count the nodes so far: what comes next may belong to another split."""
+        for (op, cut), n in Counter(self.pairs).items():
+            self.tally[op, cut, self.backend] += n
+        self.pairs.clear()
+        if len(self.crcs) > _MANY:
+            self.crcs[:] = [self.crc]
+
+    @property
+    def crc(self) -> int:
+        """What graphs with the same headers and nodes have in common."""
+        return crc32(array("I", self.crcs).tobytes())
+
+    @property
+    def n_nodes(self) -> int:
+        return self.tally.total()
 
     def keep(self, number: int, raw: bytes, source: str) -> None:
         """Remember a line. Raises ScenarioError where there are too many."""
@@ -124,6 +168,8 @@ class Scanner:
         self.wanted = wanted
         self.finished = finished
         self.other = OtherLines()
+        self.nodes: dict[bytes, _Node] = {}
+        self.headers: dict[bytes, Header] = {}
         self.backends = Backends()
         self.graphs: list[GraphSummary] = []
         self.n_graphs = 0
@@ -151,28 +197,47 @@ class Scanner:
         self._end()
 
     def _block(self, block: list[bytes], number: int) -> None:
-        """One block of lines. Node lines are nearly all there is, so theirs is the short way."""
+        """One block of lines. Node lines are nearly all there is, and most are the same in every graph of a log."""
+        nodes = self.nodes
         for at, line in enumerate(block, number):
             mark = line.find(NODE_MARK)
-            match = None if mark < 0 else node_match(line, mark) or loose_node_match(line, mark)
-            if match is None:
+            if mark < 0:
                 self._line(line, at)
-            elif not self.in_pass:
-                graph = self.graph
-                if graph is None or not (graph.has_headers or graph.continued(match)):
-                    graph = self._headless(match, at)
-                if graph is not None:
-                    graph.add(match, at)
-                    if graph.kept is not None:
-                        graph.keep(at, line[mark:], self.lines.source)
+            else:
+                raw = line[mark:]
+                node = nodes.get(raw) or self._new_node(raw)
+                if node is None:
+                    self._line(line, at)
+                elif not self.in_pass:
+                    graph = self.graph
+                    if graph is None or not (graph.has_headers or graph.continued(node)):
+                        graph = self._headless(node, at)
+                    if graph is not None:
+                        graph.add(node, at)
+                        if graph.kept is not None:
+                            graph.keep(at, raw, self.lines.source)
             if self.stopped:
                 return
+
+    def _new_node(self, raw: bytes) -> _Node | None:
+        node = _read_node(raw)
+        if node is not None and len(self.nodes) < MAX_KNOWN and len(raw) <= _LONG:
+            self.nodes[raw] = node
+        return node
+
+    def _header_of(self, line: bytes, mark: int) -> Header | None:
+        """The header of a split, read once for all that are the same."""
+        raw = line[mark:]
+        header = self.headers.get(raw) or read_header(raw, 0)
+        if header is not None and len(self.headers) < MAX_KNOWN and len(raw) <= _LONG:
+            self.headers[raw] = header
+        return header
 
     def _line(self, line: bytes, at: int) -> None:
         """Any line but a node that follows its header."""
         mark = line.find(HEADER_MARK)
         if mark >= 0:
-            header = read_header(line, mark)
+            header = self._header_of(line, mark)
             if header is not None:
                 self._header(header, line, mark, at)
                 return
@@ -198,6 +263,7 @@ class Scanner:
                 return
         elif header.id != graph.last_split + 1:
             graph.whole = False
+        graph.end_split()
         graph.has_headers = True
         graph.last_split = header.id
         graph.backend = header.backend
@@ -209,19 +275,19 @@ class Scanner:
         self.passes -= after_pass
         if header.is_2024 or after_pass:
             graph.dialect = Dialect.Y2024
-        graph.crc = crc32(repr(header).encode("utf-8", "surrogateescape"), graph.crc)
+        graph.crcs.append(crc32(repr(header).encode("utf-8", "surrogateescape")))
         graph.last_line = at
         if graph.kept is not None:
             graph.keep(at, line[mark:], self.lines.source)
 
-    def _headless(self, match: re.Match[bytes], at: int) -> OpenGraph | None:
+    def _headless(self, node: _Node, at: int) -> OpenGraph | None:
         """A graph begins with a node, without a header."""
         graph = self._begin(at, False)
         if graph is None:
             self.interrupted = True
         else:
             graph.has_headers = False
-            graph.continued(match)
+            graph.continued(node)
         return graph
 
     def _begin(self, at: int, whole: bool) -> OpenGraph | None:
@@ -248,6 +314,7 @@ class Scanner:
             self.stopped = True
 
     def _summary(self, graph: OpenGraph) -> GraphSummary:
+        graph.end_split()
         nodes_on: Counter[str] = Counter()
         for (op, cut, near), n in graph.tally.items():
             backend = self.backends.whole(text(cut), near) or ""
