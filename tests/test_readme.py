@@ -72,6 +72,7 @@ ANSWERS = {
     "sweep --device CUDA0:740MiB gemma-3-270m": "largest that fits: -ngl 11",
     "backends transformer": "offload       from a batch of 32 on",
     "backends --device Metal --format yaml": "graph_optimize: true",
+    "backends --interface --device NPU0": "graph_compute        required",
     "allocs node-order": "3  wide_b    0 MTL0      0   18432     16384",
     "supports --by node packed-weights": "0  up     MUL_MAT  q4_0, f32 → f32  [64, 32]  copy     yes  CPU",
     "types q4_K": "256 elements in 144 bytes",

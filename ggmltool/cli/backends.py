@@ -28,6 +28,7 @@ from ggmltool.views.registry import RegisteredInfo, registry_json, registry_view
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import BufferType
     from ggmltool.ggml.device import Backend
+    from ggmltool.ggml.devices.duties import Duty
     from ggmltool.ggml.devices.interfaces import Interface
     from ggmltool.ggml.devices.profiles import Profile
     from ggmltool.scenario.gpus import Computing
@@ -103,14 +104,22 @@ def backends(
     made, bufts = _made(model)
     registered = _registered(model)
     if format == "json":
-        document = backends_json(made, bufts, model.ggml)
+        document = backends_json(made, bufts, model.ggml, _duties(model) if interface else None)
         output.write(json_text(document | ({"registry": registry_json(registered)} if registered else {})))
     elif interface:
-        output.write(interface_view(made, title, output.style))
+        output.write(interface_view(made, title, output.style, _duties(model)))
     else:
         text = backends_view(made, bufts, title, output.style)
         output.write(text + (registry_view(registered, output.style) if registered else ""))
     return 0
+
+
+def _duties(model: Model) -> dict[str, tuple[Duty, ...]] | None:
+    """What a backend of one's own implements, where that is known of the release."""
+    from ggmltool.ggml.devices.duties import duties
+    from ggmltool.ggml.version import VERSION
+
+    return duties() if model.ggml == VERSION else None
 
 
 def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggmltool.ggml.devices.duties import Duty, Need
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
@@ -215,8 +217,13 @@ def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -
     return render_table(columns, rows, style) + (render_lines(["", *notes], style) if notes else "")
 
 
-def interface_view(backends: Sequence[BackendInfo], title: str, style: Style) -> str:
-    """The function tables: for one kind of device with the functions' names, for several side by side."""
+def interface_view(
+    backends: Sequence[BackendInfo], title: str, style: Style, duties: Mapping[str, Sequence[Duty]] | None = None
+) -> str:
+    """The function tables: for one kind of device with the functions' names, for several side by side.
+
+    Of a device that is none of ggml's, what it has to implement: its `duties`, where they are known.
+    """
     kinds = Counter(b.profile.name for b in backends)
     known: dict[str, tuple[str, tuple[Table, ...]]] = {}
     for b in backends:
@@ -226,11 +233,30 @@ def interface_view(backends: Sequence[BackendInfo], title: str, style: Style) ->
     for i in range(min((len(tables) for _, tables in known.values()), default=0)):
         tables = [(name, tables[i]) for name, tables in known.values()]
         out += "\n" + (_side_by_side(tables, style) if len(tables) > 1 else _named(tables[0][1], style))
-    for b in backends:
-        if b.tables is None:
-            note = f"{b.name}: {b.profile.name} is no device of ggml's, so it has no function tables"
-            out += render_lines(["", printable(note)], style)
-    return out
+    own = [b.name for b in backends if b.tables is None]
+    if not own:
+        return out
+    note = f"{', '.join(own)}: no device of ggml's, so it has no function tables"
+    if duties:
+        note += "; what a backend of your own implements, and what may be NULL:"
+    out += render_lines(["", *wrap(printable(note), max(style.width, 20))], style)
+    return out + "".join(_duty_table(kind, table, style) for kind, table in (duties or {}).items())
+
+
+_NEEDS = {Need.REQUIRED: "bold", Need.OPTIONAL: "dim"}
+
+
+def _duty_table(kind: str, duties: Sequence[Duty], style: Style) -> str:
+    from rich.text import Text
+
+    rows: list[Row] = [[d.field, Cell(str(d.need), _NEEDS.get(d.need, "")), d.does, d.if_null] for d in duties]
+    columns = (
+        Column("field"),
+        Column("needed"),
+        Column("what it does", cut=True, drop=6),
+        Column("where NULL", cut=True),
+    )
+    return "\n" + render_lines([Text(kind, "bold")], style) + render_table(columns, rows, style)
 
 
 def _named(table: Table, style: Style) -> str:
@@ -266,8 +292,23 @@ def profiles_json(profiles: Sequence[ProfileInfo], ggml: str) -> dict[str, Any]:
     return {"ggmltool": 1, "kind": "profiles", "ggml": ggml, "profiles": [p._asdict() for p in profiles]}
 
 
-def backends_json(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], ggml: str) -> dict[str, Any]:
-    """Backends with their function tables, and buffer types; a function that is NULL is null."""
+def _duties_json(duties: Mapping[str, Sequence[Duty]]) -> dict[str, Any]:
+    return {
+        kind: {d.field: {"need": d.need, "does": d.does, "if_null": d.if_null} for d in table}
+        for kind, table in duties.items()
+    }
+
+
+def backends_json(
+    backends: Sequence[BackendInfo],
+    bufts: Sequence[BuftInfo],
+    ggml: str,
+    duties: Mapping[str, Sequence[Duty]] | None = None,
+) -> dict[str, Any]:
+    """Backends with their function tables, and buffer types; a function that is NULL is null.
+
+    Where `duties` are asked for, a device that is none of ggml's has what it has to implement.
+    """
     return {
         "ggmltool": 1,
         "kind": "backends",
@@ -291,6 +332,7 @@ def backends_json(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], gg
                 "interface": None
                 if b.tables is None
                 else {t.kind: {f.field: f.function for f in t.functions} for t in b.tables},
+                **({"to_implement": _duties_json(duties)} if b.tables is None and duties else {}),
             }
             for b in backends
         ],

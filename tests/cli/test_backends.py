@@ -245,3 +245,19 @@ def test_a_device_that_is_written_out_with_its_rules_answers_as_before(call: Cal
             built = [t for graph in model.graphs for t in run.build(graph).nodes]
             answers.append([run.backends[0].device.refusal(t) is None for t in built])
         assert answers[0] == answers[1]
+
+
+def test_a_device_of_ones_own_is_told_what_to_implement(call: Call) -> None:
+    out = call("backends", "--interface", "--device", "NPU0", columns=200).out
+    assert "so it has no function tables; what a backend of your own implements, and what may be NULL:\n" in out
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    crash = "a crash: it is called without a check"
+    assert f"supports_op required whether it computes a node, asked in every pass {crash}" in rows
+    assert "get_alloc_size optional bytes of a tensor with padding ggml_nbytes" in rows
+    assert "event_wait with events the stream waits for an event an assertion" in rows
+    document = json.loads(call("backends", "--interface", "--json", "--device", "NPU0", "--device", "CPU").out)
+    own, cpu = document["backends"]
+    assert own["to_implement"]["ggml_backend_i"]["graph_compute"]["need"] == "required"
+    assert "to_implement" not in cpu
+    older = call("backends", "--interface", "--device", "NPU0", "--ggml", "2025-03").out
+    assert older.endswith("NPU0: no device of ggml's, so it has no function tables\n")
