@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.watcher import Watcher
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
+    from ggmltool.views.next_token import NextToken
 
 
 @click.command(cls=Command)
@@ -80,7 +81,8 @@ def run(
     Weights (of contexts with `usage: weights`) must have values: else nothing is computed, unless --zeros asks for it.
     Other tensors without data are zero, and named.
 
-    The outputs are the nodes flagged output, else the last node. With --json: the plans of all reserve and alloc
+    The outputs are the nodes flagged output, else the last node. Of a captured prompt the logits' likeliest next tokens
+    are shown, too, with their text. With --json: the plans of all reserve and alloc
     steps, and the outputs as nested lists.
 
     --watch and --dump see nodes as ggml's eval callback does (ggml_backend_sched_set_eval_callback): each split is
@@ -121,7 +123,8 @@ def run(
 
         outputs = {id: nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
-        document = run_json([plan.as_dict() for plan in result.run.plans], outputs, result.error, watched)
+        plans = [plan.as_dict() for plan in result.run.plans]
+        document = run_json(plans, outputs, result.error, watched, result.next_token())
         output.write(json_text(document | ({"times": result.times} if times else {})))
     else:
         from ggmltool.views.times import times_text
@@ -262,4 +265,17 @@ class _Result:
         parts = [steps_view(self.reports, backends, infos, self.opened.title, output.style)]
         for id, values in self.values.items():
             parts += ["\n", matrix_view(id, infos[id].type if id in infos else str(values.dtype), values, output.style)]
+        found = self.next_token()
+        if found is not None:
+            from ggmltool.views.next_token import next_token_view
+
+            parts += ["\n", next_token_view(found, output.style)]
         return "".join(parts)
+
+    def next_token(self) -> NextToken | None:
+        """What the logits of a captured prompt say; None where there are none."""
+        if not self.values:
+            return None
+        from ggmltool.cli.next_token import next_token
+
+        return next_token(self.opened.model, self.values)

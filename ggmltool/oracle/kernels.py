@@ -11,6 +11,7 @@ from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.tensor import Tensor, op_desc, root_of
+from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
@@ -48,29 +49,29 @@ def _compute(lib: Lib, n: Tensor) -> None:
 
 
 def _computed(lib: Lib, n: Tensor) -> bytes:
-    """The bytes of what holds the node's result, computed by the real CPU backend from the bytes of its sources."""
+    """The bytes of what holds the node's result, computed by the real CPU backend in this child's memory.
+
+    It is a copy of ours, so the library's tensors are where ours are.
+    """
     arrays = HostArrays()
     sources = [s for s in n.src if s is not None and s is not n]
-    roots = list(dict.fromkeys(root_of(t) for t in (*sources, n) if t is not n or n.view_src is not None))
-    views = list(dict.fromkeys(s for s in sources if s.view_src is not None))
+    tensors = list(dict.fromkeys((*map(root_of, sources), root_of(n), *sources, n)))
     builder = Builder(lib)
-    specs = [*map(_leaf, roots), *map(_leaf, views), _leaf(n, whole=True)]
-    ctx = builder.context(len(specs) + 1, 8)
+    ctx = builder.context(len(tensors) + 1, 8)
     made: dict[str, int] = {}
-    builder.tensors(ctx, specs, made)
-    lib.allocate(ctx)
-    for root in roots:
-        if root.nbytes:
-            lib.set(made[_key(root)], arrays.get_bytes(root).tobytes())
+    builder.tensors(ctx, [_spec(t, whole=t is n) for t in tensors], made)
+    for t in tensors:
+        root = root_of(t)
+        structs.Tensor.from_address(made[_key(t)]).data = arrays.raw(root).ctypes.data + t.data - root.data
     lib.compute(lib.graph(ctx, [made[_key(n)]], 8), min(os.cpu_count() or 1, _MOST_THREADS))
-    return lib.get(made[_key(root_of(n))])
+    return arrays.get_bytes(root_of(n)).tobytes()
 
 
 def _key(t: Tensor) -> str:
     return str(t.index)
 
 
-def _leaf(t: Tensor, whole: bool = False) -> TensorSpec:
+def _spec(t: Tensor, whole: bool) -> TensorSpec:
     """A tensor as a leaf of a graph, or `whole`, with its op and sources."""
     root = root_of(t)
     spec = TensorSpec(_key(t), t.name, t.type, t.ne, t.nb, flags=t.flags)

@@ -7,10 +7,11 @@ over. The tensors themselves are mapped into memory.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.tensor import MAX_DIMS, Dims
@@ -28,6 +29,8 @@ _UINT32, _STRING, _ARRAY = 4, 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value of the metadata, by the number of its type."""
 _MAX_DEPTH = 8
+
+T = TypeVar("T")
 
 
 class _DamagedError(Exception):
@@ -92,14 +95,28 @@ def gguf_tensors(path: Path) -> dict[str, GgufTensor]:
     return _gguf_tensors(path, path.stat().st_mtime_ns)
 
 
+def gguf_texts(path: Path, keys: Iterable[str]) -> dict[str, list[str]]:
+    """The metadata of a GGUF file under these keys, where it is text or a list of texts: always a list.
+
+    Raises Mistake where the file is damaged.
+    """
+    wanted = frozenset(key.encode() for key in keys)
+    return _read(path, lambda header: header.texts(wanted))
+
+
 @lru_cache(maxsize=4)
 def _gguf_tensors(path: Path, changed: int) -> dict[str, GgufTensor]:
     """The tensors of a GGUF file by name; `changed` keeps a stale file from being used."""
+    return _read(path, lambda header: header.tensors(path))
+
+
+def _read(path: Path, what: Callable[[_Header], T]) -> T:
+    """What is wanted of a file's header. Raises Mistake where the file is damaged."""
     import mmap
 
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _Header(content).tensors(path)
+            return what(_Header(content))
     except (struct.error, OverflowError):
         raise Mistake(f"{quoted(path.name)} is a damaged GGUF file: it ends too early") from None
     except _DamagedError as e:
@@ -116,10 +133,7 @@ class _Header:
 
     def tensors(self, path: Path) -> dict[str, GgufTensor]:
         """All tensors of types that ggml knows, by name."""
-        version = self._number("<I", 4)
-        if version not in _VERSIONS:
-            raise _DamagedError(f"its version is {version}, not {' or '.join(map(str, _VERSIONS))}")
-        n_tensors, n_values = self._number("<Q", 8), self._number("<Q", 8)
+        n_tensors, n_values = self._counts()
         for _ in range(n_values):
             key = self._string()
             kind = self._number("<I", 4)
@@ -138,6 +152,28 @@ class _Header:
             if type_id in TYPES_BY_ID:
                 out[name] = GgufTensor(path, type_id, ne, start + offset, self._size(name, type_id, ne, start + offset))
         return out
+
+    def texts(self, wanted: frozenset[bytes]) -> dict[str, list[str]]:
+        """The wanted values that are text, or lists of it."""
+        out: dict[str, list[str]] = {}
+        _, n_values = self._counts()
+        for _ in range(n_values):
+            key, kind = self._string(), self._number("<I", 4)
+            n = 1
+            if kind == _ARRAY and key in wanted:
+                kind, n = self._number("<I", 4), self._number("<Q", 8)
+            if kind == _STRING and key in wanted:
+                out[key.decode()] = [self._string().decode("utf-8", "replace") for _ in range(n)]
+            else:
+                self._skip(kind, n, 0)
+        return out
+
+    def _counts(self) -> tuple[int, int]:
+        """The numbers of tensors and of values. Raises _DamagedError for another version."""
+        version = self._number("<I", 4)
+        if version not in _VERSIONS:
+            raise _DamagedError(f"its version is {version}, not {' or '.join(map(str, _VERSIONS))}")
+        return self._number("<Q", 8), self._number("<Q", 8)
 
     def _size(self, name: str, type_id: int, ne: Dims, offset: int) -> int:
         """The bytes of a tensor, all of which the file has."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.next_token import NextToken, next_token_json
 from ggmltool.views.splits import input_bytes
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.tensors import Tensors
@@ -74,11 +75,15 @@ def run_json(
     outputs: dict[str, Any],
     error: dict[str, Any] | None,
     watched: Sequence[dict[str, Any]] | None = None,
+    next_token: NextToken | None = None,
 ) -> dict[str, Any]:
-    """The plans of all reserve and alloc steps, the outputs as nested lists, and what was watched, if anything was."""
+    """The plans of all reserve and alloc steps, the outputs as nested lists, what was watched, if anything was, and the
+    likeliest next tokens, of a captured prompt."""
     out: dict[str, Any] = {"ggmltool": 1, "kind": "run", "ok": error is None, "plans": list(plans), "outputs": outputs}
     if watched is not None:
         out["watched"] = list(watched)
+    if next_token is not None:
+        out["next_token"] = next_token_json(next_token)
     if error is not None:
         out["error"] = error
     return out

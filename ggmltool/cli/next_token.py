@@ -1,0 +1,52 @@
+"""What the logits of a captured prompt say: the likeliest next tokens, with their text where the model's file is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.scenario.data import GgufData
+from ggmltool.sources.llama.vocab import read_vocabulary
+from ggmltool.views.next_token import LikelyToken, NextToken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ggmltool.scenario.model import Model
+
+LOGITS = "result_output"
+"""What llama.cpp calls them."""
+
+_SHOWN = 5
+
+
+def next_token(model: Model, values: dict[str, NDArray[Any]]) -> NextToken | None:
+    """The likeliest tokens after the last one that logits were computed of; None where there are no logits."""
+    import numpy as np
+
+    if model.meta.get("source") != "llama.cpp":
+        return None
+    names = {n.id: n.name for graph in model.graphs.values() for n in graph.nodes}
+    id = next((id for id in reversed(values) if names.get(id) == LOGITS), None)
+    if id is None or not values[id].size:
+        return None
+    logits = values[id][0, 0, -1].astype(np.float64)
+    best = np.argsort(-logits, kind="stable")[:_SHOWN]
+    with np.errstate(all="ignore"):
+        odds = np.exp(logits - logits.max())
+        odds /= odds.sum()
+    path = _model_file(model)
+    vocabulary = read_vocabulary(path) if path is not None else None
+    known = vocabulary is not None and len(vocabulary.tokens) == logits.size
+    likely = [
+        LikelyToken(int(t), vocabulary.text(int(t)) if vocabulary and known else None, float(logits[t]), float(odds[t]))
+        for t in best
+    ]
+    n_rows = values[id].shape[2]
+    return NextToken(id, n_rows - 1, n_rows, likely)
+
+
+def _model_file(model: Model) -> Path | None:
+    """The file that the weights lie in."""
+    return next((t.data.path for t in model.tensors() if isinstance(t.data, GgufData)), None)

@@ -1,0 +1,48 @@
+"""The tokens that a model holds for the likeliest to come next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.views.table import Column, Style, heading, render_table
+from ggmltool.views.text import printable
+
+
+class LikelyToken(NamedTuple):
+    """A token with its number, its text (None: the vocabulary is not known), its logit and its probability."""
+
+    token: int
+    text: str | None
+    logit: float
+    probability: float
+
+
+class NextToken(NamedTuple):
+    """What logits say of the token after the last one: `row` of the tensor `id`, which has `n_rows`."""
+
+    id: str
+    row: int
+    n_rows: int
+    likely: Sequence[LikelyToken]
+
+
+def next_token_view(found: NextToken, style: Style) -> str:
+    """The likeliest tokens, one row each."""
+    row = f"the last of {found.n_rows} rows of {found.id}" if found.n_rows > 1 else f"by {found.id}"
+    columns = [
+        Column("token", right=True),
+        Column("text", cut=True),
+        Column("logit", right=True),
+        Column("probability", right=True),
+    ]
+    rows = [
+        [str(t.token), "" if t.text is None else f'"{printable(t.text)}"', f"{t.logit:.3f}", f"{t.probability:.1%}"]
+        for t in found.likely
+    ]
+    return heading("next token", [row], style) + "\n" + render_table(columns, rows, style)
+
+
+def next_token_json(found: NextToken) -> dict[str, Any]:
+    """The same as a value."""
+    return {"tensor": found.id, "row": found.row, "likely": [t._asdict() for t in found.likely]}
