@@ -157,3 +157,27 @@ def test_a_step_that_is_refused_while_its_graph_is_split_has_no_splits_yet(call:
         result = call(*view.split(), "--after", 2, "-", stdin=text)
         assert result.status == 1
         assert result.err.startswith("pre-allocated tensor (y) in a buffer (CUDA0) that cannot run the operation")
+
+
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        (("splits", "--format", "table"), [{"set": {"y": {"fill": 1}}}, "alloc main", "alloc main"]),
+        (("explain", "x"), [{"get": "y"}, "compute main", "reserve main", "compute main", "compute main"]),
+        (("buffers",), [{"get": "y"}, "alloc main"]),
+    ],
+)
+def test_a_step_that_is_refused_before_any_graph_says_why(
+    call: Call, tmp_path: Path, command: tuple[str, ...], steps: list[object]
+) -> None:
+    """R4: `set` or `get` of a node without memory, before the first graph."""
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {"inputs": {"tensors": {"x": "f32[8, 4]"}}},
+        "graphs": {"main": {"nodes": {"y": "tanh(x)"}}},
+        "steps": steps,
+    }
+    (tmp_path / "a.json").write_text(json.dumps(scenario))
+    result = call(*command, "--after", "2", "a.json")
+    assert (result.status, result.out) == (1, "")
+    assert 'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed' in result.err
