@@ -17,7 +17,7 @@ from ggmltool.scenario.scenario import Scenario
 
 _FLOAT = 4
 
-_MEMINFO = Path("/proc/meminfo")
+_MEMINFO, _STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
@@ -100,7 +100,20 @@ def free_memory() -> int | None:
         except (OSError, ValueError):
             continue
         free = left if free is None else min(free, max(left, 0))
-    return free
+    allowed = _allowed()
+    return free if allowed is None else allowed if free is None else min(free, allowed)
+
+
+def _allowed() -> int | None:
+    """What `ulimit -v` leaves to this process; None where it sets no bound."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+
+        limit = getrlimit(RLIMIT_AS)[0]
+        pages = int(_STATM.read_text().split()[0])
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
+    return None if limit == RLIM_INFINITY else max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)
 
 
 def _available() -> int | None:

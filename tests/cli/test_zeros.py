@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,3 +140,18 @@ def test_a_set_that_the_next_alloc_undoes_is_told(call: Call, command: str) -> N
         assert "undoes set x" in result.out
     document["steps"][3:5] = reversed(document["steps"][3:5])
     assert call(command, "-", stdin=json.dumps(document).encode()).err == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to know what it has")
+def test_a_bound_of_the_shell_counts_as_memory_that_there_is() -> None:
+    """R5: `ulimit -v` before a graph that needs more is told before any memory is taken."""
+    nodes = {"y": "sqr(x)"}
+    tensors = {"x": {"type": "f32", "ne": [1 << 30], "data": {"fill": 1}}}
+    given = {"ggmltool": 1, "contexts": {"c": {"tensors": tensors}}, "graphs": {"g": {"nodes": nodes}}}
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -v 4000000; exec {sys.executable} -m ggmltool run -"],
+        input=json.dumps(given), capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "computing needs about 12 GiB" in done.stderr

@@ -76,8 +76,13 @@ def _argument(rng: random.Random, name: str, param: click.Argument, file: str, n
             ([id], ["split", "0"], ["split", "1"], ["realloc"], ["realloc", "main", "main"], ["error", id])
         )
     if param.required or rng.random() < 0.5:
-        return [rng.choice(names) if rng.random() < 0.9 else junk.text(rng).replace("\x00", "")]
+        return [rng.choice(names) if rng.random() < 0.9 else _word(rng)]
     return []
+
+
+def _word(rng: random.Random) -> str:
+    """Any text that a program can be given: bytes that are no UTF-8 arrive as surrogates of their own."""
+    return junk.text(rng).replace("\x00", "").replace("\ud800", "\udcff")
 
 
 def _options(rng: random.Random, name: str, names: list[str]) -> list[str]:
@@ -94,7 +99,7 @@ def _options(rng: random.Random, name: str, names: list[str]) -> list[str]:
 
 def _value(rng: random.Random, param: click.Option, flag: str, names: list[str]) -> str:
     if rng.random() < 0.05:
-        return junk.text(rng).replace("\x00", "")
+        return _word(rng)
     if isinstance(param.type, click.Choice):
         return str(rng.choice(list(param.type.choices)))
     words = next((_WORDS[o] for o in (flag, *param.opts) if o in _WORDS), None)
