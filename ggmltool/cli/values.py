@@ -73,11 +73,20 @@ def tell_of_undone(run: Run, step: Step) -> str:
     return f"undoes set {names}"
 
 
+def _bound_memory(_: click.Context, __: click.Parameter, checked: bool) -> bool:
+    """What the engine takes for a node or for data is bound in the same way."""
+    from ggmltool.ggml.bounds import BOUNDS, NO_END
+
+    BOUNDS.nbytes = None if checked else NO_END
+    return checked
+
+
 def memory_option(command: F) -> F:
     """--memory-check: refuse what does not fit into the machine's memory."""
     return click.option(
         "--memory-check/--no-memory-check",
         default=True,
+        callback=_bound_memory,
         help="Compute nothing that needs more memory than is free on this machine (default), or try.",
     )(command)
 
@@ -87,7 +96,8 @@ def check_memory(opened: Opened, compared: str | None = None) -> None:
 
     Raises CliError.
     """
-    from ggmltool.scenario.need import free_memory, need_of_compare, need_of_run
+    from ggmltool.ggml.bounds import free_memory
+    from ggmltool.scenario.need import need_of_compare, need_of_run
 
     free = free_memory()
     graphs = computed_graphs(opened.model)

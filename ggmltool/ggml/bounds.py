@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,14 @@ MAX_OPERATIONS = 1 << 38
 _SMALL = 1 << 26
 """So many bytes are taken without looking at what the machine has."""
 
-_NO_END = 1 << 62
+NO_END = 1 << 62
+"""More bytes than any machine has."""
+
+_MEMINFO, _STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
 
 
 @dataclass(slots=True)
@@ -28,17 +36,45 @@ BOUNDS = Bounds()
 """The bounds of this process; whoever wants others sets them."""
 
 
-def free_memory() -> int:
-    """The bytes that the machine can give to this process; where it does not say, more than any machine has."""
-    try:
-        import resource
+def free_memory() -> int | None:
+    """The bytes that a program can take here before others have to go; None where that cannot be told."""
+    free = _smaller(_available(), _allowed())
+    for limit, used in _CGROUPS:
+        try:
+            left = int(limit.read_text()) - int(used.read_text())
+        except (OSError, ValueError):
+            continue
+        free = _smaller(free, max(left, 0))
+    return free
 
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except (ImportError, OSError, ValueError):
-        return _NO_END
-    free = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), _NO_END)
-    return free if limit < 0 else min(free, limit)
+
+def _smaller(a: int | None, b: int | None) -> int | None:
+    return a if b is None else b if a is None else min(a, b)
+
+
+def _allowed() -> int | None:
+    """What `ulimit -v` leaves to this process; None where it sets no bound."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+
+        limit = getrlimit(RLIMIT_AS)[0]
+        pages = int(_STATM.read_text().split()[0])
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
+    return None if limit == RLIM_INFINITY else max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)
+
+
+def _available() -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def check_memory(nbytes: int, what: str, function: str = "ggml_graph_compute") -> None:
@@ -46,11 +82,11 @@ def check_memory(nbytes: int, what: str, function: str = "ggml_graph_compute") -
     if nbytes <= _SMALL:
         return
     most = free_memory() if BOUNDS.nbytes is None else BOUNDS.nbytes
-    if nbytes > most:
+    if most is not None and nbytes > most:
         raise GgmlFailed(
             function,
             f"{what} needs about {_size(nbytes)} of memory, and {_size(most)} are free",
-            explanation="planning needs no memory, values do; --no-compute only plans",
+            explanation="planning needs no memory, values do: --no-compute only plans, --no-memory-check tries",
         )
 
 

@@ -1,10 +1,8 @@
-"""The memory that computing takes, estimated before any is taken, and what the machine has."""
+"""The memory that computing takes, estimated before any is taken."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.ggml.dtypes import F32
@@ -16,12 +14,6 @@ from ggmltool.scenario.run import MAPPED
 from ggmltool.scenario.scenario import Scenario
 
 _FLOAT = 4
-
-_MEMINFO, _STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
-_CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
-)
 
 
 class Need(NamedTuple):
@@ -89,41 +81,3 @@ def _nbytes(t: TensorSpec) -> int:
 def _mapped(t: TensorSpec) -> bool:
     """Whether a tensor stays in its file."""
     return isinstance(t.data, GgufData) and _nbytes(t) >= MAPPED
-
-
-def free_memory() -> int | None:
-    """The bytes that a program can take here before others have to go; None where that cannot be told."""
-    free = _available()
-    for limit, used in _CGROUPS:
-        try:
-            left = int(limit.read_text()) - int(used.read_text())
-        except (OSError, ValueError):
-            continue
-        free = left if free is None else min(free, max(left, 0))
-    allowed = _allowed()
-    return free if allowed is None else allowed if free is None else min(free, allowed)
-
-
-def _allowed() -> int | None:
-    """What `ulimit -v` leaves to this process; None where it sets no bound."""
-    try:
-        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
-
-        limit = getrlimit(RLIMIT_AS)[0]
-        pages = int(_STATM.read_text().split()[0])
-    except (ImportError, OSError, ValueError, IndexError):
-        return None
-    return None if limit == RLIM_INFINITY else max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)
-
-
-def _available() -> int | None:
-    try:
-        for line in _MEMINFO.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -96,21 +96,22 @@ def test_what_needs_more_memory_than_is_free_is_refused_before_any_is_taken(
     call: Call, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """U3: the estimate is said, and what can be done."""
-    from ggmltool.scenario import need
+    from ggmltool.ggml import bounds
 
-    monkeypatch.setattr(need, "free_memory", lambda: 200)
+    monkeypatch.setattr(bounds, "free_memory", lambda: 200)
     result = call(command, "--zeros", "-", stdin=source())
     assert (result.status, result.out) == (2, "")
     assert "computing needs about " in result.err
     assert "200 B is free here" in result.err
     assert call(command, "--zeros", "--no-memory-check", "-", stdin=source()).status == 0
-    monkeypatch.setattr(need, "free_memory", lambda: None)
+    monkeypatch.setattr(bounds, "free_memory", lambda: None)
     assert call(command, "--zeros", "-", stdin=source()).status == 0
 
 
 def test_the_estimate_is_of_the_plan_and_mapped_weights_take_none() -> None:
     import ggmltool
-    from ggmltool.scenario.need import free_memory, need_of_compare, need_of_run
+    from ggmltool.ggml.bounds import free_memory
+    from ggmltool.scenario.need import need_of_compare, need_of_run
 
     scenario = ggmltool.load(json.loads(source()))
     rough, planned = need_of_run(scenario, ["main"], 1 << 40), need_of_run(scenario, ["main"], 1)
