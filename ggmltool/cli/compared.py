@@ -194,7 +194,7 @@ def _two_backends(model: Model, text: str | None) -> tuple[BackendSpec, BackendS
 def _one(model: Model, text: str | None) -> BackendSpec:
     """The one that computes where the other side is something else. Raises UsageError."""
     if text is not None and "," in text:
-        raise click.UsageError(f"--backends takes one here, since the other side is no backend: not {text!r}.")
+        raise click.UsageError(f"--backends takes one here, since the other side is not a backend: not {text!r}.")
     return _cpu(model) if text is None else _backend(model, text.strip())
 
 

@@ -52,7 +52,7 @@ class Dump:
     def check(self, tensors: Iterable[tuple[int, str]]) -> None:
         """Refuse, for these tensors (step and id), what cannot be written or is there already. Raises CliError."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise CliError(f"{self.folder} is no folder")
+            raise CliError(f"{self.folder} is not a folder")
         if not self.folder.parent.is_dir():
             raise CliError(f"the folder {self.folder.parent} does not exist; make it first")
         names = [MANIFEST, *(self._name(step, id) for step, id in tensors)]

@@ -42,7 +42,7 @@ def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 @json_option
 @output_option
 def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output) -> int:
-    """Show what a log of GGML_SCHED_DEBUG=2 tells: its graphs, how often buffers were reallocated and why, memory.
+    """Summarise a log of GGML_SCHED_DEBUG=2: its graphs, how often buffers were reallocated and why, memory.
 
     LOG is a file, also .gz, or `-`. Text of any ggml since 2024 is read, also with time stamps and levels before or
     within its lines. A log has no shapes, no types and no view nodes, names and ops are cut, and sizes are whole K or

@@ -36,7 +36,7 @@ COMMANDS: dict[str, str] = {
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
     "sweep": "Place a captured model in many ways, and find the largest that fits.",
-    "import": "Show what a log of GGML_SCHED_DEBUG tells.",
+    "import": "Summarise a GGML_SCHED_DEBUG log.",
     "sample": "List the samples that teach, or print one of them.",
     "help": "Show a page of the manual: the format of a scenario, and more.",
     "man": "Print the manual page.",

@@ -92,7 +92,7 @@ def _find(name: str) -> OpFacts:
             return found
     if asked in COMPOSITES:
         c = COMPOSITES[asked]
-        raise CliError(f"{asked} is no op: {signature(c)} builds several nodes, the last of them {c.op.name}.")
+        raise CliError(f"{asked} is not an op: {signature(c)} builds several nodes, the last of them {c.op.name}.")
     hint = did_you_mean(asked, [*by_name, *names]) or "`ggmltool ops` lists them."
     raise CliError(f"no op is called {name!r}; {hint}")
 

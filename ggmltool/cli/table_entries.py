@@ -59,9 +59,9 @@ def _index(text: str, bits: int) -> int:
     try:
         index = int(text, 16) if text.lower().startswith("0x") else int(text)
     except ValueError:
-        raise click.UsageError(f"{text!r} is no index; write it as 0x{'0' * (bits // 4)}.") from None
+        raise click.UsageError(f"{text!r} is not an index; write it as 0x{'0' * (bits // 4)}.") from None
     if not 0 <= index < 1 << bits:
-        raise click.UsageError(f"{text} is no index; they go from 0x0 to 0x{(1 << bits) - 1:x}.")
+        raise click.UsageError(f"{text} is not an index; they go from 0x0 to 0x{(1 << bits) - 1:x}.")
     return index
 
 
@@ -80,7 +80,7 @@ def _value(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise click.UsageError(f"{text!r} is no number; write a value of x, or an index as 0x3c00.") from None
+        raise click.UsageError(f"{text!r} is not a number; write a value of x, or an index as 0x3c00.") from None
 
 
 def _half(x: float) -> int:

@@ -72,7 +72,7 @@ class WatchedAllocator:
             at = self.record.at or ""
             near = nearest(at, self.planned.names)
             if at in self.planned.names and self.record.before:
-                hint = "; it is no node"
+                hint = "; it is not a node"
             elif at in self.planned.names:
                 hint = "; it has memory of its own, which the allocator does not plan"
                 hint = "; ggml refused before" if self.at.plan.error is not None else hint

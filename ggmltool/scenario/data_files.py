@@ -25,7 +25,7 @@ def inside_folder(file: str, folder: Path | None) -> Path:
     except FileNotFoundError:
         raise Mistake(f"there is no file {quoted(file)}", "paths start at the scenario's folder") from None
     except (OSError, ValueError, RuntimeError) as e:
-        reason = e.strerror if isinstance(e, OSError) and e.strerror else "this is no file name"
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else "this is not a file name"
         raise Mistake(f"{quoted(file)} cannot be read: {reason}") from None
     if not stat.S_ISREG(mode):
         raise Mistake(f"{quoted(file)} is not a regular file")
@@ -39,7 +39,7 @@ def check_npy_file(path: Path, file: str) -> tuple[int, ...]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as e:  # the header is read as Python: a tokenizer's and a parser's errors come out, too
-        raise Mistake(f"{quoted(file)} is no npy file that can be read: {_first_line(e)}") from None
+        raise Mistake(f"{quoted(file)} is not an npy file that can be read: {_first_line(e)}") from None
     if not isinstance(array, np.ndarray):
         raise Mistake(f"{quoted(file)} is an archive, not an npy file")
     if array.dtype.kind not in _NPY_KINDS:

@@ -142,7 +142,7 @@ class _Header:
             else:
                 self._skip(kind, 1, 0)
         if self.alignment == 0 or self.alignment & (self.alignment - 1):
-            raise _DamagedError(f"its alignment, {self.alignment}, is no power of two")
+            raise _DamagedError(f"its alignment, {self.alignment}, is not a power of two")
         infos = [self._info() for _ in range(n_tensors)]
         start = -(-self.at // self.alignment) * self.alignment
         out: dict[str, GgufTensor] = {}
@@ -179,7 +179,7 @@ class _Header:
         """The bytes of a tensor, all of which the file has."""
         type = TYPES_BY_ID[type_id]
         if ne[0] % type.block_size:
-            raise _DamagedError(f"the rows of {quoted(name)} are no multiple of {type.block_size}")
+            raise _DamagedError(f"the rows of {quoted(name)} are not a multiple of {type.block_size}")
         size = type.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
         if offset + size > len(self.content):
             raise struct.error

@@ -26,7 +26,7 @@ def read_injections(texts: Sequence[str], graph: GraphSpec, source: str) -> dict
     for text in texts:
         id, equals, name = text.rpartition("=")
         if not equals or not id:
-            raise ScenarioError(f"{text!r} is no injection", source, None, "expected NODE=OP, for example y=add")
+            raise ScenarioError(f"{text!r} is not an injection", source, None, "expected NODE=OP, for example y=add")
         if id not in nodes:
             near = nearest(id, nodes)
             raise ScenarioError(

@@ -105,4 +105,4 @@ def run(
         raise Mistake(str(e)) from None
     if min(result.ne) >= 0 and result.nbytes <= INT64_MAX:
         return result
-    raise Mistake(f"the result {shape_text(result.type, result.ne)} is no tensor that any memory can hold")
+    raise Mistake(f"the result {shape_text(result.type, result.ne)} is not a tensor that any memory can hold")

@@ -88,7 +88,7 @@ def parse_tensor(text: str) -> ShortTensor:
     """`f32[4, 3]`. Raises Mistake, with its offset."""
     match = _TENSOR.match(text)
     if match is None:
-        raise Mistake(f"{quoted(text)} is no tensor", "write type[ne0, ne1, ...], for example f32[4, 3]", offset=0)
+        raise Mistake(f"{quoted(text)} is not a tensor", "write type[ne0, ne1, ...], for example f32[4, 3]", offset=0)
     scanner = _Scanner(text)
     scanner.i = match.end() - 1
     items = scanner.list_items()
@@ -101,7 +101,7 @@ def parse_call(text: str) -> Call:
     """`mul_mat(a, x)`. Raises Mistake, with its offset."""
     match = _CALL.match(text)
     if match is None:
-        raise Mistake(f"{quoted(text)} is no node", "write op(source, ..., parameter=value)", offset=0)
+        raise Mistake(f"{quoted(text)} is not a node", "write op(source, ..., parameter=value)", offset=0)
     scanner = _Scanner(text)
     scanner.i = match.end()
     args: list[Arg] = []

@@ -222,7 +222,7 @@ def _read_file(path: Path, shown: str) -> bytes:
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", shown) from None
     except ValueError:
-        raise ScenarioError("this is no file name", shown) from None
+        raise ScenarioError("this is not a file name", shown) from None
 
 
 def _read_stream(stream: Readable, shown: str) -> bytes:

@@ -60,7 +60,7 @@ def as_map(value: object, what: str) -> dict[str, Any]:
         raise Mistake(f"{what} must be a map, not {kind_of(value)}")
     for key in value:
         if not isinstance(key, str):
-            raise Mistake(f"{what} has a key that is no text: {kind_of(key)}", "", key, on_key=True)
+            raise Mistake(f"{what} has a key that is not text: {kind_of(key)}", "", key, on_key=True)
     return cast("dict[str, Any]", value)
 
 

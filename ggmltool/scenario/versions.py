@@ -231,4 +231,4 @@ def check_known(t: TensorSpec, release: Release) -> None:
         raise Mistake(f"ggml {release.name} has no op {name}; it exists since {since}")
     for part in PARTS_SINCE.get(t.op, ()):
         if lacks(release, part.since) and part.is_in(t):
-            raise Mistake(f"{name} has no {part.what} in ggml {release.name}; there is such since {part.since}")
+            raise Mistake(f"{name} has no {part.what} in ggml {release.name}; it is available since {part.since}")

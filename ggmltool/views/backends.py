@@ -236,7 +236,7 @@ def interface_view(
     own = [b.name for b in backends if b.tables is None]
     if not own:
         return out
-    note = f"{', '.join(own)}: no device of ggml's, so it has no function tables"
+    note = f"{', '.join(own)}: not a device of ggml's, so it has no function tables"
     if duties:
         note += "; what a backend of your own implements, and what may be NULL:"
     out += render_lines(["", *wrap(printable(note), max(style.width, 20))], style)

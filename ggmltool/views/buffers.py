@@ -124,7 +124,9 @@ def _contents(
     if buffer.size > peak.nbytes and buffer.peak is not None:
         tail = _tail(buffer, peak)
         behind = f", {size(tail)} behind the last tensor" if tail else ""
-        yield render_lines([f"  {size(buffer.size - peak.nbytes)} of the buffer are not used then{behind}"], style)
+        yield render_lines(
+            [f"  {size(buffer.size - peak.nbytes)} of the buffer is unused at that point{behind}"], style
+        )
 
 
 def _small(rest: tuple[Lifetime, ...], peak: Peak) -> str:

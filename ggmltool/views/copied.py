@@ -123,7 +123,7 @@ def copied_sums(inputs: list[CopiedInput]) -> list[str]:
     for src, dst in dict.fromkeys((i.src, i.dst) for i in inputs):
         of = [i for i in inputs if (i.src, i.dst) == (src, dst)]
         lines.append(f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}")
-    return [*lines, f"in all: {_sum(inputs)}{_weights(inputs)}"]
+    return [*lines, f"total: {_sum(inputs)}{_weights(inputs)}"]
 
 
 def _sum(inputs: list[CopiedInput]) -> str:
@@ -132,7 +132,7 @@ def _sum(inputs: list[CopiedInput]) -> str:
 
 def _weights(inputs: list[CopiedInput]) -> str:
     weights = [i for i in inputs if i.what == "weight" and i.nbytes + i.slack]
-    return f", weights {_size(weights)} of it" if weights else ""
+    return f" ({_size(weights)} of it weights)" if weights else ""
 
 
 def _size(inputs: list[CopiedInput]) -> str:

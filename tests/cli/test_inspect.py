@@ -311,7 +311,7 @@ def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) 
 
 @pytest.mark.parametrize(
     ("args", "status", "says"),
-    [(("--before", "a"), 2, "it is no node"), (("--before", "mull"), 2, "did you mean mul?"),
+    [(("--before", "a"), 2, "it is not a node"), (("--before", "mull"), 2, "did you mean mul?"),
      (("--before", "mul", "--at", "mul"), 2, "choose one"), (("--before", "mul", "--sched"), 2, "not for --sched")],
 )  # fmt: skip
 def test_there_is_no_moment_before_what_is_no_node(call: Call, args: tuple[str, ...], status: int, says: str) -> None:

@@ -130,7 +130,10 @@ def test_a_mistyped_op_gets_the_nearest_one(call: Call, wrong: str, right: str) 
 def test_a_function_that_builds_several_nodes_is_known_as_one(call: Call) -> None:
     result = call("ops", "conv_1d")
     assert (result.status, result.out) == (2, "")
-    assert "conv_1d is no op: conv_1d(a, b, s0=, p0=, d0=) builds several nodes, the last of them RESHAPE" in result.err
+    assert (
+        "conv_1d is not an op: conv_1d(a, b, s0=, p0=, d0=) builds several nodes, the last of them RESHAPE"
+        in result.err
+    )
 
 
 def test_wrong_use_is_refused(call: Call) -> None:

@@ -196,7 +196,7 @@ def test_hostile_names_are_written_inside_the_folder_and_escaped_on_the_screen(c
         (("--watch", "act", "--no-compute"), "--no-compute computes nothing"),
         (("--dump", "d", "--no-compute"), "--no-compute computes nothing"),
         (("--dump", "no/d"), "the folder no does not exist"),
-        (("--dump", "file"), "file is no folder"),
+        (("--dump", "file"), "file is not a folder"),
         (("--dump", "d", "-t", "nope"), "no tensor is called nope"),
     ],
 )

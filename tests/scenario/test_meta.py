@@ -41,7 +41,7 @@ def test_facts_do_not_change_the_plan() -> None:
         ({"a": None}, "not null"),
         ({"a": float("nan")}, "not the number nan"),
         ({"a": 1 << 63}, "a fact must be"),
-        ({1: "a"}, "a key that is no text"),
+        ({1: "a"}, "a key that is not text"),
         ({"a": "\x1b[2J"}, "control character"),
         ({"\x1b[2J": 1}, "control character"),
         ({"a": "x" * 10_001}, "at most 10000"),

@@ -56,7 +56,7 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: 5", "21:10: a node must be text or a map, not the number 5; for example mul_mat(a, x)"),
     ("h:", "21:9: a node must be text or a map, not null; for example mul_mat(a, x)"),
     ("h: [add, x]", "21:10: a node must be text or a map, not a list; for example mul_mat(a, x)"),
-    ("h: add", '21:10: "add" is no node; write op(source, ..., parameter=value)'),
+    ("h: add", '21:10: "add" is not a node; write op(source, ..., parameter=value)'),
     ("'': add(x, x)", "21:7: id must not be empty"),
     ('"\\e[31m": add(x, x)', '21:7: id "\\x1b[31m" has a control character; names are printable text'),
     (f"{'n' * 1001}: add(x, x)", f'21:7: id "{"n" * 60}…" has 1001 characters; at most 1000 are allowed'),
@@ -250,7 +250,7 @@ IN_JSON: list[tuple[str, str]] = [
 ]
 
 AS_DICT: list[tuple[Callable[[], Any], str]] = [
-    (lambda: {1: 2}, "[1]: a scenario has a key that is no text: the number 1"),
+    (lambda: {1: 2}, "[1]: a scenario has a key that is not text: the number 1"),
     (
         lambda: {"ggmltool": 1, "contexts": {"c": {"tensors": {"x": {"type": "f32", "ne": [-1]}}}}},
         "contexts.c.tensors.x.ne[0]: ne[0] must be at least 0, not -1",

@@ -49,7 +49,7 @@ def test_bare_words_are_numbers_truth_values_or_themselves(word: str, value: obj
 @pytest.mark.parametrize(
     ("text", "message", "offset"),
     [
-        ("f", '"f" is no node', 0),
+        ("f", '"f" is not a node', 0),
         ("f(a", '")" is missing', 3),
         ("f(a, )", 'a value is missing before ")"', 5),
         ("f(, a)", 'a value is missing before ","', 2),

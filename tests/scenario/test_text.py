@@ -150,7 +150,7 @@ def test_text_in_any_unicode_encoding_is_read(tmp_path: Path, codec: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nothere.yaml", "there is no such file"), (".", "this is a directory"), ("a\0b", "this is no file name"),
+    [("nothere.yaml", "there is no such file"), (".", "this is a directory"), ("a\0b", "this is not a file name"),
      ("x" * 5000, "cannot be read: File name too long")],
 )  # fmt: skip
 def test_names_that_are_no_file(tmp_path: Path, name: str, message: str) -> None:

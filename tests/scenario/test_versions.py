@@ -82,10 +82,10 @@ def test_a_key_that_the_version_lacks_is_an_error_in_a_file_for_it_and_left_out_
         ("set_rows(x, y, i)", "ggml 2025-03 has no op set_rows; it exists since 2025-06-27"),
         ("swiglu_split(x, y)", "ggml 2025-03 has no op swiglu; it exists since 2025-06-29"),
         ("gelu_erf(x)", "ggml 2025-03 has no op gelu_erf; it exists since 2025-05-21"),
-        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; there is such since 2025-07-09"),
+        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; it is available since 2025-07-09"),
         (
             "pad_ext(x, 1, 0, 0, 0, 0, 0, 0, 0)",
-            "pad has no padding on the left in ggml 2025-03; there is such since 2025-09-04",
+            "pad has no padding on the left in ggml 2025-03; it is available since 2025-09-04",
         ),
         ("cast(x, mxfp4)", "ggml 2025-03 has no type mxfp4; it exists since 2025-08-05"),
     ],

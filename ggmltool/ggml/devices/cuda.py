@@ -174,7 +174,7 @@ def _concat(op: Tensor) -> str | None:
     if not (is_contiguous_to(a, n) and is_contiguous_to(b, n)):
         return "the sources are {type0} and not contiguous"
     block = a.type.block_size
-    return None if a.ne[0] % block == 0 and b.ne[0] % block == 0 else "rows of {type0} are no whole blocks"
+    return None if a.ne[0] % block == 0 and b.ne[0] % block == 0 else "rows of {type0} are not whole blocks"
 
 
 def _conv_transpose_1d(op: Tensor) -> str | None:
@@ -258,7 +258,7 @@ def _lightning_indexer(op: Tensor) -> str | None:
     aligned = [q] if k.type.quantized else [q, k]
     if all(nb % 16 == 0 for t in aligned for nb in t.nb[1:]):
         return None
-    return "strides of source 0 or 1 are no multiples of 16 bytes"
+    return "strides of source 0 or 1 are not multiples of 16 bytes"
 
 
 RULES: dict[int, OpRule] = {

@@ -25,8 +25,8 @@ KERNELS: dict[str, Message] = {
         ("invalid sort order", "invalid tri type", "unsupported upscale mode", "division by zero"),
         ("ggml_compute_forward_argsort_f32", "ggml_compute_forward_upscale_f32", "ggml_group_norm"),
         "A parameter of the op has a value that there is no code for.",
-        "op_params of a graph that another version of ggml wrote, or numbers that are no member of the op's enum; for "
-        "“division by zero” as many channels as 0.",
+        "op_params of a graph that another version of ggml wrote, or numbers that are not members of the op's enum; "
+        "for “division by zero” as many channels as 0.",
         "give a value that the op knows: `ggmltool ops NAME` lists them",
         "ops",
     ),

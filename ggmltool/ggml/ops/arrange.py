@@ -241,7 +241,7 @@ def _concat(x: Arrays, dst: Tensor) -> None:
                 raise GgmlAssert(
                     "ggml_compute_forward_concat",
                     f"src{i}->ne[0] % ggml_blck_size(src{i}->type) == 0",
-                    f"the rows of {show(t)} are no whole blocks of {t.type.block_size}",
+                    f"the rows of {show(t)} are not whole blocks of {t.type.block_size}",
                 )
     axis = 3 - param_i32(dst, 0)
     x.raw(dst, "writes")[...] = x.xp.concatenate([x.raw(a), x.raw(b)], axis=axis)

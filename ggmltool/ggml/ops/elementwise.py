@@ -313,7 +313,7 @@ def _add_id(x: Arrays, dst: Tensor) -> None:
         raise GgmlAssert(
             "ggml_compute_forward_add_id_f32",
             "i11 >= 0 && i11 < ne11",
-            f"{show(ids)} holds an id that is no row of {show(b)}",
+            f"{show(ids)} holds an id that is not a row of {show(b)}",
         )
     x.put(dst, x.f32(a) + x.f32(b)[0, 0][rows])
 

@@ -20,7 +20,7 @@ def _require_param(function: str, a: Tensor) -> None:
         raise GgmlAssert(
             function,
             "a->flags & GGML_TENSOR_FLAG_PARAM",
-            f"{show(a)} is no parameter to be trained: give it the flag param (ggml_set_param)",
+            f"{show(a)} is not a parameter to be trained: give it the flag param (ggml_set_param)",
         )
 
 

@@ -86,7 +86,7 @@ def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] 
         raise GgmlAssert(
             "ggml_repeat_back",
             "ggml_can_repeat(b, a)",
-            f"{show(a)} is no repetition of the shape {list(dims)}: each extent must be a multiple",
+            f"{show(a)} is not a repetition of the shape {list(dims)}: each extent must be a multiple",
         )
     result = ctx.new_tensor(a.type, dims)
     result.set_op(Op.REPEAT_BACK, (), a)

@@ -167,7 +167,7 @@ def _file(name: str, source: str) -> Iterator[BinaryIO]:
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", source) from None
     except ValueError:
-        raise ScenarioError("this is no file name", source) from None
+        raise ScenarioError("this is not a file name", source) from None
     with file:
         yield file
 
