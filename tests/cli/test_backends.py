@@ -260,4 +260,4 @@ def test_a_device_of_ones_own_is_told_what_to_implement(call: Call) -> None:
     assert own["to_implement"]["ggml_backend_i"]["graph_compute"]["need"] == "required"
     assert "to_implement" not in cpu
     older = call("backends", "--interface", "--device", "NPU0", "--ggml", "2025-03").out
-    assert older.endswith("NPU0: no device of ggml's, so it has no function tables\n")
+    assert older.endswith("NPU0: not a device of ggml's, so it has no function tables\n")
