@@ -266,7 +266,7 @@ def _recorded_notes(c: ComparedGraph) -> list[str]:
     if c.untold:
         out.append(f"{count(len(c.untold), 'node')} without values there: {shortened(c.untold, _NAMES_SHOWN)}")
     if c.unknown:
-        there = count(len(c.unknown), "name")
+        there = count(len(c.unknown), "node" if c.recorded == "log" else "name")
         out.append(f"{there} there that the graph does not have: {shortened(c.unknown, _NAMES_SHOWN)}")
     return out
 

@@ -130,7 +130,7 @@ def test_nodes_of_one_name_are_told_by_op_and_order() -> None:
     text = of("SQR", 1) + of("SCALE", 2) + of("SCALE", 3) + of("SCALE", 4) + of("SILU", 5)
     found = log_nodes(parse_eval_log(text.splitlines()), model, "main", "x.log")
     assert {id: s.values[0] for id, s in found.samples.items()} == {"cur": 1, "cur~2": 2, "again": 3}
-    assert found.unknown == ["Qcur-0"]
+    assert found.unknown == ["Qcur-0 (SILU [8, 2, 1, 1])"]
 
 
 @pytest.mark.parametrize(
@@ -148,3 +148,23 @@ def test_a_log_of_another_graph_says_why(name: str, shape: tuple[int, ...], mess
     import re
 
     assert re.search(message, caught.value.expected)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a" * 10**6,
+        "[" * 10**6 + "x",
+        "x: " * 300_000,
+        "a: " + " " * 10**6 + "= (f32",
+        "(" * 500_000,
+        "[ 1.0, " * 10**5 + "x",
+    ],
+    ids=["letters", "brackets", "heads", "blanks", "parentheses", "elements"],
+)
+def test_lines_that_are_made_to_be_slow_are_read_at_once(line: str) -> None:
+    import time
+
+    start = time.process_time()
+    parse_eval_log([*FIRST_DIALECT.splitlines(), line, f"sum = {'1' * 10**5}"])
+    assert time.process_time() - start < 2

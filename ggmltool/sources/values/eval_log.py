@@ -31,11 +31,14 @@ MAX_ELEMENTS = 1 << 22
 _LONGEST_LINE = 1 << 20
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEAD = re.compile(
-    r"\w+: +((?:(?!: ).){0,80}?) = \((\w{1,16})\) +([A-Z][A-Z0-9_]{1,40})\((.{0,260})\}\) = "
+    r"\w: {1,80}((?:(?!: ).){0,80}?) = \((\w{1,16})\) {1,40}([A-Z][A-Z0-9_]{1,40})\((.{0,260}?)\}\) = "
     r"\{(\d{1,15}), (\d{1,15}), (\d{1,15}), (\d{1,15})\}"
 )
-_SUM = re.compile(r"sum = (-?[\d.]+|-?nan|-?inf)\s*$", re.IGNORECASE)
-_BODY = re.compile(r"(?:[\[\]]|\.\.\.)[\s\d\[\].,eE+\-naif]*$")
+_SUM = re.compile(r"sum = (-?\d{1,60}(?:\.\d{1,20})?|-?nan|-?inf)$", re.IGNORECASE)
+_BODY = " \t0123456789[],.eE+-naif"
+"""What the lines of elements consist of, behind whatever a program puts before them."""
+
+_BEGIN = re.compile(r"[\[\]]|\.\.\.")
 _TOKEN = re.compile(r"\[|\]|\.\.\.|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?nan|-?inf", re.IGNORECASE)
 _LEFT_OUT = "..."
 
@@ -122,10 +125,11 @@ def parse_eval_log(lines: Iterable[str]) -> EvalLog:
         if total is not None:
             body.entry.total = float(total[1])
             continue
-        part = _BODY.search(line)
-        if part is not None and left > 0:
+        elements = line[len(line.rstrip(_BODY)) :]
+        begin = _BEGIN.search(elements)
+        if begin is not None and left > 0:
             before = len(body.entry.points)
-            body.add(part[0])
+            body.add(elements[begin.start() :])
             left -= len(body.entry.points) - before
             left_out = left_out or left <= 0
     of_points = [e.sum_is_of_points for e in entries if e.total is not None and len(e.points) < math.prod(e.ne)]

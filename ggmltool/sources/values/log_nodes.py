@@ -42,11 +42,12 @@ def log_nodes(log: EvalLog, model: Model, graph: str, source: str) -> LogNodes:
         shapes.setdefault(name, n.ne)
     known = set(waiting)
     samples: dict[str, Sample] = {}
-    unknown: dict[str, Dims] = {}
+    unknown: dict[str, tuple[str, Dims]] = {}
     for entry in log.entries:
         key = (entry.name, entry.op, entry.ne)
         if key not in known:
-            unknown.setdefault(entry.name, entry.ne)
+            name = f"{entry.name} ({entry.op} {list(entry.ne)})" if entry.name in shapes else entry.name
+            unknown.setdefault(name, (entry.name, entry.ne))
         elif waiting[key]:
             points = np.array(entry.points, dtype=np.float64).reshape(-1, 2)
             total = None if log.totals_of_points else entry.total
@@ -57,8 +58,8 @@ def log_nodes(log: EvalLog, model: Model, graph: str, source: str) -> LogNodes:
     return LogNodes(samples, list(unknown))
 
 
-def _why(unknown: dict[str, Dims], shapes: dict[str, Dims]) -> str:
-    for name, ne in unknown.items():
+def _why(unknown: dict[str, tuple[str, Dims]], shapes: dict[str, Dims]) -> str:
+    for name, ne in unknown.values():
         if name in shapes:
             return (
                 f"{name} has ne {list(ne)} in the log and {list(shapes[name])} in the graph: capture the graph of the "
