@@ -136,8 +136,10 @@ def _result(info: OpInfo) -> str:
 
 
 def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
+    from ggmltool.ggml.ops.shape_rules import ShapeRule, shape_rules
     from ggmltool.views.ops import FormInfo
 
+    rule = shape_rules().get(c.name, ShapeRule((), ""))
     return FormInfo(
         c.name,
         also,
@@ -147,6 +149,7 @@ def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
         c.inplace,
         tuple(_param(p, op) for p in c.params),
         inspect.cleandoc(c.build.__doc__ or ""),
+        *rule,
     )
 
 

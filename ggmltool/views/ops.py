@@ -33,7 +33,9 @@ class ParamInfo(NamedTuple):
 
 class FormInfo(NamedTuple):
     """A way to write an op. `also` are further names for it, `slots` what the node's slots hold where that is not
-    `sources`; `required` of the sources must be there."""
+    `sources`; `required` of the sources must be there. `asks` is what it asks of
+    shapes and types, `gives` type and extents of the result.
+    """
 
     name: str
     also: tuple[str, ...]
@@ -43,6 +45,8 @@ class FormInfo(NamedTuple):
     inplace: bool
     params: tuple[ParamInfo, ...]
     text: str
+    asks: tuple[str, ...] = ()
+    gives: str = ""
 
     def spelled(self) -> str:
         """`cont(a, [ne=])`, `soft_max(a, [mask], scale=1)`: what may be left out in brackets, or with its default."""
@@ -162,7 +166,7 @@ def op_view(info: OpInfo, style: Style) -> str:
     out = heading(info.name, facts, style) + render_lines(lines, style)
     shown: set[str] = set()
     for form in info.forms:
-        out += render_lines(["", *_form(form, style), *_params(form, shown, style)], style)
+        out += render_lines(["", *_form(form, style), *_params(form, shown, style), *_shapes(form, style)], style)
     if info.example:
         from rich.text import Text
 
@@ -232,6 +236,21 @@ def _form(form: FormInfo, style: Style) -> list[str | Text]:
         lines.append(f"  in place: {form.name}_inplace, or inplace=true")
     if form.slots:
         lines.append(f"  the node's slots: {', '.join('the node itself' if s == 'self' else s for s in form.slots)}")
+    return lines
+
+
+def _shapes(form: FormInfo, style: Style) -> list[str]:
+    """What it asks of shapes and types, a line each, and what comes out."""
+    lines = []
+    for label, texts in (("asks", form.asks), ("gives", (form.gives,) if form.gives else ())):
+        for i, text in enumerate(texts):
+            lines += textwrap.wrap(
+                text,
+                min(max(style.width, 40), 120),
+                initial_indent=f"  {label if i == 0 else '':<7}",
+                subsequent_indent=" " * 11,
+                break_on_hyphens=False,
+            )
     return lines
 
 

@@ -1,0 +1,240 @@
+"""The rules on shapes that `ops NAME` shows, each held against the engine's constructor (U40).
+
+The sources of every op's example are changed at random: the constructor takes them where all of the rule is met, and
+nowhere else, and the result is the one that is stated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from math import ceil, prod
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.op_reference import op_facts
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor
+from ggmltool.ggml.ops.shape_rules import ShapeRule, shape_rules
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.op_examples import RESULT, op_example
+from ggmltool.scenario.yaml_text import compose_yaml
+
+UNRULED = {
+    "NONE", "CUSTOM", "FLASH_ATTN_BACK", "COL2IM_1D", "GATED_DELTA_NET", "IM2COL_3D", "OPT_STEP_ADAMW", "OPT_STEP_SGD",
+}  # fmt: skip
+"""Ops whose results follow from their parameters, or whose rules are more than a few lines."""
+
+UNEVALUATED = {"permute", "view"}
+"""What they ask follows from their parameters."""
+
+TRIES = 150
+CHANGED_TYPES = ("f32", "f16", "i32", "i64")
+
+
+def test_all_ops_but_a_few_have_a_rule() -> None:
+    """U40."""
+    rules = shape_rules()
+    without = {facts.name for facts in op_facts() if not any(c.name in rules for c in facts.constructors)}
+    assert without == UNRULED
+    assert rules.keys() <= CONSTRUCTORS.keys()
+    assert rules["mul_mat"] == ShapeRule(
+        ("a.ne[0] = b.ne[0]", "b.ne[2] % a.ne[2] = 0", "b.ne[3] % a.ne[3] = 0", "a is not transposed"),
+        "f32[a.ne[1], b.ne[1], b.ne[2], b.ne[3]]",
+    )
+
+
+class Source(SimpleNamespace):
+    """A contiguous tensor as a rule sees it."""
+
+    type: str
+    ne: tuple[int, ...]
+
+
+def holds(text: str, names: dict[str, Any]) -> bool:
+    """Whether one line of a rule holds; a source that is not there meets everything."""
+    used = set(re.findall(r"\b[A-Za-z_]\w*\b", text))
+    if any(isinstance(names.get(name), Source) is False and name in names and names[name] is None for name in used):
+        return True
+    if re.fullmatch(r"\w+ is (contiguous.*|not transposed)", text):
+        return True
+    if match := re.fullmatch(r"(\w+) is a (matrix|vector)", text):
+        return set(names[match[1]].ne[2 if match[2] == "matrix" else 1 :]) == {1}
+    if match := re.fullmatch(r"(\w+) repeats into (\w+)", text):
+        return all(m % n == 0 for n, m in zip(shape(names[match[1]]), shape(names[match[2]]), strict=True))
+    if match := re.fullmatch(r"(\w+) and (\w+) have one shape(?: but for ne\[(\w+)\])?", text):
+        skipped = -1 if match[3] is None else int(names[match[3]] if match[3] in names else match[3])
+        return all(names[match[1]].ne[d] == names[match[2]].ne[d] for d in range(4) if d != skipped)
+    if match := re.fullmatch(r"(\w+) has one element", text):
+        return prod(names[match[1]].ne) == 1
+    if match := re.fullmatch(r"(\w+) has (as many|no more) elements (?:as|than) (\w+)", text):
+        one, other = (prod(shape(names[match[i]])) for i in (1, 3))
+        return one == other if match[2] == "as many" else one <= other
+    asked, _, where = text.partition(" where ")
+    if where and not evaluate(where, names):
+        return True
+    return bool(evaluate(re.sub(r" = ", " == ", asked), names))
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    ne = tuple(x.ne if isinstance(x, Source) else x)
+    return (*ne, 1, 1, 1, 1)[:4]
+
+
+def evaluate(text: str, names: dict[str, Any]) -> Any:
+    words = {name: name for name in TYPES} | {"out": out, "pool": pool, "ceil": ceil, "elements": lambda t: prod(t.ne)}
+    return eval(text, {"__builtins__": {"abs": abs, "max": max}}, words | names)
+
+
+def out(n: int, k: int, s: int, p: int, d: int) -> int:
+    return (n + 2 * p - d * (k - 1) - 1) // s + 1
+
+
+def pool(n: int, k: int, s: int, p: int) -> int:
+    return (n + 2 * p - k) // s + 1
+
+
+def given(text: str, names: dict[str, Any]) -> tuple[str, tuple[int, ...]]:
+    """Type and extents that a rule states."""
+    if match := re.fullmatch(r"(.*), with a\.ne\[dim\] \+ b\.ne\[dim\]", text):
+        type, ne = given(match[1], names)
+        d = names["dim"]
+        return type, (*ne[:d], ne[d] + names["b"].ne[d], *ne[d + 1 :])
+    if match := re.fullmatch(r"(.*) with b, else (.*)", text):
+        return given(match[1] if names["b"] is not None else match[2], names)
+    if match := re.fullmatch(r"(.*), in 1D (.*)", text):
+        return given(match[1] if names["is_2D"] else match[2], names)
+    if match := re.fullmatch(r"f32, i32 of i32(\[.*)", text):
+        return given(("i32" if names["a"].type == "i32" else "f32") + match[1], names)
+    type, _, extents = text.partition("[")
+    made = evaluate(f"[{extents}".replace(" / 2", " // 2"), names)
+    ne = made[0] if isinstance(made[0], list | tuple) else made
+    kind = evaluate(type, names)
+    return getattr(kind, "name", kind), shape(ne)
+
+
+@cache
+def example(op: str) -> tuple[tuple[TensorSpec | None, ...], dict[str, Any], tuple[str, ...]]:
+    """The sources of an op's example in the order of the call, its parameters, and the names of the constructors."""
+    text = op_example(op)
+    assert text is not None
+    model = ggmltool.load(compose_yaml(text)).model  # type: ignore[arg-type]
+    graph = next(iter(model.graphs.values()))
+    node = next(n for n in graph.nodes if n.id == RESULT)
+    known = {t.id: t for t in (*model.tensors(), *graph.nodes)}
+    written = compose_yaml(text)["graphs"]["main"]["nodes"][RESULT]  # type: ignore[index]
+    name, _, arguments = str(written).partition("(")
+    made = CONSTRUCTORS[name]
+    words = [word.strip() for word in re.split(r",(?![^\[]*\])", arguments.rstrip(")"))]
+    sources = tuple(known.get(word) for word in words if word in known)
+    values: dict[str, Any] = {p.name: p.default for p in made.params if not p.required}
+    plain = [word for word in words if word not in known and "=" not in word]
+    for p, word in zip(made.params, plain, strict=False):
+        values[p.name] = read(word, p.choices)
+    for word in words:
+        if "=" in word and word not in known:
+            key, _, value = word.partition("=")
+            choices = next(p.choices for p in made.params if p.name == key.strip())
+            values[key.strip()] = read(value, choices)
+    assert node.op >= 0
+    return sources, values, (name,)
+
+
+def read(word: str, choices: Any) -> Any:
+    if choices and word in choices:
+        return choices[word]
+    if word in TYPES:
+        return TYPES[word]
+    if word in ("true", "false"):
+        return word == "true"
+    try:
+        return eval(word, {"__builtins__": {}})
+    except NameError:
+        return word
+
+
+def changed(rng: Random, sources: list[Source | None]) -> None:
+    """Change one source, or two alike."""
+    there = [s for s in sources if s is not None]
+    d = rng.randrange(4)
+    kind = rng.randrange(6)
+    victims = rng.sample(there, min(len(there), 2 if kind == 5 else 1))
+    n = rng.choice((1, 2, 3, 4, 6, 8))
+    for s in victims:
+        if kind == 0:
+            s.type = rng.choice(CHANGED_TYPES)
+        elif kind == 1:
+            s.ne = rng.choice(there).ne
+        elif kind == 2:
+            s.ne = (*s.ne[:d], s.ne[d] * 2, *s.ne[d + 1 :])
+        else:
+            s.ne = (*s.ne[:d], n, *s.ne[d + 1 :])
+
+
+RULED = [facts.name.lower() for facts in op_facts() if facts.name not in UNRULED]
+
+
+@pytest.mark.parametrize("op", RULED)
+def test_a_rule_holds_where_the_constructor_accepts_and_nowhere_else(op: str) -> None:
+    """U40."""
+    base, values, (name,) = example(op)
+    made, rule = CONSTRUCTORS[name], shape_rules()[name]
+    if name in UNEVALUATED:
+        return
+    rng = Random(op)
+    ends: Counter[bool] = Counter()
+    for n in range(TRIES):
+        sources = [None if t is None else Source(type=t.type.name, ne=t.ne) for t in base]
+        if " with b, else " in rule.gives and n % 2:
+            sources.append(Source(type=base[0].type.name, ne=base[0].ne) if base[0] is not None else None)
+        for _ in range(min(n, rng.randint(0, 2))):
+            changed(rng, sources)
+        names = values | dict.fromkeys((s.rstrip("_") for s in made.sources), None)
+        names |= dict(zip((s.rstrip("_") for s in made.sources), sources, strict=False))
+        broken = [ask for ask in rule.asks if not holds(rename(ask), {rename(k): v for k, v in names.items()})]
+        result = built(made, sources, values)
+        if result is None and not broken and not positive(rule, names):
+            continue
+        told = f"{name}({', '.join(f'{s.type}{list(s.ne)}' for s in sources if s is not None)})"
+        assert (result is not None) == (not broken), f"{told}: {broken or 'refused'}"
+        if result is not None:
+            stated = given(rename(rule.gives), {rename(k): v for k, v in names.items()})
+            assert (result.type.name, result.ne) == stated, told
+        ends[result is not None] += 1
+    assert ends[True]
+    assert ends[False] or not base or not shapes_are_asked(rule)
+
+
+def rename(text: str) -> str:
+    """`as` is no name in Python."""
+    return re.sub(r"\bas\b(?=\.| is|$)", "as_", text)
+
+
+def positive(rule: ShapeRule, names: dict[str, Any]) -> bool:
+    """Whether the stated extents are such as a tensor may have."""
+    try:
+        return min(given(rename(rule.gives), {rename(k): v for k, v in names.items()})[1]) > 0
+    except (ZeroDivisionError, TypeError):
+        return False
+
+
+def shapes_are_asked(rule: ShapeRule) -> bool:
+    return any(not re.search(r"contiguous|transposed", ask) for ask in rule.asks)
+
+
+def built(made: Constructor, sources: list[Source | None], values: dict[str, Any]) -> Tensor | None:
+    """The node, None where the constructor refuses."""
+    ctx = Context()
+    tensors = [None if s is None else ctx.new_tensor(TYPES[s.type], s.ne) for s in sources]
+    try:
+        return made.build(ctx, **dict(zip(made.sources, tensors, strict=False)), **values)
+    except (GgmlError, ValueError):
+        return None
