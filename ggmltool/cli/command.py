@@ -87,10 +87,13 @@ def common_options() -> list[click.Option]:
 
 
 class Command(click.Command):
-    """A command with the common options at its end."""
+    """A command with the common options at its end; a number in its help is N."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for param in self.params:
+            if isinstance(param.type, click.IntRange | click.FloatRange) and param.metavar is None:
+                param.metavar = "N"
         self.params.extend(common_options())
 
 

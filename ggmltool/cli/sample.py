@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -55,11 +56,20 @@ def sample(name: str | None, json: bool, output: Output) -> int:
     return 0
 
 
+def _captured(path: Path) -> str:
+    """The name of a captured graph, which stands in the second line of its file."""
+    import gzip
+
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        lines = [file.readline() for _ in range(2)]
+    return lines[1].partition('": "')[2].rstrip('",\n')
+
+
 def _list(json: bool, output: Output) -> None:
     infos = []
     for path in samples():
-        text = path.read_text("utf-8") if path.suffix == ".yaml" else ""
-        infos.append(SampleInfo(sample_name(path), path.name, teaches(text) or "the graph of a real model"))
+        shows = teaches(path.read_text("utf-8")) if path.suffix == ".yaml" else f"A real model: {_captured(path)}"
+        infos.append(SampleInfo(sample_name(path), path.name, shows))
     if json:
         from ggmltool.views.json_text import json_text
 

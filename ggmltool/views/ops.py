@@ -80,6 +80,11 @@ class OpInfo(NamedTuple):
     result: str = ""
 
 
+def _shown(symbol: str) -> str:
+    """ggml's sign for an op, which it writes into dot files, without the backslashes that are for those."""
+    return symbol.replace("\\", "")
+
+
 def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
     """A table of the ops, one of the functions of UNARY, and one of those of GLU."""
     plain = [info for info in infos if not info.function_of]
@@ -113,7 +118,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
     for info in infos:
         cells: list[str | Cell] = [str(info.number), info.name]
         if not functions:
-            cells.append(info.symbol)
+            cells.append(_shown(info.symbol))
         cells += [_sources(info), _memory(info), _engine(info), str(info.cases or "")]
         cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in _columns(style)]
         if spelled:
@@ -159,7 +164,7 @@ def _engine(info: OpInfo) -> str:
 
 def op_view(info: OpInfo, style: Style) -> str:
     """Everything about one op."""
-    facts = [f"{info.function_of or 'op'} {info.number}"] + ([info.symbol] if info.symbol else [])
+    facts = [f"{info.function_of or 'op'} {info.number}"] + ([_shown(info.symbol)] if info.symbol else [])
     lines: list[str | Text] = [""]
     for name, value in _facts(info):
         lines += _fact(name, value, style)
