@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,18 +10,20 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
+from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
-from ggmltool.sources.llama.options import CACHE_TYPES, FLASH_ATTN, CaptureOptions
+from ggmltool.views.program import answers_for
 from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture import Captured
+    from ggmltool.sources.llama.options import CaptureOptions
 
 _LASTING = ("weights", "kv")
 _NUMBER = click.IntRange(1)
-_CACHE_TYPE = click.Choice(CACHE_TYPES)
+AUTO = " (without -np llama-server has 4: -np auto)"
 _MAX_TOKEN = (1 << 31) - 1
 
 
@@ -45,27 +48,7 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
 
 @click.command(cls=Command)
 @click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
-@click.option(
-    "-c", "--ctx-size", type=click.IntRange(0), metavar="N", default=0,
-    help="Size of the context (default: the model's own).",
-)  # fmt: skip
-@click.option(
-    "-b", "--batch-size", type=_NUMBER, metavar="N", default=2048, show_default=True, help="Logical batch, in tokens."
-)
-@click.option(
-    "-ub", "--ubatch-size", type=_NUMBER, metavar="N", default=512, show_default=True, help="Physical batch, in tokens."
-)
-@click.option(
-    "-np", "--parallel", type=_NUMBER, metavar="N", default=1, show_default=True, help="Sequences of the context."
-)
-@click.option(
-    "-fa", "--flash-attn", type=click.Choice(list(FLASH_ATTN)), default="auto", show_default=True,
-    help="Flash attention; auto is on, as it is where every device has it.",
-)  # fmt: skip
-@click.option("-ctk", "--cache-type-k", type=_CACHE_TYPE, default="f16", show_default=True, help="Type of the K cache.")
-@click.option("-ctv", "--cache-type-v", type=_CACHE_TYPE, default="f16", show_default=True, help="Type of the V cache.")
-@click.option("--swa-full", is_flag=True, help="Give sliding windows a cache of the context's size.")
-@click.option("-kvu", "--kv-unified", is_flag=True, help="One KV cache for all sequences.")
+@model_options(parallel=True)
 @click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Note that the KV cache stays on the CPU.")
 @click.option("--embeddings", is_flag=True, help="A context that gives embeddings.")
 @click.option(
@@ -74,10 +57,6 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
 )  # fmt: skip
 @click.option("--n-tokens", type=_NUMBER, metavar="N", help="Tokens of the graph, instead of what the phase says.")
 @click.option("--n-seqs", type=_NUMBER, metavar="N", help="Sequences of the graph (default: all that the context has).")
-@click.option(
-    "--outputs", type=click.IntRange(0), metavar="N",
-    help="Tokens that logits are asked of (default: all, for which llama.cpp reserves memory).",
-)  # fmt: skip
 @click.option("--prompt", metavar="TEXT", help="The graph that decodes this text, with its inputs, to be computed.")
 @click.option(
     "--tokens", metavar="LIST", callback=_token_list,
@@ -96,21 +75,12 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
 def capture(
     ctx: click.Context,
     model: Path,
-    ctx_size: int,
-    batch_size: int,
-    ubatch_size: int,
-    parallel: int,
-    flash_attn: Any,
-    cache_type_k: str,
-    cache_type_v: str,
-    swa_full: bool,
-    kv_unified: bool,
+    wanted: ModelOptions,
     no_kv_offload: bool,
     embeddings: bool,
     phase: Any,
     n_tokens: int | None,
     n_seqs: int | None,
-    outputs: int | None,
     prompt: str | None,
     tokens: tuple[int, ...],
     next_tokens: tuple[int, ...],
@@ -139,17 +109,21 @@ def capture(
         output = Output(_default_file(model), output.force)
         output.check()
     _check_tokens(ctx, prompt, tokens, next_tokens)
-    captured = _capture(
-        model, ctx_size, batch_size, ubatch_size, parallel, flash_attn, cache_type_k, cache_type_v, phase,
-        n_tokens, n_seqs, outputs, swa_full, kv_unified, not no_kv_offload, embeddings,
-        tokens, prompt or "", next_tokens,
-    )  # fmt: skip
+    (asked,) = wanted.each()
+    given = {
+        "phase": phase, "n_tokens": n_tokens, "n_seqs": n_seqs, "offload_kqv": not no_kv_offload,
+        "embeddings": embeddings, "tokens": tokens, "prompt": prompt or "", "next_tokens": next_tokens,
+    }  # fmt: skip
+    captured = _capture(model, asked.options, given)
     log_lines(captured.log)
     if weights or tokens or prompt:
         _add_weights(captured, model, output)
     output.write(_file(captured.scenario))
     if unnamed:
         note(_summary(captured, output.path))
+    if output.path is not None and (said := answers_for(captured.facts)):
+        auto = "" if wanted.n_parallel or asked.options.program != "server" else AUTO
+        note(f"{said}{auto}")
     return 0
 
 
@@ -163,20 +137,20 @@ def _check_tokens(
         raise click.UsageError("--prompt needs a text", ctx)
     if next_tokens and not tokens and not prompt:
         raise click.UsageError("--next-tokens come after --prompt or --tokens: name one of them", ctx)
-    for name in ("phase", "n_tokens", "n_seqs") if tokens or prompt else ():
+    for name in ("for", "phase", "n_tokens", "n_seqs") if tokens or prompt else ():
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} is for a graph of any tokens; --prompt and --tokens say all of them", ctx)
 
 
-def _capture(model: Path, *options: Any) -> Captured:
-    """Capture with the values of CaptureOptions. Raises CliError."""
+def _capture(model: Path, options: CaptureOptions, more: dict[str, Any]) -> Captured:
+    """Capture with these options and more of them. Raises CliError."""
     from ggmltool.sources.llama.capture import capture as capture_model
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
         with progress(f"capturing {model.name}"):
-            return capture_model(model, CaptureOptions(*options))
+            return capture_model(model, replace(options, **more))
     except CaptureError as error:
         raise CliError(str(error)) from None
 

@@ -1,56 +1,84 @@
-"""The captured graphs that a command compares: files of captures, or of a model one for each size of ubatch."""
+"""The captured graphs that a command works on: files of captures, or of a model one for each of its options."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-
-import click
+from typing import NamedTuple
 
 from ggmltool.cli.errors import CliError
+from ggmltool.cli.model_options import ModelOptions, Wanted
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import Opened, open_scenario
 
 MAX_CAPTURES = 64
-UBATCH = 512
-"""The ubatch of llama.cpp where nobody names one."""
-_BATCH = 2048
+
+_FACTS = {
+    "-c": "n_ctx",
+    "-b": "n_batch",
+    "-ub": "n_ubatch",
+    "-np": "n_seq_max",
+    "-fa": "flash_attn",
+    "-ctk": "type_k",
+    "-ctv": "type_v",
+    "--outputs": "n_outputs",
+}
+"""What the `meta` of a capture says of the options that it was made with."""
 
 
-def open_captures(names: tuple[str, ...], ubatches: list[int], n_ctx: int | None) -> list[Opened]:
-    """The scenarios that are named, or the default one; a GGUF file gives a capture for each of `ubatches`.
+class Graph(NamedTuple):
+    """A scenario with a captured graph; `words` are the options that it was captured with here, by name."""
 
-    Raises click.UsageError for a ubatch or a context without a model to capture, and CliError.
+    opened: Opened
+    words: dict[str, str]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The options that it was captured with, here or elsewhere, by name; "" where nothing is known of one."""
+        meta = self.opened.model.meta
+        told = {name: meta.get(fact, "") for name, fact in _FACTS.items()}
+        texts = {name: {True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for name, v in told.items()}
+        return {name: self.words.get(name, text) for name, text in texts.items()}
+
+
+def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Graph]:
+    """The scenarios that are named, or the default one; a GGUF file gives a capture for all that is wanted.
+
+    Raises click.UsageError for options of a capture without a model to capture, and CliError.
     """
     from ggmltool.sources.llama.capture import is_gguf
 
-    models = [name for name in names if is_gguf(Path(name))]
-    if (ubatches or n_ctx is not None) and not models:
-        option = "-ub" if ubatches else "-c"
-        raise click.UsageError(f"{option} makes another graph: it needs the model itself, MODEL.gguf, not its capture")
-    sizes = ubatches or [UBATCH]
-    if len(models) * len(sizes) > MAX_CAPTURES:
-        raise CliError(f"{len(models) * len(sizes)} graphs are too many to capture, {MAX_CAPTURES} are allowed")
+    models = [name for name in names if name is not None and is_gguf(Path(name))]
+    if wanted.given and not models:
+        raise CliError(f"{wanted.given[0]} makes another graph: it needs the model itself, MODEL.gguf, not its capture")
+    each = wanted.each()
+    n = len(models) * len(each)
+    if n > MAX_CAPTURES:
+        raise CliError(f"{n} graphs are too many to capture, {MAX_CAPTURES} are allowed")
     out = []
-    with progress("capturing", len(models) * len(sizes), "graphs") as done:
+    with progress("capturing", n, "graphs") as done:
         for name in names or (None,):
-            if name not in models or name is None:
-                out.append(open_scenario(name))
+            if name is None or name not in models:
+                out.append(Graph(open_scenario(name), {}))
                 continue
-            for n_ubatch in sizes:
-                out.append(_capture(name, n_ubatch, n_ctx or 0))
+            for one in each:
+                out.append(_capture(name, one))
                 done()
     return out
 
 
-def _capture(name: str, n_ubatch: int, n_ctx: int) -> Opened:
+def _capture(name: str, wanted: Wanted) -> Graph:
     """The graph of a whole ubatch of a prompt, in a batch that is no smaller. Raises CliError."""
+    from dataclasses import replace
+
     from ggmltool import load
     from ggmltool.sources.llama.capture import capture
     from ggmltool.sources.llama.errors import CaptureError
-    from ggmltool.sources.llama.options import CaptureOptions
 
-    options = CaptureOptions(n_ctx=n_ctx, n_batch=max(_BATCH, n_ubatch), n_ubatch=n_ubatch)
+    options = wanted.options
+    if "-b" not in wanted.words:
+        options = replace(options, n_batch=max(options.n_batch, options.n_ubatch))
     try:
-        return Opened(load(capture(Path(name), options).scenario), name)
+        return Graph(Opened(load(capture(Path(name), options).scenario), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None

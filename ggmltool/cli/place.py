@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError
+from ggmltool.cli.model_options import ModelOptions, model_options, spelled
 from ggmltool.cli.options import format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.placing import (
+    AUTO_SPLIT,
     Common,
     asked,
     common_options,
@@ -22,8 +25,9 @@ from ggmltool.cli.placing import (
     read_layers,
     read_split,
 )
-from ggmltool.cli.scenario import Opened, open_scenario, refuse_older
+from ggmltool.cli.scenario import Opened, refuse_older
 from ggmltool.views.place import Placed, PlacedTensor, Use, place_json, place_view
+from ggmltool.views.program import answers_for
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.fit import Fit
@@ -41,16 +45,18 @@ SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 )  # fmt: skip
 @click.option(
     "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
-    help="Weights whose name the expression is found in go to DEVICE; the first that is found counts.",
+    help="Weights whose name matches REGEX go to DEVICE; the first match wins.",
 )  # fmt: skip
 @click.option(
-    "-ts", "--tensor-split", metavar="SHARES", help="How GPUs share the layers: 3,1. Default: by their memory."
-)
+    "-ts", "--tensor-split", metavar="SHARES",
+    help="How GPUs share the layers: 3,1. Default: by their memory. auto: what leaves the fullest GPU most memory.",
+)  # fmt: skip
 @click.option(
     "-ncmoe", "--n-cpu-moe", type=click.IntRange(0, 10_000), metavar="N", default=0,
     help="Keep the experts of the first N layers on the CPU.",
 )  # fmt: skip
 @common_options
+@model_options()
 @click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
 @format_option("text", "json", "scenario", help="Text (default), JSON with exact bytes, or the placed scenario.")
 @output_to(*SCENARIO_ENDINGS)
@@ -61,6 +67,7 @@ def place(
     tensor_split: str | None,
     n_cpu_moe: int,
     common: Common,
+    wanted: ModelOptions,
     tensors: bool,
     format: str | None,
     output: Output,
@@ -68,26 +75,33 @@ def place(
     """Show where llama.cpp would put a captured model with these options, and whether that fits.
 
     The scenario is one of `ggmltool capture`, wherever its tensors lie there; neither llama.cpp nor a GPU is needed.
-    Weights, caches, llama.cpp's own assignments and its scheduler follow llama.cpp's rules. Exit status 1: a device
-    has too little memory. With -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
+    Of a MODEL.gguf in its place the graph is captured first, with the options from -c to --outputs (needs the extra
+    llama). Weights, caches, llama.cpp's own assignments and its scheduler follow llama.cpp's rules.
+
+    A device's memory is what is free on it, and it fits if a margin of that is left. Exit status 1: it does not. With
+    -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
 
     \b
     Example:
       ggmltool place -ngl 9 --device CUDA0:2GiB gemma-3-270m
       ggmltool place -ts 3,1 -ot 'ffn_.*=CPU' --tensors gemma-3-270m
       ggmltool place -ngl 9 -f scenario gemma-3-270m | ggmltool splits -
+      ggmltool place -ngl 20 -c 8192 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
     """
-    opened = open_scenario(scenario)
+    (graph,) = open_captures([scenario], wanted)
+    opened = graph.opened
     refuse_older(opened, "llama.cpp's rules here are those of its ggml")
-    split = read_split(tensor_split) if tensor_split else ()
+    split = read_split(tensor_split) if tensor_split not in (None, "", AUTO_SPLIT) else ()
     chosen = overrides(override_tensor, n_cpu_moe, common.cpu_moe)
     options = options_of(opened.model, common, read_layers(n_gpu_layers), split, chosen)
-    placement, fit = _place(opened, common, options)
+    placement, fit, found = _place(opened, common, options, tensor_split == AUTO_SPLIT)
+    options = replace(options, tensor_split=tuple(map(float, found)) or options.tensor_split)
     words = asked(
         common,
-        **{"-ngl": n_gpu_layers, "-ts": tensor_split or "", "-ot": ",".join(override_tensor)},
-        **{"--n-cpu-moe": str(n_cpu_moe or "")},
+        **{"-ngl": n_gpu_layers, "-ts": ",".join(map(str, found)) or tensor_split or ""},
+        **{"-ot": ",".join(override_tensor), "--n-cpu-moe": str(n_cpu_moe or "")},
     )
+    words = " ".join(filter(None, [words, spelled(graph.words)]))
     log_lines(fit.plan.log)
     placed = _placed(placement, fit, options, words)
     if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
@@ -108,22 +122,28 @@ def place(
         from ggmltool.views.text import size
 
         for device, n in placed.short.items():
-            note(f"{device} does not fit: {size(n)} too little")
+            note(f"{device} does not fit: {size(n)} short")
     return 1 if placed.short or placed.error is not None else 0
 
 
-def _place(opened: Opened, common: Common, options: PlaceOptions) -> tuple[Placement, Fit]:
-    """Place and measure. Raises CliError."""
+def _place(
+    opened: Opened, common: Common, options: PlaceOptions, search: bool
+) -> tuple[Placement, Fit, tuple[int, ...]]:
+    """Place and measure, with the best -ts where it is searched. Raises CliError."""
     from ggmltool.sources.llama.errors import PlaceError
-    from ggmltool.sources.llama.fit import measure
+    from ggmltool.sources.llama.fit import place_and_measure
     from ggmltool.sources.llama.place import Placer
+    from ggmltool.sources.llama.split_search import best_split
 
     opened.scenario.graph_name()
     devices = devices_of(opened.model, common, len(options.tensor_split))
     try:
         placer = Placer(opened.model, devices)
-        placement = placer.place(options)
-        return placement, measure(placement, placer.probe(options))
+        found: tuple[int, ...] = ()
+        if search:
+            found, *_ = best_split(placer, options, common.margin)
+            options = replace(options, tensor_split=tuple(map(float, found)))
+        return *place_and_measure(placer, options, common.margin, probe=True), found
     except PlaceError as error:
         raise CliError(f"{opened.argument}: {error}") from None
 
@@ -140,6 +160,7 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
     ]  # fmt: skip
     told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k != "overrides"}
     told["overrides"] = [o.option for o in options.overrides]
+    told |= {name: placement.model.meta[name] for name in ("program", "n_outputs") if name in placement.model.meta}
     return Placed(
         options={"command_line": words, **told, "n_gpu_layers": placement.n_gpu_layers},
         layers=[*placement.layers.layers, placement.layers.output],
@@ -153,6 +174,9 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         parallel=placement.model.scheduler.parallel,
         warnings=(*_without_effect(placement, options), *fit.warnings),
         error=dict(fit.plan.error) if fit.plan.error is not None else None,
+        margins=fit.margins,
+        with_copies=fit.with_copies,
+        program=answers_for(placement.model.meta),
     )
 
 

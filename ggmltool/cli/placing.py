@@ -10,19 +10,26 @@ import click
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note
-from ggmltool.views.text import printable
+from ggmltool.views.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import BackendSpec, Model
     from ggmltool.sources.llama.layers import PlaceOptions
     from ggmltool.sources.llama.overrides import Override
 
+DEFAULT_MARGIN = (1 << 30,)
+"""What --fit-target of llama.cpp is where nobody says more."""
+
+AUTO_SPLIT = "auto"
+"""-ts that is searched."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Common(NamedTuple):
-    """The options that hold for every placement."""
+    """The options that hold for every placement; `margin` is what has to stay free, a number for each GPU or one."""
 
+    margin: tuple[int, ...]
     device: tuple[str, ...]
     split_mode: Any
     main_gpu: int
@@ -31,6 +38,22 @@ class Common(NamedTuple):
     no_op_offload: bool
     no_repack: bool
     parallel: bool | None
+
+
+def _margins(ctx: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
+    """Sizes by commas; 0 needs no unit."""
+    from ggmltool.scenario.errors import Mistake
+    from ggmltool.scenario.values import as_size
+
+    out = []
+    for part in map(str.strip, value.split(",")):
+        if part.isdecimal() and part.strip("0"):
+            raise click.BadParameter(f"{part} has no unit: {part}MiB, or 0 for no margin", ctx, option)
+        try:
+            out.append(as_size(part, "a margin"))
+        except Mistake as mistake:
+            raise click.BadParameter(f"{part!r} is not a size, e.g. 1GiB or 512MiB", ctx, option) from mistake
+    return tuple(out)
 
 
 def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -48,8 +71,13 @@ def common_options(command: F) -> F:
     options = (
         click.option(
             "--device", metavar="DEVICE", multiple=True, shell_complete=_complete_devices,
-            help="A device as NAME or NAME:MEMORY, such as CUDA0:24GiB; may be repeated. Default: the scenario's "
-            "GPUs, else CUDA0.",
+            help="A device as NAME or NAME:MEMORY, MEMORY being what is free on it: CUDA0:24GiB; several by commas or "
+            "by repeating it; none: no GPU. Default: the scenario's GPUs, else CUDA0.",
+        ),
+        click.option(
+            "--margin", metavar="SIZE[,…]", default="1GiB", show_default=True, callback=_margins,
+            help="What has to stay free on each GPU (without any: of the CPU's memory), or a size for each GPU: what "
+            "llama.cpp's --fit keeps, for the driver's context, runtime pools and what else no planner sees.",
         ),
         click.option(
             "-sm", "--split-mode", type=click.Choice(["layer", "none"]), default="layer", show_default=True,
@@ -59,7 +87,9 @@ def common_options(command: F) -> F:
         click.option("-cmoe", "--cpu-moe", is_flag=True, help="Keep the experts of all layers on the CPU."),
         click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Keep the KV cache on the CPU."),
         click.option("--no-op-offload", is_flag=True, help="Run no op on a GPU whose weights are on the CPU."),
-        click.option("-nr", "--no-repack", is_flag=True, help="Use none of the CPU's further buffer types."),
+        click.option(
+            "-nr", "--no-repack", is_flag=True, help="Do not use the CPU's extra buffer types (repacking)."
+        ),
         click.option(
             "--parallel/--no-parallel", default=None,
             help="Pipeline copies, or none (default: as llama.cpp decides).",
@@ -76,7 +106,7 @@ def read_layers(text: str) -> int:
     if text == "all":
         return -1
     if text == "auto":
-        raise click.BadParameter("auto is not followed; `ggmltool sweep` finds what fits", param_hint="'-ngl'")
+        raise click.BadParameter("auto is not supported; `ggmltool sweep` finds what fits", param_hint="'-ngl'")
     if not text.isdecimal() or len(text) > 6:
         raise click.BadParameter(f"{text!r} is neither a number of layers, from 0 on, nor all", param_hint="'-ngl'")
     return int(text)
@@ -87,7 +117,7 @@ def read_split(text: str) -> tuple[float, ...]:
     try:
         shares = tuple(float(part) for part in text.replace("/", ",").split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 3,1", param_hint="'-ts'") from None
+        raise click.BadParameter(f"{text!r} is not a list of numbers, e.g. 3,1", param_hint="'-ts'") from None
     if not all(0 <= share < float("inf") for share in shares) or not any(shares):
         raise click.BadParameter(f"{text!r}: shares are numbers from 0 on, not all of them 0", param_hint="'-ts'")
     return shares
@@ -130,20 +160,22 @@ def devices_of(model: Model, common: Common, n_split: int) -> list[BackendSpec]:
     Raises CliError.
     """
     from ggmltool.ggml.devices.profiles import PROFILES
-    from ggmltool.scenario.backends import read_devices
+    from ggmltool.scenario.backends import NO_DEVICE, read_devices
     from ggmltool.scenario.errors import Mistake
 
     if not common.device and any((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in model.backends):
         return list(model.backends)
+    if [name.strip() for name in common.device] == [NO_DEVICE] and _cpu(model):
+        return _cpu(model)
     try:
         made = read_devices(common.device or [f"CUDA{i}" for i in range(max(n_split, 1))])
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
     for unknown in (b.name for b in made if b.profile == "custom" and b.supports is None):
-        note(f"{printable(unknown)} is no known device: it is taken to run every op (known: `ggmltool backends`)")
+        note(f"{printable(unknown)} is not a known device: it is taken to run every op (known: `ggmltool backends`)")
     n_gpus = sum((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in made)
     if n_split > n_gpus:
-        raise CliError(f"-ts has {n_split} shares for {n_gpus} GPUs; name them all with --device")
+        raise CliError(f"-ts has {n_split} shares for {count(n_gpus, 'GPU')}; name them all with --device")
     return made if any((b.type or PROFILES[b.profile].type) == "cpu" for b in made) else [*made, *_cpu(model)]
 
 
@@ -153,12 +185,21 @@ def _cpu(model: Model) -> list[BackendSpec]:
     return [b for b in model.backends if (b.type or PROFILES[b.profile].type) == "cpu"][-1:]
 
 
+def _exact(nbytes: int) -> str:
+    """A size in the largest unit that leaves it whole."""
+    units = (("GiB", 30), ("MiB", 20), ("KiB", 10))
+    whole = next((f"{nbytes >> k}{unit}" for unit, k in units if not nbytes % (1 << k)), f"{nbytes}B")
+    return whole if nbytes else "0"
+
+
 def asked(common: Common, **given: str) -> str:
     """The options as one would write them again: `given` by name, then what differs from its default."""
     words = [f"{name} {value}" for name, value in given.items() if value]
     words += [f"-sm none -mg {common.main_gpu}"] if common.split_mode == "none" else []
     flags = (("--cpu-moe", common.cpu_moe), ("-nkvo", common.no_kv_offload), ("--no-op-offload", common.no_op_offload))
     words += [name for name, on in (*flags, ("--no-repack", common.no_repack)) if on]
+    if common.margin != DEFAULT_MARGIN:
+        words.append(f"--margin {','.join(map(_exact, common.margin))}")
     if common.parallel is not None:
         words.append("--parallel" if common.parallel else "--no-parallel")
     return " ".join(words)

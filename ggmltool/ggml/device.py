@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
@@ -40,6 +40,14 @@ DECIDING_SOURCES = 4
 
 EMPTY_OPS: tuple[int, ...] = (int(Op.NONE), *(int(op) for op in VIEW_OPS))
 """ggml_op_is_empty: ops that every device has, since they compute nothing."""
+
+
+def memory_owner(buft: BufferType, backends: Sequence[Backend]) -> Backend:
+    """The backend whose device has the memory of a buffer type: its own one's, but of what is a device's own type
+    only; other host memory, such as what a GPU has pinned, is the last backend's, the CPU's.
+    """
+    own = next((b for b in backends if b.name == buft.device), backends[-1])
+    return own if not buft.host or own.device.buft is buft else backends[-1]
 
 
 def batch_size(op: Tensor) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.alloc_record import hash_keys
 from ggmltool.ggml.buffer import Buffer, BufferType
-from ggmltool.ggml.device import Backend
+from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.gallocr import Gallocr
@@ -216,7 +216,7 @@ def _memory(s: Scheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator
     by_device: dict[str, list[int]] = {}
     for k, buffers in enumerate((contexts, compute)):
         for buffer in buffers:
-            by_device.setdefault(buffer.buft.device, [0, 0])[k] += buffer.size
+            by_device.setdefault(memory_owner(buffer.buft, s.backends).name, [0, 0])[k] += buffer.size
             if buffer.buft.max_size < SIZE_MAX // 2:
                 what = "compute buffer, chunk" if k else "buffer of a context, part"
                 yield Gauge(

@@ -45,9 +45,11 @@ class Use(NamedTuple):
 class Placed(NamedTuple):
     """A placement with its plan in numbers.
 
-    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have, where known;
-    `graphs` are each graph's splits and the bytes they copy, `decided` says whose reserve made each compute buffer.
-    `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, where there is no plan.
+    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have free, where
+    known, `margins` what has to stay free of it; `graphs` are each graph's splits and the bytes they copy, `decided`
+    says whose reserve made each compute buffer. `pipeline` says why there are no pipeline copies ("": there are),
+    `with_copies` what each device would need with them, where llama.cpp does without since they do not fit. `error` is
+    ggml's, where there is no plan. `program` says in words whose memory it is.
     """
 
     options: Mapping[str, Any]
@@ -62,17 +64,21 @@ class Placed(NamedTuple):
     parallel: bool
     warnings: Sequence[str]
     error: Mapping[str, str | None] | None
+    margins: Mapping[str, int]
+    with_copies: Mapping[str, int]
+    program: str
 
     def left(self, device: str) -> int | None:
-        """What a device has left; None where nobody knows what it has."""
+        """What a device has left; None if its memory is unknown."""
         memory = self.memory.get(device)
         return None if memory is None else memory - sum(u.total for u in self.uses if u.device == device)
 
     @property
     def short(self) -> dict[str, int]:
-        """What devices lack, in bytes."""
+        """What devices lack to have their margin left, in bytes."""
         left = {device: self.left(device) for device in self.memory}
-        return {device: -n for device, n in left.items() if n is not None and n < 0}
+        room = {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
+        return {device: -n for device, n in room.items() if n < 0}
 
 
 _DEVICES = (
@@ -83,8 +89,9 @@ _DEVICES = (
     Column("compute", right=True),
     Column("output", right=True, drop=3),
     Column("total", right=True),
-    Column("memory", right=True, drop=6),
+    Column("free", right=True, drop=6),
     Column("left", right=True),
+    Column("margin", right=True, drop=4),
 )
 
 _LAYERS = (
@@ -105,6 +112,9 @@ _TENSORS = (
     Column("buffer"),
     Column("reason", cut=True),
 )
+
+
+MARGIN = "margin: {} stays free for the driver's context, runtime pools and what else no planner sees (--margin)"
 
 
 def place_view(placed: Placed, title: str, options: str, style: Style, tensors: bool = False) -> str:
@@ -139,10 +149,15 @@ def _device_rows(placed: Placed) -> list[Row]:
                 *(size(n) if n else "" for n in (use.weights, use.cache, use.compute, use.output)),
                 size(use.total),
                 "" if memory is None else size(memory),
-                "" if left is None else Cell(f"-{size(-left)}", "bold red") if left < 0 else size(left),
+                "" if left is None else Cell(_signed(left), "bold red" if use.device in placed.short else ""),
+                "" if left is None or not placed.margins.get(use.device) else size(placed.margins[use.device]),
             ]
         )
     return rows
+
+
+def _signed(n: int) -> str:
+    return f"-{size(-n)}" if n < 0 else size(n)
 
 
 def _layer_rows(placed: Placed) -> list[Row]:
@@ -213,25 +228,45 @@ def _tensor_rows(placed: Placed) -> list[Row]:
 
 def _facts(placed: Placed, style: Style) -> list[str]:
     many = len(placed.graphs) > 1
-    lines = []
+    lines = [placed.program] if placed.program else []
     for name, splits, copied in placed.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per batch")
     if len(set(placed.decided.values())) > 1:
         lines += [f"{backend}'s compute buffer is as large as {g} needs it" for backend, g in placed.decided.items()]
     elif placed.decided:
         lines.append(f"compute buffers as reserved for graph {next(iter(placed.decided.values()))}")
-    if placed.parallel:
-        lines.append("pipeline copies: 4")
-    elif placed.pipeline:
-        lines.append(f"no pipeline copies: {placed.pipeline}")
+    lines += _copies(placed)
     for device, n in placed.short.items():
-        lines.append(f"{device} does not fit: {size(n)} too little")
+        lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
     known = [device for device in placed.memory if device not in placed.short]
     if known:
         lines.append(f"fits: {', '.join(known)}")
-    for warning in placed.warnings:
-        lines += wrap(f"note: {warning}", max(style.width, 20), subsequent_indent="  ")
+    margins = ", ".join(dict.fromkeys(size(placed.margins[d]) for d in placed.memory if placed.margins.get(d)))
+    notes = [MARGIN.format(margins)] if margins else []
+    for text in (*notes, *(f"note: {warning}" for warning in placed.warnings)):
+        lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     return list(map(printable, lines))
+
+
+def _copies(placed: Placed) -> list[str]:
+    """Whether there are pipeline copies; what they would need, if llama.cpp goes on without them."""
+    if placed.with_copies:
+        needs = {device: sum(u.total for u in placed.uses if u.device == device) for device in placed.with_copies}
+        told = [
+            f"{device} {size(n)} with, {size(needs[device])} without"
+            for device, n in placed.with_copies.items()
+            if n != needs[device]
+        ]
+        return [f"pipeline copies do not fit, llama.cpp retries without: {'; '.join(told)}"]
+    if placed.parallel:
+        return ["pipeline copies: 4"]
+    return [f"no pipeline copies: {placed.pipeline}"] if placed.pipeline else []
+
+
+def _of_margin(placed: Placed, device: str) -> str:
+    """What of a lack is due to the margin alone."""
+    left = placed.left(device)
+    return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
 
 
 def place_json(placed: Placed) -> dict[str, Any]:
@@ -242,6 +277,7 @@ def place_json(placed: Placed) -> dict[str, Any]:
             "total": use.total,
             "memory": placed.memory.get(use.device),
             "left": placed.left(use.device),
+            "margin": placed.margins.get(use.device, 0) if use.device in placed.memory else None,
         }
         for use in placed.uses
     ]
@@ -254,6 +290,7 @@ def place_json(placed: Placed) -> dict[str, Any]:
         "graphs": [{"graph": name, "splits": splits, "copied": copied} for name, splits, copied in placed.graphs],
         "parallel": placed.parallel,
         "no_pipeline_because": placed.pipeline or None,
+        "with_pipeline_copies": dict(placed.with_copies) or None,
         "decided": dict(placed.decided),
         "devices": devices,
         "layers": [{"layer": i, "device": d} for i, d in enumerate(placed.layers[:-1])]

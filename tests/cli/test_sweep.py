@@ -19,15 +19,15 @@ GOLDEN = Path(__file__).parent / "golden"
 GEMMA = "gemma-3-270m"
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "sweep": ("-ngl", "0..19:3", "--device", "CUDA0:740MiB"),
+    "sweep": ("-ngl", "0..19:3", "--device", "CUDA0:1764MiB"),
     "sweep_unknown": ("-ngl", "0,9,all"),
     "sweep_two": (
         *("-ngl", "8,all", "-ts", "1,1", "-ts", "3,1", "-ot", "none", "-ot", "ffn_down=CPU"),
-        *("--device", "CUDA0:400MiB", "--device", "CUDA1:740MiB"),
+        *("--device", "CUDA0:400MiB", "--device", "CUDA1:740MiB", "--margin", "0"),
     ),
     "sweep_nothing": ("-ngl", "9,10", "--device", "CUDA0:100MiB"),
-    "sweep_csv": ("-ngl", "0..18:9", "--device", "CUDA0:740MiB", "-f", "csv"),
-    "sweep_json": ("-ngl", "0..18:9", "--device", "CUDA0:740MiB", "--json"),
+    "sweep_csv": ("-ngl", "0..18:9", "--device", "CUDA0:1764MiB", "-f", "csv"),
+    "sweep_json": ("-ngl", "0..18:9", "--device", "CUDA0:1764MiB", "--json"),
 }
 
 
@@ -42,7 +42,7 @@ def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
 
 
 def test_every_placement_is_that_of_place(call: Call) -> None:
-    options = ("--device", "CUDA0:740MiB", "--no-op-offload", "--json")
+    options = ("--device", "CUDA0:1764MiB", "--no-op-offload", "--json")
     swept = json.loads(call("sweep", "-ngl", "0..19:5", "-ot", "none", "-ot", "ffn=CPU", *options, GEMMA).out)
     for row in swept["placements"]:
         override = ("-ot", row["-ot"]) if row["-ot"] else ()
@@ -57,9 +57,10 @@ def test_every_placement_is_that_of_place(call: Call) -> None:
 
 
 def test_the_largest_that_fits_is_named_with_the_command_that_shows_it(call: Call) -> None:
-    out = call("sweep", "--device", "CUDA0:740MiB", GEMMA).out.splitlines()
-    assert out[-3:-1] == ["largest that fits: -ngl 11", out[-2]]
-    assert out[-2].startswith("  122 splits, ")
+    out = call("sweep", "--device", "CUDA0:1764MiB", GEMMA).out.splitlines()
+    at = out.index("largest that fits: -ngl 11")
+    assert out[at + 1].startswith("  122 splits, ")
+    assert out[-2].startswith("  margin: 1 GiB stays free ")
     _, *command = shlex.split(out[-1])
     assert call(*command).status == 0
     larger = [word if word != "11" else "12" for word in command]
@@ -81,11 +82,11 @@ def test_captures_of_several_ubatches_are_compared(call: Call) -> None:
     rows = list(
         csv.DictReader(io.StringIO(call("sweep", "-ngl", "0,all", "-f", "csv", "ub512.json", "ub256.json").out))
     )
-    assert [(row["file"], row["-ngl"]) for row in rows] == [
-        ("-ub 512", "0"),
-        ("-ub 512", "19"),
-        ("-ub 256", "0"),
-        ("-ub 256", "19"),
+    assert [(row["file"], row["-ub"], row["-ngl"]) for row in rows] == [
+        ("ub512.json", "512", "0"),
+        ("ub512.json", "512", "19"),
+        ("ub256.json", "256", "0"),
+        ("ub256.json", "256", "19"),
     ]
 
 
@@ -96,7 +97,8 @@ def test_a_csv_file_is_known_by_its_name(call: Call) -> None:
     assert int(rows[0]["CUDA0"]) > 0
 
 
-def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call) -> None:
+def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmltool.cli.progress.FIRST", 0.0)
     result = call("sweep", "-ngl", "0..9", "-j", "1", GEMMA, tty=True)
     assert "placing" in result.err
     assert call("sweep", "-ngl", "0..9", "-j", "1", "-q", GEMMA, tty=True).err == ""
@@ -113,12 +115,12 @@ def test_a_range_beyond_all_layers_ends_with_all(call: Call) -> None:
     ("options", "hint"),
     [
         (("-ngl", "3..1"), "'3..1' has no number in it"),
-        (("-ngl", "a"), "Invalid value for '-ngl': 'a' is no number or range such as 0..32:4"),
-        (("-ngl", "-3"), "'-3' is no number or range"),
-        (("-ngl", "0..9:0"), "is no number or range"),
+        (("-ngl", "a"), "Invalid value for '-ngl': 'a' is not a number or a range, e.g. 0..32:4"),
+        (("-ngl", "-3"), "'-3' is not a number or a range"),
+        (("-ngl", "0..9:0"), "is not a number or a range"),
         (("-ngl", "0..19", *(f"-ts=1,{i}" for i in range(1, 1002))), "20020 placements are too many"),
-        (("-ncmoe", "x"), "Invalid value for '--n-cpu-moe': 'x' is no number or range"),
-        (("-ts", "a"), "'a' is no list of numbers"),
+        (("-ncmoe", "x"), "Invalid value for '--n-cpu-moe': 'x' is not a number or a range"),
+        (("-ts", "a"), "'a' is not a list of numbers"),
         (("-ot", "x=GPU7"), "there is no GPU7"),
         (("-j", "0"), "-j"),
     ],

@@ -110,7 +110,7 @@ def _reply(answer: dict[str, Any]) -> NoReturn:
 
 def main() -> NoReturn:
     asked = json.load(sys.stdin)
-    reference = Reference(CaptureOptions(n_ctx=asked.get("n_ctx", 512)))
+    reference = Reference(CaptureOptions(n_ctx=asked.get("n_ctx", 512), program="library"))
     reference.repack, reference.threads = asked.get("repack", False), asked.get("threads", 1)
     reference.load(asked["path"])
     if "text" in asked:

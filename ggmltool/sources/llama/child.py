@@ -28,6 +28,9 @@ MAX_CTX = 1 << 24
 GRAPHS = {"prompt": {"main": "prompt"}, "token": {"main": "token"}, "both": {"prompt": "prompt", "token": "token"}}
 """The graphs of each choice of `phase`: their names, and the phase that each is of."""
 
+FOR = {"server": " for llama-server", "cli": " for llama-cli", "library": "", None: ""}
+"""The program that a capture answers for, in its name."""
+
 STEPS = ["reserve prompt", "reserve token", "reserve prompt", "alloc prompt", "reset", "alloc token"]
 """What llama.cpp does with both: it reserves for each and for the larger one again, then comes what is computed."""
 
@@ -109,7 +112,10 @@ class Session:
         params = self.lib.llama_context_default_params()
         params.n_ctx = options.n_ctx
         params.n_batch = options.n_batch
+        if options.serves and options.embeddings:
+            params.n_batch = min(options.n_batch, options.n_ubatch)
         params.n_ubatch = options.n_ubatch
+        params.n_outputs_max = options.n_outputs_max if options.n_outputs is None else options.n_outputs
         params.n_seq_max = options.n_parallel
         params.flash_attn_type = FLASH_ATTN[options.flash_attn]
         params.type_k = TYPES[options.type_k].id
@@ -139,6 +145,7 @@ class Session:
             n_tokens = n_seqs if phase == "token" else min(lib.llama_n_ctx(self.ctx), n_ubatch)
         if n_tokens > n_ubatch:
             raise CaptureError(f"--n-tokens {n_tokens} needs --ubatch-size {n_tokens}; the context has {n_ubatch}")
+        n_outputs = self.outputs(n_tokens)
         # llama.cpp reserves for as many tokens in every sequence.
         n_tokens = -(-n_tokens // n_seqs) * n_seqs
         n_streams = self.streams()
@@ -147,10 +154,18 @@ class Session:
                 f"{n_tokens} tokens are no multiple of {n_streams}, the sequences with a KV cache of their own; "
                 "change --n-tokens, or share the cache with --kv-unified"
             )
-        n_outputs = n_tokens if options.n_outputs is None or one_of_two else options.n_outputs
+        if options.n_outputs is not None and not one_of_two:
+            n_outputs = options.n_outputs
         if n_outputs > n_tokens:
             raise CaptureError(f"--outputs {n_outputs} is more than the {n_tokens} tokens of the graph")
+        if not n_outputs:
+            raise CaptureError("--outputs 0: llama.cpp reserves memory for one output at least")
         return n_tokens, n_seqs, n_outputs
+
+    def outputs(self, n_tokens: int) -> int:
+        """The outputs that the program reserves memory for: a model with an encoder gives one of every token."""
+        most = self.options.n_outputs_max
+        return min(n_tokens, most) if most and not self.lib.llama_model_has_encoder(self.model) else n_tokens
 
     def reserve(self, phase: str) -> int:
         """The graph of a phase, until the next one is reserved. Raises CaptureError where it cannot be."""
@@ -172,6 +187,7 @@ class Session:
             "model_size": lib.llama_model_size(model),
             "n_ctx_train": lib.llama_model_n_ctx_train(model),
             "n_swa": lib.llama_model_n_swa(model),
+            **({"program": options.program} if phase != "tokens" else {}),
             "phase": phase,
             "n_tokens": n_tokens,
             "n_seqs": n_seqs,
@@ -194,7 +210,7 @@ class Session:
         file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
         return {
             "ggmltool": 1,
-            "name": f"{facts['model'] or file}, {batch}, captured from llama.cpp",
+            "name": f"{facts['model'] or file}{FOR[facts.get('program')]}, {batch}, captured from llama.cpp",
             "meta": {"file": file, **facts},
             "backends": [{"name": "CPU"}],
             **written,

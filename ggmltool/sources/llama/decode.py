@@ -107,8 +107,9 @@ class Decoder(Session):
         return params
 
     def context_params(self) -> Any:
-        """As the options say, with a callback before the first node."""
+        """As the options say, for logits of as many tokens as are asked for, with a callback before the first node."""
         params = super().context_params()
+        params.n_outputs_max = 0
         params.cb_eval = ctypes.cast(self._callback, ctypes.c_void_p).value
         return params
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
+from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import GraphSpec, Model
 from ggmltool.scenario.run import Run
-from ggmltool.sources.llama.layers import LayerDevices
-from ggmltool.sources.llama.place import Placement, Probe
+from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions
+from ggmltool.sources.llama.place import Placement, Placer, Probe
 from ggmltool.sources.llama.weights import layer_of_cache, layer_of_node
 
 _F32 = 4
@@ -47,9 +48,11 @@ class GraphCost(NamedTuple):
 class Fit:
     """What a placement needs, and what its graphs are planned to.
 
-    `uses` are per buffer type, devices in priority order; `memory` is what devices have, where that is known. `plan`
-    is the plan of the first graph after reserve, or that of the graph that ggml refuses. `decided` names the graph
-    whose reserve made each compute buffer as large as it is. `warnings` are what llama.cpp would do in another way.
+    `uses` are per buffer type, devices in priority order; `memory` is what devices have free, where that is known, and
+    `margins` what has to stay free of it. `plan` is the plan of the first graph after reserve, or that of the graph
+    that ggml refuses. `decided` names the graph whose reserve made each compute buffer as large as it is. `warnings`
+    are what llama.cpp would do in another way. `with_copies` is what pipeline copies would need on each device, where
+    llama.cpp does without since they do not fit.
     """
 
     uses: tuple[BufferUse, ...]
@@ -58,27 +61,71 @@ class Fit:
     graphs: tuple[GraphCost, ...]
     decided: Mapping[str, str]
     warnings: tuple[str, ...]
+    margins: Mapping[str, int]
+    with_copies: Mapping[str, int] = field(default_factory=dict)
 
     def needs(self, device: str) -> int:
         """All bytes on a device."""
         return sum(use.total for use in self.uses if use.device == device)
 
     def left(self, device: str) -> int | None:
-        """What a device has left, below 0 where it has too little; None where nobody knows what it has."""
+        """What a device has left, below 0 where it has too little; None if its memory is unknown."""
         memory = self.memory.get(device)
         return None if memory is None else memory - self.needs(device)
 
     @property
     def short(self) -> dict[str, int]:
-        """The bytes that each device lacks, for those that lack some."""
+        """The bytes that each device lacks to have its margin left, for those that lack some."""
+        room = self.room
+        return {device: -n for device, n in room.items() if n < 0}
+
+    @property
+    def room(self) -> dict[str, int]:
+        """What each device whose memory is known has left beyond its margin, below 0 where it lacks some."""
         left = {device: self.left(device) for device in self.memory}
-        return {device: -n for device, n in left.items() if n is not None and n < 0}
+        return {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
+
+    @property
+    def compute_is_short(self) -> bool:
+        """Whether something does not fit, and it is compute buffers: all that is allocated before them does."""
+        short = self.short
+        compute = {device: sum(u.compute for u in self.uses if u.device == device) for device in short}
+        return bool(short) and all(compute[device] >= n for device, n in short.items())
 
 
-def measure(placement: Placement, probe: Probe | None = None) -> Fit:
+def margins_of(gpus: Sequence[str], cpu: str, margins: Sequence[int]) -> dict[str, int]:
+    """What has to stay free on each device, as --fit-target says it: a margin for each GPU, or one for all of them.
+
+    Without any GPU it is the CPU's, whose memory llama.cpp does not look at otherwise.
+    """
+    if not gpus:
+        return {cpu: margins[0]}
+    each = [margins[i] if i < len(margins) else margins[-1] for i in range(len(gpus))]
+    return dict(zip(gpus, each, strict=True))
+
+
+def place_and_measure(
+    placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,), probe: bool = False
+) -> tuple[Placement, Fit]:
+    """Place a model and reserve its graphs as llama.cpp does: without pipeline copies, if those do not fit.
+
+    Raises PlaceError. With `probe`, flash attention is looked at too.
+    """
+    kept = margins_of([gpu.name for gpu in placer.gpus], placer.cpu.name, margins)
+    placement = placer.place(options)
+    asked = placer.probe(options) if probe else None
+    fit = measure(placement, asked, kept)
+    if not placement.model.scheduler.parallel or options.parallel is not None or not fit.compute_is_short:
+        return placement, fit
+    without = placer.place(replace(options, parallel=False))
+    with_copies = {device: fit.needs(device) for device in fit.memory}
+    return without, replace(measure(without, asked, kept), with_copies=with_copies)
+
+
+def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[str, int] | None = None) -> Fit:
     """Reserve every graph of a placed model as llama.cpp does when it makes a context, and add up.
 
-    `probe` is `Placer.probe` of the same options, for warnings about flash attention.
+    `probe` is `Placer.probe` of the same options, for warnings about flash attention; `margins` are those of devices.
     """
     model = placement.model
     compiled = Compiled(model)
@@ -97,7 +144,8 @@ def measure(placement: Placement, probe: Probe | None = None) -> Fit:
     shown = (use for use in uses.values() if use.total or use.buft in order)
     rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
-    return Fit(tuple(rows), memory, plan, tuple(costs), decided, tuple(_warnings(model, placement.layers, probe)))
+    warnings = tuple(_warnings(model, placement.layers, probe))
+    return Fit(tuple(rows), memory, plan, tuple(costs), decided, warnings, margins or {})
 
 
 def _allocated(run: Run) -> dict[str, BufferUse]:
@@ -105,20 +153,15 @@ def _allocated(run: Run) -> dict[str, BufferUse]:
     uses: dict[str, BufferUse] = {}
     for backend in run.backends:
         buft = backend.device.buft
-        uses.setdefault(buft.name, BufferUse(_owner(run, buft), buft.name))
+        uses.setdefault(buft.name, BufferUse(memory_owner(buft, run.backends).name, buft.name))
     for buffer in run.buffers:
-        use = uses.setdefault(buffer.buft.name, BufferUse(_owner(run, buffer.buft), buffer.buft.name))
+        owner = memory_owner(buffer.buft, run.backends)
+        use = uses.setdefault(buffer.buft.name, BufferUse(owner.name, buffer.buft.name))
         if buffer.usage == USAGE_WEIGHTS:
             use.weights += buffer.size
         else:
             use.cache += buffer.size
     return uses
-
-
-def _owner(run: Run, buft: BufferType) -> str:
-    """The backend that a buffer type's memory is counted for: its device's; host memory of any kind is the CPU's."""
-    names = [b.name for b in run.backends]
-    return buft.device if buft.device in names and not buft.host else names[-1]
 
 
 def _copied(run: Run, plan: Plan, graph: str) -> int:

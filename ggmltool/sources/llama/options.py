@@ -13,6 +13,14 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 """llama_flash_attn_type."""
 
+Program = Literal["server", "cli", "library"]
+
+PROGRAMS: tuple[Program, ...] = ("server", "cli", "library")
+"""Who makes the context: llama-server, llama-cli (it runs llama-server inside), a program on llama.h's defaults."""
+
+AUTO_PARALLEL = 4
+"""The sequences that llama-server has where nobody says how many; they share one KV cache then."""
+
 _MOST = 2**31 - 1
 
 
@@ -20,12 +28,13 @@ _MOST = 2**31 - 1
 class CaptureOptions:
     """The settings, under llama.cpp's names and with its command line's defaults.
 
-    `n_ctx` 0 is what the model was trained with. `n_seqs` and `n_outputs` None: as llama.cpp reserves memory, that is
-    all sequences, and an output for every token. `n_tokens` None: a whole ubatch for the phase prompt, one for each
-    sequence for the phase token. The phase both is a graph of each, where `n_tokens` and `n_outputs` are the prompt's.
+    `n_ctx` 0 is what the model was trained with. `n_seqs` and `n_outputs` None: as `program` reserves memory, that is
+    all sequences, and the outputs of `n_outputs_max`. `n_tokens` None: a whole ubatch for the phase prompt, one for
+    each sequence for the phase token. The phase both is a graph of each, where `n_tokens` and `n_outputs` are the
+    prompt's.
 
     With `tokens`, or the text of a `prompt`, the graphs are those that decode them, and after them `next_tokens`, one
-    at a time; then neither `phase`, `n_tokens` nor `n_seqs` says anything.
+    at a time; then neither `program`, `phase`, `n_tokens` nor `n_seqs` says anything.
     """
 
     n_ctx: int = 0
@@ -46,6 +55,7 @@ class CaptureOptions:
     tokens: tuple[int, ...] = ()
     prompt: str = ""
     next_tokens: tuple[int, ...] = ()
+    program: Program = "server"
 
     def __post_init__(self) -> None:
         """Raise CaptureError for numbers that llama.cpp cannot hold."""
@@ -53,3 +63,16 @@ class CaptureOptions:
             value = getattr(self, field.name)
             if isinstance(value, int) and value > _MOST:
                 raise CaptureError(f"{field.name} {value} is more than llama.cpp can hold ({_MOST})")
+
+    @property
+    def serves(self) -> bool:
+        """Whether the program is a llama-server, inside of llama-cli or not."""
+        return self.program != "library"
+
+    @property
+    def n_outputs_max(self) -> int:
+        """The field of llama_context_params as the program sets it: 0 is one output for each token of a batch.
+
+        server_output_limits: a server asks logits of one token of each sequence, unless it gives embeddings.
+        """
+        return min(self.n_batch, self.n_parallel) if self.serves and not self.embeddings else 0

@@ -75,7 +75,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise PlaceError(f"{pattern!r} is no regular expression: {error}") from None
+        raise PlaceError(f"{pattern!r} is not a valid regular expression: {error}") from None
 
 
 def overridden(names: Iterable[str], overrides: Sequence[Override]) -> dict[str, Override]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.sources.llama.fit import GraphCost, measure
+from ggmltool.sources.llama.fit import Fit, GraphCost, place_and_measure
 from ggmltool.sources.llama.processes import can_fork, in_processes
+from ggmltool.sources.llama.split_search import best_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,21 +23,42 @@ _EACH = 4
 
 
 class Job(NamedTuple):
-    """A placement to make: which of the models, with what options."""
+    """A placement to make: which of the models, with what options, and what has to stay free on the GPUs.
+
+    `search` is -ts auto: the best split is looked for.
+    """
 
     model: int
     options: PlaceOptions
+    margins: tuple[int, ...] = (0,)
+    search: bool = False
+
+
+class Bytes(NamedTuple):
+    """What a device's memory is needed for."""
+
+    weights: int
+    cache: int
+    compute: int
+    output: int
 
 
 class Outcome(NamedTuple):
-    """What a placement came to: bytes needed on each device and left there (where its memory is known), and what each
-    graph is planned to; `error` is ggml's message where there is no plan.
+    """What a placement came to: bytes needed on each device and left there (where its memory is known), what has to
+    stay free of that, and what each graph is planned to.
+
+    `tensor_split` is the split that was found; `with_copies` what pipeline copies would need, where they do not fit;
+    `parallel` says whether there are some; `error` is ggml's message where there is no plan.
     """
 
     n_gpu_layers: int
-    needs: dict[str, int]
+    needs: dict[str, Bytes]
     left: dict[str, int]
+    margins: dict[str, int]
     graphs: tuple[GraphCost, ...]
+    tensor_split: tuple[int, ...]
+    parallel: bool
+    with_copies: dict[str, int]
     error: str
 
 
@@ -78,14 +100,27 @@ def _given(placers: Sequence[Placer]) -> Iterator[None]:
 
 
 def _outcome(job: Job) -> Outcome:
-    placement = _placers[job.model].place(job.options)
-    fit = measure(placement)
+    placer = _placers[job.model]
+    found: tuple[int, ...] = ()
+    if job.search:
+        found, placement, fit = best_split(placer, job.options, job.margins)
+    else:
+        placement, fit = place_and_measure(placer, job.options, job.margins)
     devices = dict.fromkeys(use.device for use in fit.uses)
     error = dict(fit.plan.error or ()).get("message") or ""
     return Outcome(
         placement.n_gpu_layers,
-        {device: fit.needs(device) for device in devices},
+        {device: _needs(fit, device) for device in devices},
         {device: left for device in devices if (left := fit.left(device)) is not None},
+        {device: margin for device, margin in fit.margins.items() if device in fit.memory},
         fit.graphs,
+        found,
+        placement.model.scheduler.parallel,
+        dict(fit.with_copies),
         error if not fit.plan.ok else "",
     )
+
+
+def _needs(fit: Fit, device: str) -> Bytes:
+    mine = [use for use in fit.uses if use.device == device]
+    return Bytes(*(sum(getattr(use, kind) for use in mine) for kind in Bytes._fields))

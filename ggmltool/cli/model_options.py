@@ -1,0 +1,172 @@
+"""llama.cpp's options of a context: what `capture`, and `place` and `sweep` of a MODEL.gguf, capture a graph with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from itertools import product
+from typing import Any, NamedTuple, TypeVar, cast
+
+import click
+
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.ranges import Numbers, Words
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.options import AUTO_PARALLEL, CACHE_TYPES, FLASH_ATTN, PROGRAMS, CaptureOptions, Program
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_AUTO = -1
+"""-np auto, as llama.cpp has it."""
+_SERVER: Program = "server"
+
+
+class Wanted(NamedTuple):
+    """What to capture with, and the options that say so, by name; a flag has no value."""
+
+    options: CaptureOptions
+    words: dict[str, str]
+
+
+class ModelOptions(NamedTuple):
+    """The values of each option; () where it is left out, which is llama.cpp's default."""
+
+    ctx_size: tuple[int, ...]
+    batch_size: tuple[int, ...]
+    ubatch_size: tuple[int, ...]
+    n_parallel: tuple[int, ...]
+    flash_attn: tuple[Any, ...]
+    cache_type_k: tuple[str, ...]
+    cache_type_v: tuple[str, ...]
+    outputs: tuple[int, ...]
+    program: Any
+    swa_full: bool
+    kv_unified: bool
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the options that stand on the line."""
+        values = {**{name: getattr(self, field) for field, (name, _) in _FIELDS.items()}, **self._flags()}
+        return [name for name, value in values.items() if value]
+
+    def _flags(self) -> dict[str, str]:
+        program = "" if self.program is None else str(self.program)
+        return {"--for": program, "--swa-full": " " * self.swa_full, "-kvu": " " * self.kv_unified}
+
+    def each(self) -> list[Wanted]:
+        """Every combination of the values. Raises click.UsageError for -np auto of a program without, and CliError."""
+        program: Program = self.program or _SERVER
+        if _AUTO in self.n_parallel and program != _SERVER:
+            raise click.UsageError(f"-np auto is llama-server's; for {program} name a number of sequences")
+        given = {field: values for field in _FIELDS if (values := getattr(self, field))}
+        flags = {name: value.strip() for name, value in self._flags().items() if value}
+        base = CaptureOptions(program=program, swa_full=self.swa_full, kv_unified=self.kv_unified)
+        return [
+            Wanted(_with(base, dict(zip(given, values, strict=True))), {**_words(given, values), **flags})
+            for values in product(*given.values())
+        ]
+
+
+_FIELDS: dict[str, tuple[str, str]] = {
+    "ctx_size": ("-c", "n_ctx"),
+    "batch_size": ("-b", "n_batch"),
+    "ubatch_size": ("-ub", "n_ubatch"),
+    "n_parallel": ("-np", "n_parallel"),
+    "flash_attn": ("-fa", "flash_attn"),
+    "cache_type_k": ("-ctk", "type_k"),
+    "cache_type_v": ("-ctv", "type_v"),
+    "outputs": ("--outputs", "n_outputs"),
+}
+"""The name of each option, and the field of CaptureOptions that it is."""
+
+
+def _with(base: CaptureOptions, values: dict[str, Any]) -> CaptureOptions:
+    fields = {_FIELDS[field][1]: value for field, value in values.items()}
+    if fields.get("n_parallel") == _AUTO:
+        fields |= {"n_parallel": AUTO_PARALLEL, "kv_unified": True}
+    try:
+        return replace(base, **fields)
+    except CaptureError as error:
+        raise CliError(str(error)) from None
+
+
+def _words(given: dict[str, tuple[Any, ...]], values: tuple[Any, ...]) -> dict[str, str]:
+    return {
+        _FIELDS[field][0]: "auto" if value == _AUTO else str(value) for field, value in zip(given, values, strict=True)
+    }
+
+
+def spelled(words: Mapping[str, str]) -> str:
+    """Options as they are written; one without a value is a flag."""
+    return " ".join(f"{name} {value}" if value else name for name, value in words.items())
+
+
+class _Parallel(click.IntRange):
+    """A number of sequences, or auto."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _AUTO if value == "auto" else super().convert(value, param, ctx)
+
+
+def model_options(lists: bool = False, parallel: bool = False) -> Callable[[F], F]:
+    """The options, together the parameter `wanted`, a ModelOptions.
+
+    With `lists` each may have several values; with `parallel` --parallel is -np, as llama.cpp spells it, and not that
+    of the scheduler.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_options(*args: object, **kwargs: Any) -> object:
+            kwargs["program"] = kwargs.pop("for")
+            if parallel:
+                kwargs["n_parallel"] = kwargs.pop("parallel")
+            values = {name: kwargs.pop(name) for name in ModelOptions._fields}
+            for field in _FIELDS:
+                value = values[field]
+                values[field] = () if value is None else value if isinstance(value, tuple) else (value,)
+            return command(*args, wanted=ModelOptions(**values), **kwargs)
+
+        wrapped = cast(F, with_options)
+        for option in reversed(_options(lists, "--parallel" if parallel else "--n-parallel")):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
+    def number(*names: str, least: int, help: str) -> Callable[[F], F]:
+        type = Numbers(least) if lists else click.IntRange(least)
+        return click.option(*names, type=type, metavar="LIST" if lists else "N", help=help)
+
+    def word(*names: str, choices: tuple[str, ...], help: str) -> Callable[[F], F]:
+        one = click.Choice(choices)
+        return click.option(*names, type=Words(one) if lists else one, metavar="LIST" if lists else None, help=help)
+
+    sequences = Numbers(1, auto=_AUTO) if lists else _Parallel(1)
+    return [
+        number("-c", "--ctx-size", least=0, help="Size of the context (default: the model's own)."),
+        number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
+        number("-ub", "--ubatch-size", least=1, help="Physical batch, in tokens (default: 512)."),
+        click.option(
+            "-np", parallel, type=sequences, metavar="LIST" if lists else "N|auto",
+            help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} that share one KV cache, which is what "
+            "llama-server has where -np is left out.",
+        ),
+        word(
+            "-fa", "--flash-attn", choices=tuple(FLASH_ATTN),
+            help="Flash attention (default: auto, which is on, as it is where every device has it).",
+        ),
+        word("-ctk", "--cache-type-k", choices=CACHE_TYPES, help="Type of the K cache (default: f16)."),
+        word("-ctv", "--cache-type-v", choices=CACHE_TYPES, help="Type of the V cache (default: f16)."),
+        click.option("--swa-full", is_flag=True, help="Give sliding windows a cache of the context's size."),
+        click.option("-kvu", "--kv-unified", is_flag=True, help="One KV cache for all sequences."),
+        click.option(
+            "--for", type=click.Choice(PROGRAMS),
+            help="Reserve memory as this program does: llama-server (default) and llama-cli for the logits of one "
+            "token of each sequence, a program on the library's defaults (llama-bench) for those of every token.",
+        ),
+        number("--outputs", least=0, help="Tokens that have logits, instead of what --for says."),
+    ]  # fmt: skip
