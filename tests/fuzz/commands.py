@@ -18,14 +18,27 @@ _NEVER = {"output", "force", "traceback", "help", "jobs", "version"}
 _SELDOM = {"verify": 0.02, "sweep": 0.3, "capture": 0.0, "compare": 0.7}
 """How often a command is taken that forks, for one that does not; capture loads a library that is not ours."""
 
+_CAPTURED = 0.002
+"""How often llama.cpp is given a GGUF file, in a process of its own that takes seconds."""
+
 _WORDS = {
-    "-ngl": ["0", "1", "all", "0..3", "99", "auto"], "-ts": ["1,1", "3,1", "0,0", "x"],
+    "-ngl": ["0", "1", "all", "0..3", "99", "auto"],
+    "-ts": ["1,1", "3,1", "0,0", "x"],
     "-ot": ["x=CPU", "(", "=", ".*=CUDA0"],
     "--device": ["CUDA0", "CUDA0:1GiB", "CUDA0:24", "none", "CUDA0:1GiB,CUDA1:1KiB", ":", "24GiB"],
-    "--by": ["op,backend", "backend", "op", "cause", "node"], "--only": ["splits", "buffers,sizes", "CPU"],
-    "--ggml": ["2024-01", "2025-03", "0.20.2"], "--pass": ["1", "2", "5"], "--after": ["1", "2", "3"],
-    "--fault": ["x"], "--step": ["reserve", "alloc"], "--margin": ["1GiB", "0"],
-}  # fmt: skip
+    "--by": ["op,backend", "backend", "op", "cause", "node"],
+    "--only": ["splits", "buffers,sizes", "CPU"],
+    "--ggml": ["2024-01", "2025-03", "0.20.2"],
+    "--pass": ["1", "2", "5"],
+    "--after": ["1", "2", "3"],
+    "--with": ["library", "numpy", "CPU"],
+    "--values": [".", "case.gguf", "none"],
+    "--eval-log": ["case.json", "case.log"],
+    "--inject": ["y=relu", "y=x", "=", "y"],
+    "--backends": ["CPU,CUDA0", "CPU", "CUDA0,CPU", ","],
+    "--step": ["reserve", "alloc"],
+    "--margin": ["1GiB", "0"],
+}
 
 
 @cache
@@ -112,6 +125,8 @@ def _value(rng: random.Random, param: click.Option, flag: str, names: list[str])
 
 def gguf_line(rng: random.Random, file: str, beside: str) -> list[str]:
     """Commands that are given a GGUF file, or a scenario with values from one."""
+    if rng.random() < _CAPTURED and find_spec("xllamacpp") is not None:
+        return rng.choice((["capture", file], ["place", file], ["sweep", "-j", "1", file], ["place", "-c", "64", file]))
     if rng.random() < 0.6:
         name = rng.choice(("run", "run", "plan", "splits", "dot", "tensor x", "compare", "trace", "check"))
         return [*name.split(), beside]

@@ -23,7 +23,7 @@ LONGEST = 5000
 """Characters of a message."""
 _PACKAGE = str(Path(ggmltool.__file__).parent)
 _STEERING = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\u202a-\u202e\u2066-\u2069]|\x1b(?!\\[[0-9;]*m)")
-"""What must not reach a terminal; our own colours may."""
+"""What must not reach a terminal; our own colours may, and on standard error what draws a bar."""
 _RAW = {"man", "sample"}
 
 
@@ -235,7 +235,9 @@ def _line(case: Case) -> Outcome:
         return Outcome("traceback", "a traceback on standard error", said[:300])
     if len(said) > 20_000:
         return Outcome("long", f"{case.args[0]}: a message that is too long", said[:300])
-    steering = _STEERING.search(said) or (_STEERING.search(told) if case.tty and case.args[0] not in _RAW else None)
+    steering = _STEERING.search(said.replace("\r", "").replace("\x1b[K", "")) or (
+        _STEERING.search(told) if case.tty and case.args[0] not in _RAW else None
+    )
     if steering:
         return Outcome("steering", f"{case.args[0]}: {steering[0]!r} on a terminal", "")
     return Outcome(f"status {status}")
