@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
@@ -39,7 +40,7 @@ def dump(model: Model) -> dict[str, Any]:
     if model.name:
         out["name"] = model.name
     if model.meta:
-        out["meta"] = dict(model.meta)
+        out["meta"] = _plain(dict(model.meta))
     out["backends"] = [dump_backend(b) for b in model.backends]
     if model.buffer_types:
         out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}
@@ -151,7 +152,7 @@ def dump_tensor(spec: TensorSpec) -> dict[str, Any]:
     if spec.backend is not None:
         out["backend"] = spec.backend
     if spec.data is not None:
-        out["data"] = spec.data.written()
+        out["data"] = _plain(spec.data.written())
     return out
 
 
@@ -160,7 +161,16 @@ def _step(step: Step) -> str | dict[str, Any]:
         return f"{step.kind} {step.graph}"
     match step.kind:
         case "set":
-            return {"set": {id: data.written() for id, data in step.data}}
+            return {"set": {id: _plain(data.written()) for id, data in step.data}}
         case "get":
             return {"get": list(step.tensors)}
     return step.kind
+
+
+def _plain(value: Any) -> Any:
+    """What is infinite or no number as the word for it, which every reader of JSON takes."""
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

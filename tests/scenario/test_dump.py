@@ -131,3 +131,20 @@ def test_scenarios_of_golden_plans_load() -> None:
     for path in sorted(GOLDEN.glob("*.json.gz"))[::8]:
         with gzip.open(path) as stream:
             check_round_trip(load_model(json.load(stream)["scenario"]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"fill": "inf"}, {"fill": float("-inf")}, [float("inf"), 1], {"normal": {"mean": float("inf")}}, {"fill": "nan"}],
+)
+def test_what_no_json_has_is_written_as_a_word(data: object) -> None:
+    """Found by mutation: `place --format scenario` of infinite data."""
+    contexts = {"c": {"tensors": {"x": {"type": "f32", "ne": [2], "data": data}}}}
+    steps = ["alloc g", {"set": {"x": data}}]
+    model = load_model(
+        {"ggmltool": 1, "contexts": contexts, "graphs": {"g": {"nodes": {"y": "sqr(x)"}}}, "steps": steps}
+    )
+    text = json.dumps(dump(model), allow_nan=False)
+    again = load_model(json.loads(text))
+    assert repr(again.contexts) == repr(model.contexts)
+    assert repr(again.steps) == repr(model.steps)
