@@ -41,12 +41,6 @@ class _Stream(io.TextIOWrapper):
         return self.buffer.getvalue().decode("utf-8", "surrogateescape")  # type: ignore[attr-defined]
 
 
-@pytest.fixture(autouse=True)
-def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard error is what a command says on a machine that is fast enough."""
-    monkeypatch.setattr(progress, "FIRST", 1e6)
-
-
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
     """`call("plan", "graph.yaml", stdin=b"…", tty=True, columns=80)` in an empty folder, without our environment."""
@@ -55,12 +49,16 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
 
-    def invoke(*args: object, stdin: bytes = b"", tty: bool = False, columns: int | None = None) -> Result:
+    def invoke(
+        *args: object, stdin: bytes = b"", tty: bool = False, columns: int | None = None, slow: bool = False
+    ) -> Result:
+        """`slow`: say how far the work is, as on a machine where it takes longer than a second."""
         out, err = _Stream(tty=tty), _Stream(tty=tty)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", _Stream(stdin))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
+            patch.setattr(progress, "FIRST", 0.001 if slow else 1e6)
             if columns is not None:
                 patch.setenv("COLUMNS", str(columns))
             status = run_and_report(cli, [str(arg) for arg in args])

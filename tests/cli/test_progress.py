@@ -82,16 +82,13 @@ def test_how_far_it_is_is_told_with_units(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("command", ["run", "trace", "compare", "verify"])
-def test_a_command_that_computes_shows_it(
-    call: Call, command: str, no_progress: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FIRST", 0.001)
+def test_a_command_that_computes_shows_it(call: Call, command: str) -> None:
     text = json.dumps(slow(24)).encode()
-    result = call(command, "-", stdin=text)
+    result = call(command, "-", stdin=text, slow=True)
     assert result.status == 0
     assert " of 24 nodes (" in result.err or command == "verify"
     assert result.err
-    assert call(command, "-q", "-", stdin=text).err == ""
+    assert call(command, "-q", "-", stdin=text, slow=True).err == ""
 
 
 def slow(n_nodes: int) -> dict[str, Any]:

@@ -272,8 +272,8 @@ def test_the_kernel_of_another_op_is_found(text: str, first: str | None) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("h", "no injection; expected NODE=OP"),
-        ("=add", "no injection"),
+        ("h", "not an injection; expected NODE=OP"),
+        ("=add", "not an injection"),
         ("hh=add", "no node hh; did you mean h"),
         ("h=mulmat", 'mulmat is not an op; did you mean "mul_mat"'),
         ("h=mul_mat", "h is a MUL_MAT already"),
