@@ -47,6 +47,7 @@ ANSWERS = {
     "plan --no-op-offload offload": "nothing is copied between backends",
     "trace outgrown": "source is larger: many (512 → 4096)",
     "run -v march-2025": "needs_realloc: src 0 (z) of node z (view) is not valid",
+    "run graph-twice": "Step 6, compute main, splits a build of the graph that was split before",
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
     "check near-limits": "inputs of a split              29        30",
     'explain error "out of free blocks"': "256 free blocks",
