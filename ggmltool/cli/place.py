@@ -30,6 +30,9 @@ from ggmltool.views.place import Placed, PlacedTensor, Use, place_json, place_vi
 from ggmltool.views.program import answers_for
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.plan import Plan
+    from ggmltool.ggml.reasons import TurnedDown
+    from ggmltool.scenario.model import Model
     from ggmltool.sources.llama.fit import Fit
     from ggmltool.sources.llama.layers import PlaceOptions
     from ggmltool.sources.llama.place import Placement
@@ -177,7 +180,21 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         margins=fit.margins,
         with_copies=fit.with_copies,
         program=answers_for(placement.model.meta),
+        unsupported=_unsupported(placement.model, fit.plan),
     )
+
+
+def _unsupported(model: Model, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
+    """The ops of the planned graph that a GPU does not support, the most frequent first."""
+    from ggmltool.ggml.reasons import unsupported
+    from ggmltool.scenario.scenario import Scenario
+
+    if not plan.ok or plan.graph is None:
+        return []
+    run = Scenario(model).start()
+    nodes = run.build(plan.graph).nodes
+    found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
+    return [(refused, there, n) for (refused, there), n in found.most_common()]
 
 
 def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:

@@ -4,10 +4,13 @@ of higher priority were asked and do not support its op.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ggmltool.ggml.device import Backend
 from ggmltool.ggml.events import Assigned, PassedOver, Refused
+from ggmltool.ggml.tensor import Tensor, op_desc
 
 Said = Assigned | PassedOver | Refused
 """What is announced about one tensor."""
@@ -51,3 +54,23 @@ def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str
         e for e in said if isinstance(e, PassedOver) and e.rule == rule and (e.backend in higher or not e.backend)
     ]
     return Reason(tensor, settled, tuple(turned_down), tuple(passed), bool(higher) and len(turned_down) == len(higher))
+
+
+def unsupported(
+    backends: Sequence[Backend], nodes: Iterable[Tensor], on: Mapping[str, str | None]
+) -> Counter[tuple[TurnedDown, str]]:
+    """How many nodes run on a backend (the second of the pair) below a GPU that does not support their op, by reason.
+
+    `on` is the backend of each node. To be asked of a graph that has no memory yet.
+    """
+    names = [b.name for b in backends]
+    found: Counter[tuple[TurnedDown, str]] = Counter()
+    for node in nodes:
+        there = on.get(node.id)
+        if there is None or node.is_view_op:
+            continue
+        for backend in backends[: names.index(there)]:
+            refusal = backend.device.refusal(node) if backend.device.type in ("gpu", "igpu") else None
+            if refusal is not None:
+                found[TurnedDown(backend.name, op_desc(node), *refusal), there] += 1
+    return found

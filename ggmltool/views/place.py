@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+from ggmltool.ggml.reasons import TurnedDown
 from ggmltool.views.palette import colors
+from ggmltool.views.reasons import refusal_text
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
@@ -50,6 +52,7 @@ class Placed(NamedTuple):
     says whose reserve made each compute buffer. `pipeline` says why there are no pipeline copies ("": there are),
     `with_copies` what each device would need with them, where llama.cpp does without since they do not fit. `error` is
     ggml's, where there is no plan. `program` says in words whose memory it is.
+    `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
     """
 
     options: Mapping[str, Any]
@@ -67,6 +70,7 @@ class Placed(NamedTuple):
     margins: Mapping[str, int]
     with_copies: Mapping[str, int]
     program: str
+    unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
 
     def left(self, device: str) -> int | None:
         """What a device has left; None if its memory is unknown."""
@@ -231,6 +235,9 @@ def _facts(placed: Placed, style: Style) -> list[str]:
     lines = [placed.program] if placed.program else []
     for name, splits, copied in placed.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per batch")
+    for refused, there, n in placed.unsupported:
+        text = f"{refusal_text(refused)}: {count(n, 'node')} on {there}"
+        lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     if len(set(placed.decided.values())) > 1:
         lines += [f"{backend}'s compute buffer is as large as {g} needs it" for backend, g in placed.decided.items()]
     elif placed.decided:
@@ -296,6 +303,7 @@ def place_json(placed: Placed) -> dict[str, Any]:
         "layers": [{"layer": i, "device": d} for i, d in enumerate(placed.layers[:-1])]
         + [{"layer": "output", "device": placed.layers[-1]}],
         "tensors": [t._asdict() for t in placed.tensors],
+        "unsupported": [{**r._asdict(), "runs_on": there, "nodes": n} for r, there, n in placed.unsupported],
         "warnings": list(placed.warnings),
         **({"error": dict(placed.error)} if placed.error is not None else {}),
     }

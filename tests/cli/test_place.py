@@ -167,3 +167,17 @@ def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch
     result = call("place", "-ot", "(a+)+$=CPU", "-", stdin=json.dumps(scenario).encode())
     assert (result.status, result.out) == (2, "")
     assert "the patterns of -ot search for longer than" in result.err
+
+
+def test_ops_that_a_gpu_does_not_support_are_named_with_the_reason(call: Call, tmp_path: Path) -> None:
+    """U16, U17."""
+    device = tmp_path / "npu.yaml"
+    device.write_text("- name: NPU0\n  supports: {except: [glu], rules: [{op: rope, src0: {ne0: [64, 128]}}]}\n")
+    out = call("place", "-ngl", "all", "--device", device, "gemma-3-270m", columns=110).out
+    assert "NPU0 does not support this ROPE (ne[0] of source 0 is 256, not 64 or 128): 36 nodes on CPU\n" in out
+    assert "NPU0 does not support GEGLU: 18 nodes on CPU\n" in out
+    document = json.loads(call("place", "-ngl", "all", "--device", device, "--json", "gemma-3-270m").out)
+    assert [(u["op"], u["lacks"], u["runs_on"], u["nodes"]) for u in document["unsupported"]] == [
+        ("ROPE", False, "CPU", 36),
+        ("GEGLU", True, "CPU", 18),
+    ]
