@@ -60,7 +60,7 @@ def work_option(command: F) -> F:
         expose_value=False,
         callback=_keep_operations,
         envvar="GGMLTOOL_MAX_OPERATIONS",
-        help="Compute nodes of up to N multiply-adds, for example 1e13 (default: 2.7e11, some ten seconds).",
+        help="Compute nodes of up to N multiply-adds, for example 1e13 (default: 4e11, some ten seconds).",
     )(command)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ggmltool.ggml.errors import GgmlFailed
 
-MAX_OPERATIONS = 1 << 38
-"""Multiply-adds of a node, unless somebody asks for more: some ten seconds."""
+MAX_OPERATIONS = 400_000_000_000
+"""Multiply-adds of a node, unless somebody asks for more: some ten seconds, the logits of 512 tokens of an 8B model."""
 
 _SMALL = 1 << 26
 """So many bytes are taken without looking at what the machine has."""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml import ops
-from ggmltool.ggml.bounds import BOUNDS
+from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlCrash, GgmlError, GgmlFailed, GgmlOverrun, NotComputable
+from ggmltool.ggml.ops.work import work_of
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.run import values_of
@@ -167,6 +168,23 @@ def test_the_bound_on_work_can_be_lifted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "--max-operations" in getattr(refusal(given), "explanation", "")
     monkeypatch.setattr(BOUNDS, "operations", 1 << 20)
     compute(given)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "node"),
+    [
+        ({"w": "q8_0[640, 262144]", "x": "f32[640, 512]"}, "mul_mat(w, x)"),
+        ({"w": "q4_K[4096, 128256]", "x": "f32[4096, 512]"}, "mul_mat(w, x)"),
+        ({"x": "f32[8192, 512, 32]"}, "soft_max(x)"),
+        ({"q": "f32[128, 512, 32]", "k": "f16[128, 32768, 8]"}, "flash_attn_ext(q, k, k, scale=1)"),
+    ],
+    ids=["gemma 270m", "llama 8b", "softmax", "attention"],
+)
+def test_nodes_of_models_are_within_the_bound(tensors: dict[str, str], node: str) -> None:
+    """R5: what people compute stays possible without an option."""
+    run = Scenario(load_model(scenario(tensors, {"y": node}))).start()
+    run.build("main")
+    assert work_of(run.newest["main"][0].nodes[-1]).operations < MAX_OPERATIONS
 
 
 def long(op: str, src: list[str | None], ne: list[int], *words: int, type: str = "f32") -> dict[str, Any]:

@@ -43,7 +43,7 @@ def patches(xp: Any, image: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]
     """image [..., h, w] to [..., oh, ow, kh, kw], zero outside; `rows` and `columns` come from `window`."""
     iy, in_y = rows
     ix, in_x = columns
-    image = _not_empty(xp, image, 2)
+    image = not_empty(xp, image, 2)
     inside = in_y[:, None, :, None] & in_x[None, :, None, :]
     taken = image[..., iy[:, None, :, None], ix[None, :, None, :]]
     return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
@@ -54,14 +54,14 @@ def volume_patches(
 ) -> Any:
     """volume [..., d, h, w] to [..., od, oh, ow, kd, kh, kw], zero outside."""
     (iz, in_z), (iy, in_y), (ix, in_x) = planes, rows, columns
-    volume = _not_empty(xp, volume, 3)
+    volume = not_empty(xp, volume, 3)
     z, y, c = (slice(None), None, None) * 2, (None, slice(None), None) * 2, (None, None, slice(None)) * 2
     inside = in_z[z] & in_y[y] & in_x[c]
     taken = volume[..., iz[z], iy[y], ix[c]]
     return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
 
 
-def _not_empty(xp: Any, image: Any, n_dims: int) -> Any:
+def not_empty(xp: Any, image: Any, n_dims: int) -> Any:
     """The image, or where it has no places in its last dimensions one that has, none of which lies inside."""
     if 0 not in image.shape[-n_dims:]:
         return image

@@ -9,7 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import window, with_strides
+from ggmltool.ggml.ops.convolve import not_empty, window, with_strides
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
@@ -83,6 +83,7 @@ def _pool(xp: Any, op: int, image: Any, rows: tuple[Any, Any], columns: tuple[An
     """The largest or the sum of each window of image [..., h, w], and how many elements each window has."""
     iy, in_y = rows
     ix, in_x = columns
+    image = not_empty(xp, image, 2)
     shape = (*image.shape[:-2], iy.shape[0], ix.shape[0])
     out = xp.full(shape, -FLT_MAX if op == POOL_MAX else 0, dtype="float32")
     count = xp.zeros(shape[-2:], dtype="int64")

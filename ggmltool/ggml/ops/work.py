@@ -21,8 +21,11 @@ from ggmltool.ggml.tensor import Tensor, nelements, op_desc
 STEP = 1 << 20
 """What a step of a kernel's loop costs beside its multiply-adds."""
 
-_ELEMENT = 8
-"""Multiply-adds that an element read or written stands for."""
+_ELEMENT = 128
+"""Multiply-adds that an element read or written stands for: numpy goes over it several times."""
+
+_GATHERED = 32
+"""The same of an element of an image that is put beside others, to be multiplied."""
 
 
 class Work(NamedTuple):
@@ -108,13 +111,15 @@ def _indexer(n: Tensor) -> tuple[int, int]:
 def _conv_2d(n: Tensor) -> tuple[int, int]:
     a, b = _source(n, 0), _source(n, 1)
     taps = math.prod(a.ne[:3])
-    return nelements(n) * taps + b.ne[3] * STEP, 8 * n.ne[0] * n.ne[1] * taps
+    gathered = n.ne[0] * n.ne[1] * taps
+    return nelements(n) * taps + b.ne[3] * (_GATHERED * gathered + STEP), 8 * gathered
 
 
 def _conv_3d(n: Tensor) -> tuple[int, int]:
     a, channels = _source(n, 0), abs(param_i32(n, 9))
     taps = math.prod(a.ne[:3]) * channels
-    return nelements(n) * taps + abs(param_i32(n, 10)) * STEP, 8 * math.prod(n.ne[:3]) * taps
+    gathered = math.prod(n.ne[:3]) * taps
+    return nelements(n) * taps + abs(param_i32(n, 10)) * (_GATHERED * gathered + STEP), 8 * gathered
 
 
 def _im2col(n: Tensor) -> tuple[int, int]:
@@ -146,18 +151,18 @@ def _windows(n0: int, k0: int, n1: int, k1: int) -> int:
 
 def _depthwise(n: Tensor) -> tuple[int, int]:
     k0, k1 = _source(n, 0).ne[:2]
-    return k0 * k1 * (STEP + nelements(n)), _windows(n.ne[0], k0, n.ne[1], k1)
+    return k0 * k1 * (STEP + _GATHERED * nelements(n)), _windows(n.ne[0], k0, n.ne[1], k1)
 
 
 def _pool(n: Tensor) -> tuple[int, int]:
     k0 = abs(param_i32(n, 1))
     k1 = abs(param_i32(n, 2)) if n.op == Op.POOL_2D else 1
-    return k0 * k1 * (STEP + nelements(n)), _windows(n.ne[0], k0, n.ne[1], k1)
+    return k0 * k1 * (STEP + _GATHERED * nelements(n)), _windows(n.ne[0], k0, n.ne[1], k1)
 
 
 def _pool_back(n: Tensor) -> tuple[int, int]:
     a, k0, k1 = _source(n, 0), abs(param_i32(n, 1)), abs(param_i32(n, 2))
-    return k0 * k1 * (STEP + nelements(a)), _windows(a.ne[0], k0, a.ne[1], k1)
+    return k0 * k1 * (STEP + _GATHERED * nelements(a)), _windows(a.ne[0], k0, a.ne[1], k1)
 
 
 def _rope(n: Tensor) -> tuple[int, int]:
@@ -171,7 +176,7 @@ def _scan(n: Tensor) -> tuple[int, int]:
 
 def _short_convolution(n: Tensor) -> tuple[int, int]:
     c = _source(n, 1)
-    return c.ne[0] * (nelements(n) + STEP), 0
+    return c.ne[0] * (_GATHERED * nelements(n) + STEP), 0
 
 
 def _linear_attention(n: Tensor) -> tuple[int, int]:
@@ -184,7 +189,7 @@ def _solve(n: Tensor) -> tuple[int, int]:
 
 
 def _combine(n: Tensor) -> tuple[int, int]:
-    return abs(param_i32(n, 1)) * (nelements(n) + STEP), 0
+    return abs(param_i32(n, 1)) * (_GATHERED * nelements(n) + STEP), 0
 
 
 def _sort(n: Tensor) -> tuple[int, int]:
