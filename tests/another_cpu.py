@@ -29,7 +29,7 @@ from ggmltool.ggml.memory import HostArrays
 
 SEED = 20_261_122
 
-ONE_BY_ONE = 1 << 24
+ONE_BY_ONE = 1 << 18
 """A product of matrices with no more than so many products of elements moves each of them."""
 
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}

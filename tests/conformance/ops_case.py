@@ -23,6 +23,7 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Abort, Lib, OracleUnavailable, load
+from tests.another_cpu import MovedArray
 from tests.conformance.small import apart
 
 load_ops()
@@ -394,7 +395,9 @@ def check_result(case: Call, got: Any, expected: Any) -> None:
     got, expected = got.astype(np.float32), expected.astype(np.float32)
     assert np.array_equal(np.isnan(got), np.isnan(expected)), f"{case}\n{got}\n{expected}"
     assert np.array_equal(np.where(np.isinf(got), got, 0), np.where(np.isinf(expected), expected, 0)), str(case)
-    assert nmse(got, expected) <= case.nmse, str(case)
+    # Another processor rounds a few values of a product to another one of 8 bits.
+    allowed = max(case.nmse, 1e-7) if isinstance(got, MovedArray) else case.nmse
+    assert nmse(got, expected) <= allowed, str(case)
 
 
 def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
