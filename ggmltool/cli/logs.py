@@ -90,6 +90,10 @@ class OpenedLog:
 
         with progress(f"reading {self.title}"), self._lines() as lines:
             graph, more = read_graph(lines, self.choice)
+        if graph.inputs_missing or graph.lines_cut:
+            from ggmltool.views.sched_log import what_is_cut
+
+            note(f"Graph {graph.number}: {what_is_cut([graph])}")
         if self.choice is None and more:
             note(f"The first graph of the log; `ggmltool import {self.argument}` lists all, --graph N shows another")
         return graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.messages import MESSAGES
 from ggmltool.ggml.messages.match import find_all
-from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogSummary, Message
+from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogGraph, LogSummary, Message
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened, size_between
@@ -180,6 +180,11 @@ def _notes(log: LogSummary) -> Iterable[str]:
         yield "below each backend: its nodes, but for views, which have no line in a log"
         which = " --graph N" if len(log.graphs) > 1 else ""
         yield f"which ops run where: ggmltool splits --by op,backend{which} LOG"
+    if log.wrapped_at:
+        yield f"lines were cut at {log.wrapped_at} characters; they were joined"
+    short = [graph for graph in log.graphs if graph.inputs_missing or graph.lines_cut]
+    if short:
+        yield f"graph {ranges([graph.number for graph in short])}: {what_is_cut(short)}"
     if log.graphs_left_out:
         yield f"{count(log.graphs_left_out, 'further graph')} counted, but not listed"
     cut = [graph.number for graph in log.graphs if not graph.is_whole]
@@ -193,6 +198,14 @@ def _notes(log: LogSummary) -> Iterable[str]:
         yield f"{count(log.passes, 'print')} of the state after single passes skipped"
     if log.long_lines:
         yield f"{count(log.long_lines, 'line')} cut at 64 KiB"
+
+
+def what_is_cut(graphs: Sequence[GraphSummary | LogGraph]) -> str:
+    """What graphs lack whose lines were cut."""
+    inputs, lines = (sum(numbers) for numbers in zip(*((g.inputs_missing, g.lines_cut) for g in graphs), strict=True))
+    parts = [f"{count(inputs, 'input')} of splits, which their headers count, cannot be read"] if inputs else []
+    parts += [f"{count(lines, 'line')} of nodes {'lacks its' if lines == 1 else 'lack their'} end"] if lines else []
+    return f"{', and '.join(parts)}: the lines of the log are cut or wrapped, so sums are too low"
 
 
 def _grown(log: LogSummary, style: Style) -> str:

@@ -15,6 +15,7 @@ def log_json(log: LogSummary, source: str, graphs: list[dict[str, Any]] | None =
         "kind": "log",
         "log": source,
         "lines": log.n_lines,
+        "wrapped_at": log.wrapped_at or None,
         "backends": list(log.backends),
         "graphs": [summary_json(graph) for graph in log.graphs] if graphs is None else graphs,
         "graphs_left_out": log.graphs_left_out,
@@ -100,6 +101,8 @@ def _identity(graph: GraphSummary | LogGraph) -> dict[str, Any]:
         "level": graph.level,
         "has_headers": graph.has_headers,
         "is_whole": graph.is_whole,
+        "inputs_missing": graph.inputs_missing,
+        "lines_cut": graph.lines_cut,
     }
 
 

@@ -52,6 +52,8 @@ def assemble(summary: GraphSummary, lines: Sequence[RawLine], backends: Backends
         summary.last_line,
         summary.has_headers,
         summary.is_whole,
+        summary.inputs_missing,
+        summary.lines_cut,
     )
 
 

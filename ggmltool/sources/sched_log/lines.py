@@ -38,6 +38,12 @@ _PIECE = re.compile(rb"^ ?(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE] +(?=\S)")
 
 _PASS = re.compile(rb"PASS \d ASSIGNMENTS")
 
+_BEGINS = re.compile(rb"node # *\d{1,9}(?: \(|$)")
+_ORPHAN = re.compile(rb"\( {0,4}\d{1,5}[KM]?\) \[.{5}")
+_SIZE = re.compile(rb"\( {0,4}\d{1,5}[KM]?\) {0,2}\[")
+_CLEAN = re.compile(rb"\s*(?:(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE]\s*)?(?:\\[nr].*)?", re.DOTALL)
+"""What may stand behind a whole node line: nothing, a prefix of llama.cpp's, the end of a line that docker keeps."""
+
 node_match = _NODE.match
 """A node line whose columns are as ggml writes them, from its mark on."""
 
@@ -132,6 +138,33 @@ def read_node(line: bytes, at: int) -> NodeLine | None:
 
 def _source(name: bytes, number: bytes, unit: bytes, backend: bytes, cause: bytes) -> LogTensorRef:
     return LogTensorRef(text(name), bounds(number, unit), text(backend), text(cause))
+
+
+def is_node(line: bytes) -> bool:
+    """Whether a line begins as a node does, whatever its end is."""
+    return _BEGINS.search(line) is not None
+
+
+def node_is_cut(line: bytes, end: int) -> bool:
+    """Whether a node line, whose own columns end at `end`, breaks off within one of its sources."""
+    if line[-1:] == b"]":
+        return False
+    rest = without_ansi(line[end:])
+    return _CLEAN.fullmatch(rest, rest.rfind(b"]") + 1) is None
+
+
+def node_adds_up(line: bytes, at: int) -> bool:
+    """Whether a node line has all its columns where ggml writes them: every size in it is of a source that is read."""
+    match = _NODE.match(line, at)
+    if match is None:
+        return False
+    sizes, sources = _SIZE.findall(line, match.end()), _SOURCE.findall(line, match.end())
+    return len(sizes) == len(sources) and not node_is_cut(line, match.end())
+
+
+def is_orphan(line: bytes) -> bool:
+    """Whether a line has a source of a node whose line it is not."""
+    return _ORPHAN.search(without_ansi(line)) is not None
 
 
 def is_pass_title(line: bytes) -> bool:

@@ -74,6 +74,8 @@ class LogGraph(msgspec.Struct, frozen=True, gc=False):
     `title` is what llama.cpp said of it just before ("" where nothing), `dialect` is None where nothing shows it.
     `has_headers` is false where the log has node lines only: then splits are runs of nodes on one backend. `is_whole`
     is false where the log begins or ends within the graph. Without any node line (GGML_SCHED_DEBUG=1) `level` is 1.
+    `inputs_missing` inputs are counted in a header, but not named in what is left of it; `lines_cut` lines of nodes
+    lack their end.
     """
 
     number: int
@@ -85,6 +87,8 @@ class LogGraph(msgspec.Struct, frozen=True, gc=False):
     last_line: int
     has_headers: bool
     is_whole: bool
+    inputs_missing: int = 0
+    lines_cut: int = 0
 
     @property
     def nodes(self) -> list[LogNode]:
@@ -110,6 +114,8 @@ class GraphSummary(msgspec.Struct, frozen=True, gc=False):
     fingerprint: int
     has_headers: bool
     is_whole: bool
+    inputs_missing: int = 0
+    lines_cut: int = 0
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -178,7 +184,8 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
 
     `backends` in the order in which they are listed in tables; `graphs_left_out` counts graphs beyond the bound on
     `graphs`. `tally` counts the nodes of all graphs by op and backend. `passes` are prints after single passes, which
-    are not read. `aborts` is where the program died. `breakdowns` is the number of memory breakdown tables,
+    are not read. `aborts` is where the program died. Lines that were cut at `wrapped_at` characters were joined
+    (0: none was). `breakdowns` is the number of memory breakdown tables,
     `long_lines` that of cut lines.
     """
 
@@ -196,3 +203,4 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     n_lines: int
     long_lines: int
     aborts: tuple[Abort, ...] = ()
+    wrapped_at: int = 0

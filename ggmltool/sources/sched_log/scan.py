@@ -19,8 +19,11 @@ from ggmltool.sources.sched_log.lines import (
     HEADER_MARK,
     NODE_MARK,
     Header,
+    is_node,
+    is_orphan,
     is_pass_title,
     loose_node_match,
+    node_is_cut,
     node_match,
     read_header,
     text,
@@ -47,6 +50,9 @@ MAX_KNOWN = 20_000
 
 _LONG = 1000
 """Bytes of a line that is remembered, at most."""
+_FEW = 3
+"""Nodes of a graph none of which has a source before that is taken for a cut."""
+
 _MANY = 10_000
 """Nodes that are counted together, at most."""
 
@@ -59,12 +65,17 @@ class RawLine(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """What is counted of a node; `pair` is its op and the cut name of its backend."""
+    """What is counted of a node; `pair` is its op and the cut name of its backend.
+
+    Its line may lack its end (`is_cut`) or end before the sources (`is_bare`).
+    """
 
     index: int  # type: ignore[assignment]
     pair: tuple[bytes, bytes]
     crc: int
     dialect: Dialect
+    is_cut: bool
+    is_bare: bool
 
 
 def _read_node(raw: bytes) -> _Node | None:
@@ -73,7 +84,13 @@ def _read_node(raw: bytes) -> _Node | None:
     if match is None:
         return None
     dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
-    return _Node(int(match[1]), (match[2], match[6]), crc32(match[0]), dialect)
+    cut, bare = node_is_cut(raw, match.end()), raw[-1:] == b":"
+    return _Node(int(match[1]), (match[2], match[6]), crc32(match[0]), dialect, cut, bare)
+
+
+def _is_piece(line: bytes) -> bool:
+    """Whether a line is a node's without its end, or the end of one."""
+    return is_node(line) if NODE_MARK in line else b") [" in line and is_orphan(line)
 
 
 @dataclass(slots=True)
@@ -81,7 +98,8 @@ class OpenGraph:
     """A graph whose lines are being read. `kept` are its lines, None where nobody wants it whole.
 
     `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`;
-    `pairs` are the ops and cut names of its nodes so far, `crcs` those of the graph's headers and nodes.
+    `pairs` are the ops and cut names of its nodes so far, `crcs` those of the graph's headers and nodes, `n_bare` counts
+    nodes whose lines have no source.
     """
 
     number: int
@@ -102,6 +120,9 @@ class OpenGraph:
     tally: Counter[tuple[bytes, bytes, str]] = field(default_factory=Counter)
     pairs: list[tuple[bytes, bytes]] = field(default_factory=list)
     crcs: list[int] = field(default_factory=list)
+    inputs_missing: int = 0
+    n_cut: int = 0
+    n_bare: int = 0
     kept: list[RawLine] | None = None
 
     def continued(self, node: _Node) -> bool:
@@ -120,6 +141,8 @@ class OpenGraph:
         self.pairs.append(node.pair)
         self.crcs.append(node.crc)
         self.last_line = line
+        self.n_cut += node.is_cut
+        self.n_bare += node.is_bare
         if self.dialect is None:
             self.dialect = node.dialect
         if len(self.pairs) == _MANY:
@@ -141,6 +164,11 @@ class OpenGraph:
     @property
     def n_nodes(self) -> int:
         return self.tally.total()
+
+    @property
+    def lines_cut(self) -> int:
+        """Lines of nodes without their end: where no node has a source, all of them."""
+        return self.n_cut or (self.n_bare if self.n_bare == self.n_nodes >= _FEW else 0)
 
     def keep(self, number: int, raw: bytes, source: str) -> None:
         """Remember a line. Raises ScenarioError where there are too many."""
@@ -241,6 +269,8 @@ class Scanner:
             if header is not None:
                 self._header(header, line, mark, at)
                 return
+        if line and self.graph is not None and not self.in_pass and _is_piece(line):
+            self.graph.n_cut += 1
         if b"graph_reserve: " in line:
             title = title_of(line)
             if title is not None:
@@ -269,6 +299,7 @@ class Scanner:
         graph.backend = header.backend
         graph.n_splits += 1
         graph.n_inputs += header.n_inputs
+        graph.inputs_missing += max(header.n_inputs - len(header.inputs), 0)
         for tensor in header.inputs:
             graph.copied_low += tensor.nbytes.low
             graph.copied_high += tensor.nbytes.high
@@ -337,6 +368,8 @@ class Scanner:
             graph.crc,
             graph.has_headers,
             graph.whole,
+            graph.inputs_missing,
+            graph.lines_cut,
         )
 
     def summary(self) -> LogSummary:
@@ -358,4 +391,5 @@ class Scanner:
             self.n_lines,
             self.lines.long,
             tuple(other.aborts),
+            self.lines.width,
         )

@@ -16,6 +16,7 @@ from ggmltool.scenario.encoding import Recoded, wide_codec
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.text import MAX_BYTES, Readable, no_model
 from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
+from ggmltool.sources.sched_log.wrapped import Rejoined
 
 CHUNK = 1 << 20
 """Bytes that are read at once."""
@@ -87,6 +88,11 @@ class Lines:
         self.ended = True
         self.every = False
 
+    @property
+    def width(self) -> int:
+        """Where the lines were cut that were joined again, 0 where none was."""
+        return self.stream.width if isinstance(self.stream, Rejoined) else 0
+
     def blocks(self, marks: Sequence[bytes] = ()) -> Iterator[tuple[int, list[bytes]]]:
         """All lines in order, as pairs: how many lines come first that have none of the marks, and lines.
 
@@ -149,10 +155,10 @@ def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator
     if stream is None and name == "-":
         stream = sys.stdin.buffer
     if stream is not None:
-        yield Lines(_unpacked(stream, source), source)
+        yield Lines(Rejoined(_unpacked(stream, source)), source)
         return
     with _file(name, source) as file:
-        yield Lines(_unpacked(file, source), source)
+        yield Lines(Rejoined(_unpacked(file, source)), source)
 
 
 @contextmanager
