@@ -315,3 +315,19 @@ def test_what_can_be_read_only_once_is_recognised_too(call: Call) -> None:
     packed = gzip.compress((SAMPLES / "moe.yaml").read_bytes())
     assert "alloc main" in call("plan", "-", stdin=packed).out
     assert "graph 1" in call("plan", "-", stdin=gzip.compress(REALLOCS.read_bytes())).out
+
+
+def test_a_log_whose_ends_of_lines_are_lost_says_so(call: Call) -> None:
+    """U13: never silently short."""
+    printed = call("splits", "pipeline").out
+    Path("cut.log").write_text("".join(line[:100] + "\n" for line in printed.splitlines()))
+    for command in ("import", "splits", "plan", "dot"):
+        result = call(command, "cut.log", columns=200)
+        assert result.status == 0
+        assert "the lines of the log are cut or wrapped, so sums are too low" in result.out + result.err
+    graph = json.loads(call("import", "--json", "--no-nodes", "cut.log").out)["graphs"][0]
+    assert graph["lines_cut"] > 0
+    wrapped = "".join(line[i : i + 80] + "\n" for line in printed.splitlines() for i in range(0, max(len(line), 1), 80))
+    Path("wrapped.log").write_text(wrapped)
+    assert "lines were cut at 80 characters; they were joined" in call("import", "wrapped.log").out
+    assert call("splits", "wrapped.log").out == printed

@@ -98,7 +98,7 @@ class OpenGraph:
     """A graph whose lines are being read. `kept` are its lines, None where nobody wants it whole.
 
     `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`;
-    `pairs` are the ops and cut names of its nodes so far, `crcs` those of the graph's headers and nodes, `n_bare` counts
+    `pairs` are the ops and cut names of its nodes so far, `crcs` those of the headers and nodes, `n_bare` counts
     nodes whose lines have no source.
     """
 

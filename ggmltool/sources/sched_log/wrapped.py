@@ -90,9 +90,9 @@ class Rejoined:
             yield b"".join(out)
             data = self.stream.read(_CHUNK)
         if rest and held and self._continues(held, rest):
-            held.append(rest)
-            rest = b""
-        yield self._flushed(held) + rest
+            yield self._flushed([*held, rest])[:-1]
+        else:
+            yield self._flushed(held) + rest
 
     def _flushed(self, held: list[bytes]) -> bytes:
         """The lines that are held as one; as they are where that makes no sense, so that they count as cut."""
