@@ -101,12 +101,22 @@ def graphs(draw: st.DrawFn) -> list[FoldNode]:
 
 @given(graphs())
 def test_unfolding_gives_back_every_node_once_and_only_alike_nodes_are_folded(nodes: list[FoldNode]) -> None:
-    groups = dict(unfolded(fold(nodes)))
+    items = fold(nodes)
+    groups = dict(unfolded(items))
     assert sorted(i for all in groups.values() for i in all) == list(range(len(nodes)))
     for drawn, all in groups.items():
         assert all[0] == drawn
         assert {nodes[i].key for i in all} == {nodes[drawn].key}, "folded across backends or ops"
-        assert len({nodes[i].border for i in all[1:]}) <= 1
+    check_borders(nodes, items)
+
+
+def check_borders(nodes: list[FoldNode], items: Sequence[Item]) -> None:
+    """Repetitions have their borders at the same places; only the first may begin with another."""
+    for run in folds(items):
+        for i in range(run.start, run.start + run.period):
+            first = 1 if i == run.start else 0
+            assert len({nodes[i + n * run.period].border for n in range(first, run.times)}) == 1
+        check_borders(nodes, run.body)
 
 
 @given(graphs())
