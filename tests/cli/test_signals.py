@@ -16,8 +16,8 @@ from ggmltool.sources.llama.processes import in_processes
 from tests.cli.conftest import SAMPLES
 
 ROOT = SAMPLES.parent
-SWEEP = ["sweep", "-ngl", "0..18", "-ts", "1", "-ts", "2", "-ts", "3", "-ts", "4", "-ts", "5", "-ts", "6", "-j", "2",
-         "--device", "CUDA0:600MiB", "gemma-3-270m"]  # fmt: skip
+SWEEP = ["sweep", "-q", "-ngl", "0..18", "-ts", "1", "-ts", "2", "-ts", "3", "-ts", "4", "-ts", "5", "-ts", "6",
+         "-j", "2", "--device", "CUDA0:600MiB", "gemma-3-270m"]  # fmt: skip
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux to know the children")
 
 WHILE_IMPORTING = """
