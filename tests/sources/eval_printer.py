@@ -97,7 +97,7 @@ class _Printer(Reference):
 
 def main() -> NoReturn:
     asked = json.load(sys.stdin)
-    printer = _Printer(CaptureOptions(n_ctx=asked["n_ctx"]))
+    printer = _Printer(CaptureOptions(n_ctx=asked["n_ctx"], program="library"))
     printer.load(asked["path"])
     printer.lines.clear()
     printer._decode("prompt", 0, asked["tokens"], 0)
