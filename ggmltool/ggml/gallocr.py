@@ -391,10 +391,6 @@ class Gallocr:
                     if why is not None:
                         yield why._replace(node=node.label, slot=j), node, s
 
-    def _node_needs_realloc(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
-        """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
-        return self._outgrows(t, planned, what)
-
     def _outgrows(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
         """Whether a tensor has no place in the plan, or too small a one."""
         if t.data or t.view_src is not None:
@@ -406,6 +402,9 @@ class Gallocr:
         if planned.size_max >= size:
             return None
         return ReallocNeeded(f"{what} is larger", t.label, planned.size_max, size)
+
+    _node_needs_realloc = _outgrows
+    """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
 
     def alloc_graph(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> bool:
         """ggml_gallocr_alloc_graph: give every tensor the memory the plan has for it.
