@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,7 +26,7 @@ from ggmltool.cli.scenario import open_for, open_scenario
 from ggmltool.cli.watched import Watched
 
 _MOST_READ = 64 << 20
-"""Bytes of standard input that are looked at."""
+"""Bytes of a log that are looked at."""
 
 FORMS = {"node": "node NODE", "split": "split N", "realloc": "realloc A B", "error": "error TEXT"}
 """What can be explained, by the first word, and what belongs behind it; a node needs no first word."""
@@ -65,8 +65,9 @@ def explain(
                would the memory planned for A serve B? A and B are graphs of the
                scenario, or two scenarios (FILE:GRAPH, or --graph for both)
       error TEXT
-               what a message of ggml's means, what brings it about, what to do:
-               a line of a log or a part of it; `-` reads standard input
+               what a message of ggml's or llama.cpp's means, what brings it
+               about, what to do. TEXT is a line of a log, a part of one, a
+               file, or `-` for standard input
     A node that is called like such a word is `node NODE`. Changes are tried:
     each that is shown was planned.
 
@@ -149,10 +150,10 @@ def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
     if moment.graph is not None or str(what_if):
         raise click.UsageError("`explain error` takes a text, and no graph or scheduler.")
     _no_moment(moment, "error")
-    text = _piped() if given == ["-"] else " ".join(given)
+    text = _content(given[0]) if given == ["-"] or _is_file(given) else " ".join(given)
     if not text.strip():
         raise click.UsageError(
-            f"It is `explain {FORMS['error']}`, with a message of ggml's, or `-` for standard input."
+            f"It is `explain {FORMS['error']}`, with a message of ggml's, a log, or `-` for standard input."
         )
     found = find(text)
     near = nearest(text) if found is None else []
@@ -168,15 +169,20 @@ def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
     return FINE if found is not None else GGML_FAILED
 
 
-def _piped() -> str:
-    """Standard input as text, whatever it is written in."""
-    from ggmltool.scenario.encoding import decoded
-
-    raw = sys.stdin.buffer.read(_MOST_READ)
+def _is_file(given: list[str]) -> bool:
+    """Whether the text is the name of a file."""
     try:
-        return decoded(raw)
-    except UnicodeDecodeError:
-        return raw.decode("utf-8", "replace")
+        return len(given) == 1 and Path(given[0]).is_file()
+    except OSError:
+        return False
+
+
+def _content(name: str) -> str:
+    """What a log, or standard input for `-`, begins with: unpacked, whatever it is written in. Raises ScenarioError."""
+    from ggmltool.sources.sched_log.stream import open_log
+
+    with open_log(name, "<stdin>" if name == "-" else name) as lines:
+        return lines.stream.read(_MOST_READ).decode("utf-8", "replace")
 
 
 def _no_moment(moment: Moment, form: str) -> None:

@@ -50,7 +50,7 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     `plan` and `dot --style ggmltool` take one in place of a scenario, with --graph N or TITLE.
 
     Of a log without graphs (a program that only loads a model, or that died) it shows what was allocated, what failed
-    and where it aborted; then the exit status is 1, and `explain error - < LOG` says what it means.
+    and where it aborted; then the exit status is 1, and `explain error LOG` says what it means.
 
     \b
     Make one:

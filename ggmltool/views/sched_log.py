@@ -125,7 +125,7 @@ def _aborts(log: LogSummary, style: Style) -> str:
         lines += [Text(part, "bold") for part in wrap(said, max(style.width, 40), subsequent_indent="  ")]
     if len(log.aborts) > MAX_ABORTS:
         lines.append(f"and {count(len(log.aborts) - MAX_ABORTS, 'more abort')}")
-    lines.append("what it means and what to do: ggmltool explain error - < LOG")
+    lines.append("what it means and what to do: ggmltool explain error LOG")
     return "\n" + render_lines(lines, style)
 
 

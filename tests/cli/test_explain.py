@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,15 @@ def test_other_messages_in_a_text_are_listed_with_their_lines(call: Call) -> Non
     assert "  line 3: failed to allocate compute buffers\n" in result.out
     others = explained(call, "error", "-", stdin=LOAD_FAILED)["others"]
     assert [other["key"] for other in others] == ["alloc_buffer_failed", "compute_buffers_failed"]
+
+
+def test_a_log_is_explained_from_its_file(call: Call) -> None:
+    Path("x.log").write_bytes(LOAD_FAILED)
+    Path("x.log.gz").write_bytes(gzip.compress(LOAD_FAILED))
+    piped = call("explain", "error", "-", stdin=LOAD_FAILED)
+    assert piped.status == 0
+    for name in ("x.log", "x.log.gz"):
+        assert call("explain", "error", name).out == piped.out
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])

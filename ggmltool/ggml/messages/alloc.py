@@ -100,7 +100,8 @@ ALLOC: dict[str, Message] = {
         "A graph that is larger than the one that was reserved: more tokens, a longer context, more outputs, another "
         "placement. In ggml of 2025 also the first time, from size 0.00 MiB; 0.20.2 logs it only for a buffer that had "
         "a size.",
-        "reserve the largest graph first (ggml_backend_sched_reserve)",
+        "reserve the largest graph first (ggml_backend_sched_reserve); where it comes at every step, graphs differ "
+        "from step to step, and a debug build says in which tensor (“… is not valid”)",
         "explain realloc A B",
         level="info",
     ),

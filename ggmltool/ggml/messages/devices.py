@@ -93,7 +93,7 @@ DEVICES: dict[str, Message] = {
         "This is where an error of CUDA was noticed: device {device}, in {function}. What failed stands in the line "
         "before it.",
         "It follows “CUDA error: …”; for errors of a kernel it is the next call that waits, not the kernel.",
-        "explain the line before it, or all of them (`explain error -`)",
+        "explain the line before it, or all of them (`explain error LOG`)",
         "",
         places=(("device", "the device"), ("function", "a function"), ("at", ""), ("line", ""), ("call", "")),
         cases=tuple(case for case in _ERROR_CASES[:2]),
@@ -103,7 +103,7 @@ DEVICES: dict[str, Message] = {
         ("ggml_cuda_compute_forward",),
         "A kernel of CUDA for {op} could not be started; the line after it says why.",
         "A card or driver that the build was not made for, or shapes that the kernel does not take.",
-        "explain the lines after it (`explain error -`); keep the op on the CPU to go on",
+        "explain the lines after it (`explain error LOG`); keep the op on the CPU to go on",
         "supports",
         places=(("op", "an op"),),
     ),
@@ -112,7 +112,7 @@ DEVICES: dict[str, Message] = {
         ("ggml_cuda_error",),
         "ggml stopped after an error of CUDA; which one stands in the lines before it.",
         "It follows “CUDA error: …”.",
-        "explain the lines before it (`explain error -`)",
+        "explain the lines before it (`explain error LOG`)",
         "",
     ),
     "pool_no_memory": Message(

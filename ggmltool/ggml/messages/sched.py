@@ -167,8 +167,8 @@ SCHED: dict[str, Message] = {
         "before and with the same backends, with 2 for any.",
         "A tensor that is larger than in the worst case that was reserved: a small batch whose op needs more bytes, a "
         "mask or an output that is padded differently, a view that has become a tensor.",
-        "reserve the graph that has the larger tensor, or unset GGML_SCHED_DEBUG_REALLOC: without it ggml just "
-        "plans again",
+        "reserve the graph that has the larger tensor, or unset GGML_SCHED_DEBUG_REALLOC: without it ggml just plans "
+        "again. A debug build of ggml names the tensor right before (“… is not valid”); `import` counts such lines",
         "explain realloc A B",
     ),
     "alloc_splits_failed": Message(
