@@ -15,7 +15,6 @@ MAX_CAPTURES = 64
 
 _FACTS = {
     "-c": "n_ctx",
-    "-b": "n_batch",
     "-ub": "n_ubatch",
     "-np": "n_seq_max",
     "-fa": "flash_attn",
@@ -23,7 +22,7 @@ _FACTS = {
     "-ctv": "type_v",
     "--outputs": "n_outputs",
 }
-"""What the `meta` of a capture says of the options that it was made with."""
+"""What the `meta` of a capture says of the options that it was made with; a batch is told where it is asked for."""
 
 
 class Graph(NamedTuple):
@@ -38,7 +37,7 @@ class Graph(NamedTuple):
         meta = self.opened.model.meta
         told = {name: meta.get(fact, "") for name, fact in _FACTS.items()}
         texts = {name: {True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for name, v in told.items()}
-        return {name: self.words.get(name, text) for name, text in texts.items()}
+        return {**texts, **{name: value for name, value in self.words.items() if value}}
 
 
 def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Graph]:

@@ -182,7 +182,8 @@ def _jobs(graphs: list[Graph], common: Common, varied: Varied) -> tuple[list[dic
             work.append(Job(i, options, common.margin, ts == AUTO_SPLIT))
             placed = {"-ngl": str(ngl), "-ts": ts, "-ot": ot, "--n-cpu-moe": str(moe) if moe else ""}
             texts.append({**file, **graph.facts, **placed})
-    return texts, work
+    names = dict.fromkeys(name for text in texts for name in text)
+    return [{name: text.get(name, "") for name in names} for text in texts], work
 
 
 def _title(graphs: list[Graph]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -73,7 +74,64 @@ def test_a_damaged_model_is_capture_s_message(call: Call, tmp_path: Path) -> Non
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("option", ["-ub", "-c"])
+def test_place_takes_a_model_and_the_options_of_a_capture(call: Call, model: str) -> None:
+    """U20: it is captured first, as by hand."""
+    options = ("-c", "512", "-ub", "128", "-ctk", "q8_0", "-ctv", "q8_0", "-np", "2")
+    device = ("-ngl", "3", "--device", "CUDA0:2GiB")
+    assert call("capture", *options, "-o", "by-hand.json", model).status == 0
+    by_hand = json.loads(call("place", *device, "--json", "by-hand.json").out)
+    result = call("place", *device, *options, "--json", model)
+    placed = json.loads(result.out)
+    assert (result.status, result.err) == (0, "")
+    assert placed["options"].pop("command_line") == "-ngl 3 -c 512 -ub 128 -np 2 -ctk q8_0 -ctv q8_0"
+    by_hand["options"].pop("command_line")
+    assert placed == by_hand
+    text = call("place", *device, "-c", "512", model).out
+    assert "for llama-server, 1 sequence: logits of 1 of 512 tokens" in text
+    text = call("place", *device, "-c", "512", "--for", "library", model).out
+    assert "for the library, 1 sequence: logits of 512 of 512 tokens" in text
+
+
+def test_every_option_of_a_capture_can_be_swept(call: Call, model: str) -> None:
+    """U19: a capture for each combination; U18: the command that shows the best one again."""
+    options = ("-c", "512,1024", "-ctk", "f16,q8_0", "-ctv", "q8_0", "-np", "1,auto", "-fa", "on", "--outputs", "1")
+    device = ("-ngl", "all", "--device", "CUDA0:2GiB")
+    rows = json.loads(call("sweep", *options, *device, "--json", model).out)["placements"]
+    assert [(r["-c"], r["-np"], r["-ctk"]) for r in rows] == [
+        (c, np, k) for c in ("512", "1024") for np in ("1", "auto") for k in ("f16", "q8_0")
+    ]
+    assert len({r["parts"]["CUDA0"]["cache"] for r in rows}) == 4
+    out = call("sweep", *options, *device, model, columns=200).out
+    assert "8 placements · -ngl 7 -fa on -ctv q8_0 --outputs 1" in out
+    assert "largest that fits: -c 1024 -np auto -ctk f16 -ngl 7" in out
+    _, *command = shlex.split(out.splitlines()[-1])
+    result = call(*command, "--json")
+    assert result.status == 0
+    placed = json.loads(result.out)
+    best = next(r for r in rows if (r["-c"], r["-np"], r["-ctk"]) == ("1024", "auto", "f16"))
+    assert placed["devices"][0]["total"] == best["needs"]["CUDA0"]
+
+
+@pytest.mark.parametrize("command", ["place", "sweep"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-ctk", "q9"), "'q9' is not one of"),
+        (("-np", "0"), "'-np'"),
+        (("--for", "cli", "-np", "auto"), "-np auto is llama-server's"),
+        (("-c", "1099511627776"), "1099511627776"),
+    ],
+)
+def test_options_that_no_capture_has_are_refused(
+    call: Call, model: str, command: str, options: tuple[str, ...], said: str
+) -> None:
+    """U19, U20"""
+    result = call(command, *options, model)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+@pytest.mark.parametrize("option", ["-ub", "-c", "-np"])
 def test_a_capture_is_of_one_ubatch_and_one_context(call: Call, option: str) -> None:
     result = call("sweep", option, "512", "gemma-3-270m")
     assert result.status == 2

@@ -115,7 +115,10 @@ class Session:
         if options.serves and options.embeddings:
             params.n_batch = min(options.n_batch, options.n_ubatch)
         params.n_ubatch = options.n_ubatch
-        params.n_outputs_max = options.n_outputs_max if options.n_outputs is None else options.n_outputs
+        params.n_outputs_max = options.n_outputs_max
+        if options.n_outputs is not None:
+            # A context has room for an output of each sequence.
+            params.n_outputs_max = max(options.n_outputs, options.n_parallel)
         params.n_seq_max = options.n_parallel
         params.flash_attn_type = FLASH_ATTN[options.flash_attn]
         params.type_k = TYPES[options.type_k].id
