@@ -17,6 +17,7 @@ from ggmltool.scenario.values import (
     as_list,
     as_map,
     as_size,
+    as_text,
     as_word,
     at,
     check_keys,
@@ -245,7 +246,7 @@ def _max_size(value: object) -> int:
 
 
 def _batch(value: object) -> int | None:
-    return None if value == "never" else as_int(value, "offload_min_batch")
+    return None if isinstance(value, str) and value == "never" else as_int(value, "offload_min_batch")
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -358,11 +359,12 @@ def _absent(name: str, backends: Iterable[str]) -> str:
 
 def as_buft(value: object, bufts: list[str], known: list[str], backends: Sequence[str]) -> str:
     """A buffer type, of those of the scenario or of those its devices are known to have besides."""
-    if value not in bufts and value not in known:
-        _refuse_absent(value, "buft", backends)
-    if value.__class__ is str and value not in bufts and (value in known or did_you_mean(str(value), known)):
-        return as_word(value, "buft", [*bufts, *known])
-    return as_word(value, "buft", bufts)
+    name = as_text(value, "buft")
+    if name not in bufts and name not in known:
+        _refuse_absent(name, "buft", backends)
+    if name not in bufts and (name in known or did_you_mean(name, known)):
+        return as_word(name, "buft", [*bufts, *known])
+    return as_word(name, "buft", bufts)
 
 
 def check_bufts(

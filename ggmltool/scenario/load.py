@@ -305,7 +305,8 @@ class _Loader:
     def _node(self, id: str, value: object, scope: Scope, layouts: dict[str, int]) -> TensorSpec:
         """One node, made known to the scope."""
         if isinstance(value, dict):
-            if value.get("op") not in (None, "none"):
+            op = value.get("op")
+            if op is not None and not (isinstance(op, str) and op == "none"):
                 return self._long(id, value, scope, layouts)
         elif not isinstance(value, str):
             raise Mistake(f"a node must be text or a map, not {kind_of(value)}", "for example mul_mat(a, x)")

@@ -40,7 +40,9 @@ def read_supports(value: object, own_name: str, folder: Path | None) -> Supports
     """The map `supports` of the backend called `own_name`; files lie in `folder`. Raises Mistake."""
     given = as_map(value, "supports")
     check_keys(given, SUPPORTS_KEYS, "supports")
-    lists = [key for key in ("only", "except", "profile", "csv") if given.get(key) not in (None, False)]
+    lists = [
+        key for key in ("only", "except", "profile", "csv") if given.get(key) is not None and given[key] is not False
+    ]
     if len(lists) > 1:
         raise Mistake(f"supports takes either {' or '.join(lists)}", _FORMS)
     if not lists and "rules" not in given:

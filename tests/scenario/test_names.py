@@ -135,3 +135,23 @@ def test_data_at_the_edge_of_numbers(type_: str, data: object, values: list[floa
     scenario = SCENARIO | {"contexts": {"c": {"buft": "CPU", "tensors": tensors}}, "graphs": {}}
     found = ggmltool.load(scenario).start(values=True).get("x").ravel()
     assert found.tolist() == np.array(values, found.dtype).tolist()
+
+
+ARRAY = np.zeros((2, 2))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"contexts": {"c": {"buft": ARRAY, "tensors": {"x": "f32[2]"}}}},
+        {"graphs": {"main": {"nodes": {"y": {"op": ARRAY, "src": ["x"]}}}}},
+        {"graphs": {"main": {"nodes": {"y": {"op": "sqr", "src": ARRAY}}}}},
+        {"graphs": {"main": {"nodes": {"y": {"op": "sqr", "src": ["x"], "ne": ARRAY}}}}},
+        {"backends": [{"name": "G", "supports": {"only": ARRAY}}, "CPU"]},
+        {"backends": [{"name": "G", "offload_min_batch": ARRAY}, "CPU"]},
+    ],
+)
+def test_an_array_where_none_belongs_is_told(changed: dict[str, Any]) -> None:
+    """R13"""
+    with pytest.raises(ScenarioError, match="must be"):
+        ggmltool.load(SCENARIO | changed)
