@@ -267,7 +267,7 @@ def test_does_op_offload_help(call: Call) -> None:
     """llama.cpp 13386, 25859: bytes per batch, on and off."""
     with_it = call("splits", "--bytes", "--op-offload", "offload", columns=110).out
     assert "2 inputs copied, 24 KiB" in with_it
-    assert "weights 16 KiB of it" in with_it
+    assert "16 KiB of it weights" in with_it
     assert "nothing is copied between backends" in call("splits", "--bytes", "--no-op-offload", "offload").out
     out = " ".join(call("diff", "--no-op-offload", "offload", columns=110).out.split())
     assert "A CUDA0 (1.off: its weight w is in CPU, but CUDA0 offloads a batch of 32 (from 32 on))" in out
