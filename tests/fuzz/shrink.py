@@ -13,21 +13,36 @@ from tests.fuzz.workers import alone
 SECONDS = 40
 """By the clock, for one case."""
 
+
+class _TimeUpError(Exception):
+    """What was found until now has to do."""
+
+
 Fails = Callable[[Case], bool]
 
 
 def smallest(case: Case, place: str) -> Case:
     """As small a case as is found in time."""
     end = time.monotonic() + SECONDS
+    found = case
 
     def fails(smaller: Case) -> bool:
-        return time.monotonic() < end and alone(smaller).place == place
+        nonlocal found
+        if time.monotonic() > end:
+            raise _TimeUpError
+        if alone(smaller).place != place:
+            return False
+        found = smaller
+        return True
 
-    if isinstance(case.value, dict):
-        return _smaller_value(case, fails)
-    if case.name in case.files:
-        return _smaller_content(case, fails)
-    return case
+    try:
+        if isinstance(case.value, dict):
+            _smaller_value(case, fails)
+        elif case.name in case.files:
+            _smaller_content(case, fails)
+    except _TimeUpError:
+        pass
+    return found
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -48,7 +63,7 @@ def _without(value: Any, path: tuple[Any, ...]) -> Any:
     return out
 
 
-def _smaller_value(case: Case, fails: Fails) -> Case:
+def _smaller_value(case: Case, fails: Fails) -> None:
     progress = True
     while progress:
         progress = False
@@ -59,10 +74,9 @@ def _smaller_value(case: Case, fails: Fails) -> Case:
                 continue  # gone with something above it, or a value that cannot be copied
             if fails(smaller):
                 case, progress = smaller, True
-    return case
 
 
-def _smaller_content(case: Case, fails: Fails) -> Case:
+def _smaller_content(case: Case, fails: Fails) -> None:
     """Fewer lines, then fewer bytes: ever smaller pieces are left out."""
     content = case.files[case.name]
     for separator in (b"\n", b""):
@@ -79,4 +93,3 @@ def _smaller_content(case: Case, fails: Fails) -> Case:
                     at += size
             size //= 2
         content = separator.join(parts)
-    return case

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import bases, headers, workers
+from tests.fuzz import bases, headers, shrink, workers
 from tests.fuzz.case import KINDS, Case, Kind, make
 from tests.fuzz.perform import Outcome, perform
 from tests.fuzz.shrink import smallest
@@ -100,3 +101,13 @@ def test_a_case_that_dies_hangs_or_hogs_takes_only_itself_with_it() -> None:
 def test_a_case_is_made_smaller_while_it_fails_in_the_same_place() -> None:
     value = {"a": [1, 2, {"b": 3}], "x": {"y": 1}, "z": None}
     assert smallest(Case("scenario", 0, "api", "x", value=value), "x is there").value == {"x": {}}
+
+
+@ON_LINUX
+@pytest.mark.usefixtures("broken")
+def test_a_case_is_not_made_smaller_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shrink, "SECONDS", 0.3)
+    case = Case("log", 0, "api", "x", (), "a", "nothing", {"a": b"x" * 100_000})
+    start = time.monotonic()
+    assert smallest(case, "x is there") == case
+    assert time.monotonic() - start < 10
