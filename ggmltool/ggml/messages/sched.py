@@ -92,8 +92,8 @@ SCHED: dict[str, Message] = {
                 "runs SET_ROWS with these types.",
                 "A type of the KV cache (-ctk, -ctv) that the device's set_rows does not have, such as one that only "
                 "a fork knows; rows of another type than f32 and f16.",
-                "take another type for the KV cache (-ctk, -ctv: f16 and q8_0 run nearly everywhere), or keep the "
-                "cache on the CPU (--no-kv-offload)",
+                "keep it in memory of a backend that can run the op: the cache on the CPU (--no-kv-offload), or of a "
+                "type that the device writes (-ctk, -ctv: f16 and q8_0 run nearly everywhere)",
                 "supports",
             ),
             Case(
@@ -103,7 +103,8 @@ SCHED: dict[str, Message] = {
                 "this type and these strides to those.",
                 "A state or cache of a recurrent model (Mamba, RWKV) on a device without this copy: f32 to a "
                 "quantized type, or a source that is permuted.",
-                "keep the cache or state on the CPU (--no-kv-offload), or cast before the copy",
+                "keep it in memory of a backend that can run the op: the cache or state on the CPU (--no-kv-offload); "
+                "or cast before the copy",
                 "supports",
             ),
         ),
