@@ -200,7 +200,7 @@ def test_what_ggml_refuses_is_told_in_its_words_and_explained(call: Call, name: 
         return
     assert result.status == 1
     assert "pre-allocated tensor (stored) in a buffer (GPU0) that cannot run the operation (SET_ROWS)" in said
-    assert "keep the cache on the CPU" in said
+    assert "the cache on the CPU (--no-kv-offload)" in said
     assert "Traceback" not in said
 
 
