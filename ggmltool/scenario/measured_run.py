@@ -190,6 +190,10 @@ class MeasuredRun(Run):
         self._compute(name, watch)
         self.plans.append(self.plan_of(self.newest[name][0], name, "compute"))
 
+    def old_copies(self, name: str) -> list[str]:
+        """None: every `compute` builds its graph anew."""
+        return []
+
     def tensor(self, id: str) -> Tensor:
         """The newest tensor of this id, for `set` and `get`.
 

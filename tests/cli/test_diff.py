@@ -295,7 +295,9 @@ def test_two_graphs_of_a_log_are_compared(call: Call) -> None:
 
 
 def test_older_dialects_are_compared_with_themselves(call: Call) -> None:
-    for log in LOGS.glob("*.log"):
+    logs = [log for log in LOGS.glob("*.log") if "## SPLIT" in log.read_text("utf-8", "replace")]
+    assert len(logs) >= 3
+    for log in logs:
         assert call("diff", f"{log}:1", f"{log}:1").status == 0
 
 
