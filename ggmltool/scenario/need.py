@@ -32,7 +32,10 @@ class Need(NamedTuple):
 
 
 def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
-    """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`."""
+    """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`.
+
+    Where ggml refuses a graph, nothing of it is computed.
+    """
     model = scenario.model
     names = list(dict.fromkeys(graphs))
     contexts = sum(_nbytes(t) for c in model.contexts for t in c.tensors if t.view_src is None and not _mapped(t))
@@ -41,7 +44,10 @@ def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
     rough = Need(contexts, bound, converted)
     if rough.total < free:
         return rough
-    sizes = [dict(scenario.plan(name).buffer_sizes) for name in names]
+    plans = [scenario.plan(name) for name in names]
+    if not all(plan.ok for plan in plans):
+        return Need(contexts, 0, 0)
+    sizes = [dict(plan.buffer_sizes) for plan in plans]
     backends = {backend for found in sizes for backend in found}
     return Need(contexts, sum(max(found.get(b, 0) for found in sizes) for b in backends), converted)
 
