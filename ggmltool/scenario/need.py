@@ -38,9 +38,12 @@ def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
     """
     model = scenario.model
     names = list(dict.fromkeys(graphs))
-    contexts = sum(_nbytes(t) for c in model.contexts for t in c.tensors if t.view_src is None and not _mapped(t))
+    own = [t for t in model.tensors() if t.view_src is None and not _mapped(t)]
+    scheduled = {t.id for c in model.contexts if c.buft is None for t in c.tensors}
+    contexts = sum(_nbytes(t) for t in own if t.id not in scheduled)
     converted = max((_converted(model, name) for name in names), default=0)
     bound = sum(_nbytes(n) for name in names for n in model.graphs[name].nodes if n.view_src is None)
+    bound += sum(_nbytes(t) for t in own if t.id in scheduled)
     rough = Need(contexts, bound, converted)
     if rough.total < free:
         return rough
