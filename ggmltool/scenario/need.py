@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.scenario.data import GgufData
-from ggmltool.scenario.model import Model, TensorSpec
+from ggmltool.scenario.model import ContextSpec, Model, TensorSpec
 from ggmltool.scenario.run import MAPPED
 from ggmltool.scenario.scenario import Scenario
 
@@ -38,21 +38,22 @@ def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
     """
     model = scenario.model
     names = list(dict.fromkeys(graphs))
-    own = [t for t in model.tensors() if t.view_src is None and not _mapped(t)]
-    scheduled = {t.id for c in model.contexts if c.buft is None for t in c.tensors}
-    contexts = sum(_nbytes(t) for t in own if t.id not in scheduled)
+    contexts = sum(map(_in_context, model.contexts))
     converted = max((_converted(model, name) for name in names), default=0)
     bound = sum(_nbytes(n) for name in names for n in model.graphs[name].nodes if n.view_src is None)
-    bound += sum(_nbytes(t) for t in own if t.id in scheduled)
     rough = Need(contexts, bound, converted)
     if rough.total < free:
         return rough
     plans = [scenario.plan(name) for name in names]
     if not all(plan.ok for plan in plans):
-        return Need(contexts, 0, 0)
+        return Need(sum(_in_context(c) for c in model.contexts if c.buft is not None), 0, 0)
     sizes = [dict(plan.buffer_sizes) for plan in plans]
     backends = {backend for found in sizes for backend in found}
     return Need(contexts, sum(max(found.get(b, 0) for found in sizes) for b in backends), converted)
+
+
+def _in_context(context: ContextSpec) -> int:
+    return sum(_nbytes(t) for t in context.tensors if t.view_src is None and not _mapped(t))
 
 
 def need_of_compare(scenario: Scenario, graph: str) -> Need:
