@@ -209,6 +209,8 @@ def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | 
     low, high = _option(options, "low", -1.0), _option(options, "high", 1.0)
     if not low <= high or high - low == _INF:
         raise Mistake(f"low must not be above high: {low}, {high}", "", "low")
+    if high - low != high - low:
+        raise Mistake(f"low and high must be finite, not {low}", "", "low")
     return UniformData(_seed(options), low, high)
 
 

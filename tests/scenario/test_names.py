@@ -155,3 +155,11 @@ def test_an_array_where_none_belongs_is_told(changed: dict[str, Any]) -> None:
     """R13"""
     with pytest.raises(ScenarioError, match="must be"):
         ggmltool.load(SCENARIO | changed)
+
+
+def test_a_range_without_ends_is_none() -> None:
+    """Found by mutation: `uniform` from infinity to infinity."""
+    data = {"uniform": {"low": float("inf"), "high": float("inf")}}
+    contexts = {"c": {"tensors": {"x": {"type": "f32", "ne": [2], "data": data}}}}
+    with pytest.raises(ScenarioError, match="low and high must be finite, not inf"):
+        ggmltool.load(SCENARIO | {"contexts": contexts})
