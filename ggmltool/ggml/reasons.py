@@ -59,18 +59,24 @@ def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str
 def unsupported(
     backends: Sequence[Backend], nodes: Iterable[Tensor], on: Mapping[str, str | None]
 ) -> Counter[tuple[TurnedDown, str]]:
-    """How many nodes run on a backend (the second of the pair) below a GPU that does not support their op, by reason.
+    """How many nodes run on no GPU (on the second of the pair) since one does not support their op, by reason.
 
-    `on` is the backend of each node. To be asked of a graph that has no memory yet.
+    `on` is the backend of each node. To be asked of a graph that has no memory yet. A GPU is not asked for nodes with
+    a source in the memory of another one: they belong there.
     """
     names = [b.name for b in backends]
+    gpus = [b for b in backends if b.device.type in ("gpu", "igpu")]
+    memory = {b.device.buft: b.name for b in gpus}
     found: Counter[tuple[TurnedDown, str]] = Counter()
     for node in nodes:
         there = on.get(node.id)
-        if there is None or node.is_view_op:
+        if there is None or node.is_view_op or any(there == b.name for b in gpus):
             continue
-        for backend in backends[: names.index(there)]:
-            refusal = backend.device.refusal(node) if backend.device.type in ("gpu", "igpu") else None
+        belongs = {memory.get(src.buffer.buft) for src in node.src if src is not None and src.buffer is not None}
+        for backend in gpus:
+            if names.index(backend.name) > names.index(there) or belongs - {None, backend.name}:
+                continue
+            refusal = backend.device.refusal(node)
             if refusal is not None:
                 found[TurnedDown(backend.name, op_desc(node), *refusal), there] += 1
     return found
