@@ -398,6 +398,19 @@ def test_my_backend_gives_other_values_than_the_cpu_which_kernel_is_wrong(call: 
     assert "at [1, 0, 0, 0]" in result.out
 
 
+BREAKDOWN = b"""common_memory_breakdown_print: | memory breakdown [MiB] | total   free    self   model   context   compute       unaccounted |
+common_memory_breakdown_print: |   - CUDA0 (RTX 3060)   | 12044 = 1034 + (18547 = 16000 +    1024 +    1523) + 17592186036877 |
+common_memory_breakdown_print: |   - Host               |                  2782 =  2730 +       0 +      52                |
+"""  # noqa: E501
+
+
+def test_where_is_the_memory_that_nobody_accounts_for(call: Call) -> None:
+    """llama.cpp 19437: the breakdown with its sign, and the row of the host."""
+    rows = [" ".join(line.split()) for line in call("import", "-", stdin=BREAKDOWN, columns=110).out.splitlines()]
+    assert "CUDA0 (RTX 3060) 12044 1034 18547 16000 1024 1523 -7539" in rows
+    assert "Host 2782 2730 0 52" in rows
+
+
 @pytest.mark.parametrize(
     ("thread", "said", "told"),
     [
@@ -444,3 +457,156 @@ def test_the_numbers_as_data_not_as_a_log_to_scrape(call: Call) -> None:
     assert (data["ggmltool"], data["kind"], data["ggml"]) == (1, "plan", "0.20.2")
     assert (len(data["splits"]), data["splits"][1]["inputs"]) == (152, ["embd"])
     assert data["buffer_sizes"] == {"CUDA0": 538181632, "CPU": 6838272}
+
+
+LLAMA_CPP = pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the package xllamacpp")
+
+
+def placed(call: Call, model: str, *options: str, status: int = 0) -> str:
+    """What `place` prints for a model of llama.cpp, without margin."""
+    result = call("place", cached(model), "-c", "2048", "--margin", "0", *options, columns=110)
+    assert result.status == status
+    return result.out
+
+
+@LLAMA_CPP
+def test_how_much_memory_before_the_model_is_loaded(call: Call) -> None:
+    """ik_llama.cpp 1302: weights, cache and compute buffer per device, with what is to stay free."""
+    result = call("place", cached("llama-moe"), "-c", "2048", "-ngl", "99", "-ncmoe", "2", "--device", "CUDA0:12GiB",
+                  columns=110)  # fmt: skip
+    row = next(line.split() for line in result.out.splitlines() if line.startswith("  CUDA0"))
+    assert row[1:5] == ["3.9", "MiB", "4", "MiB"]
+    assert row[-2:] == ["1", "GiB"]
+    assert "margin: 1 GiB stays free for the driver's context, runtime pools" in result.out
+    assert "fits: CUDA0" in result.out
+
+
+@LLAMA_CPP
+def test_which_n_cpu_moe_fits(call: Call) -> None:
+    """llama.cpp 27501: the fewest layers of experts on the CPU, and the command that shows it."""
+    result = call("sweep", cached("llama-moe"), "-c", "2048", "-ngl", "all", "--n-cpu-moe", "0..4", "--margin", "0",
+                  "--device", "CUDA0:19MiB", columns=200)  # fmt: skip
+    assert "largest that fits: -ngl 5 --n-cpu-moe 2" in result.out
+    rows = [line.split() for line in result.out.splitlines()]
+    assert [row[-1] for row in rows if row[:1] in (["–"], ["1"]) and row[-1:] in (["no"], ["yes"])] == ["no", "no"]
+
+
+@LLAMA_CPP
+def test_the_compute_buffer_of_experts_on_the_cpu_is_the_servers(call: Call) -> None:
+    """llama.cpp 27872: with --cpu-moe, for the program that runs: one output, as llama-server has, or all."""
+    device = ("--cpu-moe", "-ngl", "all", "--device", "CUDA0:1GiB")
+    server, library = (placed(call, "llama", *device, *more) for more in ((), ("--outputs", "512")))
+    assert "for llama-server, 1 sequence: logits of 1 of 512 tokens" in server
+    assert "512 of 512" in library or "all" in library
+
+
+@LLAMA_CPP
+def test_uneven_layers_and_one_card_out_of_memory(call: Call) -> None:
+    """llama.cpp 12654: how short the full card is, and the -ts that fits."""
+    devices = ("-ngl", "all", "--device", "CUDA0:13MiB,CUDA1:13MiB")
+    short = placed(call, "llama", "-ts", "5,1", *devices, status=1)
+    assert re.search(r"CUDA0 does not fit: [\d.]+ [KM]iB short", short)
+    assert "fits: CUDA0, CUDA1" in placed(call, "llama", "-ts", "auto", *devices)
+
+
+@LLAMA_CPP
+def test_pipeline_copies_that_do_not_fit_are_done_without(call: Call) -> None:
+    """llama.cpp 16748: what the four copies cost, and that llama.cpp tries again without them."""
+    options = ("-ngl", "all", "--device")
+    with_copies = placed(call, "llama", *options, "CUDA0:1GiB,CUDA1:1GiB")
+    assert "pipeline copies: 4" in with_copies
+    without = placed(call, "llama", *options, "CUDA0:18MiB,CUDA1:18MiB")
+    assert "fits: CUDA0, CUDA1" in without
+    told = " ".join(without.split())
+    assert "pipeline copies do not fit, llama.cpp retries without: CUDA0 19.5 MiB with, 12 MiB without" in told
+
+
+@LLAMA_CPP
+def test_does_the_compute_buffer_grow_with_the_layers_on_the_gpu(call: Call) -> None:
+    """llama.cpp 27953: a column for the compute buffer of each placement."""
+    result = call("sweep", cached("llama"), "-c", "2048", "-ngl", "3..6", "--device", "CUDA0:2GiB", "-f", "csv")
+    head, *rows = (line.split(",") for line in result.out.splitlines())
+    at = head.index("CUDA0 compute")
+    assert len(rows) == 4
+    assert len({row[at] for row in rows}) == 1
+
+
+@LLAMA_CPP
+def test_can_the_gpu_compute_experts_that_lie_on_the_cpu(call: Call) -> None:
+    """ik_llama.cpp 1293: op offload does, from a batch of 32 on, and what switching it off would change."""
+    model, options = cached("llama-moe"), ("--cpu-moe", "-ngl", "all", "--device", "CUDA0:1GiB", "--margin", "0")
+    assert call("place", model, "-c", "2048", *options, "-o", "placed.json").status == 0
+    out = " ".join(call("explain", "ffn_moe_gate-2", "placed.json", columns=110).out.split())
+    assert "ffn_moe_gate-2 is on CUDA0 (1.off)" in out
+    assert "CUDA0 offloads a batch of 512 (from 32 on)" in out
+    assert "switch op offload off" in out
+
+
+@LLAMA_CPP
+def test_a_split_more_where_the_recurrent_state_and_its_layer_part(call: Call) -> None:
+    """llama.cpp 19864: the tensor in the other card's memory that begins the split."""
+    options = ("-ngl", "all", "-ts", "1,1", "--device", "CUDA0:1GiB,CUDA1:1GiB", "--margin", "0")
+    assert call("place", cached("mamba2"), "-c", "512", *options, "-o", "placed.json").status == 0
+    rows = [line.split() for line in call("splits", "--format", "table", "placed.json", columns=160).out.splitlines()]
+    (number,) = [row[0][1:] for row in rows if row[1:2] == ["CUDA1"]][:1]
+    out = call("explain", "split", number, "placed.json", columns=110).out
+    assert re.search(r"(its weight|its memory|cache_r_l\d|blk\.\d)", out.split("\n\n")[1])
+    assert "is in CUDA1" in out
+
+
+@LLAMA_CPP
+def test_how_much_larger_is_the_cache_without_sliding_windows(call: Call) -> None:
+    """koboldcpp 2235: the cache of a model with sliding windows, and with --swa-full."""
+    sizes = []
+    for name, more in (("windows", ()), ("full", ("--swa-full",))):
+        assert call("capture", cached("gemma2"), "-c", "4096", *more, "-o", f"{name}.json").status == 0
+        sizes.append(call("diff", "--only", "buffers,sizes", "windows.json", f"{name}.json", columns=110).out)
+    assert re.search(r"contexts +[\d.]+ MiB +[\d.]+ MiB +\+[\d.]+ MiB", sizes[1])
+
+
+ANSWERED = {
+    "ik_llama.cpp 1302": "test_how_much_memory_before_the_model_is_loaded",
+    "llama.cpp 27501": "test_which_n_cpu_moe_fits",
+    "llama.cpp 27872": "test_the_compute_buffer_of_experts_on_the_cpu_is_the_servers",
+    "llama.cpp 12654": "test_uneven_layers_and_one_card_out_of_memory",
+    "llama.cpp 16748": "test_pipeline_copies_that_do_not_fit_are_done_without",
+    "llama.cpp 27953": "test_does_the_compute_buffer_grow_with_the_layers_on_the_gpu",
+    "llama.cpp 23527": "test_a_compute_buffer_of_gigabytes_and_what_would_make_it_smaller",
+    "ik_llama.cpp 1560": "test_a_compute_buffer_of_gigabytes_and_what_would_make_it_smaller",
+    "llama.cpp 15346": "test_are_only_the_experts_copied_that_are_used",
+    "ik_llama.cpp 1293": "test_can_the_gpu_compute_experts_that_lie_on_the_cpu",
+    "llama.cpp 26399": "test_why_is_sampling_on_the_cpu_with_a_long_row",
+    "llama.cpp 24366, 24492, 27692": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp-tq3 38": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp 28753": "test_the_message_of_a_thread_is_explained",
+    "stable-diffusion.cpp 1473": "test_how_often_was_a_graph_reallocated_and_why",
+    "llama.cpp 25800, 24657, 6136": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp 9044": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp 2993": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp 5096": "test_the_message_of_a_thread_is_explained",
+    "llama.cpp 19864": "test_a_split_more_where_the_recurrent_state_and_its_layer_part",
+    "llama.cpp 27880, 14825": "test_two_orders_of_one_graph_and_one_more_split",
+    "koboldcpp 2235": "test_how_much_larger_is_the_cache_without_sliding_windows",
+    "llama.cpp 11332": "test_out_of_memory_although_there_is_some",
+    "llama.cpp 12481, 14990": "test_why_do_packed_weights_stop_the_offload",
+    "llama.cpp 19437": "test_where_is_the_memory_that_nobody_accounts_for",
+    "llama.cpp 20012": "test_which_ops_of_my_graph_does_this_device_lack",
+    "ggml 892": "test_the_same_graph_twice_after_a_reset_is_wrong",
+    "ggml 1287": "test_my_backend_gives_other_values_than_the_cpu_which_kernel_is_wrong",
+    "llama.cpp 12798": "test_the_message_of_a_thread_is_explained",
+    "ik_llama.cpp 687, llama.cpp 22107": "test_the_message_of_a_thread_is_explained",
+}
+"""Threads and the test with their answer."""
+
+PARTLY = {
+    "llama.cpp 25859": "bytes over PCIe, but no seconds",
+    "llama.cpp 10351": "no ggml of November 2024",
+    "llama.cpp 28506": "no -sm tensor",
+    "llama.cpp 13661, 21404": "no -sm row",
+}
+"""Threads that are not answered in full, and what is missing."""
+
+
+def test_every_thread_has_its_answer() -> None:
+    assert all(callable(globals()[test]) for test in ANSWERED.values())
+    assert len(ANSWERED) + len(PARTLY) == 34
