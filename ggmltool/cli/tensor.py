@@ -62,7 +62,7 @@ def tensor(
     contexts = arenas(state.run, built.name, built.table)
     found, context = _find(name, contexts, built.name)
     style = output.style
-    where = addresses(contexts)
+    where = addresses(contexts, state.run)
     release = opened.model.release
     flags = found.flags if release.compute_flag else found.flags & ~FLAG_COMPUTE
     if strides:

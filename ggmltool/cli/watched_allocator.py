@@ -114,7 +114,7 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
 def _planned(state: Watched, record: AllocRecorder) -> Planned:
     gallocr = state.sched.gallocr
     built = state.built()
-    where = addresses(arenas(state.run, built.name, built.table))
+    where = addresses(arenas(state.run, built.name, built.table), state.run)
     if state.plan.error is not None and gallocr.refused is not None:
         keys = hash_keys_so_far(gallocr, _walked(record))
     else:

@@ -49,6 +49,11 @@ def _arena(number: int, name: str, tensors: Iterable[Tensor], release: Release) 
     return ctx
 
 
-def addresses(contexts: Iterable[Context]) -> dict[int, int]:
-    """Where each tensor's struct lies, by the tensor's index."""
+def addresses(contexts: Sequence[Context], run: Run) -> dict[int, int]:
+    """Where each tensor's struct lies, by the tensor's index; also of copies of an earlier split, to which a build
+    that is split again still points.
+    """
+    if run.sched is not None:
+        made = _arena(len(contexts) - 1, "scheduler", run.sched.arena.slots, run.model.release)
+        contexts = [*contexts[:-1], made]
     return {o.tensor.index: ctx.base + o.offset for ctx in contexts for o in ctx.objects() if o.tensor is not None}
