@@ -2,8 +2,8 @@
 
 BLAS shares a product among threads that wait for each other. On a quiet machine that is faster from small products on.
 Where another process wants a processor, one of the threads stands still, and the wait is as long as the system's time
-slice: hundreds of times what the product takes. So a graph is begun with the threads that BLAS has; a product that took
-far longer than it takes one thread shows that they get in each other's way, and for a while there is one thread
+slice: hundreds of times what the product takes. So a graph is begun with the threads that BLAS has; where products that
+took far longer than they take one thread come to more than one thread alone would lose, there is one thread for a while
 (`computing`). What is large is then cut into pieces that threads of our own take as they get to them: one that stands
 still leaves the rest to the others.
 
@@ -31,7 +31,10 @@ SECONDS = 3e-11
 """One thread takes so long for a unit of work, or less."""
 
 STALL = 2e-3
-"""Several threads that take so much longer than twice what one takes stand in each other's way …"""
+"""Several threads that take so much longer than twice what one takes stand in each other's way."""
+
+LOST, WINDOW = 0.1, 0.25
+"""Where that costs so many seconds within so many, one thread is faster …"""
 
 PAUSE = (0.25, 8.0)
 """… and for so many seconds there is one: the first time, and at most, each time twice as long."""
@@ -60,6 +63,8 @@ class Threads:
         self.alone_until = 0.0
         self.pause = PAUSE[0]
         self.alone = False
+        self.lost = 0.0
+        self.lost_since = 0.0
 
     def begin(self) -> None:
         with self.lock:
@@ -84,11 +89,18 @@ class Threads:
         return not self.alone
 
     def took(self, seconds: float, work: int) -> None:
-        """What several threads took for a product: if far too long, there is one from now on."""
-        if seconds < STALL + 2 * SECONDS * work:
+        """What several threads took for a product: if far too long, and not once, there is one from now on."""
+        over = seconds - 2 * SECONDS * work
+        if over < STALL:
             return
         with self.lock:
             now = perf_counter()
+            if now > self.lost_since + WINDOW:
+                self.lost, self.lost_since = 0.0, now
+            self.lost += over
+            if self.lost < LOST:
+                return
+            self.lost = 0.0
             again = now < self.alone_until + self.pause
             self.pause = min(2 * self.pause, PAUSE[1]) if again else PAUSE[0]
             self.alone_until = now + self.pause

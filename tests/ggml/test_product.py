@@ -12,7 +12,7 @@ import threadpoolctl
 
 import ggmltool
 from ggmltool.ggml import product
-from ggmltool.ggml.product import PAUSE, STALL, Threads, computing, times
+from ggmltool.ggml.product import LOST, PAUSE, STALL, WINDOW, Threads, computing, times
 from tests.cli.conftest import SAMPLES
 
 
@@ -42,8 +42,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def stalled() -> None:
-    """What another process does to a product that two threads share."""
-    product.THREADS.took(2 * STALL, 100)
+    """What another process does to products that two threads share."""
+    product.THREADS.took(LOST + STALL, 100)
 
 
 def test_a_quiet_machine_computes_with_the_threads_of_blas() -> None:
@@ -52,6 +52,19 @@ def test_a_quiet_machine_computes_with_the_threads_of_blas() -> None:
         product.THREADS.took(1.0, 1 << 35)
         assert blas_threads() == {3}
     assert blas_threads() == {3}
+
+
+def test_a_wait_now_and_then_costs_less_than_one_thread_would(clock: Clock) -> None:
+    with computing():
+        for _ in range(20):
+            product.THREADS.took(LOST / 2, 100)
+            clock.now += 2 * WINDOW
+            assert blas_threads() == {3}
+        product.THREADS.took(LOST / 2, 100)
+        assert blas_threads() == {3}
+        clock.now += WINDOW / 2
+        product.THREADS.took(LOST, 100)
+        assert blas_threads() == {1}
 
 
 def test_where_threads_wait_for_each_other_there_is_one_for_a_while(clock: Clock) -> None:
