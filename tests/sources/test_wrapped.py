@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ggmltool.sources.sched_log.reader import read_all
@@ -99,6 +99,7 @@ def test_lines_cut_at_a_width_are_joined(layout: dict[str, Any], width: int, sta
 
 @settings(deadline=None, max_examples=60)
 @given(layout=LAYOUTS, width=st.integers(60, 240), stamped=st.booleans())
+@example(layout={"name": "moe", "causes": False}, width=121, stamped=True)
 def test_spaces_that_a_terminal_dropped_are_put_back_or_the_loss_is_said(
     layout: dict[str, Any], width: int, stamped: bool
 ) -> None:

@@ -40,7 +40,6 @@ _PASS = re.compile(rb"PASS \d ASSIGNMENTS")
 
 _BEGINS = re.compile(rb"node # *\d{1,9}(?: \(|$)")
 _ORPHAN = re.compile(rb"\( {0,4}\d{1,5}[KM]?\) \[.{5}")
-_SIZE = re.compile(rb"\( {0,4}\d{1,5}[KM]?\) {0,2}\[")
 _CLEAN = re.compile(rb"\s*(?:(?:\d+\.\d\d\.\d{3}\.\d{3} )?[DIWE]\s*)?(?:\\[nr].*)?", re.DOTALL)
 """What may stand behind a whole node line: nothing, a prefix of llama.cpp's, the end of a line that docker keeps."""
 
@@ -154,12 +153,12 @@ def node_is_cut(line: bytes, end: int) -> bool:
 
 
 def node_adds_up(line: bytes, at: int) -> bool:
-    """Whether a node line has all its columns where ggml writes them: every size in it is of a source that is read."""
+    """Whether a node line has all its columns where ggml writes them: behind the node there is nothing but sources."""
     match = _NODE.match(line, at)
     if match is None:
         return False
-    sizes, sources = _SIZE.findall(line, match.end()), _SOURCE.findall(line, match.end())
-    return len(sizes) == len(sources) and not node_is_cut(line, match.end())
+    left = _SOURCE.sub(b"", line[match.end() :])
+    return _CLEAN.fullmatch(left) is not None and not node_is_cut(line, match.end())
 
 
 def is_orphan(line: bytes) -> bool:
