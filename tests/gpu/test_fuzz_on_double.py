@@ -44,6 +44,11 @@ def first_values(source: dict[str, Any]) -> tuple[Run, dict[str, Any]]:
     return run, {}
 
 
+def refusals(run: Run) -> list[dict[str, Any]]:
+    """What ggml refuses, in its own words: an explanation may name a value, whose last digit is the processor's."""
+    return [{key: value for key, value in p.error or () if key != "explanation"} for p in run.plans]
+
+
 def apart(got: Any, expected: Any) -> float:
     """The NMSE of what is finite; infinite where other elements are not."""
     finite = np.isfinite(expected)
@@ -64,7 +69,7 @@ def test_random_graphs_give_the_values_of_numpy(first: int, double: Doubles) -> 
         run, got = first_values(with_engine(source, "cupy"))
         on_gpu += any(b.engine == "cupy" for b in run.backends)
         host, expected = first_values(with_engine(source, "numpy"))
-        if [p.error for p in run.plans] != [p.error for p in host.plans] or got.keys() != expected.keys():
+        if refusals(run) != refusals(host) or got.keys() != expected.keys():
             wrong[seed] = [p.error for p in run.plans if not p.ok]
         # What the CPU rounds to 8 bits or a half before it multiplies grows from node to node.
         allowed = 1e-2 if any(t in str(source["contexts"]) for t in ("f16", "_0", "_1", "_K", "_nl", "fp4")) else 1e-5
