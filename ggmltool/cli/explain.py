@@ -182,7 +182,7 @@ def _content(name: str) -> str:
     from ggmltool.sources.sched_log.stream import open_log
 
     with open_log(name, "<stdin>" if name == "-" else name) as lines:
-        return lines.stream.read(_MOST_READ).decode("utf-8", "replace")
+        return lines.beginning(_MOST_READ).decode("utf-8", "replace")
 
 
 def _no_moment(moment: Moment, form: str) -> None:

@@ -115,6 +115,8 @@ def _read(path: Path, what: Callable[[_Header], T]) -> T:
     import mmap
 
     try:
+        if not path.stat().st_size:
+            raise _DamagedError("it is empty")
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return what(_Header(content))
     except (struct.error, OverflowError):

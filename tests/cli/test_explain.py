@@ -511,3 +511,9 @@ def test_the_log_of_a_reallocation_in_march_2025_is_what_a_run_logs(call: Call) 
     log = explained(call, "realloc", "--ggml", "2025-03", "small", "large", "outgrown")["log"]
     said = [line.removeprefix("ggml: ") for line in call("run", "-v", "--ggml", "2025-03", "outgrown").err.splitlines()]
     assert said[-len(log) - 1 : -1] == log or said[-len(log) :] == log
+
+
+def test_a_packed_message_that_is_cut_off_is_refused(call: Call) -> None:
+    result = call("explain", "error", "-", stdin=gzip.compress(b"ggml_backend_sched: x\n" * 3000)[:60])
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "<stdin>: this gzip file is cut off\n"

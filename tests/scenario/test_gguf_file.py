@@ -102,3 +102,10 @@ def test_no_cut_and_no_changed_byte_of_the_header_is_a_crash(tmp_path: Path) -> 
                 continue
             assert len(content) == len(whole)
             other.unlink()
+
+
+def test_an_empty_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "empty.gguf"
+    path.write_bytes(b"")
+    with pytest.raises(Mistake, match="damaged GGUF file: it is empty"):
+        read_gguf_tensor(path, "w")

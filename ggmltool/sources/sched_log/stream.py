@@ -128,6 +128,10 @@ class Lines:
                 self.long += 1
         return lines
 
+    def beginning(self, n: int) -> bytes:
+        """The first `n` bytes of a stream that nothing was read from yet. Raises ScenarioError."""
+        return _read(self.stream, n, self.source)
+
 
 def _has(marks: Sequence[bytes], before: bytes, chunk: bytes) -> bool:
     """Whether any mark is in `before + chunk`, of which `before` is the beginning of a line."""
