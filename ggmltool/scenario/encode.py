@@ -62,7 +62,7 @@ def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
         return np.frombuffer(raw, dtype=ml_dtypes.bfloat16).astype(np.float32).reshape(ne[::-1])
     from ggmltool.ggml.quants import dequantize
 
-    rows = np.frombuffer(raw, dtype=np.uint8).reshape(*ne[:0:-1], -1)
+    rows = np.frombuffer(raw, dtype=np.uint8).reshape(*ne[:0:-1], type.row_size(ne[0]))
     return dequantize(rows, type).reshape(ne[::-1])
 
 

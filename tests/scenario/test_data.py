@@ -220,3 +220,11 @@ def test_quantizing_what_was_quantized_changes_little(name: str, seed: int) -> N
     once = decode(raw, type_, ne)
     twice = decode(encode(once, type_), type_, ne)
     assert np.allclose(once, twice, atol=0.3)
+
+
+def test_quantized_bytes_of_no_rows_have_no_values() -> None:
+    from ggmltool.ggml.dtypes import TYPES
+    from ggmltool.scenario.encode import decode
+
+    assert decode(b"", TYPES["q4_0"], (32, 0, 1, 1)).shape == (1, 1, 0, 32)
+    assert decode(b"", TYPES["q4_0"], (0, 2, 1, 1)).shape == (1, 1, 2, 0)
