@@ -20,13 +20,13 @@ E, FF, HEAD, KV, VOCAB, EXPERTS = 256, 512, 64, 128, 304, 8
 """Columns, columns of the feed-forward part, of a head, of all KV heads; tokens; experts."""
 
 
-def _vector(n: int = E) -> Shape:
+def vector(n: int = E) -> Shape:
     return "f32", (n,)
 
 
-def _attention(matrix: str = "q4_K", value: str = "q6_K", output: str = "") -> Tensors:
+def attention(matrix: str = "q4_K", value: str = "q6_K", output: str = "") -> Tensors:
     return {
-        "attn_norm.weight": _vector(),
+        "attn_norm.weight": vector(),
         "attn_q.weight": (matrix, (E, E)),
         "attn_k.weight": (matrix, (E, KV)),
         "attn_v.weight": (value, (E, KV)),
@@ -34,9 +34,9 @@ def _attention(matrix: str = "q4_K", value: str = "q6_K", output: str = "") -> T
     }
 
 
-def _ffn(matrix: str = "q4_K", down: str = "q6_K", n: int = FF) -> Tensors:
+def ffn(matrix: str = "q4_K", down: str = "q6_K", n: int = FF) -> Tensors:
     return {
-        "ffn_norm.weight": _vector(),
+        "ffn_norm.weight": vector(),
         "ffn_gate.weight": (matrix, (E, n)),
         "ffn_up.weight": (matrix, (E, n)),
         "ffn_down.weight": (down, (n, E)),
@@ -62,11 +62,11 @@ def _shared(matrix: str, n: int = E, down: str = "") -> Tensors:
 
 def _mamba(matrix: str) -> Tensors:
     return {
-        "attn_norm.weight": _vector(),
+        "attn_norm.weight": vector(),
         "ssm_in.weight": (matrix, (E, 1288)),
         "ssm_conv1d.weight": ("f32", (4, 768)),
-        "ssm_conv1d.bias": _vector(768),
-        "ssm_dt.bias": _vector(8),
+        "ssm_conv1d.bias": vector(768),
+        "ssm_dt.bias": vector(8),
         "ssm_a": ("f32", (1, 8)),
         "ssm_d": ("f32", (1, 8)),
         "ssm_norm.weight": ("f32", (256, 2)),
@@ -79,13 +79,13 @@ def _model(layers: list[Tensors], embd: str = "q6_K", output: str | None = "q6_K
     tensors: Tensors = {"token_embd.weight": (embd, (E, VOCAB))}
     for i, layer in enumerate(layers):
         tensors |= {f"{prefix}blk.{i}.{name}": shape for name, shape in layer.items()}
-    tensors[f"{prefix}output_norm.weight"] = _vector()
+    tensors[f"{prefix}output_norm.weight"] = vector()
     if output is not None:
         tensors["output.weight"] = (output, (E, VOCAB))
     return tensors
 
 
-def _values(n_layer: int, **more: Any) -> dict[str, Any]:
+def hparams(n_layer: int, **more: Any) -> dict[str, Any]:
     """What every architecture asks for, with `more`, whose keys have `__` for a dot."""
     values: dict[str, Any] = {
         "vocab_size": VOCAB,
@@ -102,36 +102,36 @@ def _values(n_layer: int, **more: Any) -> dict[str, Any]:
 
 
 def _llama() -> Description:
-    return Description("llama", _values(6, rope__dimension_count=HEAD), _model([_attention() | _ffn()] * 6))
+    return Description("llama", hparams(6, rope__dimension_count=HEAD), _model([attention() | ffn()] * 6))
 
 
 def _llama_moe() -> Description:
-    layer = _attention("q4_0", "q4_0") | {"ffn_norm.weight": _vector()} | _experts("q4_0")
-    return Description("llama", _values(4, expert_count=EXPERTS, expert_used_count=2), _model([layer] * 4, "q4_0"))
+    layer = attention("q4_0", "q4_0") | {"ffn_norm.weight": vector()} | _experts("q4_0")
+    return Description("llama", hparams(4, expert_count=EXPERTS, expert_used_count=2), _model([layer] * 4, "q4_0"))
 
 
 def _qwen3() -> Description:
-    norms = {"attn_q_norm.weight": _vector(HEAD), "attn_k_norm.weight": _vector(HEAD)}
+    norms = {"attn_q_norm.weight": vector(HEAD), "attn_k_norm.weight": vector(HEAD)}
     more: dict[str, Any] = {"attention__key_length": HEAD, "attention__value_length": HEAD}
-    return Description("qwen3", _values(5, **more), _model([_attention() | norms | _ffn()] * 5))
+    return Description("qwen3", hparams(5, **more), _model([attention() | norms | ffn()] * 5))
 
 
 def _phi3() -> Description:
     layer = {
-        "attn_norm.weight": _vector(),
+        "attn_norm.weight": vector(),
         "attn_qkv.weight": ("q4_K", (E, E + 2 * KV)),
         "attn_output.weight": ("q4_K", (E, E)),
-        "ffn_norm.weight": _vector(),
+        "ffn_norm.weight": vector(),
         "ffn_up.weight": ("q4_K", (E, 2 * FF)),
         "ffn_down.weight": ("q6_K", (FF, E)),
     }
-    values = _values(4, rope__dimension_count=HEAD, rope__scaling__original_context_length=4096)
+    values = hparams(4, rope__dimension_count=HEAD, rope__scaling__original_context_length=4096)
     return Description("phi3", values, _model([layer] * 4))
 
 
 def _gemma2() -> Description:
-    norms = {"post_attention_norm.weight": _vector(), "post_ffw_norm.weight": _vector()}
-    layer = _attention("q8_0", "q8_0") | norms | _ffn("q8_0", "q8_0")
+    norms = {"post_attention_norm.weight": vector(), "post_ffw_norm.weight": vector()}
+    layer = attention("q8_0", "q8_0") | norms | ffn("q8_0", "q8_0")
     more: dict[str, Any] = {
         "attention__key_length": HEAD,
         "attention__value_length": HEAD,
@@ -139,14 +139,14 @@ def _gemma2() -> Description:
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
     }
-    return Description("gemma2", _values(4, **more), _model([layer] * 4, "q8_0", None))
+    return Description("gemma2", hparams(4, **more), _model([layer] * 4, "q8_0", None))
 
 
 def _gemma3() -> Description:
     description = _gemma2()
-    norms = {"attn_q_norm.weight": _vector(HEAD), "attn_k_norm.weight": _vector(HEAD)}
+    norms = {"attn_q_norm.weight": vector(HEAD), "attn_k_norm.weight": vector(HEAD)}
     names = [f"blk.{i}.{name}" for i in range(4) for name in norms]
-    tensors = description.tensors | {name: _vector(HEAD) for name in names}
+    tensors = description.tensors | {name: vector(HEAD) for name in names}
     values = {key: value for key, value in description.values.items() if "softcapping" not in key}
     return Description("gemma3", values, tensors)
 
@@ -155,16 +155,16 @@ def _bert() -> Description:
     biased = {"attn_q": (E, E), "attn_k": (E, E), "attn_v": (E, E), "attn_output": (E, E)}
     layer: Tensors = {}
     for name, ne in {**biased, "ffn_up": (E, FF), "ffn_down": (FF, E)}.items():
-        layer |= {f"{name}.weight": ("f16", ne), f"{name}.bias": _vector(ne[1])}
+        layer |= {f"{name}.weight": ("f16", ne), f"{name}.bias": vector(ne[1])}
     for name in ("attn_output_norm", "layer_output_norm"):
-        layer |= {f"{name}.weight": _vector(), f"{name}.bias": _vector()}
+        layer |= {f"{name}.weight": vector(), f"{name}.bias": vector()}
     tensors = _model([layer] * 4, "f16", None)
     del tensors["output_norm.weight"]
     tensors |= {
         "position_embd.weight": ("f16", (E, 512)),
         "token_types.weight": ("f32", (E, 2)),
-        "token_embd_norm.weight": _vector(),
-        "token_embd_norm.bias": _vector(),
+        "token_embd_norm.weight": vector(),
+        "token_embd_norm.bias": vector(),
     }
     more: dict[str, Any] = {
         "attention__head_count_kv": 4,
@@ -173,16 +173,16 @@ def _bert() -> Description:
         "pooling_type": 1,
         "tokenizer__ggml__token_type_count": 2,
     }
-    return Description("bert", _values(4, context_length=512, **more), tensors)
+    return Description("bert", hparams(4, context_length=512, **more), tensors)
 
 
 def _t5() -> Description:
     def attention(name: str) -> Tensors:
         return {f"{name}_{part}.weight": ("q8_0", (E, E)) for part in "qkvo"}
 
-    encoder = _ffn("q8_0", "q8_0") | attention("attn") | {"attn_norm.weight": _vector()}
+    encoder = ffn("q8_0", "q8_0") | attention("attn") | {"attn_norm.weight": vector()}
     encoder["attn_rel_b.weight"] = ("f32", (4, 32))
-    decoder = encoder | attention("cross_attn") | {"cross_attn_norm.weight": _vector()}
+    decoder = encoder | attention("cross_attn") | {"cross_attn_norm.weight": vector()}
     tensors = _model([encoder] * 3, "q8_0", "q8_0", "enc.") | _model([decoder] * 3, "q8_0", "q8_0", "dec.")
     more: dict[str, Any] = {
         "attention__head_count_kv": 4,
@@ -191,7 +191,7 @@ def _t5() -> Description:
         "attention__value_length": HEAD,
         "decoder_start_token_id": 0,
     }
-    return Description("t5", _values(3, **more), tensors)
+    return Description("t5", hparams(3, **more), tensors)
 
 
 def _mamba2() -> Description:
@@ -204,15 +204,15 @@ def _mamba2() -> Description:
         "ssm__time_step_rank": 8,
         "ssm__group_count": 2,
     }
-    return Description("mamba2", _values(4, **more), _model([_mamba("q4_K")] * 4))
+    return Description("mamba2", hparams(4, **more), _model([_mamba("q4_K")] * 4))
 
 
 def _granitehybrid() -> Description:
-    ffn = {"ffn_norm.weight": _vector()} | _experts("q8_0") | _shared("q8_0")
-    layers = [(_attention("q8_0", "q8_0") if i == 3 else _mamba("q8_0")) | ffn for i in range(5)]
+    ffn = {"ffn_norm.weight": vector()} | _experts("q8_0") | _shared("q8_0")
+    layers = [(attention("q8_0", "q8_0") if i == 3 else _mamba("q8_0")) | ffn for i in range(5)]
     values = (
         _mamba2().values
-        | _values(5)
+        | hparams(5)
         | {
             "attention.head_count_kv": [0, 0, 0, 2, 0],
             "expert_count": EXPERTS,
@@ -230,7 +230,7 @@ def _granitehybrid() -> Description:
 
 def _rwkv7() -> Description:
     def both(name: str) -> Tensors:
-        return {f"{name}.weight": _vector(), f"{name}.bias": _vector()}
+        return {f"{name}.weight": vector(), f"{name}.bias": vector()}
 
     def low_rank(letter: str, rank: int) -> Tensors:
         return {
@@ -242,7 +242,7 @@ def _rwkv7() -> Description:
     for letter, rank in {"w": 32, "a": 32, "v": 32, "g": 64}.items():
         layer |= low_rank(letter, rank)
     layer |= {f"time_mix_{name}.weight": ("f16", (E, E)) for name in ("receptance", "key", "value", "output")}
-    layer |= {f"time_mix_{name}.weight": _vector() for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
+    layer |= {f"time_mix_{name}.weight": vector() for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
     layer["time_mix_lerp_fused.weight"] = ("f32", (E, 1, 1, 6))
     layer["channel_mix_lerp_k.weight"] = ("f32", (E, 1, 1))
     layer["channel_mix_key.weight"] = ("f16", (E, FF))
@@ -259,24 +259,24 @@ def _rwkv7() -> Description:
         "attention__gate_lora_rank": 64,
         "token_shift_count": 2,
     }
-    return Description("rwkv7", _values(4, **more), tensors)
+    return Description("rwkv7", hparams(4, **more), tensors)
 
 
 def _deepseek2() -> Description:
     attention: Tensors = {
-        "attn_norm.weight": _vector(),
+        "attn_norm.weight": vector(),
         "attn_q_a.weight": ("q4_K", (E, 128)),
-        "attn_q_a_norm.weight": _vector(128),
+        "attn_q_a_norm.weight": vector(128),
         "attn_q_b.weight": ("q8_0", (128, 384)),
         "attn_kv_a_mqa.weight": ("q4_K", (E, 160)),
-        "attn_kv_a_norm.weight": _vector(128),
+        "attn_kv_a_norm.weight": vector(128),
         "attn_k_b.weight": ("q8_0", (64, 128, 4)),
         "attn_v_b.weight": ("q8_0", (128, 64, 4)),
         "attn_output.weight": ("q4_K", (E, E)),
     }
-    experts = {"ffn_norm.weight": _vector(), "exp_probs_b.bias": _vector(EXPERTS)}
+    experts = {"ffn_norm.weight": vector(), "exp_probs_b.bias": vector(EXPERTS)}
     experts |= _experts("q4_K", E, "q6_K") | _shared("q4_K", E, "q6_K")
-    layers = [attention | _ffn(), *[attention | experts] * 3]
+    layers = [attention | ffn(), *[attention | experts] * 3]
     more: dict[str, Any] = {
         "attention__head_count_kv": 1,
         "attention__q_lora_rank": 128,
@@ -295,19 +295,19 @@ def _deepseek2() -> Description:
         "expert_weights_norm": True,
         "expert_gating_func": 2,
     }
-    return Description("deepseek2", _values(4, **more), _model(layers))
+    return Description("deepseek2", hparams(4, **more), _model(layers))
 
 
 def _gpt_oss() -> Description:
-    layer = _attention("q8_0", "q8_0") | _experts("mxfp4", E)
+    layer = attention("q8_0", "q8_0") | _experts("mxfp4", E)
     layer |= {
-        "attn_q.bias": _vector(E),
-        "attn_k.bias": _vector(KV),
-        "attn_v.bias": _vector(KV),
-        "attn_output.bias": _vector(),
-        "attn_sinks.weight": _vector(4),
-        "post_attention_norm.weight": _vector(),
-        "ffn_gate_inp.bias": _vector(EXPERTS),
+        "attn_q.bias": vector(E),
+        "attn_k.bias": vector(KV),
+        "attn_v.bias": vector(KV),
+        "attn_output.bias": vector(),
+        "attn_sinks.weight": vector(4),
+        "post_attention_norm.weight": vector(),
+        "ffn_gate_inp.bias": vector(EXPERTS),
         "ffn_gate_exps.bias": ("f32", (E, EXPERTS)),
         "ffn_up_exps.bias": ("f32", (E, EXPERTS)),
         "ffn_down_exps.bias": ("f32", (E, EXPERTS)),
@@ -320,7 +320,7 @@ def _gpt_oss() -> Description:
         "expert_used_count": 2,
         "expert_feed_forward_length": E,
     }
-    return Description("gpt-oss", _values(4, **more), _model([layer] * 4, "q8_0", "q8_0"))
+    return Description("gpt-oss", hparams(4, **more), _model([layer] * 4, "q8_0", "q8_0"))
 
 
 MODELS: Mapping[str, Callable[[], Description]] = {

@@ -6,46 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.sources.gguf_file import Description, Shape, Tensors
-from tests.sources.models import EXPERTS, FF, HEAD, KV, VOCAB, E
-
-
-def _vector(n: int = E) -> Shape:
-    return "f32", (n,)
-
-
-def _attention() -> Tensors:
-    return {
-        "attn_norm.weight": _vector(),
-        "attn_q.weight": ("q8_0", (E, E)),
-        "attn_k.weight": ("q8_0", (E, KV)),
-        "attn_v.weight": ("q8_0", (E, KV)),
-        "attn_output.weight": ("q8_0", (E, E)),
-    }
-
-
-def _ffn() -> Tensors:
-    return {
-        "ffn_norm.weight": _vector(),
-        "ffn_gate.weight": ("q8_0", (E, FF)),
-        "ffn_up.weight": ("q8_0", (E, FF)),
-        "ffn_down.weight": ("q8_0", (FF, E)),
-    }
-
-
-def _values(n_layer: int, **more: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "vocab_size": VOCAB,
-        "context_length": 8192,
-        "embedding_length": E,
-        "block_count": n_layer,
-        "feed_forward_length": FF,
-        "attention.head_count": 4,
-        "attention.head_count_kv": 2,
-        "attention.layer_norm_rms_epsilon": 1e-5,
-        "attention.layer_norm_epsilon": 1e-5,
-        "rope.freq_base": 10000.0,
-    }
-    return values | {key.replace("__", "."): value for key, value in more.items()}
+from tests.sources.models import EXPERTS, FF, HEAD, KV, VOCAB, E, attention, ffn, hparams, vector
 
 
 def _layers(layers: list[Tensors], **more: Shape) -> Tensors:
@@ -59,15 +20,19 @@ _EMBEDDINGS: Shape = ("q8_0", (E, VOCAB))
 
 
 def _bitnet() -> Description:
-    layer = _attention() | _ffn() | {"attn_sub_norm.weight": _vector(), "ffn_sub_norm.weight": _vector(FF)}
-    scales = {f"{name}.scale": _vector(1) for name in ("attn_q", "attn_output", "ffn_up")}
-    tensors = _layers([layer | scales] * 4, token_embd=_EMBEDDINGS, output_norm=_vector())
-    return Description("bitnet", _values(4), tensors)
+    layer = (
+        attention("q8_0", "q8_0")
+        | ffn("q8_0", "q8_0")
+        | {"attn_sub_norm.weight": vector(), "ffn_sub_norm.weight": vector(FF)}
+    )
+    scales = {f"{name}.scale": vector(1) for name in ("attn_q", "attn_output", "ffn_up")}
+    tensors = _layers([layer | scales] * 4, token_embd=_EMBEDDINGS, output_norm=vector())
+    return Description("bitnet", hparams(4), tensors)
 
 
 def _shortconv() -> Tensors:
     return {
-        "attn_norm.weight": _vector(),
+        "attn_norm.weight": vector(),
         "shortconv.conv.weight": ("f32", (3, E)),
         "shortconv.in_proj.weight": ("q8_0", (E, 3 * E)),
         "shortconv.out_proj.weight": ("q8_0", (E, E)),
@@ -76,27 +41,27 @@ def _shortconv() -> Tensors:
 
 def _experts() -> Tensors:
     return {
-        "ffn_norm.weight": _vector(),
+        "ffn_norm.weight": vector(),
         "ffn_gate_inp.weight": ("f32", (E, EXPERTS)),
         "ffn_gate_exps.weight": ("q8_0", (E, FF, EXPERTS)),
         "ffn_up_exps.weight": ("q8_0", (E, FF, EXPERTS)),
         "ffn_down_exps.weight": ("q8_0", (FF, E, EXPERTS)),
-        "exp_probs_b.bias": _vector(EXPERTS),
+        "exp_probs_b.bias": vector(EXPERTS),
     }
 
 
-def _lfm2_layers(ffn: list[Tensors]) -> Tensors:
-    norms = {"attn_q_norm.weight": _vector(HEAD), "attn_k_norm.weight": _vector(HEAD)}
-    kinds = [_shortconv(), _attention() | norms, _shortconv(), _attention() | norms]
-    layers = [kind | f for kind, f in zip(kinds, ffn, strict=True)]
-    return _layers(layers, token_embd=_EMBEDDINGS, token_embd_norm=_vector())
+def _lfm2_layers(forward: list[Tensors]) -> Tensors:
+    norms = {"attn_q_norm.weight": vector(HEAD), "attn_k_norm.weight": vector(HEAD)}
+    kinds = [_shortconv(), attention("q8_0", "q8_0") | norms, _shortconv(), attention("q8_0", "q8_0") | norms]
+    layers = [kind | f for kind, f in zip(kinds, forward, strict=True)]
+    return _layers(layers, token_embd=_EMBEDDINGS, token_embd_norm=vector())
 
 
 _LFM2 = {"shortconv.l_cache": 3, "attention.head_count_kv": [0, 2, 0, 2]}
 
 
 def _lfm2() -> Description:
-    return Description("lfm2", _values(4) | _LFM2, _lfm2_layers([_ffn()] * 4))
+    return Description("lfm2", hparams(4) | _LFM2, _lfm2_layers([ffn("q8_0", "q8_0")] * 4))
 
 
 def _lfm2moe() -> Description:
@@ -107,15 +72,15 @@ def _lfm2moe() -> Description:
         "expert_count": EXPERTS,
         "expert_used_count": 2,
     }
-    return Description("lfm2moe", _values(4) | values, _lfm2_layers([_ffn(), *[_experts()] * 3]))
+    return Description("lfm2moe", hparams(4) | values, _lfm2_layers([ffn("q8_0", "q8_0"), *[_experts()] * 3]))
 
 
 def _gemma_norms() -> Tensors:
     return {
-        "attn_q_norm.weight": _vector(HEAD),
-        "attn_k_norm.weight": _vector(HEAD),
-        "post_attention_norm.weight": _vector(),
-        "post_ffw_norm.weight": _vector(),
+        "attn_q_norm.weight": vector(HEAD),
+        "attn_k_norm.weight": vector(HEAD),
+        "post_attention_norm.weight": vector(),
+        "post_ffw_norm.weight": vector(),
     }
 
 
@@ -135,24 +100,24 @@ def _gemma4() -> Description:
         "rope.dimension_count": HEAD,
         "rope.dimension_count_swa": HEAD,
     }
-    layer = _attention() | _gemma_norms() | _ffn()
-    tensors = _layers([layer] * 5, token_embd=_EMBEDDINGS, output_norm=_vector(), rope_freqs=_vector(HEAD // 2))
-    return Description("gemma4", _values(5) | values, tensors)
+    layer = attention("q8_0", "q8_0") | _gemma_norms() | ffn("q8_0", "q8_0")
+    tensors = _layers([layer] * 5, token_embd=_EMBEDDINGS, output_norm=vector(), rope_freqs=vector(HEAD // 2))
+    return Description("gemma4", hparams(5) | values, tensors)
 
 
 def _gemma_embedding() -> Description:
-    layer = _attention() | _gemma_norms() | _ffn()
-    tensors = _layers([layer] * 4, token_embd=_EMBEDDINGS, output_norm=_vector())
-    return Description("gemma-embedding", _values(4) | _GEMMA | {"pooling_type": 1}, tensors)
+    layer = attention("q8_0", "q8_0") | _gemma_norms() | ffn("q8_0", "q8_0")
+    tensors = _layers([layer] * 4, token_embd=_EMBEDDINGS, output_norm=vector())
+    return Description("gemma-embedding", hparams(4) | _GEMMA | {"pooling_type": 1}, tensors)
 
 
 def _codeshell() -> Description:
     biased = {"attn_norm": E, "attn_q": E, "attn_k": KV, "attn_v": KV, "attn_output": E, "ffn_norm": E}
-    layer = _attention() | {f"{name}.bias": _vector(n) for name, n in biased.items()}
-    layer |= {"ffn_norm.weight": _vector(), "ffn_up.weight": ("q8_0", (E, FF)), "ffn_up.bias": _vector(FF)}
-    layer |= {"ffn_down.weight": ("q8_0", (FF, E)), "ffn_down.bias": _vector()}
-    tensors = _layers([layer] * 4, output=_EMBEDDINGS, output_norm=_vector()) | {"output_norm.bias": _vector()}
-    return Description("codeshell", _values(4), tensors)
+    layer = attention("q8_0", "q8_0") | {f"{name}.bias": vector(n) for name, n in biased.items()}
+    layer |= {"ffn_norm.weight": vector(), "ffn_up.weight": ("q8_0", (E, FF)), "ffn_up.bias": vector(FF)}
+    layer |= {"ffn_down.weight": ("q8_0", (FF, E)), "ffn_down.bias": vector()}
+    tensors = _layers([layer] * 4, output=_EMBEDDINGS, output_norm=vector()) | {"output_norm.bias": vector()}
+    return Description("codeshell", hparams(4, attention__layer_norm_epsilon=1e-5), tensors)
 
 
 def _granitehybrid() -> Description:
@@ -160,7 +125,7 @@ def _granitehybrid() -> Description:
     from tests.sources.models import MODELS
 
     model = MODELS["granitehybrid"]()
-    return model._replace(tensors=model.tensors | {"rope_freqs.weight": _vector(HEAD // 2)})
+    return model._replace(tensors=model.tensors | {"rope_freqs.weight": vector(HEAD // 2)})
 
 
 SPECIAL_MODELS: Mapping[str, Callable[[], Description]] = {
