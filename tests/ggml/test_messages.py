@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ggmltool.cli.main import COMMANDS
-from ggmltool.ggml.messages import MESSAGES, remedy
+from ggmltool.ggml.messages import MESSAGES, match, remedy
 from ggmltool.ggml.messages.conditions import required
 from ggmltool.ggml.messages.explain import explained
 from ggmltool.ggml.messages.match import ASSERTION, find, find_all, nearest
@@ -378,3 +380,17 @@ def test_a_long_log_is_read_in_no_time() -> None:
     started = time.perf_counter()
     find(log)
     assert time.perf_counter() - started < 10
+
+
+@given(
+    pieces=st.lists(st.text("ab ", max_size=2), min_size=1, max_size=4),
+    line=st.text("ab ", max_size=20),
+    most=st.integers(0, 4),
+)
+def test_pieces_in_order_are_what_a_pattern_finds_without_its_backtracking(
+    pieces: list[str], line: str, most: int
+) -> None:
+    pattern = f".{{0,{most}}}?".join(map(re.escape, pieces))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(match, "_FILLED_IN", most)
+        assert match._in_order(pieces, line) == (re.search(pattern, line) is not None)

@@ -6,7 +6,8 @@ Quotes, case, spaces, what printf filled in, and whatever stands before or behin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import islice
@@ -29,6 +30,7 @@ ASSERTION = "assertion"
 
 _GROUPS = {"d": r"(-?\d{1,20})", "u": r"(\d{1,20})", "f": r"(-?\d{1,20}(?:\.\d{1,20})?)"}
 _LONGEST = 1000
+_FILLED_IN = 300
 _LINES = 10_000
 _COMPARED = 3
 _SHORT = 11
@@ -61,15 +63,15 @@ class Match(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """`words` is the text without what printf fills in, `said` what it says to people, where a condition does; `piece`
-    is the longest part of it that stands as it is."""
+    """`words` is the text without what printf fills in, `said` what it says to people, where a condition does; `pieces`
+    are its parts that stand as they are, `piece` the longest of them."""
 
     key: str
     text: str
     words: str
     said: str
     piece: str
-    pattern: re.Pattern[str]
+    pieces: tuple[str, ...]
     weight: int
 
 
@@ -171,13 +173,12 @@ def _pieces() -> list[tuple[str, _Template]]:
 def _template(key: str, text: str) -> _Template:
     """A text as a pattern: what printf fills in may be anything, the function's name in front may be missing."""
     pieces = [_plain(piece) for piece in FILLED.split(_body(text).strip())]
-    pattern = ".{0,300}?".join(re.escape(piece) for piece in pieces)
     words = " ".join(piece.strip() for piece in pieces).strip()
     said = re.search(r'"(.+)"', text)
     said_words = _plain(said[1]) if said is not None else words
     piece = max((piece.strip() for piece in pieces), key=len)
     weight = len(words) if any(c.isalnum() for c in words) else 0
-    return _Template(key, text, words, said_words, piece, re.compile(pattern), weight)
+    return _Template(key, text, words, said_words, piece, tuple(pieces), weight)
 
 
 def _body(text: str) -> str:
@@ -191,10 +192,27 @@ def _exact(line: str) -> Iterator[tuple[tuple[bool, int, bool], _Template]]:
     behind = _BEFORE.sub("", line)
     for t in [t for piece, t in _pieces() if piece in line]:
         whole = t.words in (asserted, line, behind)
-        part = t.weight >= _SHORT and t.pattern.search(line) is not None
+        part = t.weight >= _SHORT and _in_order(t.pieces, line)
         if whole or part:
             named = any(f.lower() in line for f in MESSAGES[t.key].functions)
             yield (whole, t.weight, named), t
+
+
+def _in_order(pieces: Sequence[str], line: str) -> bool:
+    """Whether a line has the pieces one behind the other, each no further than _FILLED_IN from the one before."""
+    ends, most = [0], len(line)
+    for piece in pieces:
+        found = []
+        start = line.find(piece)
+        while start >= 0:
+            at = bisect_right(ends, start) - 1
+            if at >= 0 and start - ends[at] <= most:
+                found.append(start + len(piece))
+            start = line.find(piece, start + 1) if start < len(line) else -1
+        if not found:
+            return False
+        ends, most = found, _FILLED_IN
+    return True
 
 
 def _asserted(line: str) -> str | None:
