@@ -6,7 +6,6 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
-    Moment,
     complete_tensors,
     format_option,
     ggml_option,
@@ -14,15 +13,16 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
-from ggmltool.ggml.alloc_record import chunk_states
 from ggmltool.ggml.version import Release
-from ggmltool.views.allocs import allocs_json, allocs_view, story_json, story_view
-from ggmltool.views.free_blocks import free_blocks_json, free_blocks_view
-from ggmltool.views.gdb import gdb_session
-from ggmltool.views.gdb_allocs import TallocrState, alloc_prints, tallocr_prints
+from ggmltool.inspect.allocations import chunk_states
+from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.inspect.opened import Moment
+from ggmltool.views.memory.allocs import allocs_json, allocs_view, story_json, story_view
+from ggmltool.views.memory.free_blocks import free_blocks_json, free_blocks_view
+from ggmltool.views.memory.gdb import gdb_session
+from ggmltool.views.memory.gdb_allocs import TallocrState, alloc_prints, tallocr_prints
 from ggmltool.views.table import Style
 
 
@@ -71,7 +71,7 @@ def allocs(
     else:
         text = _text(watched, trace, free_blocks, format == "json", output.style)
     output.write(text)
-    return watched.at.status()
+    return status_of(watched.at)
 
 
 def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int) -> str:

@@ -10,7 +10,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, current_settings
-from ggmltool.views.backends import (
+from ggmltool.views.reference.backends import (
     BackendInfo,
     BuftInfo,
     EngineInfo,
@@ -23,7 +23,7 @@ from ggmltool.views.backends import (
     profiles_json,
     profiles_view,
 )
-from ggmltool.views.registry import RegisteredInfo, registry_json, registry_view
+from ggmltool.views.reference.registry import RegisteredInfo, registry_json, registry_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import BufferType
@@ -180,7 +180,7 @@ def _device_file(model: Model) -> str:
     from ggmltool.scenario.engine import make_backends, make_bufts
     from ggmltool.scenario.releases import PARTS
     from ggmltool.scenario.support_rules import dump_supports
-    from ggmltool.views.device_file import DeviceFacts, device_yaml
+    from ggmltool.views.reference.device_file import DeviceFacts, device_yaml
 
     facts = []
     profiles = PARTS[model.ggml].profiles()

@@ -9,8 +9,6 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     ggml_option,
     json_option,
     moment_options,
@@ -18,11 +16,13 @@ from ggmltool.cli.options import (
     scenario_argument,
     what_if_options,
 )
-from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
-from ggmltool.cli.watched import Watched, watch
-from ggmltool.views.buffers import MAX_TENSORS, buffers_json, buffers_view
-from ggmltool.views.memory import MemoryPlan, memory_plan
+from ggmltool.cli.output import Output, status_of
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.memory import MemoryPlan, memory_plan
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.watched import Watched, watch
+from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_json, buffers_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
@@ -86,7 +86,7 @@ def buffers(
     plan = watched.plan
     memory = memory_plan(events)
     if chart:
-        from ggmltool.views.memory_chart import chart_view
+        from ggmltool.views.memory.chart import chart_view
 
         output.write(chart_view(plan, memory, watched.title, output.style, ascii))
     elif chunks:
@@ -99,15 +99,15 @@ def buffers(
         limit = None if all else MAX_TENSORS
         tensors = tensor_infos(opened.model, watched.graph)
         output.write(buffers_view(plan, memory, tensors, watched.title, output.style, limit))
-    return watched.status()
+    return status_of(watched)
 
 
 def _chunks(opened: Opened, watched: Watched, memory: MemoryPlan, json: bool, output: Output) -> None:
     """--chunks: the limits are those of the buffer types."""
     from ggmltool.ggml.version import SIZE_MAX
     from ggmltool.scenario.engine import make_bufts
-    from ggmltool.views.chunks import chunks_json, chunks_view
     from ggmltool.views.json_text import json_text
+    from ggmltool.views.memory.chunks import chunks_json, chunks_view
 
     bufts = make_bufts(opened.model)
     limits = {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}
@@ -119,8 +119,8 @@ def _chunks(opened: Opened, watched: Watched, memory: MemoryPlan, json: bool, ou
 
 def _copies(opened: Opened, moment: Moment, json: bool, output: Output) -> int:
     """--copies: two plans on two schedulers."""
-    from ggmltool.views.chunks import copies_json, copies_view
     from ggmltool.views.json_text import json_text
+    from ggmltool.views.memory.chunks import copies_json, copies_view
 
     both = (opened.what_if(WhatIf(parallel=on)) for on in (True, False))
     parallel, single = (watch(replace(one, options=opened.options), moment) for one in both)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, Wanted
 from ggmltool.cli.progress import progress
-from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.opened import Opened
 
 MAX_CAPTURES = 64
 

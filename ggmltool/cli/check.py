@@ -8,12 +8,13 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.options import Moment, ggml_option, json_option, moment_options, output_option, scenario_argument
+from ggmltool.cli.options import ggml_option, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines
-from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.opened import Moment, Opened
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.check import Checkup
+    from ggmltool.inspect.limits import Checkup
 
 
 @click.command(cls=Command)
@@ -38,15 +39,15 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
     if all and (moment.graph is not None or moment.after is not None):
         other = "--graph" if moment.after is None else "--after"
         raise click.UsageError(f"--all is for every graph, {other} for one; choose one.")
-    from ggmltool.ggml.gauges import highest
-    from ggmltool.views.check import breached
+    from ggmltool.inspect.gauges import highest
+    from ggmltool.views.explain.check import breached
 
     opened = open_scenario(scenario)
     found, title, what = _after_a_step(opened, moment) if moment.after is not None else _fresh(opened, moment, all)
     several = highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
     ok = not breached(several) and not any(breached(one.gauges) or not one.plan.ok for one in found)
     if json:
-        from ggmltool.views.check import check_json
+        from ggmltool.views.explain.check import check_json
         from ggmltool.views.json_text import json_text
 
         after = {} if moment.after is None else {"after": moment.after}
@@ -57,8 +58,8 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
         ]
         output.write(json_text(document | {"graphs": graphs}))
     else:
-        from ggmltool.views.check import breach_text, check_view
         from ggmltool.views.errors import ggml_error
+        from ggmltool.views.explain.check import breach_text, check_view
 
         release = f"ggml {found[0].plan.ggml}"
         what = what if f", {release}" in title else f"{what} · {release}"
@@ -74,7 +75,7 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
 
 def _fresh(opened: Opened, moment: Moment, all: bool) -> tuple[list[Checkup], str, str]:
     """One graph, or every graph, each on a fresh scheduler; and what the heading says."""
-    from ggmltool.scenario.check import check_graph
+    from ggmltool.inspect.limits import check_graph
 
     graphs = opened.model.graphs
     names = list(graphs) if all and graphs else [opened.scenario.graph_name(moment.graph)]
@@ -90,9 +91,9 @@ def _fresh(opened: Opened, moment: Moment, all: bool) -> tuple[list[Checkup], st
 
 def _after_a_step(opened: Opened, moment: Moment) -> tuple[list[Checkup], str, str]:
     """The scenario's own steps on one scheduler, up to the one that is named."""
-    from ggmltool.cli.watched import Watch
-    from ggmltool.ggml.gauges import LimitWatch
-    from ggmltool.scenario.check import read_gauges
+    from ggmltool.inspect.gauges import LimitWatch
+    from ggmltool.inspect.limits import read_gauges
+    from ggmltool.inspect.watched import Watch
 
     limits = LimitWatch()
     watched = Watch(opened, moment, limits, limits.attach).watched()

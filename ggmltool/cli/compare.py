@@ -21,7 +21,7 @@ from ggmltool.cli.options import (
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_memory, check_weights, memory_option, zeros_option
-from ggmltool.views.compare import compare_json, compare_view
+from ggmltool.views.compute.compare import compare_json, compare_view
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model

@@ -11,28 +11,28 @@ import click
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note
 from ggmltool.cli.progress import progress
-from ggmltool.cli.scenario import Opened
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.op import KEY_NAMES, VIEW_OPS
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import op_desc
 from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.apart import Apart
+from ggmltool.inspect.comparison import Compared, make_backend
+from ggmltool.inspect.comparison import compare as compare_backends
+from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.backends import read_devices
-from ggmltool.scenario.comparison import Compared, make_backend
-from ggmltool.scenario.comparison import compare as compare_backends
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, nearest
 from ggmltool.scenario.injected import broken, read_injections
-from ggmltool.scenario.measure import Apart
 from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.valueless import valueless
-from ggmltool.views.compare import ComparedGraph, ComparedNode, Off
+from ggmltool.views.compute.compare import ComparedGraph, ComparedNode, Off
 from ggmltool.views.text import shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.scenario.recorded import Told
+    from ggmltool.inspect.recorded import Told
 
 OTHER = "CUDA0"
 """What the CPU is compared with where the scenario has nothing else."""
@@ -117,7 +117,7 @@ class _Recorded(NamedTuple):
 
 def _with_recorded(opened: Opened, asked: Asked, path: Path) -> ComparedGraph:
     """One side is computed, the other one read from `path`."""
-    from ggmltool.scenario.recorded import compare_recorded
+    from ggmltool.inspect.recorded import compare_recorded
 
     model = opened.model
     other = _read_files(model, asked.graph, path) if asked.values is not None else _read_log(model, asked.graph, path)

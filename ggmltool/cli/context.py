@@ -7,7 +7,6 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
-    Moment,
     complete_contexts,
     format_option,
     ggml_option,
@@ -15,12 +14,13 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched import watch
+from ggmltool.inspect.opened import Moment
+from ggmltool.inspect.watched import watch
 from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.objects import GraphFacts, contexts_json, contexts_view, print_objects
+from ggmltool.views.memory.objects import GraphFacts, contexts_json, contexts_view, print_objects
 
 
 @click.command(cls=Command)
@@ -67,4 +67,4 @@ def context(scenario: str | None, moment: Moment, only: str | None, format: str 
         output.write("".join(map(print_objects, contexts)))
     else:
         output.write(contexts_view(contexts, facts, watched.title, watched.heading, output.style))
-    return watched.status()
+    return status_of(watched)

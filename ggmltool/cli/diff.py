@@ -7,8 +7,6 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     complete_sides,
     ggml_pair_option,
     json_option,
@@ -17,6 +15,7 @@ from ggmltool.cli.options import (
     what_if_options,
 )
 from ggmltool.cli.output import Output
+from ggmltool.inspect.opened import Moment, WhatIf
 
 PARTS = ("nodes", "splits", "copies", "buffers", "sizes", "contexts")
 OF_LOGS = PARTS[:3]
@@ -91,7 +90,7 @@ def diff(
     """
     from ggmltool.cli.log_views import refuse_options
     from ggmltool.cli.sides import open_sides
-    from ggmltool.views.plan_diff import plan_diff
+    from ggmltool.inspect.diff.plans import plan_diff
 
     if brief and json:
         raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
@@ -103,16 +102,16 @@ def diff(
     found = plan_diff(*sides)
     differ = any(found.differs(part) for part in parts)
     if json:
-        from ggmltool.views.diff_json import diff_json
+        from ggmltool.views.diff.json import diff_json
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(diff_json(found, titles, parts)))
     elif brief:
-        from ggmltool.views.diff import diff_line
+        from ggmltool.views.diff.diff import diff_line
 
         output.write(diff_line(found, titles, parts, output.style))
     else:
-        from ggmltool.views.diff import diff_view
+        from ggmltool.views.diff.diff import diff_view
 
         output.write(diff_view(found, titles, parts, output.style))
     return int(differ)

@@ -9,7 +9,6 @@ from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import (
-    Moment,
     complete_tensors,
     format_option,
     ggml_option,
@@ -17,16 +16,17 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output, note
+from ggmltool.cli.output import Output, note, status_of
 from ggmltool.cli.progress import progress
-from ggmltool.cli.scenario import built_graph, tensor_infos
-from ggmltool.cli.watched import Watched, graph_at, watch
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.dot import LARGE, ggml_dot, simpler_layout, split_dot
-from ggmltool.views.fold_dot import fold_dot
-from ggmltool.views.neighbours import around as neighbours
-from ggmltool.views.neighbours import of_split
-from ggmltool.views.tensors import Tensors
+from ggmltool.inspect.built import built_graph
+from ggmltool.inspect.neighbours import around as neighbours
+from ggmltool.inspect.neighbours import of_split
+from ggmltool.inspect.opened import Moment
+from ggmltool.inspect.watched import Watched, graph_at, watch
+from ggmltool.scenario.tensor_info import Tensors, tensor_infos
+from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
+from ggmltool.views.plan.fold_dot import fold_dot
 from ggmltool.views.text import printable
 
 PICTURES = ("svg", "png", "pdf")
@@ -111,7 +111,7 @@ def dot(
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
     if isinstance(opened, OpenedLog):
-        from ggmltool.cli.log_plan import log_plan
+        from ggmltool.sources.sched_log.plan import log_plan
 
         plan, tensors = log_plan(opened.graph())
         part = _part(plan, tensors, around, radius, split)
@@ -132,7 +132,7 @@ def dot(
         tensors = tensor_infos(opened.model, watched.graph)
         part = None if fold else _part(plan, tensors, around, radius, split)
         text = fold_dot(plan, tensors, watched.title) if fold else split_dot(plan, tensors, watched.title, part)
-        status, drawn = watched.status(), 0 if fold else len(plan.nodes if part is None else part)
+        status, drawn = status_of(watched), 0 if fold else len(plan.nodes if part is None else part)
     if format != "dot":
         _tell_of_size(drawn)
     output.write(text if format == "dot" else _draw(text, format))

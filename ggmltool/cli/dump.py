@@ -17,7 +17,7 @@ from ggmltool.views.text import count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.views.watch import WatchedNode
+    from ggmltool.views.compute.watch import WatchedNode
 
 MANIFEST = "manifest.json"
 

@@ -96,12 +96,16 @@ def describe(error: Exception) -> tuple[str, int]:
         return f"Error: {error.format_message()}", status
 
     from ggmltool.ggml.errors import GgmlError
+    from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
     from ggmltool.views.errors import ggml_error, scenario_error
 
     if isinstance(error, ScenarioError):
         place = (error.place.line, error.place.column) if error.place else None
         return scenario_error(error.source, place, error.message, error.expected, error.line_text), WRONG_USE
+    if isinstance(error, InspectError):
+        message = error.lead + ggml_error(error.error) if isinstance(error, StepRefused) else error.message
+        return f"Error: {message}", GGML_FAILED if error.refused else WRONG_USE
     if isinstance(error, GgmlError):
         return ggml_error(error.as_dict(), error.where), GGML_FAILED
     if isinstance(error, OSError):

@@ -10,8 +10,6 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     complete_sides,
     complete_words,
     ggml_option,
@@ -21,9 +19,10 @@ from ggmltool.cli.options import (
     scenario_argument,
     what_if_options,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_for, open_scenario
-from ggmltool.cli.watched import Watched
+from ggmltool.inspect.opened import Moment, WhatIf
+from ggmltool.inspect.watched import Watched
 
 _MOST_READ = 64 << 20
 """Bytes of a log that are looked at."""
@@ -99,8 +98,8 @@ def _named(given: list[str], form: str) -> tuple[str, str | None]:
 
 
 def _node(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
-    from ggmltool.cli.why_node import explain_node
-    from ggmltool.views.explain_node import explain_node_json, explain_node_view
+    from ggmltool.inspect.node import explain_node
+    from ggmltool.views.explain.node import explain_node_json, explain_node_view
 
     name, scenario = _named(given, "node")
     opened = open_for(name, scenario, "explain NODE")
@@ -108,12 +107,12 @@ def _node(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output:
     if json:
         return _write_json(state, explain_node_json(facts, state.plan), output)
     output.write(explain_node_view(facts, state.plan, state.title, state.heading, output.style))
-    return state.status()
+    return status_of(state)
 
 
 def _split(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
-    from ggmltool.cli.why_split import explain_split
-    from ggmltool.views.explain_split import explain_split_json, explain_split_view
+    from ggmltool.inspect.split import explain_split
+    from ggmltool.views.explain.split import explain_split_json, explain_split_view
 
     number, scenario = _named(given, "split")
     if not number.lstrip("#").isdecimal() or len(number) > 9:
@@ -122,12 +121,13 @@ def _split(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
     if json:
         return _write_json(state, explain_split_json(facts, state.plan), output)
     output.write(explain_split_view(facts, state.plan, state.title, state.heading, output.style))
-    return state.status()
+    return status_of(state)
 
 
 def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
-    from ggmltool.cli.why_realloc import explain_realloc, named_sides
-    from ggmltool.views.explain_realloc import explain_realloc_json, explain_realloc_view
+    from ggmltool.cli.sides import named_sides
+    from ggmltool.inspect.realloc import explain_realloc
+    from ggmltool.views.explain.realloc import explain_realloc_json, explain_realloc_view
 
     if len(given) not in (2, 3):
         raise click.UsageError(f"It is `explain {FORMS['realloc']} [SCENARIO]`.")
@@ -145,7 +145,7 @@ def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, outp
 
 def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
     from ggmltool.ggml.messages.match import find, find_all, nearest
-    from ggmltool.views.explain_error import explain_error_json, explain_error_view, nearest_text
+    from ggmltool.views.explain.error import explain_error_json, explain_error_view, nearest_text
 
     if moment.graph is not None or str(what_if):
         raise click.UsageError("`explain error` takes a text, and no graph or scheduler.")
@@ -195,4 +195,4 @@ def _write_json(state: Watched, document: dict[str, Any], output: Output) -> int
     from ggmltool.views.json_text import json_text
 
     output.write(json_text(state.stamped(document)))
-    return state.status(say=False)
+    return status_of(state, say=False)

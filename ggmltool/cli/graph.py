@@ -8,20 +8,13 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE
-from ggmltool.cli.options import (
-    Moment,
-    ggml_option,
-    json_option,
-    moment_options,
-    output_option,
-    raw_option,
-    scenario_argument,
-)
-from ggmltool.cli.output import Output
+from ggmltool.cli.options import ggml_option, json_option, moment_options, output_option, raw_option, scenario_argument
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched import graph_at, watch
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.views.graph_print import graph_json, graph_print
+from ggmltool.inspect.opened import Moment
+from ggmltool.inspect.watched import graph_at, watch
+from ggmltool.views.plan.graph_print import graph_json, graph_print
 
 
 @click.command(cls=Command)
@@ -55,7 +48,7 @@ def graph(scenario: str | None, moment: Moment, sched: bool, json: bool, output:
         raise watched.refusal("the scheduler has no graph:\n")
     nodes, leafs = watched.sched.nodes, watched.sched.leafs
     _write(output, json, watched.stamped(graph_json(watched.graph, "scheduler", nodes, leafs)), nodes, leafs)
-    return watched.status()
+    return status_of(watched)
 
 
 def _write(output: Output, json: bool, document: dict[str, Any], nodes: list[Tensor], leafs: list[Tensor]) -> None:

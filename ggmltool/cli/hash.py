@@ -8,7 +8,6 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
-    Moment,
     complete_tensors,
     format_option,
     ggml_option,
@@ -16,17 +15,18 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.watched import Watched, watch
-from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
-from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.fields import backend_ids, sched_fields
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.views.gdb import Printed, gdb_session
-from ggmltool.views.gdb_allocs import hash_prints, sched_prints
-from ggmltool.views.hash_nodes import HashRow, SchedRow, hash_json, hash_view, sched_json, sched_view
+from ggmltool.inspect.allocations import hash_node
+from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.inspect.opened import Moment
+from ggmltool.inspect.watched import Watched, watch
+from ggmltool.views.memory.gdb import Printed, gdb_session
+from ggmltool.views.memory.gdb_allocs import hash_prints, sched_prints
+from ggmltool.views.memory.hash_nodes import HashRow, SchedRow, hash_json, hash_view, sched_json, sched_view
 
 
 @click.command(cls=Command)
@@ -90,7 +90,7 @@ def hash(
         then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
         when = watched.heading + then
         output.write(hash_view(rows, size, state.title, when, output.style))
-    return state.status()
+    return status_of(state)
 
 
 def _rows(watched: WatchedAllocator) -> list[HashRow]:
@@ -117,7 +117,7 @@ def _sched(state: Watched, format: str | None, output: Output) -> int:
         output.write(gdb_session(_sched_prints(state.sched, rows), output.style.width))
     else:
         output.write(sched_view(rows, state.sched.names, size, state.title, state.heading, output.style))
-    return state.status()
+    return status_of(state)
 
 
 def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:

@@ -35,7 +35,7 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
       ggmltool help
     """
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.manual import page_view, topics_json, topics_view
+    from ggmltool.views.reference.manual import page_view, topics_json, topics_view
 
     pages = _pages()
     if topic is None:

@@ -75,11 +75,11 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
         note(f"There is no graph in this log; {HOW_TO_LOG}")
     if json:
         from ggmltool.views.json_text import json_text
-        from ggmltool.views.sched_log_json import log_json
+        from ggmltool.views.log.json import log_json
 
         output.write(json_text(log_json(summary, opened.shown, graphs)))
     else:
-        from ggmltool.views.sched_log import log_view
+        from ggmltool.views.log.log import log_view
 
         output.write(log_view(summary, opened.title, output.style))
     return GGML_FAILED if summary.aborts else FINE
@@ -87,7 +87,7 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
 
 def _whole(opened: OpenedLog) -> tuple[LogSummary, list[dict[str, Any]]]:
     """The summary, and all graphs as JSON. Raises CliError where they are too many for one document."""
-    from ggmltool.views.sched_log_json import whole_graph_json
+    from ggmltool.views.log.json import whole_graph_json
 
     graphs: list[dict[str, Any]] = []
     left = MAX_NODES

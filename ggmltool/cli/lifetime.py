@@ -6,8 +6,6 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     complete_words,
     ggml_option,
     json_option,
@@ -16,8 +14,9 @@ from ggmltool.cli.options import (
     scenario_argument,
     what_if_options,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import is_scenario, open_for
+from ggmltool.inspect.opened import Moment, WhatIf
 
 
 @click.command(cls=Command)
@@ -46,7 +45,7 @@ def lifetime(
     """
     given = [*names, *([scenario] if scenario is not None else [])]
     wanted, file = _sorted(given)
-    from ggmltool.cli.lifetimes import Lifetimes
+    from ggmltool.inspect.lifetime import Lifetimes
 
     found = Lifetimes(open_for(wanted[-1], file, "lifetime NAME").what_if(what_if), moment)
     facts = [found.of(name) for name in wanted]
@@ -55,14 +54,14 @@ def lifetime(
     state = found.watched.at
     if json:
         from ggmltool.views.json_text import json_text
-        from ggmltool.views.lifetime import lifetime_json
+        from ggmltool.views.memory.lifetime import lifetime_json
 
         output.write(json_text(state.stamped(lifetime_json(facts, found.nodes, state.graph, state.kind))))
     else:
-        from ggmltool.views.lifetime import lifetime_view
+        from ggmltool.views.memory.lifetime import lifetime_view
 
         output.write(lifetime_view(facts, found.nodes, state.title, found.watched.heading, output.style))
-    return state.status(say=not json)
+    return status_of(state, say=not json)
 
 
 def _sorted(given: list[str]) -> tuple[list[str], str | None]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.log_plan import log_plan
 from ggmltool.cli.logs import OpenedLog
 from ggmltool.cli.output import Output, note
+from ggmltool.sources.sched_log.plan import log_plan
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.debug import SchedDebug
@@ -46,11 +46,11 @@ def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
     graph = log.graph()
     if json:
         from ggmltool.views.json_text import json_text
-        from ggmltool.views.sched_log_json import graph_json
+        from ggmltool.views.log.json import graph_json
 
         output.write(json_text(graph_json(graph, log.shown)))
         return 0
-    from ggmltool.views.sched_log_graph import log_graph_view
+    from ggmltool.views.log.graph import log_graph_view
 
     plan, tensors = log_plan(graph)
     more = f"ggmltool splits --format table --graph {graph.number} {log.argument}"
@@ -70,7 +70,7 @@ def show_splits(
     if "cause" in by and not any(node.cause for node in graph.nodes):
         raise CliError("this log has no causes; ggml prints them only where it is built with them")
     if format in (None, "text") and not by and not bytes:
-        from ggmltool.views.sched_debug import sched_debug
+        from ggmltool.views.plan.sched_debug import sched_debug
 
         counts = all(node.use_count is not None for node in graph.nodes)
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
@@ -80,9 +80,9 @@ def show_splits(
 
 
 def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, json: bool, output: Output) -> str:
-    from ggmltool.views import copied, splits, tally
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.sched_log_graph import log_graph_notes
+    from ggmltool.views.log.graph import log_graph_notes
+    from ggmltool.views.plan import copied, splits, tally
 
     plan, tensors = log_plan(graph)
     title, style = log.title, output.style

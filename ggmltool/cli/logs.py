@@ -15,7 +15,7 @@ from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.scenario.errors import quoted
 
 if TYPE_CHECKING:
-    from ggmltool.cli.scenario import Opened
+    from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.text import Readable
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
     from ggmltool.sources.sched_log.stream import Lines
@@ -91,7 +91,7 @@ class OpenedLog:
         with progress(f"reading {self.title}"), self._lines() as lines:
             graph, more = read_graph(lines, self.choice)
         if graph.inputs_missing or graph.lines_cut:
-            from ggmltool.views.sched_log import what_is_cut
+            from ggmltool.views.log.log import what_is_cut
 
             note(f"Graph {graph.number}: {what_is_cut([graph])}")
         if self.choice is None and more:

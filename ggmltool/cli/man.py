@@ -12,7 +12,7 @@ from ggmltool.cli.errors import PROG_NAME, variable_of
 from ggmltool.cli.options import output_option
 from ggmltool.cli.output import Output
 from ggmltool.version import __version__
-from ggmltool.views.man import CommandPage, Entry, Manual, man_page
+from ggmltool.views.reference.man import CommandPage, Entry, Manual, man_page
 
 
 @click.command(cls=Command)

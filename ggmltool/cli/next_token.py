@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.scenario.data import GgufData
 from ggmltool.sources.llama.vocab import read_vocabulary
-from ggmltool.views.next_token import LikelyToken, NextToken
+from ggmltool.views.compute.next_token import LikelyToken, NextToken
 
 if TYPE_CHECKING:
     from pathlib import Path

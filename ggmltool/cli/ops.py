@@ -14,9 +14,9 @@ from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.op_reference import OpFacts
     from ggmltool.ggml.ops.registry import Constructor, Param
-    from ggmltool.views.ops import FormInfo, OpInfo, ParamInfo
+    from ggmltool.inspect.op_reference import OpFacts
+    from ggmltool.views.reference.ops import FormInfo, OpInfo, ParamInfo
 
 _KINDS = {"int": "integer", "float": "number", "bool": "true or false", "DType": "a type's name"}
 _PREFIXES = ("ggml_op_", "ggml_unary_op_", "ggml_glu_op_", "ggml_")
@@ -51,10 +51,10 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         raise click.UsageError("--example prints a scenario; it does not go with --json.")
     if not example and format_of(output.path) == "yaml":
         raise click.UsageError("a YAML file is for the scenario of --example; name a .txt or .json file.")
-    from ggmltool.ggml.op_reference import op_facts
     from ggmltool.ggml.version import VERSION
+    from ggmltool.inspect.op_reference import op_facts
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.ops import op_json, op_view, ops_json, ops_view
+    from ggmltool.views.reference.ops import op_json, op_view, ops_json, ops_view
 
     if name is None:
         infos = [_info(facts) for facts in op_facts()]
@@ -75,8 +75,8 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
 
 def _find(name: str) -> OpFacts:
     """The op, function or constructor of this name. Raises CliError where there is none."""
-    from ggmltool.ggml.op_reference import op_facts
     from ggmltool.ggml.ops.composites import COMPOSITES
+    from ggmltool.inspect.op_reference import op_facts
     from ggmltool.scenario.errors import did_you_mean
     from ggmltool.scenario.params import signature
 
@@ -99,7 +99,7 @@ def _find(name: str) -> OpFacts:
 
 def _info(facts: OpFacts) -> OpInfo:
     from ggmltool.scenario.op_examples import NOTES, op_example
-    from ggmltool.views.ops import OpInfo
+    from ggmltool.views.reference.ops import OpInfo
 
     op = facts.name.lower()
     return OpInfo(
@@ -137,7 +137,7 @@ def _result(info: OpInfo) -> str:
 
 def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
     from ggmltool.ggml.ops.shape_rules import ShapeRule, shape_rules
-    from ggmltool.views.ops import FormInfo
+    from ggmltool.views.reference.ops import FormInfo
 
     rule = shape_rules().get(c.name, ShapeRule((), ""))
     return FormInfo(
@@ -155,7 +155,7 @@ def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
 
 def _param(p: Param, op: str) -> ParamInfo:
     from ggmltool.scenario.param_meanings import param_meaning
-    from ggmltool.views.ops import ParamInfo
+    from ggmltool.views.reference.ops import ParamInfo
 
     kind = _KINDS.get(p.kind.split(" |", 1)[0], "list of integers")
     return ParamInfo(

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from functools import wraps
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from ggmltool.cli.command import settings
 from ggmltool.cli.endings import ending_of, format_of, refusal
 from ggmltool.cli.output import Output
+from ggmltool.inspect.opened import Moment, WhatIf
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
@@ -138,16 +139,6 @@ def _complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) 
     return [name for name in RELEASES if name.startswith(incomplete)]
 
 
-class Moment(NamedTuple):
-    """When to look: after a step of the scenario's own, by its number, else after `step` of `graph` (None: the first)
-    on a fresh scheduler.
-    """
-
-    graph: str | None
-    step: str
-    after: int | None = None
-
-
 def moment_options(command: F) -> F:
     """--graph, --step and --after, together the parameter `moment`, a Moment."""
 
@@ -173,23 +164,6 @@ def _no_other_step(*names: str) -> None:
     for name in names:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--after names a step of the scenario, which has its graph; leave --{name} out.")
-
-
-class WhatIf(NamedTuple):
-    """Options of the scheduler that stand in for those of the scenario; None: as the scenario says."""
-
-    parallel: bool | None = None
-    op_offload: bool | None = None
-
-    def __str__(self) -> str:
-        """As they are written: `--parallel --no-op-offload`."""
-        given = [(name.replace("_", "-"), value) for name, value in self._asdict().items() if value is not None]
-        return " ".join(f"--{name}" if value else f"--no-{name}" for name, value in given)
-
-    @property
-    def opposite(self) -> WhatIf:
-        """The same options, each the other way round."""
-        return WhatIf(*(None if value is None else not value for value in self))
 
 
 def what_if_options(command: F) -> F:

@@ -16,7 +16,8 @@ import click
 
 from ggmltool.cli.command import Settings, settings
 from ggmltool.cli.endings import is_packed
-from ggmltool.cli.errors import CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.inspect.watched import Watched
 from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
 
@@ -192,3 +193,14 @@ def log_lines(lines: Iterable[str]) -> None:
     """What ggml logged, on standard error with --verbose."""
     for line in lines:
         detail(f"ggml: {line.rstrip()}")
+
+
+def status_of(watched: Watched, say: bool = True) -> int:
+    """The exit status; ggml's words go to standard error if it refused (and the view did not `say` them)."""
+    if watched.plan.error is None:
+        return FINE
+    if say:
+        from ggmltool.views.errors import ggml_error
+
+        note(ggml_error(dict(watched.plan.error)))
+    return GGML_FAILED

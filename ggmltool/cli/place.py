@@ -25,13 +25,14 @@ from ggmltool.cli.placing import (
     read_layers,
     read_split,
 )
-from ggmltool.cli.scenario import Opened, refuse_older
-from ggmltool.views.place import Placed, PlacedTensor, Use, place_json, place_view
-from ggmltool.views.program import answers_for
+from ggmltool.cli.scenario import refuse_older
+from ggmltool.inspect.opened import Opened
+from ggmltool.views.place.place import Placed, PlacedTensor, Use, place_json, place_view
+from ggmltool.views.place.program import answers_for
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
-    from ggmltool.ggml.reasons import TurnedDown
+    from ggmltool.inspect.reasons import TurnedDown
     from ggmltool.scenario.model import Model
     from ggmltool.sources.llama.fit import Fit
     from ggmltool.sources.llama.layers import PlaceOptions
@@ -186,7 +187,7 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
 
 def _unsupported(model: Model, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
     """The ops of the planned graph that a GPU does not support, the most frequent first."""
-    from ggmltool.ggml.reasons import unsupported
+    from ggmltool.inspect.reasons import unsupported
     from ggmltool.scenario.scenario import Scenario
 
     if not plan.ok or plan.graph is None:

@@ -7,8 +7,6 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     ggml_option,
     json_option,
     moment_options,
@@ -16,9 +14,10 @@ from ggmltool.cli.options import (
     scenario_argument,
     what_if_options,
 )
-from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import tensor_infos
-from ggmltool.cli.watched import watch
+from ggmltool.cli.output import Output, status_of
+from ggmltool.inspect.opened import Moment, WhatIf
+from ggmltool.inspect.watched import watch
+from ggmltool.scenario.tensor_info import tensor_infos
 
 
 @click.command(cls=Command)
@@ -57,8 +56,8 @@ def plan(scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, outp
 
         output.write(json_text(watched.stamped(result.as_dict())))
     else:
-        from ggmltool.views.plan import plan_view
+        from ggmltool.views.plan.plan import plan_view
 
         more = f"ggmltool splits --format table {opened.again}"
         output.write(plan_view(result, tensor_infos(opened.model, watched.graph), watched.title, output.style, more))
-    return watched.status()
+    return status_of(watched)

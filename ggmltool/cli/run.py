@@ -19,9 +19,11 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, debug_log, log_lines, note
 from ggmltool.cli.progress import progress
-from ggmltool.cli.scenario import Opened, open_scenario, tensor_infos
+from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
-from ggmltool.views.run import StepReport, run_json, steps_view
+from ggmltool.inspect.opened import Opened
+from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.views.compute.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count, shortened
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.watcher import Watcher
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
-    from ggmltool.views.next_token import NextToken
+    from ggmltool.views.compute.next_token import NextToken
 
 
 @click.command(cls=Command)
@@ -118,8 +120,8 @@ def run(
         if watcher is not None and watcher.dump is not None:
             watcher.dump.finish(opened.title)
     if json:
+        from ggmltool.views.compute.values import nested
         from ggmltool.views.json_text import json_text
-        from ggmltool.views.values import nested
 
         outputs = {id: nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
@@ -127,7 +129,7 @@ def run(
         document = run_json(plans, outputs, result.error, watched, result.next_token())
         output.write(json_text(document | ({"times": result.times} if times else {})))
     else:
-        from ggmltool.views.times import times_text
+        from ggmltool.views.compute.times import times_text
 
         parts = [times_text(t) for t in result.times] if times else []
         output.write("".join([*parts, *(watcher.texts if watcher is not None else []), result.text(output)]))
@@ -256,7 +258,7 @@ class _Result:
             self.times.append({"graph": graph, "splits": self.run.start().n_splits, "backends": times})
 
     def text(self, output: Output) -> str:
-        from ggmltool.views.values import matrix_view
+        from ggmltool.views.compute.values import matrix_view
 
         model = self.opened.model
         graphs = [step.graph for step in model.steps if step.graph is not None] or list(model.graphs)
@@ -267,7 +269,7 @@ class _Result:
             parts += ["\n", matrix_view(id, infos[id].type if id in infos else str(values.dtype), values, output.style)]
         found = self.next_token()
         if found is not None:
-            from ggmltool.views.next_token import next_token_view
+            from ggmltool.views.compute.next_token import next_token_view
 
             parts += ["\n", next_token_view(found, output.style)]
         return "".join(parts)

@@ -14,7 +14,7 @@ from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.samples import SampleInfo, samples_json, samples_view, teaches
+from ggmltool.views.reference.samples import SampleInfo, samples_json, samples_view, teaches
 
 
 def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

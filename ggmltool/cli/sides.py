@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from shlex import join
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.log_plan import log_plan
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
-from ggmltool.cli.options import Moment, WhatIf
-from ggmltool.cli.scenario import Opened, tensor_infos
-from ggmltool.cli.watched import Watch
-from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.events import Assigned, Freed, Refused, SplitStarted
+from ggmltool.cli.scenario import is_scenario, open_scenario
+from ggmltool.inspect.diff.side import Side, Titles
+from ggmltool.inspect.diff.sides import scenario_side
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.realloc import Side as ReallocSide
 from ggmltool.scenario.samples import find_sample
-from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
-from ggmltool.views.memory import memory_plan
+from ggmltool.sources.sched_log.plan import log_plan
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event
-    from ggmltool.ggml.sched.scheduler import Scheduler
-    from ggmltool.scenario.model import Model
+    pass
 
 
 def with_graph(argument: str) -> tuple[str, str | None]:
@@ -115,63 +110,20 @@ def _titles(asked: Sequence[Asked]) -> Titles:
     return Titles(*(side.title(whole=True) for side in asked)) if same else Titles(*short)
 
 
-def scenario_side(opened: Opened, moment: Moment) -> Side:
-    """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and CliError."""
-    events: list[Event] = []
-    order: list[str] = []
-
-    def started(sched: Scheduler) -> None:
-        sched.on_pass = passed
-
-    def passed(number: int, sched: Scheduler) -> None:
-        if number == len(sched.passes) - 1:
-            order[:] = [n.id for n in sched.seen_graphs[-1].nodes]
-
-    watched = Watch(opened, moment, events.append, started).watched()
-    buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
-    return Side(
-        watched.plan,
-        tensor_infos(opened.model, watched.graph),
-        memory_plan(events),
-        {event.tensor: event.reason for event in events if isinstance(event, Assigned)},
-        _starts(events),
-        _held(opened.model),
-        buffers,
-        order,
-        _again(opened, moment),
-        origins={event.tensor: event.by for event in events if isinstance(event, Assigned)},
-        refused=frozenset((event.tensor, event.backend) for event in events if isinstance(event, Refused)),
-        tails=frozenset(event.tensor for event in events if isinstance(event, Freed) and event.extra),
-    )
-
-
-def _again(opened: Opened, moment: Moment) -> str:
-    """How to name it behind a command that knows of graphs and steps, but not of other options of the scheduler."""
-    if opened.options or opened.argument == "-":
-        return ""
-    words = [] if moment.graph is None else ["--graph", moment.graph]
-    words += [] if moment.after is None else ["--after", str(moment.after)]
-    words += ["--step", moment.step] if moment.after is None and moment.step != "alloc" else []
-    return join([*words, opened.argument])
-
-
-def _starts(events: Iterable[Event]) -> list[str]:
-    """Why each split of the last graph that was split begins."""
-    starts: list[str] = []
-    for event in events:
-        if isinstance(event, SplitStarted):
-            starts[event.split :] = [event.reason]
-    return starts
-
-
-def _held(model: Model) -> list[Held]:
-    """The tensors of the contexts that are allocated at once, without views."""
-    from ggmltool.ggml.tensor import nbytes_of
-
-    return [
-        Held(t.id, context.buft, context.usage, nbytes_of(t.type, t.ne, t.nb))
-        for context in model.contexts
-        if context.buft is not None
-        for t in context.tensors
-        if t.view_src is None
-    ]
+def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[str, ReallocSide, ReallocSide]:
+    """The two graphs that the command line names, and a title: two graphs of one scenario (the third word, else the
+    one that is taken by default), or two scenarios with their graphs. Raises UsageError, CliError and ScenarioError.
+    """
+    named = [with_graph(word) for word in given[:2]]
+    if len(given) == 2 and all(is_scenario(file) for file, _ in named):
+        opened = {file: open_scenario(file).what_if(what_if) for file, _ in dict(named).items()}
+        sides = [
+            ReallocSide(opened[file], opened[file].scenario.graph_name(at or graph), word)
+            for (file, at), word in zip(named, given, strict=True)
+        ]
+        return "two scenarios" if len(opened) > 1 else sides[0].opened.title, sides[0], sides[1]
+    if graph is not None:
+        raise click.UsageError("The graphs are named already; leave --graph out.")
+    only = open_scenario(given[2] if len(given) > 2 else None).what_if(what_if)
+    one, other = (ReallocSide(only, only.scenario.graph_name(name), name) for name in given[:2])
+    return only.title, one, other

@@ -11,8 +11,6 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import (
-    Moment,
-    WhatIf,
     format_option,
     ggml_option,
     moment_options,
@@ -21,17 +19,18 @@ from ggmltool.cli.options import (
     scenario_argument,
     what_if_options,
 )
-from ggmltool.cli.output import Output, note
-from ggmltool.cli.scenario import Opened, tensor_infos
-from ggmltool.cli.watched import Watch, Watched, watch
+from ggmltool.cli.output import Output, note, status_of
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.watched import Watch, Watched, watch
+from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
-    from ggmltool.ggml.sched.measured import MeasuredScheduler
-    from ggmltool.ggml.sched.passes import PassRecord
+    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
     from ggmltool.ggml.sched.scheduler import Scheduler
-    from ggmltool.views.copied import OtherPlan
-    from ggmltool.views.tensors import Tensors
+    from ggmltool.inspect.passes import PassRecord
+    from ggmltool.scenario.tensor_info import Tensors
+    from ggmltool.views.plan.copied import OtherPlan
 
 KEYS = ("op", "backend", "cause", "type", "split")
 
@@ -158,7 +157,7 @@ def splits(
         other = _other_offload(opened, plan, moment) if bytes else None
         document, text = _counted(watched, tensors, by, other, output)
     else:
-        from ggmltool.views.splits import splits_json, splits_report
+        from ggmltool.views.plan.splits import splits_json, splits_report
 
         document, text = splits_json(plan, tensors), splits_report(plan, tensors, watched.title, output.style)
     if format == "json":
@@ -166,13 +165,13 @@ def splits(
 
         text = json_text(watched.stamped(document))
     output.write(text)
-    return watched.status()
+    return status_of(watched)
 
 
 def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output: Output) -> int:
     """ggml's debug print of one step."""
-    from ggmltool.ggml.sched.measured import MeasuredScheduler
-    from ggmltool.views.sched_debug import sched_debug
+    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+    from ggmltool.views.plan.sched_debug import sched_debug
 
     watched = Watch(opened, moment, debug=True).watched()
     if isinstance(watched.sched, MeasuredScheduler):
@@ -182,12 +181,12 @@ def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output
     output.write_ggml(sched_debug(watched.sched.debug_record, level, causes, counts) if there else "")
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
-    return watched.status()
+    return status_of(watched)
 
 
 def _printed_pass(opened: Opened, moment: Moment, number: int, level: int, causes: bool, output: Output) -> int:
     """--pass --format text: what a ggml prints of each pass that can do so."""
-    from ggmltool.ggml.sched.measured import MeasuredScheduler
+    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
 
     watched = Watch(opened, moment, debug=True).watched()
     sched = watched.sched
@@ -202,13 +201,13 @@ def _printed(
     watched: Watched, sched: MeasuredScheduler, number: int, level: int, causes: bool, title: bool, output: Output
 ) -> int:
     """The print after a pass, where the scheduler came to it."""
-    from ggmltool.views.pass_prints import pass_print
+    from ggmltool.views.plan.pass_prints import pass_print
 
     prints = (p for p in sched.printed if p.number == number)
     output.write_ggml("".join(pass_print(p, level, causes, title) for p in prints))
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
-    return watched.status()
+    return status_of(watched)
 
 
 def _check_pass(sched: Scheduler, number: int) -> None:
@@ -221,8 +220,8 @@ def _counted(
     watched: Watched, tensors: Tensors, by: tuple[str, ...], other: OtherPlan | None, output: Output
 ) -> tuple[dict[str, Any], str]:
     """--by and --bytes: what one plan has, added up, as JSON and as text."""
-    from ggmltool.views import copied, tally
-    from ggmltool.views.copied_experts import expert_copies
+    from ggmltool.inspect.copied_experts import expert_copies
+    from ggmltool.views.plan import copied, tally
 
     plan, title, style = watched.plan, watched.title, output.style
     if by:
@@ -236,9 +235,10 @@ def _counted(
 
 def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
     """What would be copied with op offload the other way round, where that makes a difference."""
-    from ggmltool.scenario.changes import OP_OFFLOAD_SINCE
+    from ggmltool.inspect.copied import copied_inputs
+    from ggmltool.inspect.what_if import OP_OFFLOAD_SINCE
     from ggmltool.scenario.versions import lacks
-    from ggmltool.views.copied import OtherPlan, copied_inputs
+    from ggmltool.views.plan.copied import OtherPlan
 
     model = opened.model
     if lacks(model.release, OP_OFFLOAD_SINCE):
@@ -255,7 +255,7 @@ def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | No
 def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Output) -> int:
     """--pass: the state after one pass."""
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.passes import pass_json, pass_view
+    from ggmltool.views.plan.passes import pass_json, pass_view
 
     watched, records = pass_records(opened, moment)
     _check_pass(watched.sched, number)
@@ -264,12 +264,12 @@ def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Outpu
     else:
         passes = watched.sched.passes
         output.write(pass_view(watched.plan, records, number, watched.title, output.style, passes))
-    return watched.status()
+    return status_of(watched)
 
 
 def pass_records(opened: Opened, moment: Moment) -> tuple[Watched, list[PassRecord]]:
     """The state at a moment, with what every pass of the scheduler did for the last graph that was split."""
-    from ggmltool.ggml.sched.passes import PassRecorder
+    from ggmltool.inspect.passes import PassRecorder
 
     recorder = PassRecorder(lambda: next(reversed(steps.run.newest.values()))[0])
 

@@ -11,7 +11,7 @@ from ggmltool.cli.options import ggml_option, graph_option, json_option, output_
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.views.errors import ggml_error
-from ggmltool.views.supports import STATES, Answered, Asked, Missing, State, only, supports_json, supports_view
+from ggmltool.views.explain.supports import STATES, Answered, Asked, Missing, State, only, supports_json, supports_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.cases import CaseAnswer
@@ -92,8 +92,8 @@ def _measured(spec: BackendSpec, t: Tensor) -> CaseAnswer | None:
 
 
 def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | None) -> Asked:
-    from ggmltool.ggml.answers import answer
     from ggmltool.ggml.op import KEY_NAMES
+    from ggmltool.inspect.answers import answer
 
     answers = []
     for spec, b in zip(run.model.backends, run.backends, strict=True):

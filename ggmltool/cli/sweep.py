@@ -28,8 +28,8 @@ from ggmltool.cli.placing import (
 from ggmltool.cli.progress import progress
 from ggmltool.cli.ranges import read_range
 from ggmltool.cli.scenario import refuse_older
-from ggmltool.views.program import answers_for
-from ggmltool.views.sweep import Needs, Sweep, Swept, sweep_csv, sweep_json, sweep_view
+from ggmltool.views.place.program import answers_for
+from ggmltool.views.place.sweep import Needs, Sweep, Swept, sweep_csv, sweep_json, sweep_view
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place import Placer

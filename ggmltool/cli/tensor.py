@@ -7,7 +7,6 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
-    Moment,
     complete_tensors,
     format_option,
     ggml_option,
@@ -15,16 +14,17 @@ from ggmltool.cli.options import (
     output_option,
     scenario_argument,
 )
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_for
-from ggmltool.cli.watched import Watched
-from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
-from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
+from ggmltool.inspect.allocations import hash_node
+from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.inspect.opened import Moment
+from ggmltool.inspect.watched import Watched
 from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.tensor import GdbFacts, TensorFacts, strides_view, tensor_gdb, tensor_json, tensor_view
+from ggmltool.views.memory.tensor import GdbFacts, TensorFacts, strides_view, tensor_gdb, tensor_json, tensor_view
 
 
 @click.command(cls=Command)
@@ -81,7 +81,7 @@ def tensor(
             output.write(json_text(state.stamped(tensor_json(about, built.name, state.kind))))
         else:
             output.write(tensor_view(about, state.title, state.heading, style))
-    return state.status()
+    return status_of(state)
 
 
 def _find(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:

@@ -8,12 +8,13 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import Advance, progress
-from ggmltool.cli.scenario import Opened, open_scenario
+from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event
 from ggmltool.ggml.plan import Plan
-from ggmltool.views.calls import TracedStep, trace_json, trace_view
+from ggmltool.inspect.opened import Opened
+from ggmltool.views.compute.calls import TracedStep, trace_json, trace_view
 from ggmltool.views.errors import ggml_error
 
 

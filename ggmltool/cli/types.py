@@ -14,7 +14,7 @@ from ggmltool.cli.table_entries import chosen
 
 if TYPE_CHECKING:
     from ggmltool.ggml.dtypes import DType
-    from ggmltool.views.types import TypeInfo
+    from ggmltool.views.reference.types import TypeInfo
 
 TABLE_NAMES = ("fp16", "gelu", "gelu_quick", "silu", "exp", "e8m0", "ue4m3")
 
@@ -69,7 +69,7 @@ def types(
     from ggmltool.ggml.dtypes import TYPES
     from ggmltool.ggml.version import VERSION
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.types import type_json, type_view, types_csv, types_json, types_view
+    from ggmltool.views.reference.types import type_json, type_view, types_csv, types_json, types_view
 
     if name is None:
         infos = [_info(type) for type in TYPES.values()]
@@ -106,7 +106,7 @@ def _find(name: str) -> DType:
 def _info(type: DType) -> TypeInfo:
     from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT
     from ggmltool.scenario.encode import can_decode, can_encode
-    from ggmltool.views.types import TypeInfo
+    from ggmltool.views.reference.types import TypeInfo
 
     return TypeInfo(
         type.id,
@@ -127,7 +127,7 @@ def _show_table(name: str, indices: list[int], format: str | None, output: Outpu
     from ggmltool.ggml.ops.tables import TABLES, table_bits
     from ggmltool.ggml.version import VERSION
     from ggmltool.views.json_text import json_text
-    from ggmltool.views.value_table import Entry, TableInfo, table_csv, table_json, table_view
+    from ggmltool.views.reference.value_table import Entry, TableInfo, table_csv, table_json, table_view
 
     table = TABLES[name]
     info = TableInfo(name, table.symbol, table.index_bits, table.type, table.text, table.note)

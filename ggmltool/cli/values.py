@@ -12,7 +12,7 @@ from ggmltool.cli.output import note
 from ggmltool.views.text import shortened, size
 
 if TYPE_CHECKING:
-    from ggmltool.cli.scenario import Opened
+    from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.model import Model, Step
     from ggmltool.scenario.run import Run
 
@@ -97,7 +97,7 @@ def check_memory(opened: Opened, compared: str | None = None) -> None:
     Raises CliError.
     """
     from ggmltool.ggml.bounds import free_memory
-    from ggmltool.scenario.need import need_of_compare, need_of_run
+    from ggmltool.inspect.need import need_of_compare, need_of_run
 
     free = free_memory()
     graphs = computed_graphs(opened.model)

@@ -13,8 +13,10 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.progress import progress
-from ggmltool.cli.scenario import Opened, open_scenario, output_ids, refuse_older
-from ggmltool.views.difference import Difference, differences, differences_view, first_line_that_differs
+from ggmltool.cli.scenario import open_scenario, refuse_older
+from ggmltool.inspect.built import output_ids
+from ggmltool.inspect.opened import Opened
+from ggmltool.views.diff.verify import Difference, differences, differences_view, first_line_that_differs
 from ggmltool.views.table import heading
 from ggmltool.views.text import count
 
@@ -116,7 +118,7 @@ def _on_the_real_library(model: Model) -> OracleRun:
 
 def _compare(run: Run, steps: list[Step], real: OracleRun) -> tuple[list[Difference], dict[str, int]]:
     """All differences, and how much was compared."""
-    from ggmltool.views.sched_debug import sched_debug
+    from ggmltool.views.plan.sched_debug import sched_debug
 
     read: list[dict[str, NDArray[Any]]] = []
     for step in steps:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.cli.dump import Dump
 from ggmltool.cli.output import Output
-from ggmltool.cli.scenario import Opened
-from ggmltool.views.watch import WatchedNode, watched_json, watched_view
+from ggmltool.inspect.opened import Opened
+from ggmltool.views.compute.watch import WatchedNode, watched_json, watched_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import DType
@@ -205,6 +205,14 @@ def nelements(t: Tensor) -> int:
 def nrows(t: Tensor) -> int:
     """ggml_nrows."""
     return t.ne[1] * t.ne[2] * t.ne[3]
+
+
+def dims(ne: Sequence[int]) -> str:
+    """Extents as ggml users write them, without the trailing ones: `[640, 512]`."""
+    last = len(ne)
+    while last > 1 and ne[last - 1] == 1:
+        last -= 1
+    return f"[{', '.join(map(str, ne[:last]))}]"
 
 
 def n_dims(t: Tensor) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ggml.best_fit import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError, LineAssert
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan, PlanError
-from ggmltool.ggml.sched.measured import MeasuredScheduler
-from ggmltool.ggml.sched.measured_snapshot import plan_of
+from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+from ggmltool.ggml.releases.january_2024.snapshot import plan_of
+from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import take_gpus
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.releases.january_2024.compute import Times
     from ggmltool.ggml.sched.compute import Watch
-    from ggmltool.ggml.sched.measured_compute import Times
     from ggmltool.scenario.data import Data
 
 
@@ -150,7 +150,7 @@ class MeasuredRun(Run):
         sched.alloc_to_compute(self._place(name))
 
     def _compute(self, name: str, watch: Watch | None = None) -> None:
-        from ggmltool.ggml.sched.measured_compute import graph_compute
+        from ggmltool.ggml.releases.january_2024.compute import graph_compute
 
         sched = self.start()
         sched.reset()

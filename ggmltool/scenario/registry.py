@@ -6,7 +6,7 @@ from functools import partial
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.registry import Registry
+from ggmltool.ggml.releases.january_2024.registry import Registry
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BackendSpec, Model
 

@@ -10,7 +10,7 @@ from ggmltool.ggml.version import DEFAULT
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
     from ggmltool.ggml.graph_copy import Copier
-    from ggmltool.ggml.registry import Registry
+    from ggmltool.ggml.releases.january_2024.registry import Registry
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.model import Model
     from ggmltool.scenario.run import Run
@@ -23,13 +23,13 @@ def _profiles() -> Mapping[str, Profile]:
 
 
 def _march_2025_profiles() -> Mapping[str, Profile]:
-    from ggmltool.ggml.devices.march_2025 import PROFILES
+    from ggmltool.ggml.releases.march_2025.devices import PROFILES
 
     return PROFILES
 
 
 def _january_2024_profiles() -> Mapping[str, Profile]:
-    from ggmltool.ggml.devices.january_2024 import PROFILES
+    from ggmltool.ggml.releases.january_2024.devices import PROFILES
 
     return PROFILES
 
@@ -41,7 +41,7 @@ def _copier() -> type[Copier]:
 
 
 def _measured_copier() -> type[Copier]:
-    from ggmltool.ggml.measured_graph_copy import MeasuredCopier
+    from ggmltool.ggml.releases.january_2024.graph_copy import MeasuredCopier
 
     return MeasuredCopier
 
@@ -77,7 +77,7 @@ def _scheduler() -> type[Scheduler]:
 
 
 def _fixed_inputs_scheduler() -> type[Scheduler]:
-    from ggmltool.ggml.sched.fixed_inputs import FixedInputsScheduler
+    from ggmltool.ggml.releases.march_2025.scheduler import FixedInputsScheduler
 
     return FixedInputsScheduler
 
@@ -89,7 +89,7 @@ def _measured_run() -> type[Run]:
 
 
 def _measured_scheduler() -> type[Scheduler]:
-    from ggmltool.ggml.sched.measured import MeasuredScheduler
+    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
 
     return MeasuredScheduler
 

@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, ParamSpec, SupportsIndex, TypeVar, cast
 
 from ggmltool.ggml.dtypes import TYPES, DType
-from ggmltool.ggml.tensor import MAX_DIMS, Dims, nbytes_of
+from ggmltool.ggml.tensor import MAX_DIMS, Dims, dims, nbytes_of
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 
 P = ParamSpec("P")
@@ -244,7 +244,4 @@ def check_blocks(type: DType, ne: Dims) -> None:
 
 def shape_text(type: DType, ne: Dims) -> str:
     """`f32[4, 3]`: the type and the extents without trailing ones."""
-    n = MAX_DIMS
-    while n > 1 and ne[n - 1] == 1:
-        n -= 1
-    return f"{type.name}[{', '.join(map(str, ne[:n]))}]"
+    return f"{type.name}{dims(ne)}"

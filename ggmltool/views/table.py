@@ -210,3 +210,8 @@ def heading(title: str, facts: Sequence[str], style: Style) -> str:
         else:
             lines[-1] = Text.assemble(lines[-1], (" · ", "dim"), fact)
     return render_lines(lines, style)
+
+
+def section(name: str, columns: Sequence[Column], rows: Sequence[Row], style: Style) -> list[str]:
+    """A table under its name, nothing where it has no rows."""
+    return [render_lines(["", name], style), render_table(columns, rows, style)] if rows else []

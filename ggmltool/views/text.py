@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import textwrap
 
 from ggmltool.ggml.printable import printable as printable
+from ggmltool.ggml.tensor import dims as dims
+from ggmltool.inspect.words import count as count
+from ggmltool.inspect.words import shortened as shortened
+from ggmltool.inspect.words import size as size
+from ggmltool.inspect.words import size_between as size_between
 
 # The colours and faces that rich writes for our own styles; nothing that hides text or lets it blink.
 _COLOR = re.compile("(\x1b\\[(?:(?:[012347]|[349][0-79]|10[0-7]|[34]8;5;[0-9]{1,3})(?:;(?=[0-9])|(?=m)))+m)")
 
 _BLANKS = re.compile("([\n\t])")
-
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def harmless(text: str, colored: bool = False) -> str:
@@ -24,64 +27,10 @@ def harmless(text: str, colored: bool = False) -> str:
     return "".join(part if part in ("\n", "\t") else printable(part) for part in _BLANKS.split(text))
 
 
-def size(nbytes: int) -> str:
-    """Bytes in short binary units: exact below 10 KiB where they are whole, else three digits.
-
-    >>> size(96), size(10240), size(1536), size(270 * 2**20 + 12345)
-    ('96 B', '10 KiB', '1.5 KiB', '270 MiB')
-    """
-    if nbytes < 1024:
-        return f"{nbytes} B"
-    power = 1
-    while power < len(_UNITS) and nbytes / 1024**power >= 999.5:
-        power += 1
-    value, unit = nbytes / 1024**power, _UNITS[power - 1]
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    number = f"{value:.{digits}f}"
-    if "." in number:
-        number = number.rstrip("0").rstrip(".")
-    return f"{number} {unit}"
+_WIDTH = 110
 
 
-def size_between(low: int, high: int) -> str:
-    """A number of bytes that is known to lie between two, both included.
-
-    >>> size_between(96, 96), size_between(1024, 2047), size_between(0, 1023), size_between(512 << 10, (2 << 20) - 1)
-    ('96 B', '1–2 KiB', '0–1 KiB', '512 KiB–2 MiB')
-    """
-    if low == high:
-        return size(low)
-    least, most = size(low), size(high + 1)
-    if least == most:
-        return least
-    number, unit = least.split(" ")
-    return f"{number}–{most}" if low == 0 or most.endswith(f" {unit}") else f"{least}–{most}"
-
-
-def count(n: int, noun: str) -> str:
-    """`n` of something, in the plural where it is due.
-
-    >>> count(1, "copy"), count(2, "copy"), count(0, "split")
-    ('1 copy', '2 copies', '0 splits')
-    """
-    if n == 1:
-        return f"1 {noun}"
-    if noun.endswith("y") and noun[-2] not in "aeiou":
-        return f"{n} {noun[:-1]}ies"
-    return f"{n} {noun}s"
-
-
-def dims(ne: Sequence[int]) -> str:
-    """Extents as ggml users write them, without the trailing ones: `[640, 512]`."""
-    last = len(ne)
-    while last > 1 and ne[last - 1] == 1:
-        last -= 1
-    return f"[{', '.join(map(str, ne[:last]))}]"
-
-
-def shortened(names: Sequence[str], limit: int) -> str:
-    """Names separated by commas, the ones beyond `limit` counted: `a, b, +3 more`."""
-    shown = [printable(n) or '""' for n in names[:limit]]
-    if len(names) > limit:
-        shown.append(f"+{len(names) - limit} more")
-    return ", ".join(shown)
+def wrapped(text: str, width: int) -> list[str]:
+    """A paragraph in lines of the terminal's width."""
+    room = max(min(width, _WIDTH), 20)
+    return textwrap.wrap(printable(text), room, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

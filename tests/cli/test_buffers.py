@@ -10,8 +10,8 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.events import Event
-from ggmltool.views.memory import MemoryPlan, memory_plan
-from ggmltool.views.memory_chart import grid
+from ggmltool.inspect.memory import MemoryPlan, memory_plan
+from ggmltool.views.memory.chart import grid
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 

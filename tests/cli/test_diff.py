@@ -12,8 +12,8 @@ import pytest
 
 import ggmltool
 from ggmltool.cli.diff import PARTS
+from ggmltool.inspect.diff import plans as plan_diff
 from ggmltool.scenario.samples import samples
-from ggmltool.views import plan_diff
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.cli.scenario import tensor_infos
-from ggmltool.views.folded import fold_plan
+from ggmltool.inspect.folded import fold_plan
+from ggmltool.scenario.tensor_info import tensor_infos
 from tests.cli.conftest import SAMPLES, Call
 from tests.needs import needs_dot
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.cli.options import Moment
-from ggmltool.cli.scenario import Opened
-from ggmltool.cli.why_node import explain_node
-from ggmltool.cli.why_split import explain_split
+from ggmltool.inspect.node import explain_node
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.split import explain_split
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.golden import check_golden

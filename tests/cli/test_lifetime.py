@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.cli.lifetimes import Lifetimes
-from ggmltool.cli.options import Moment
-from ggmltool.cli.scenario import Opened
-from ggmltool.views.lifetime import collision, shared, story, together
+from ggmltool.inspect.lifetime import Lifetimes
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.views.memory.lifetime import collision, shared, story, together
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.golden import check_golden

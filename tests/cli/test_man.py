@@ -9,7 +9,7 @@ import click
 import pytest
 
 from ggmltool.cli.main import COMMANDS, cli
-from ggmltool.views.man import CommandPage, Entry, Manual, man_page
+from ggmltool.views.reference.man import CommandPage, Entry, Manual, man_page
 from tests.cli.conftest import Call
 from tests.needs import needs_groff
 

@@ -13,8 +13,8 @@ import ggmltool
 from ggmltool.cli.main import cli
 from ggmltool.cli.ops import ops
 from ggmltool.ggml.op import CAN_INPLACE, KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
-from ggmltool.ggml.op_reference import RESULT_OF, op_facts
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
+from ggmltool.inspect.op_reference import RESULT_OF, op_facts
 from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.param_meanings import param_meaning
 from tests.cli.conftest import SAMPLES, Call

@@ -41,7 +41,7 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.parametrize("module", ["click", "ggmltool.cli.main", "ggmltool.cli.watched", "ggmltool.scenario.load"])
+@pytest.mark.parametrize("module", ["click", "ggmltool.cli.main", "ggmltool.inspect.watched", "ggmltool.scenario.load"])
 @pytest.mark.parametrize(("name", "status", "said"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
 def test_a_signal_while_modules_are_imported_leaves_no_traceback(
     module: str, name: str, status: int, said: str

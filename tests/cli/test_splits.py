@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.cli.options import Moment
-from ggmltool.cli.scenario import Opened
 from ggmltool.cli.splits import KEYS, pass_records
 from ggmltool.ggml.plan import Plan
-from ggmltool.views import tally
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.views.plan import tally
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 

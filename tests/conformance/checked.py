@@ -14,7 +14,7 @@ from pathlib import Path
 
 import ggmltool.ggml.ops.checked as recorded
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
-from ggmltool.ggml.op_reference import op_facts
+from ggmltool.inspect.op_reference import op_facts
 from tests.conformance.op_sets import SETS
 from tests.conformance.ops_case import Call, check_values
 from tests.conformance.test_ops_custom import COMPUTED

@@ -12,15 +12,15 @@ from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.measured import MeasuredScheduler
-from ggmltool.ggml.sched.measured_snapshot import copies_of
+from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+from ggmltool.ggml.releases.january_2024.snapshot import copies_of
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.measured_run import MeasuredRun
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.pass_prints import pass_print
+from ggmltool.views.plan.pass_prints import pass_print
 
 SOME = Path(__file__).parent / "plans_2024_01"
 ALL = Path(__file__).resolve().parents[3] / "shared" / "golden" / "2024-01"

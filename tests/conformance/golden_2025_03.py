@@ -11,12 +11,12 @@ from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.errors import GgmlAssert, GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.sched.fixed_inputs import FixedInputsScheduler
+from ggmltool.ggml.releases.march_2025.scheduler import FixedInputsScheduler
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.steps import default_steps
-from ggmltool.views.sched_debug import sched_debug
+from ggmltool.views.plan.sched_debug import sched_debug
 
 LAST_ASSIGNING_PASS = 4
 

@@ -20,7 +20,7 @@ import ggmltool
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.sched_debug import sched_debug
+from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
 

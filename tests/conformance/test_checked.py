@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggmltool.ggml.op import VIEW_OPS, Op
-from ggmltool.ggml.op_reference import op_facts
 from ggmltool.ggml.ops.checked import CASES
+from ggmltool.inspect.op_reference import op_facts
 from tests.conformance.checked import counts
 
 

@@ -10,13 +10,14 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.cli.scenario import built_graph, tensor_infos
+from ggmltool.inspect.built import built_graph
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.samples import samples
-from ggmltool.views.dot import ggml_dot
+from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.views.plan.dot import ggml_dot
 
 SMALL = """\
 ggmltool: 1

@@ -13,13 +13,12 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import Moment
-from ggmltool.cli.scenario import Opened
-from ggmltool.cli.watched_allocator import WatchedAllocator, watch_allocator
-from ggmltool.ggml.alloc_record import hash_node
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.inspect.allocations import hash_node
+from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
@@ -155,7 +154,7 @@ def check_steps(model: Model) -> bool:
             continue
         try:
             watched = watch_allocator(opened, Moment(None, "alloc", number))
-        except CliError:  # the allocator was never given a graph
+        except InspectError:  # the allocator was never given a graph
             return True
         ours, real = our_tables(watched), theirs[seen]
         assert ours.hash_nodes == real.hash_nodes, step

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.ggml.alloc_record import hash_keys, hash_node
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, VBUFFER_MAX_CHUNKS
+from ggmltool.inspect.allocations import hash_keys, hash_node
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort

@@ -17,13 +17,13 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.limits import check_graph
 from ggmltool.oracle import run as run_on_library
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.check import check_graph
 from ggmltool.scenario.model import Model
 from tests.conformance.fuzz import scenario
 from tests.conformance.samples import samples

@@ -9,7 +9,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.op import KEY_NAMES, GluOp, Op, UnaryOp
-from ggmltool.ggml.op_reference import op_facts
+from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.op_examples import op_example
 from tests.conformance.ops_case import real_library
 from tests.conformance.run import engine_run, judge, planning_only

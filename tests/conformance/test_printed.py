@@ -19,8 +19,8 @@ from ggmltool.oracle.lib import LOG_CALLBACK, Lib, load
 from ggmltool.oracle.structs import CGraph
 from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.model import Model
-from ggmltool.views.graph_print import graph_print
-from ggmltool.views.objects import print_objects
+from ggmltool.views.memory.objects import print_objects
+from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario
 from tests.conformance.samples import samples
 

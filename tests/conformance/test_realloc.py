@@ -14,12 +14,11 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.cli.scenario import Opened
-from ggmltool.cli.why_realloc import Side, explain_realloc
+from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.realloc import ReallocFacts, Side, explain_realloc
 from ggmltool.oracle import run_many
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.explain_realloc import ReallocFacts
 from tests.conformance.fuzz import scenario
 from tests.conformance.samples import samples
 

@@ -25,7 +25,7 @@ from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
 from ggmltool.oracle.structs import Sched
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.samples import sample_name
-from ggmltool.views.tensor import GdbFacts, tensor_gdb
+from ggmltool.views.memory.tensor import GdbFacts, tensor_gdb
 from tests.cli.conftest import Call, call
 from tests.conformance.samples import samples
 

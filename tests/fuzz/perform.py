@@ -150,14 +150,14 @@ def _summary(case: Case) -> None:
 
 
 def _graph(case: Case) -> None:
-    from ggmltool.cli.log_plan import log_plan
+    from ggmltool.sources.sched_log.plan import log_plan
     from ggmltool.sources.sched_log.reader import read_graph
 
     _log(case, lambda lines: log_plan(read_graph(lines)[0]))
 
 
 def _all(case: Case) -> None:
-    from ggmltool.cli.log_plan import log_plan
+    from ggmltool.sources.sched_log.plan import log_plan
     from ggmltool.sources.sched_log.reader import read_all
 
     _log(case, lambda lines: read_all(lines, lambda graph: (log_plan(graph), None)[1]))
@@ -236,7 +236,7 @@ def _line(case: Case) -> Outcome:
     if len(said) > 20_000:
         return Outcome("long", f"{case.args[0]}: a message that is too long", said[:300])
     steering = _STEERING.search(said.replace("\r", "").replace("\x1b[K", "")) or (
-        _STEERING.search(told) if case.tty and case.args[0] not in _RAW else None
+        _STEERING.search(told) if case.tty and case.args[0] not in _RAW and "--raw" not in case.args else None
     )
     if steering:
         return Outcome("steering", f"{case.args[0]}: {steering[0]!r} on a terminal", "")

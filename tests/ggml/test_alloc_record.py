@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ggmltool
-from ggmltool.ggml.alloc_record import AllocMoment, AllocRecorder
 from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.scenario.samples import samples
 from tests.conformance.fuzz import scenario
 

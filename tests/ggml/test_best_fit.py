@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.ggml.best_fit import (
+from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlCrash, LineAssert
+from ggmltool.ggml.events import Allocated, Event, Freed
+from ggmltool.ggml.releases.january_2024.tallocr import (
     MEASURE_ADDRESS,
     MEASURED_SIZE,
     BestFitTallocr,
@@ -18,11 +23,6 @@ from ggmltool.ggml.best_fit import (
     new_from_ptr,
     new_measure,
 )
-from ggmltool.ggml.buffer import AddressSpace, BufferType
-from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlCrash, LineAssert
-from ggmltool.ggml.events import Allocated, Event, Freed
 from ggmltool.ggml.tensor import Tensor
 
 CPU = BufferType("CPU", "CPU", 64, host=True, slack=64)

@@ -10,8 +10,13 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend, Device, DeviceType, op_table
 from ggmltool.ggml.dtypes import F32, TYPES, DType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
-from ggmltool.ggml.graph_plan import graph_plan_compute, graph_plan_create, graph_plan_free, work_size
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.january_2024.graph_plan import (
+    graph_plan_compute,
+    graph_plan_create,
+    graph_plan_free,
+    work_size,
+)
 from ggmltool.ggml.tensor import Dims, Tensor
 
 

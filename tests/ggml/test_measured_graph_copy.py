@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggmltool.ggml.best_fit import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend, Device, op_table
@@ -14,8 +13,9 @@ from ggmltool.ggml.errors import LineAssert
 from ggmltool.ggml.events import Event, Logged
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
-from ggmltool.ggml.measured_graph_copy import MeasuredCopier
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.january_2024.graph_copy import MeasuredCopier
+from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
 from ggmltool.ggml.transfer import tensor_get, tensor_set
 

@@ -7,7 +7,7 @@ import pytest
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend, Device, op_table
 from ggmltool.ggml.errors import GgmlFailed, LineAssert
-from ggmltool.ggml.registry import MAX_BACKENDS_REG, NOT_FOUND, Registry
+from ggmltool.ggml.releases.january_2024.registry import MAX_BACKENDS_REG, NOT_FOUND, Registry
 
 CPU = BufferType("CPU", "CPU", 64, host=True, slack=64)
 

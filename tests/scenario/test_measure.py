@@ -12,8 +12,8 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario import measure as module
-from ggmltool.scenario.measure import EXACT, ROUNDED, Apart, measure, tolerance_of
+from ggmltool.inspect import apart as module
+from ggmltool.inspect.apart import EXACT, ROUNDED, Apart, measure, tolerance_of
 
 NAN, INF = float("nan"), float("inf")
 

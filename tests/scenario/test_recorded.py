@@ -10,13 +10,14 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.sched.compute import backend_graph_compute
+from ggmltool.inspect.comparison import Comparison, make_backend
+from ggmltool.inspect.recorded import Told, compare_recorded
 from ggmltool.scenario.backends import read_devices
-from ggmltool.scenario.comparison import Comparison, make_backend
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.recorded import Sample, Told, compare_recorded
 from ggmltool.sources.values.eval_log import parse_eval_log
 from ggmltool.sources.values.files import read_values
 from ggmltool.sources.values.log_nodes import log_nodes
+from ggmltool.sources.values.sample import Sample
 from tests.sources.eval_printer import printed
 
 MODEL: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.ggml.answers import answer
 from ggmltool.ggml.devices.cases import Basis
+from ggmltool.inspect.answers import answer
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model

@@ -9,7 +9,7 @@ import pytest
 import ggmltool
 from ggmltool.scenario.model import Step
 from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.views.sched_debug import sched_debug
+from ggmltool.views.plan.sched_debug import sched_debug
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
-from ggmltool.views.tensors import TensorInfo
+from ggmltool.scenario.tensor_info import TensorInfo
 
 KIB = 1024
 

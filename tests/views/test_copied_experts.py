@@ -9,9 +9,10 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.events import Event, TensorWritten
+from ggmltool.inspect.copied_experts import expert_copies
 from ggmltool.scenario.run import Run
-from ggmltool.views.copied_experts import expert_copies, experts_line
-from ggmltool.views.tensors import TensorInfo
+from ggmltool.scenario.tensor_info import TensorInfo
+from ggmltool.views.plan.copied import experts_line
 
 
 def scenario(columns: int, n_expert: int, used: int, tokens: int, seed: int) -> dict[str, Any]:

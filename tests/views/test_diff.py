@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
-from ggmltool.views.diff import diff_line, diff_view
-from ggmltool.views.diff_json import diff_json
-from ggmltool.views.diff_side import Held, HeldBuffer, Side, Titles
+from ggmltool.inspect.diff.plans import PARTS, PlanDiff, plan_diff
+from ggmltool.inspect.diff.side import Held, HeldBuffer, Side, Titles
+from ggmltool.inspect.memory import memory_plan
+from ggmltool.views.diff.diff import diff_line, diff_view
+from ggmltool.views.diff.json import diff_json
 from ggmltool.views.json_text import json_text
-from ggmltool.views.memory import memory_plan
-from ggmltool.views.plan_diff import PARTS, PlanDiff, plan_diff
 from ggmltool.views.table import Style
 from tests.golden import check_golden
 from tests.views.plans import EVENTS, KIB, REFUSED, TENSORS, TWO_DEVICES

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.views.fold import Fold, FoldNode, Item, fold, unfolded
-from ggmltool.views.fold_dot import fold_dot
-from ggmltool.views.folded import fold_plan, layers, masked
+from ggmltool.inspect.fold import Fold, FoldNode, Item, fold, unfolded
+from ggmltool.inspect.folded import fold_plan, layers, masked
+from ggmltool.views.plan.fold_dot import fold_dot
 from tests.golden import check_golden
 from tests.views.plans import TENSORS, TWO_DEVICES
 

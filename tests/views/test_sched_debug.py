@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.ggml.sched.debug import DebugNode, DebugSplit
-from ggmltool.views.sched_debug import fmt_size, sched_debug
+from ggmltool.views.plan.sched_debug import fmt_size, sched_debug
 from tests.golden import check_golden
 from tests.views.plans import DEBUG
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.plan import SplitPlan
-from ggmltool.views.buffers import buffers_json, buffers_view
-from ggmltool.views.dot import ggml_dot, split_dot
+from ggmltool.inspect.memory import memory_plan
+from ggmltool.views.compute.run import StepReport, steps_view
+from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.json_text import json_text
-from ggmltool.views.memory import memory_plan
-from ggmltool.views.plan import plan_view
-from ggmltool.views.run import StepReport, steps_view
-from ggmltool.views.splits import splits_json, splits_report
+from ggmltool.views.memory.buffers import buffers_json, buffers_view
+from ggmltool.views.plan.dot import ggml_dot, split_dot
+from ggmltool.views.plan.plan import plan_view
+from ggmltool.views.plan.splits import splits_json, splits_report
 from ggmltool.views.table import Style
-from ggmltool.views.values import matrix_view
 from tests.golden import check_golden
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
 

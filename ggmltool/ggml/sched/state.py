@@ -15,7 +15,6 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
 from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.passes import PASSES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
     DEFAULT,
@@ -28,6 +27,17 @@ from ggmltool.ggml.version import (
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.scheduler import Scheduler
+
+
+PASSES = (
+    "the user's choices",
+    "from memory, inputs and weights",
+    "neighbours take over",
+    "the rest, and upgrades",
+    "views and sources",
+    "splits and copies",
+)
+"""What each pass does, by its number; 0 is what was said before."""
 
 
 class SchedulerState:

@@ -12,7 +12,7 @@ from ggmltool.scenario.model import Model
 from ggmltool.sources.values.eval_log import EvalLog
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.recorded import Sample
+    from ggmltool.sources.values.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def log_nodes(log: EvalLog, model: Model, graph: str, source: str) -> LogNodes:
     """
     import numpy as np
 
-    from ggmltool.scenario.recorded import Sample
+    from ggmltool.sources.values.sample import Sample
 
     waiting: dict[tuple[str, str, Dims], deque[str]] = defaultdict(deque)
     shapes: dict[str, Dims] = {}

@@ -13,9 +13,9 @@ import pytest
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.march_2025 import PROFILES
 from ggmltool.ggml.devices.profile import make_buft, make_device, make_extra_buft
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.march_2025.devices import PROFILES
 from ggmltool.ggml.tensor import Tensor
 from tests.ggml.devices.cases import Cases
 from tests.ggml.graphs import Builder

@@ -9,7 +9,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.measured import MeasuredScheduler, memory_names
+from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler, memory_names
 from ggmltool.scenario.measured_run import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 

@@ -1,0 +1,156 @@
+"""sched_compute_splits of January 2024: copies and computing, split by split, each waited for; with their times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml import ops
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import GgmlCrash, LineAssert
+from ggmltool.ggml.events import Computed, Entered, Left, TensorCopied
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
+from ggmltool.ggml.tensor import Tensor, root_of
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+
+_FILE = "ggml-backend.c"
+
+
+class Times(NamedTuple):
+    """What a backend spent in one graph, in microseconds: on copies to it, and on computing."""
+
+    backend: str
+    copy_us: int
+    compute_us: int
+
+
+class RootArrays(DeviceArrays):
+    """What a backend's kernels see. A view belongs to its own allocator's buffer, but its root has to be readable."""
+
+    def _start(self, t: Tensor) -> tuple[NDArray[uint8], int]:
+        root = root_of(t)
+        memory, offset = super()._start(root)
+        return memory, offset + t.data - root.data
+
+
+def graph_compute(
+    s: MeasuredScheduler,
+    graph: CGraph,
+    nodes: bool = True,
+    watch: Watch | None = None,
+    prepare: Callable[[Tensor], None] | None = None,
+) -> list[Times]:
+    """ggml_backend_sched_graph_compute: split `graph`, give it memory, compute it; the times of each backend.
+
+    With `nodes` false only what is copied is told, and nothing computed. `prepare` is called with every tensor right
+    before it is read. Raises LineAssert, GgmlCrash and what the kernels raise.
+    """
+    function = "ggml_backend_sched_graph_compute"
+    if s.events:
+        s.events(Entered(function))
+    s.alloc_to_compute(graph)
+    times = compute_splits(s, nodes, watch, prepare)
+    if s.events:
+        s.events(Left(function))
+    return times
+
+
+def compute_splits(
+    s: MeasuredScheduler,
+    nodes: bool = True,
+    watch: Watch | None = None,
+    prepare: Callable[[Tensor], None] | None = None,
+    clock: Callable[[], int] = perf_counter_ns,
+) -> list[Times]:
+    """sched_compute_splits: compute the graph that was allocated last."""
+    function = "sched_compute_splits"
+    if s.events:
+        s.events(Entered(function))
+    ops.load()
+    copy_ns = [0] * len(s.names)
+    compute_ns = [0] * len(s.names)
+    for k, split in enumerate(s.splits[: s.n_splits]):
+        b = split.backend_id
+        if b < 0:
+            raise GgmlCrash(
+                "ggml_backend_graph_compute",
+                "a read at the address NULL",
+                "no node of the graph computes anything, so its split has no backend",
+            )
+        start = clock()
+        for t in split.inputs:
+            if prepare is not None:
+                prepare(t)
+            copy_async(s, b, t, s.copy_of(t, b), nodes)
+        copied = clock()
+        if s.events:
+            s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
+        if nodes:
+            arrays = RootArrays(s.names[b], s.usable_bufts[b])
+            _compute_nodes(s.backends[b], arrays, split.nodes, watch, prepare)
+        copy_ns[b] += copied - start
+        compute_ns[b] += clock() - copied
+    if s.events:
+        s.events(Left(function))
+    return [
+        Times(*row) for row in zip(s.names, (n // 1000 for n in copy_ns), (n // 1000 for n in compute_ns), strict=True)
+    ]
+
+
+def _compute_nodes(
+    backend: Backend,
+    arrays: RootArrays,
+    nodes: Sequence[Tensor],
+    watch: Watch | None,
+    prepare: Callable[[Tensor], None] | None,
+) -> None:
+    if prepare is None:
+        graph_compute_nodes(backend, arrays, nodes, watch)
+        return
+    for n in nodes:
+        for t in n.src:
+            if t is not None:
+                prepare(t)
+        graph_compute_nodes(backend, arrays, (n,), watch)
+
+
+def copy_async(s: MeasuredScheduler, b: int, src: Tensor, dst: Tensor, nodes: bool = True) -> None:
+    """ggml_backend_tensor_copy_async of an input, to backend `b`.
+
+    Where neither side is host memory, and the device has no copy of its own, the bytes take the way over the host; a
+    debug build says so.
+    """
+    if src.buffer is None or dst.buffer is None:
+        which, t, line = ("input", src, 1310) if src.buffer is None else ("input_cpy", dst, 1311)
+        raise LineAssert(
+            "sched_compute_splits",
+            _FILE,
+            line,
+            f"{which}->buffer != NULL",
+            f"{t.label} has no memory: no node before the split gave it any",
+        )
+    from_buft, to_buft = src.buffer.buft, dst.buffer.buft
+    device = s.backends[b].device
+    usable = s.usable_bufts[b]
+    if device.copies_async and from_buft.family == to_buft.family and {from_buft, to_buft} <= usable:
+        how = "async"
+    elif from_buft.host:
+        how = "set"
+    elif to_buft.host:
+        how = "get"
+    elif from_buft.family == to_buft.family != "custom":
+        how = "cpy"
+    else:
+        how = "bounce"
+        s.debug_log(f"ggml_backend_tensor_copy: warning: slow copy from {from_buft.name} to {to_buft.name}")
+    if s.events:
+        s.events(TensorCopied(src.label, dst.label, src.nbytes, how, from_buft.name, to_buft.name))
+    if nodes:
+        HostArrays().copy(src, dst)

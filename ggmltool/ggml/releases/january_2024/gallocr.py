@@ -1,0 +1,312 @@
+"""ggml_gallocr of January 2024: gives the tensors of a graph memory node by node, straight from tallocrs.
+
+There is no plan: measuring a graph and allocating one are the same walk, with tallocrs that measure or that are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
+from ggmltool.ggml.events import AllocationStarted, Entered, Left, Listener, NotReused, Reused
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.january_2024.tallocr import BestFitTallocr
+from ggmltool.ggml.tensor import Tensor, are_same_layout
+from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc
+from ggmltool.ggml.version import SIZE_MAX
+
+BARRIER = -1
+"""In `parse_seq`: what was computed since the last barrier gives its memory back here."""
+
+CAN_INPLACE = frozenset(
+    (
+        Op.SCALE, Op.DIAG_MASK_ZERO, Op.DIAG_MASK_INF, Op.ADD, Op.ADD1, Op.SUB, Op.MUL, Op.DIV, Op.SQR, Op.SQRT,
+        Op.LOG, Op.UNARY, Op.ROPE, Op.RMS_NORM, Op.SOFT_MAX,
+    )
+)  # fmt: skip
+"""ggml_op_can_inplace of then."""
+
+_FILE = "ggml-alloc.c"
+
+
+class DirectGallocr(Gallocr):
+    """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory.
+
+    Its state has the form of today's: `hash_nodes` are its hash values, with the places that tensors got; node_allocs
+    and leaf_allocs are written down afterwards, where somebody listens. `names` are those of the memories.
+
+    `inplace` has the nodes that were put into the memory of a source: their `view_src` is set to it. `parse_seq`
+    gives another order of nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors
+    that were given to an allocator before the walk.
+    """
+
+    __slots__ = ("_holders", "_ids", "_tallocs", "inplace", "parse_seq", "placed")
+
+    def __init__(
+        self,
+        bufts: Sequence[BufferType] = (),
+        names: Sequence[str] = (),
+        addresses: AddressSpace | None = None,
+        events: Listener | None = None,
+    ) -> None:
+        super().__init__([], addresses or AddressSpace(), events)
+        self.bufts = [_named(buft, name) for buft, name in zip(bufts, names, strict=True)]
+        self.parse_seq: tuple[int, ...] = ()
+        self.inplace: set[int] = set()
+        self.placed: Sequence[tuple[BestFitTallocr, Tensor]] = ()
+        self._holders: dict[int, Tensor] = {}
+        self._ids: Sequence[int] = ()
+        self._tallocs: list[BestFitTallocr | None] = []
+
+    def alloc_graph_in(self, talloc: BestFitTallocr, nodes: list[Tensor], n_tensors: int) -> int:
+        """ggml_gallocr_alloc_graph of then: a graph in one allocator's memory; the bytes it needed at most."""
+        self._walk("ggml_gallocr_alloc_graph", nodes, [0] * n_tensors, [talloc])
+        return talloc.max_size
+
+    def alloc_graph_n(
+        self,
+        nodes: list[Tensor],
+        leafs: list[Tensor],
+        hash_size: int,
+        ids: Sequence[int],
+        tallocs: Sequence[BestFitTallocr],
+    ) -> None:
+        """ggml_gallocr_alloc_graph_n: `ids` gives the number of every tensor's allocator, by its index (-1: none).
+
+        Raises LineAssert where memory is short or a view has nothing to look at, GgmlCrash where a tensor that needs
+        memory has no allocator.
+        """
+        if hash_size < len(nodes):
+            raise LineAssert(
+                "ggml_gallocr_alloc_graph_n",
+                _FILE,
+                675,
+                "hash_size >= (size_t)(graph->n_nodes + graph->n_leafs)",
+                f"the scheduler's graph has {len(nodes)} nodes and copies, its hash set {hash_size} slots; "
+                f"{advice('sched_tensors')}",
+            ).of("sched_tensors", len(nodes))
+        self.hash_size = hash_size
+        self.planned_nodes, self.planned_leafs = nodes, leafs
+        self.buf_tallocs = [_shown(tallocr) for tallocr in tallocs]
+        self._walk("ggml_gallocr_alloc_graph_n", nodes, ids, tallocs)
+        if self.events:
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Where every node with its sources, and every leaf, was placed."""
+
+        def place(t: Tensor) -> TensorAlloc:
+            tallocr = self._tallocr(t)
+            if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
+                return INVALID
+            return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
+
+        nodes = self.planned_nodes
+        self.node_allocs = [(place(n), tuple(INVALID if s is None else place(s) for s in n.src)) for n in nodes]
+        self.leaf_allocs = [place(t) for t in self.planned_leafs]
+
+    def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[BestFitTallocr]) -> None:
+        """ggml_tallocr_alloc_graph_impl."""
+        if self.events:
+            self.events(Entered(function))
+        self.hash_nodes = HashNodes(len(ids))
+        self.refused = None
+        self.inplace = set()
+        self._holders = {}
+        self._ids = ids
+        self._tallocs = [*tallocs, None]
+        self._count(nodes)
+        if self.parse_seq:
+            self._allocate_in_order(nodes, self.parse_seq)
+        else:
+            for i in range(len(nodes)):
+                self._allocate(i, nodes[i])
+                self._update_parents(nodes[i])
+        if self.events:
+            self.events(Left(function))
+
+    def _count(self, nodes: list[Tensor]) -> None:
+        """Count children and views; views of what has memory already get it now."""
+        if self.events:
+            self.events(AllocationStarted(-1, ""))
+            for tallocr, t in self.placed:
+                tallocr.announce(t)
+        n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
+        for n in nodes:
+            root = n.view_src
+            if root is not None:
+                n_views[root.index] += 1
+                if n.buffer is None and n.data:
+                    self._init_view(n)
+            for parent in n.src:
+                if parent is None:
+                    break
+                n_children[parent.index] += 1
+                if parent.view_src is not None and parent.buffer is None and parent.data:
+                    self._init_view(parent)
+
+    def _allocate_in_order(self, nodes: list[Tensor], parse_seq: Sequence[int]) -> None:
+        last_barrier = 0
+        for i, number in enumerate(parse_seq):
+            if number != BARRIER:
+                self._allocate(number, nodes[number])
+                continue
+            for done in parse_seq[last_barrier:i]:
+                self._update_parents(nodes[done])
+            last_barrier = i + 1
+
+    def _allocate(self, i: int, n: Tensor) -> None:
+        """Memory for a node and, before it, for its sources."""
+        if self.events:
+            self.events(AllocationStarted(i, n.label))
+        for parent in n.src:
+            if parent is None:
+                break
+            if not parent.data:
+                self._give_memory(parent)
+        if not n.data:
+            self._give_memory(n)
+
+    def _tallocr(self, t: Tensor) -> BestFitTallocr | None:
+        """node_tallocr."""
+        return self._tallocs[self._ids[t.index]]
+
+    def _init_view(self, view: Tensor) -> None:
+        """init_view: a view belongs to the buffer of its own allocator; its bytes are its root's."""
+        alloc = self._tallocr(view)
+        root = view.view_src
+        if root is None or not root.data:
+            of = f", of {root.label}," if root is not None else ""
+            raise LineAssert(
+                "init_view",
+                _FILE,
+                459,
+                "view->view_src != NULL && view->view_src->data != NULL",
+                f"{view.label} is a view{of} which has no memory yet: its nodes come later in the scheduler's graph, "
+                "or nothing gives it any",
+            )
+        if alloc is None:
+            raise _no_allocr("init_view", view)
+        view.buffer = alloc.buffer
+        view.data = root.data + view.view_offs
+
+    def _give_memory(self, n: Tensor) -> None:
+        """allocate_node, of a tensor without memory: a view, in the memory of a source, or anew."""
+        if n.view_src is not None:
+            self._init_view(n)
+            return
+        alloc = self._tallocr(n)
+        self.refused = n
+        if n.op in CAN_INPLACE and n.src:
+            if alloc is None:
+                raise _no_allocr("ggml_tallocr_is_own", n)
+            if self._reuse(alloc, n):
+                self._placed(alloc, n)
+                return
+        if alloc is None:
+            raise _no_allocr("ggml_tallocr_alloc", n)
+        alloc.alloc(n)
+        self._placed(alloc, n)
+        self.hash_nodes.allocated[n.index] = 1
+
+    def _placed(self, alloc: BestFitTallocr, n: Tensor) -> None:
+        """Write the place down in the tensor's hash node."""
+        self.refused = None
+        self.hash_nodes.buffer_id[n.index] = self._ids[n.index]
+        self.hash_nodes.offset[n.index] = n.data - alloc.base
+
+    def _reuse(self, alloc: BestFitTallocr, n: Tensor) -> bool:
+        """Whether the node could be put into the memory of a source, or of what that is a view of."""
+        for parent in n.src:
+            if parent is None:
+                return False
+            why_not = self._why_not(alloc, n, parent)
+            if why_not:
+                if self.events:
+                    self.events(NotReused(n.label, parent.label, why_not))
+                continue
+            root = parent.view_src or parent
+            n.view_src = root
+            self.hash_nodes.n_views[root.index] += 1
+            self._init_view(n)
+            self.inplace.add(n.index)
+            if self.events:
+                holder = self._holders.get(root.index, root)
+                self.events(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
+            self._holders[root.index] = n
+            return True
+        return False
+
+    def _why_not(self, alloc: BestFitTallocr, n: Tensor, parent: Tensor) -> str:
+        """Why a node cannot be computed in the memory of this source; "" where it can."""
+        if not alloc.is_own(parent):
+            return f"it is not in the memory of {alloc.name}"
+        hn = self.hash_nodes
+        children, views = hn.n_children[parent.index], hn.n_views[parent.index]
+        if not parent.data:
+            return "it has no memory"
+        if children != 1 or views != 0:
+            return f"it is still in use, by {children} nodes and {views} views"
+        if not are_same_layout(n, parent):
+            return "the layouts differ"
+        root = parent.view_src
+        if root is None:
+            return ""
+        children, views = hn.n_children[root.index], hn.n_views[root.index]
+        if views != 1 or children != 0:
+            return f"what it is a view of, {root.label}, is still in use, by {children} nodes and {views} views"
+        if root.data != parent.data:
+            return f"it is a view into the middle of {root.label}"
+        return ""
+
+    def _update_parents(self, n: Tensor) -> None:
+        """The node is computed: give back the sources that nobody needs any more."""
+        n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
+        for parent in n.src:
+            if parent is None:
+                break
+            i = parent.index
+            n_children[i] -= 1
+            if n_children[i] == 0 and n_views[i] == 0:
+                root = parent.view_src
+                if root is None:
+                    self._free_node(parent)
+                    continue
+                i = root.index
+                n_views[i] -= 1
+                if n_views[i] == 0 and n_children[i] == 0:
+                    self._free_node(root)
+
+    def _free_node(self, n: Tensor) -> None:
+        alloc = self._tallocr(n)
+        if alloc is None:
+            raise _no_allocr("ggml_tallocr_is_own", n)
+        alloc.free_tensor(n, self._holders.pop(n.index, n))
+        self.hash_nodes.allocated[n.index] = 0
+
+
+def _named(buft: BufferType, name: str) -> BufferType:
+    """The buffer type under the name that the memory of one backend has."""
+    named = copy(buft)
+    named.name = name
+    return named
+
+
+def _shown(tallocr: BestFitTallocr) -> DynTallocr:
+    """An allocator as the planner of one chunk that today's would be."""
+    shown = DynTallocr(tallocr.alignment, SIZE_MAX)
+    shown.chunks = [tallocr.chunk]
+    return shown
+
+
+def _no_allocr(function: str, t: Tensor) -> GgmlCrash:
+    return GgmlCrash(
+        function,
+        "a read at the address NULL",
+        f"{t.label} has no backend, and so no allocator: no rule of the scheduler gave it one; "
+        f"{advice('old_no_allocr')}",
+    )

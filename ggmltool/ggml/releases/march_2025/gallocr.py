@@ -1,0 +1,76 @@
+"""ggml_gallocr of March 2025: one buffer for each buffer type, and a debug build's lines on every new plan."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.debug_assert import DebugAssert
+from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.events import ReallocNeeded
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.releases.march_2025.tallocr import UnchunkedTallocr
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.vbuffer import TensorAlloc
+
+
+class UnchunkedGallocr(Gallocr):
+    """A graph allocator whose buffers have one chunk each."""
+
+    __slots__ = ()
+
+    reserve_function = "ggml_gallocr_reserve_n"
+    logs_first_buffers = True
+
+    def new_planner(self, buft: BufferType) -> DynTallocr:
+        """ggml_dyn_tallocr_new."""
+        return UnchunkedTallocr(buft.alignment)
+
+    def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
+        """ggml_gallocr_allocate_node. Raises DebugAssert for a tensor that gets memory for the second time."""
+        hn = self.hash_nodes
+        i = node.index
+        is_left_out = buffer_id < 0 or node.view_src is not None or node.data or node.buffer is not None
+        if hn.offset[i] and not is_left_out and not hn.allocated[i]:
+            self.refused = node
+            raise DebugAssert(
+                "ggml_gallocr_allocate_node",
+                "hn->offset == 0",
+                f"{node.label} has had a place already, which a node flagged input took over: such nodes are placed "
+                "before all others, when ggml does not know yet who else uses their sources",
+            )
+        super()._allocate_node(node, buffer_id)
+
+    def _node_needs_realloc(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
+        """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough."""
+        why = self._outgrows(t, planned, what)
+        if why is not None and planned.buffer_id < 0:
+            raise GgmlAssert(
+                "ggml_gallocr_node_needs_realloc",
+                "talloc->buffer_id >= 0",
+                f"{t.label} had memory of its own, or was not there, in the graph that was planned, so the plan has no "
+                "place for it; reserve a graph in which it has no memory either",
+            )
+        return why
+
+    def _init_tensor(self, t: Tensor, planned: TensorAlloc) -> None:
+        """ggml_gallocr_init_tensor.
+
+        Raises DebugAssert for a leaf that needs more than was planned, and for a view that was planned as no view.
+        """
+        if t.view_src is not None and t.buffer is None and planned.buffer_id >= 0:
+            raise DebugAssert(
+                "ggml_gallocr_init_tensor",
+                "tensor_alloc->offset == SIZE_MAX",
+                f"{t.label} is a view, and in the graph that was planned the tensor in its place had memory of its own",
+            )
+        if t.view_src is None and not t.data and planned.buffer_id >= 0:
+            size = self.bufts[planned.buffer_id].get_alloc_size(t)
+            if size > planned.size_max:
+                raise DebugAssert(
+                    "ggml_gallocr_init_tensor",
+                    "tensor->data || tensor->view_src || "
+                    "ggml_backend_buffer_get_alloc_size(galloc->buffers[buffer_id], tensor) <= tensor_alloc->size_max",
+                    f"{t.label} is a leaf that no node has as a source, whose size nobody compares: it needs {size} "
+                    f"bytes, and {planned.size_max} were planned",
+                )
+        super()._init_tensor(t, planned)

@@ -1,0 +1,158 @@
+"""The allocator at one moment: its record, and which tensors its tables are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ggmltool.ggml.events import AllocationStarted
+from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import Tensor, op_desc
+from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.watched import Watch, Watched
+from ggmltool.scenario.arenas import addresses, arenas
+from ggmltool.scenario.errors import nearest
+
+
+class AllocRow(NamedTuple):
+    """A node_alloc or (without sources) a leaf_alloc."""
+
+    tensor: str
+    place: TensorAlloc
+    sources: tuple[tuple[str, TensorAlloc], ...] = ()
+
+
+class NodeLabel(NamedTuple):
+    """What the story says of a node: its op and its sources."""
+
+    op: str
+    sources: tuple[str, ...]
+
+
+class HashKey(NamedTuple):
+    """A tensor in the allocator's hash set, as it was called when the plan was made, and its hash node's index."""
+
+    label: str
+    address: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the allocator's tables are of: the graph that was planned last, which need not be the one placed last.
+
+    Tensors are called as they were then: the scheduler makes its copies anew in the same memory.
+    """
+
+    heading: str
+    number: int | None
+    keys: tuple[HashKey, ...]
+    nodes: tuple[NodeLabel, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedAllocator:
+    """The allocator's tables at a moment, with the record of how the plan in them was made.
+
+    `nodes` and `leafs` are node_allocs and leaf_allocs with the tensors of the graph that they served last.
+    """
+
+    at: Watched
+    record: AllocRecorder
+    planned: Planned
+    nodes: list[AllocRow]
+    leafs: list[AllocRow]
+
+    @property
+    def gallocr(self) -> Gallocr:
+        """The allocator."""
+        return self.at.sched.gallocr
+
+    @property
+    def heading(self) -> str:
+        """The moment, and the step whose plan still holds, where that is another."""
+        if self.planned.number == self.at.number:
+            return self.at.heading
+        return f"{self.at.heading}, by the plan of step {self.planned.number}, {self.planned.heading}"
+
+    def moment(self) -> AllocMoment:
+        """The moment that was asked for. Raises InspectError where the allocator turned to no tensor of that name."""
+        if self.record.moment is None:
+            at = self.record.at or ""
+            near = nearest(at, self.planned.names)
+            if at in self.planned.names and self.record.before:
+                hint = "; it is not a node"
+            elif at in self.planned.names:
+                hint = "; it has memory of its own, which the allocator does not plan"
+                hint = "; ggml refused before" if self.at.plan.error is not None else hint
+            else:
+                hint = f"; did you mean {near}?" if near else ""
+            raise InspectError(f"the allocator never came to {at!r} in {self.heading}{hint}")
+        return self.record.moment
+
+
+def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, before: bool = False) -> WatchedAllocator:
+    """The allocator at a moment, with what it did for its last plan; `at` a tensor whose turn is to be kept, as it was
+    when that had got its memory or, with `before`, when it came to that node.
+
+    Raises InspectError with ggml's words where it was never given a graph.
+    """
+    record = AllocRecorder(at, before)
+
+    def started(sched: Scheduler) -> None:
+        record.gallocr = sched.gallocr
+
+    planned: Planned | None = None
+    planned_nodes: list[Tensor] = []
+    nodes: list[AllocRow] = []
+    leafs: list[AllocRow] = []
+    for state in Watch(opened, moment, record, started).each():
+        sched = state.run.sched
+        if sched is not None and sched.gallocr.planned_nodes is not planned_nodes and sched.gallocr.planned_nodes:
+            planned_nodes = sched.gallocr.planned_nodes
+            planned = _planned(state, record)
+        if sched is not None and state.is_split and state.plan.error is None:
+            nodes, leafs = _rows(sched)
+    if planned is None:
+        if state.plan.error is not None:
+            raise state.refusal()
+        planned = Planned(state.heading, state.number, (), (), ())
+    return WatchedAllocator(state, record, planned, nodes, leafs)
+
+
+def _planned(state: Watched, record: AllocRecorder) -> Planned:
+    gallocr = state.sched.gallocr
+    built = state.built()
+    where = addresses(arenas(state.run, built.name, built.table), state.run)
+    if state.plan.error is not None and gallocr.refused is not None:
+        keys = hash_keys_so_far(gallocr, _walked(record))
+    else:
+        keys = hash_keys(gallocr.planned_nodes, gallocr.planned_leafs)
+    return Planned(
+        state.heading,
+        state.number,
+        tuple(HashKey(t.label, where[t.index], t.index) for t in keys),
+        tuple(NodeLabel(op_desc(n), tuple(s.label for s in n.src if s is not None)) for n in gallocr.planned_nodes),
+        tuple(t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)),
+    )
+
+
+def _walked(record: AllocRecorder) -> int:
+    """The node that the allocator came to last, -1 before the first."""
+    turns = (step.event.at for step in reversed(record.steps) if isinstance(step.event, AllocationStarted))
+    return next(turns, -1)
+
+
+def _rows(sched: Scheduler) -> tuple[list[AllocRow], list[AllocRow]]:
+    gallocr = sched.gallocr
+    nodes = []
+    for n, (dst, srcs) in zip(sched.nodes, gallocr.node_allocs, strict=True):
+        # The graph that was planned may have had other sources; what it had none for, ggml keeps no place for.
+        sources = tuple((s.label, alloc) for s, alloc in zip(n.src, srcs, strict=False) if s is not None)
+        nodes.append(AllocRow(n.label, dst, sources))
+    return nodes, [AllocRow(t.label, alloc) for t, alloc in zip(sched.leafs, gallocr.leaf_allocs, strict=True)]

@@ -1,0 +1,182 @@
+"""A graph of a scenario on two backends, computed node by node on both and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.errors import GgmlFailed
+from ggmltool.ggml.events import Listener
+from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
+from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.inspect.apart import Apart, measure, measure_values, tolerance_of
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.gpus import take_gpus
+from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.placed import PlacedGraph
+from ggmltool.scenario.releases import PARTS
+from ggmltool.scenario.run import values_of
+from ggmltool.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Compared(NamedTuple):
+    """A node that both sides computed, the `number`th of its graph.
+
+    `own` is how far its values are apart where both kernels get the first side's inputs, `end_to_end` where each side
+    goes on with its own. `tolerance` is the NMSE that the op may have by itself. `not_run_by` names the backends that
+    do not run the op, whose part another's kernel did.
+    """
+
+    number: int
+    node: Tensor
+    own: Apart
+    end_to_end: Apart
+    tolerance: float
+    not_run_by: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the node's own kernels agree."""
+        return self.own.within(self.tolerance)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What came of comparing: the two backends, who computed on each, every node that was compared, and the bytes that
+    each side took.
+
+    `whole` says that each side computed the graph at once, so that a node's `own` is its `end_to_end`. `made_up` are
+    the tensors without data that were given values, `zero` those that were not; `n_nodes` counts views too.
+    """
+
+    backends: tuple[Backend, Backend]
+    engines: tuple[str, str]
+    nodes: list[Compared]
+    n_nodes: int
+    nbytes: int
+    made_up: list[str]
+    zero: list[str]
+    whole: bool = False
+
+    @property
+    def over(self) -> list[Compared]:
+        """The nodes whose own kernels are over the tolerance, in the graph's order."""
+        return [n for n in self.nodes if not n.ok]
+
+
+def compare(
+    scenario: Scenario,
+    graph: str,
+    specs: tuple[BackendSpec, BackendSpec],
+    compute: Callable[[tuple[Backend, Backend]], GraphCompute],
+    tolerance: float | None = None,
+    tests: Sequence[str] = (),
+    seed: int | None = 1,
+    progress: Callable[[], None] | None = None,
+    events: Listener | None = None,
+) -> Comparison:
+    """ggml_backend_compare_graph_backend of a scenario's graph: all of it on the first backend, copied to the second.
+
+    Every tensor has memory of its own, as in ggml's test-backend-ops. Besides, the second backend computes every node
+    from the first one's inputs, which tells a wrong kernel from one that was given wrong inputs. `compute` gives the
+    source of the kernels for the two backends; `tolerance` stands in for that of every node; with `tests` the graph is
+    computed as a whole and only these nodes are compared. `seed` is that of the values made up for tensors without data
+    (None: they are zero). Raises GgmlError.
+    """
+    backends = _backends(scenario.model, specs)
+    copier = PARTS[scenario.model.ggml].copier()
+    placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
+    not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
+    made_up, zero = placed.allocate(seed)
+    done: list[Compared] = []
+    kernels = compute(backends)
+    same = SameInputs(backends[1], kernels)
+
+    def compared(number: int, a: Tensor, b: Tensor) -> bool:
+        end_to_end = measure(a, b)
+        own = same.judge(a, end_to_end)
+        allowed = tolerance_of(a) if tolerance is None else tolerance
+        done.append(Compared(number, a, own, end_to_end, allowed, not_run[a]))
+        if progress is not None:
+            progress()
+        return True
+
+    wanted = [t for t in placed.graph.nodes if t.id in tests]
+    ok = compare_graph_backend(
+        *backends,
+        placed.graph,
+        compared,
+        kernels,
+        placed.indices,
+        placed.addresses,
+        events,
+        wanted,
+        copier,
+        same.before,
+    )
+    if not ok:
+        raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
+    engines = backends[0].engine, backends[1].engine
+    return Comparison(backends, engines, done, placed.graph.n_nodes, placed.nbytes, made_up, zero, bool(tests))
+
+
+class SameInputs:
+    """Computes nodes of a graph's copy from the inputs of the original, where these are not the same already."""
+
+    def __init__(self, backend: Backend, compute: GraphCompute) -> None:
+        self.backend = backend
+        self.compute = compute
+        self._differing: set[Tensor] = set()
+        self._values: NDArray[Any] | None = None
+
+    def before(self, a: Tensor, b: Tensor) -> None:
+        """Keep what the copy `b` of a node makes of the inputs of `a`; the copy's own inputs stay as they are."""
+        pairs = [(one, other) for one, other in touched(a, b) if one in self._differing]
+        self._values = None
+        if pairs:
+            arrays = HostArrays()
+            kept = [(other, arrays.get_bytes(other)) for _, other in pairs]
+            for one, other in pairs:
+                arrays.copy(one, other)
+            self.compute(self.backend, [b])
+            self._values = values_of(b)
+            for other, content in kept:
+                arrays.set_bytes(other, content)
+
+    def judge(self, a: Tensor, end_to_end: Apart) -> Apart:
+        """How far the values are apart that both made of the inputs of `a`, now that it is computed."""
+        if end_to_end.largest or end_to_end.misplaced:
+            self._differing.add(root_of(a))
+        values, self._values = self._values, None
+        return end_to_end if values is None else measure_values(a, values_of(a), values)
+
+
+def touched(a: Tensor, b: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The tensors with memory of their own that a node reads or writes a part of, each with its copy."""
+    pairs = {root_of(s): root_of(c) for s, c in zip(a.src, b.src, strict=False) if s is not None and c is not None}
+    if a.view_src is not None:
+        pairs[root_of(a)] = root_of(b)
+    return [(one, other) for one, other in pairs.items() if one is not a]
+
+
+def make_backend(model: Model, spec: BackendSpec) -> Backend:
+    """A backend by itself, with what it is in the model."""
+    return _backends(model, (spec, spec))[0]
+
+
+def _backends(model: Model, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Backend, Backend]:
+    """The two backends, each with what it is in the model; the same one twice is two streams of one device."""
+    named = {spec.name: spec for spec in (*specs, *model.backends)}
+    model = replace(model, backends=list(named.values()))
+    bufts = make_bufts(model)
+    made = {b.name: b for b in make_backends(model, bufts)}
+    used = [made[spec.name] for spec in specs]
+    take_gpus(model, dict.fromkeys(used), bufts.values())
+    first, second = (made[spec.name] for spec in specs)
+    return first, Backend(second.name, second.device) if first is second else second

@@ -1,0 +1,45 @@
+"""What every split copies before it runs: each input with its bytes, and where from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+
+
+class CopiedInput(NamedTuple):
+    """A tensor that a split copies. `what` is weight, input, node or, where only its name is known, view.
+
+    `nbytes` is ggml_nbytes; in a log it can be `slack` bytes more.
+    """
+
+    split: int
+    tensor: str
+    what: str
+    src: str
+    dst: str
+    nbytes: int
+    shape: str
+    slack: int = 0
+
+
+def copied_inputs(plan: Plan, tensors: Tensors) -> list[CopiedInput]:
+    """One for every input of every split, in order."""
+    home = {n.id: n.backend for n in plan.nodes} | {leaf.id: leaf.backend for leaf in plan.leafs}
+    usage = {leaf.id: leaf.usage for leaf in plan.leafs}
+    out = []
+    for split in plan.splits:
+        for i in split.inputs:
+            info = tensors.get(i)
+            what = _what(usage[i], info) if i in usage else "node"
+            shape, nbytes, slack = (info.shape, info.nbytes, info.slack) if info is not None else ("", 0, 0)
+            out.append(CopiedInput(split.id, i, what, home.get(i) or "?", split.backend, nbytes, shape, slack))
+    return out
+
+
+def _what(usage: str | None, info: TensorInfo | None) -> str:
+    """What a tensor is that is no node of the plan; a log does not have the nodes that are views."""
+    if usage == "weights":
+        return "weight"
+    return "view" if info is not None and not info.type and info.view_src is not None else "input"

@@ -1,0 +1,1 @@
+"""Two plans: which tensor is which, what differs, and which rule of ggml makes the difference."""

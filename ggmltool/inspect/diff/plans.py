@@ -1,0 +1,375 @@
+"""What differs between two plans, as values: whatever the two graphs are, their nodes are found again first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import NodePlan, Plan, PlanError
+from ggmltool.ggml.tensor import dims
+from ggmltool.inspect.diff.matching import in_order, match
+from ggmltool.inspect.diff.side import Held, Side, as_a_log, items_of, without_functions
+from ggmltool.inspect.diff.splits import CopiedPair, Copies, SplitPair, copies_of, inputs_of, pair_inputs, pair_splits
+from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+
+
+class Place(NamedTuple):
+    """Where a node is: its position in the graph, its backend with the cause and the reason, and its split.
+
+    `start` is why a split begins with this node, None where none does or where it is the graph's first.
+    """
+
+    index: int  # type: ignore[assignment]
+    id: str
+    op: str
+    backend: str | None
+    cause: str | None
+    reason: str
+    split: int
+    start: str | None
+
+
+class NodePair(NamedTuple):
+    """The same node in both graphs."""
+
+    a: Place
+    b: Place
+
+
+class Divergence(NamedTuple):
+    """The first node in program order that differs in one way: its `kind` is order, backend or split.
+
+    For order, the nodes that stand at the same place (None: the graph ended before); else the same node in both.
+    """
+
+    kind: str
+    a: Place | None
+    b: Place | None
+
+    @property
+    def at(self) -> int:
+        return min(place.index for place in (self.a, self.b) if place is not None)
+
+
+class Shaped(NamedTuple):
+    """A tensor's type and extents, and the bytes it takes (None: it is a view or has memory of its own)."""
+
+    shape: str
+    nbytes: int | None
+
+
+class ShapePair(NamedTuple):
+    """A tensor with another type, other extents or another size, by its ids; `op` is NONE for a leaf."""
+
+    id: str
+    id_b: str
+    op: str
+    a: Shaped
+    b: Shaped
+
+    @property
+    def growth(self) -> int:
+        return (self.b.nbytes or 0) - (self.a.nbytes or 0)
+
+
+class ReusePair(NamedTuple):
+    """A node that is computed in place of another source than in the other plan; None: it has memory of its own."""
+
+    id: str
+    a: str | None
+    b: str | None
+
+
+class BufferSide(NamedTuple):
+    """A compute buffer: its bytes, those of its chunks, the bytes alive at its peak and the node computed then."""
+
+    size: int
+    chunks: tuple[int, ...]
+    peak: int | None
+    at: str
+
+
+class BufferPair(NamedTuple):
+    """The compute buffers of a backend; None where a plan does not have the backend."""
+
+    backend: str
+    a: BufferSide | None
+    b: BufferSide | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether more than the names of nodes differs."""
+        return self.a is None or self.b is None or self.a._replace(at="") != self.b._replace(at="")
+
+
+class HeldPair(NamedTuple):
+    """Bytes of the contexts' buffers of one buffer type and usage."""
+
+    buft: str
+    usage: str
+    a: int
+    b: int
+
+
+class HeldMove(NamedTuple):
+    """A tensor of a context in another buffer type or of another size; None where it is not there."""
+
+    id: str
+    a: Held | None
+    b: Held | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """All that differs between two plans. Pairs of nodes are in the order of A."""
+
+    a: Side
+    b: Side
+    pairs: tuple[NodePair, ...]
+    divergences: tuple[Divergence, ...]
+    gone: tuple[Place, ...]
+    added: tuple[Place, ...]
+    reordered: tuple[NodePair, ...]
+    moved: tuple[NodePair, ...]
+    recaused: tuple[NodePair, ...]
+    shapes: tuple[ShapePair, ...]
+    splits: tuple[SplitPair, ...]
+    copies: tuple[Copies, ...]
+    inputs: tuple[CopiedPair, ...]
+    buffers: tuple[BufferPair, ...]
+    reuse: tuple[ReusePair, ...]
+    elsewhere: int
+    held: tuple[HeldPair, ...]
+    held_moves: tuple[HeldMove, ...]
+
+    @property
+    def has_log(self) -> bool:
+        """Whether one of the plans is from a log, so that neither has views, shapes and memory."""
+        return self.a.is_log or self.b.is_log
+
+    @property
+    def errors(self) -> tuple[PlanError | None, PlanError | None]:
+        """What ggml refused with."""
+        return self.a.plan.error, self.b.plan.error
+
+    def differs(self, part: str) -> bool:
+        """Whether a part (one of PARTS) differs, or ggml refused a plan."""
+        return self.errors != (None, None) or PARTS[part](self)
+
+
+PARTS: dict[str, Callable[[PlanDiff], bool]] = {
+    "nodes": lambda d: bool(d.gone or d.added or d.reordered or d.moved or d.recaused),
+    "splits": lambda d: any(pair.changes for pair in d.splits),
+    "copies": lambda d: bool(d.inputs) or any(not c.a.same(c.b) for c in d.copies),
+    "buffers": lambda d: any(pair.differs for pair in d.buffers) or bool(d.reuse or d.elsewhere),
+    "sizes": lambda d: bool(d.shapes),
+    "contexts": lambda d: bool(d.held_moves) or any(pair.a != pair.b for pair in d.held),
+}
+"""What is compared, and whether it differs."""
+
+
+def plan_diff(a: Side, b: Side) -> PlanDiff:
+    """Find the nodes of `a` again in `b` and compare everything."""
+    logs = a.is_log or b.is_log
+    if logs:
+        a, b = as_a_log(a), as_a_log(b)
+    items = items_of(a, logs), items_of(b, logs)
+    partner = match(*(without_functions(*items) if logs else items))
+    places_a, places_b = _places(a), _places(b)
+    other = {place.id: place for place in places_b}
+    pairs = tuple(NodePair(p, other[partner[p.id]]) for p in places_a if partner.get(p.id) in other)
+    found = {pair.b.id for pair in pairs}
+    position = {place.id: n for n, place in enumerate(places_b)}
+    kept = in_order([position[pair.b.id] for pair in pairs])
+    there = {pair.a.id for pair in pairs}
+    copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
+    releases = not logs and a.plan.ggml != b.plan.ggml
+    return PlanDiff(
+        a,
+        b,
+        pairs,
+        _divergences(places_a, places_b, pairs),
+        gone=tuple(p for p in places_a if p.id not in there),
+        added=tuple(p for p in places_b if p.id not in found),
+        reordered=tuple(pair for i, pair in enumerate(pairs) if i not in kept),
+        moved=tuple(pair for pair in pairs if pair.a.backend != pair.b.backend),
+        recaused=tuple(pair for pair in pairs if pair.a.backend == pair.b.backend and _other_cause(pair, releases)),
+        shapes=() if logs else tuple(_shapes(a, b, partner, releases)),
+        splits=pair_splits(a.plan, a.tensors, a.starts, b.plan, b.tensors, b.starts, partner),
+        copies=copies_of(*copied),
+        inputs=pair_inputs(*copied, partner),
+        buffers=() if logs else tuple(_buffers(a, b)),
+        reuse=() if logs else tuple(_reuse(a, b, partner)),
+        elsewhere=0 if logs else _elsewhere(a.plan, b.plan, partner),
+        held=() if logs else tuple(_held(a, b)),
+        held_moves=() if logs else tuple(_held_moves(a, b, partner)),
+    )
+
+
+def _other_cause(pair: NodePair, releases: bool) -> bool:
+    """Whether another rule settled the backend; of two `releases`, whatever each of them calls the rule."""
+    a, b = pair.a.cause, pair.b.cause
+    if not a or not b:
+        return False
+    return a != b if not releases else _rule(a) != _rule(b)
+
+
+def _rule(cause: str) -> str:
+    """What a cause stands for in any release: passes have other numbers, and spreading had four of its own."""
+    number, _, name = cause.partition(".")
+    if number == "2":
+        return "spread"
+    return name if name in ("vsrc", "cur", "cpy") else cause
+
+
+def _places(side: Side) -> list[Place]:
+    plan = side.plan
+    start_of: dict[str, str] = {}
+    for place, split in enumerate(plan.splits):
+        if place and split.i_start < split.i_end:
+            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else ""
+    reasons = side.reasons or {}
+    return [
+        Place(
+            n.index,
+            n.id,
+            _op(n, side.tensors),
+            n.backend,
+            n.cause,
+            reasons.get(n.id, ""),
+            n.split,
+            start_of.get(n.id),
+        )
+        for n in plan.nodes
+    ]
+
+
+def _op(node: NodePlan, tensors: Tensors) -> str:
+    return tensors[node.id].op if node.id in tensors else node.op
+
+
+def _divergences(a: Sequence[Place], b: Sequence[Place], pairs: Iterable[NodePair]) -> tuple[Divergence, ...]:
+    """The first node with another backend, the first that begins a split in only one of the plans, and where the order
+    parts; whichever there are, the first one first.
+    """
+    ordered = {pair.a.id: pair.b.id for pair in pairs}
+    found: list[Divergence] = []
+    for mine, theirs in zip_longest(a, b):
+        if mine is None or theirs is None or ordered.get(mine.id) != theirs.id:
+            found.append(Divergence("order", mine, theirs))
+            break
+    for kind, differ in (("backend", _other_backend), ("split", _other_start)):
+        pair = next((pair for pair in pairs if differ(pair)), None)
+        if pair is not None and Divergence("backend", *pair) not in found:
+            found.append(Divergence(kind, *pair))
+    return tuple(sorted(found, key=lambda d: d.at))
+
+
+def _other_backend(pair: NodePair) -> bool:
+    return pair.a.backend != pair.b.backend
+
+
+def _other_start(pair: NodePair) -> bool:
+    return (pair.a.start is None) != (pair.b.start is None)
+
+
+def _shapes(a: Side, b: Side, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
+    sizes_a, sizes_b = _sizes(a), _sizes(b)
+    for id, mine in a.tensors.items():
+        theirs = b.tensors.get(partner.get(id, ""))
+        if theirs is None:
+            continue
+        pair = Shaped(_shape(mine), sizes_a.get(id)), Shaped(_shape(theirs), sizes_b.get(theirs.id))
+        if releases and None in (pair[0].nbytes, pair[1].nbytes):
+            # In January 2024 a node in place of another was a view of it, with no size of its own.
+            pair = pair[0]._replace(nbytes=None), pair[1]._replace(nbytes=None)
+        if pair[0] != pair[1]:
+            yield ShapePair(id, theirs.id, mine.op, *pair)
+
+
+def _shape(info: TensorInfo) -> str:
+    return f"{info.type}{dims(info.ne)}"
+
+
+def _sizes(side: Side) -> dict[str, int]:
+    """Bytes in compute buffers: of nodes that are no views, and of leafs that have no memory of their own."""
+    sizes = {n.id: n.alloc_size for n in side.plan.nodes if n.alloc_size is not None}
+    for leaf in side.plan.leafs:
+        info = side.tensors.get(leaf.id)
+        if info is not None and not info.has_data and info.view_src is None:
+            sizes[leaf.id] = info.nbytes
+    return sizes
+
+
+def _buffers(a: Side, b: Side) -> Iterable[BufferPair]:
+    sides = [_buffers_of(side) for side in (a, b)]
+    for backend in dict.fromkeys(name for side in sorted(sides, key=len, reverse=True) for name in side):
+        yield BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
+
+
+def _buffers_of(side: Side) -> dict[str, BufferSide]:
+    """By backend; of several with the same buffer type the first one has the buffer."""
+    sizes = dict(side.plan.buffer_sizes)
+    out: dict[str, BufferSide] = {}
+    seen: set[str] = set()
+    memory = side.memory or MemoryPlan()
+    for backend, buft in side.plan.backends:
+        if buft in seen:
+            continue
+        seen.add(buft)
+        peak = memory.peak(buft)
+        size, at = (peak.nbytes, peak.node) if peak is not None else (None, "")
+        out[backend] = BufferSide(sizes.get(backend, 0), tuple(memory.chunk_sizes(buft)), size, at)
+    return out
+
+
+def _reuse(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[ReusePair]:
+    """Nodes that take over another source's memory, or that of one in only one of the plans."""
+    if a.memory is None or b.memory is None:
+        return
+    mine, theirs = _taken(a.memory, a.plan), _taken(b.memory, b.plan)
+    for id, parent in mine.items():
+        other = partner.get(id)
+        if other in theirs and (None if parent is None else partner.get(parent, parent)) != theirs[other]:
+            yield ReusePair(id, parent, theirs[other])
+
+
+def _taken(memory: MemoryPlan, plan: Plan) -> dict[str, str | None]:
+    """Per tensor in a compute buffer the source whose memory, or whose copy's, it takes over."""
+    of = {copy.name: copy.of for copy in plan.copies}
+    return {life.tensor: of.get(life.reused, life.reused) if life.reused else None for life in memory.lifetimes}
+
+
+def _elsewhere(a: Plan, b: Plan, partner: Mapping[str, str]) -> int:
+    """How many tensors have memory in both plans, and not at the same place of it."""
+    mine, theirs = _memory_places(a), _memory_places(b)
+    return sum(1 for id, place in mine.items() if theirs.get(partner.get(id, ""), place) != place)
+
+
+def _memory_places(plan: Plan) -> dict[str, tuple[str, int | None, int | None]]:
+    """Buffer type, chunk and offset of what has memory in a compute buffer or of its own."""
+    nodes = {n.id: (n.buffer, n.chunk, n.offset) for n in plan.nodes if n.buffer is not None}
+    return nodes | {leaf.id: (leaf.buffer, leaf.chunk, leaf.offset) for leaf in plan.leafs if leaf.buffer is not None}
+
+
+def _held(a: Side, b: Side) -> Iterable[HeldPair]:
+    sums: list[dict[tuple[str, str], int]] = [{}, {}]
+    for side, total in zip((a, b), sums, strict=True):
+        for buffer in side.held_buffers:
+            key = buffer.buft, buffer.usage
+            total[key] = total.get(key, 0) + buffer.size
+    for key in dict.fromkeys((*sums[0], *sums[1])):
+        yield HeldPair(*key, sums[0].get(key, 0), sums[1].get(key, 0))
+
+
+def _held_moves(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[HeldMove]:
+    theirs = {t.id: t for t in b.held}
+    for mine in a.held:
+        other = theirs.pop(partner.get(mine.id, mine.id), None)
+        if other is None or (mine.buft, mine.usage, mine.nbytes) != (other.buft, other.usage, other.nbytes):
+            yield HeldMove(mine.id, mine, other)
+    for other in theirs.values():
+        yield HeldMove(other.id, None, other)

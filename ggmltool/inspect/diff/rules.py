@@ -1,0 +1,328 @@
+"""Which changed rule of ggml is behind each difference between the plans of two releases for one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.changes import BY_KEY, Change
+from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.inspect.diff.plans import NodePair, PlanDiff
+from ggmltool.inspect.diff.side import Side
+from ggmltool.inspect.diff.splits import CopiedPair
+from ggmltool.inspect.words import count
+
+_CPU_BUFT = "CPU"
+_METAL = "MTL"
+_SPARE = 64
+_NAMED = 3
+_BACKWARD = frozenset({"ROPE_BACK", "SILU_BACK", "RMS_NORM_BACK", "SOFT_MAX_BACK"})
+_FEW = 10
+"""Inputs of a split before 2025-09, and the least that a full split has."""
+
+_AREAS = ("assignment", "splits", "copies", "memory")
+
+_REFUSALS: dict[str, tuple[str, ...]] = {
+    "cur_split < GGML_MAX_SPLITS": ("split-count",),
+    "n_inputs < GGML_MAX_SPLIT_INPUTS": ("split-inputs-10",),
+    "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS": ("inputs-grow", "pipeline"),
+    '!"not enough space in the buffer"': ("reserve",),
+    "ggml_tallocr_is_measure(sched->tallocs[0])": ("reserve",),
+    "node_allocr != NULL": ("best-backend",),
+    "src_allocr != NULL": ("inputs",),
+    "view->view_src != NULL && view->view_src->data != NULL": ("gallocr-v3",),
+    "buffer_id >= 0": ("gallocr-v3",),
+    "node_backend_id != -1": ("rest", "supports-op"),
+    "src_backend_id != -1": ("rest", "gallocr-v3"),
+    "!sched->is_alloc": ("alloc-once",),
+    "talloc->buffer_id >= 0": ("lost-data",),
+}
+"""What ggml refused with in only one of the plans, by its condition: the rule, else the one that made the condition."""
+
+
+class Finding(NamedTuple):
+    """What one changed rule did to a graph: `part` of a plan, and a line on what.
+
+    `change` None: it follows from other changes, because a neighbour or a source is elsewhere.
+    """
+
+    change: Change | None
+    part: str
+    what: str
+
+
+class RuleChange(NamedTuple):
+    """A changed rule with all that it did."""
+
+    change: Change | None
+    findings: tuple[Finding, ...]
+
+
+def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange, ...]:
+    """The changes behind the differences: what assigns first, memory last; at the end what only follows from them."""
+    allowed = {change.key for change in changes}
+    found = [
+        Finding(BY_KEY[key] if key in allowed else None, part, what)
+        for part, source in (
+            ("refused", _refused(diff, allowed)),
+            *(() if any(diff.errors) else _planned(diff, allowed)),
+        )
+        for key, what in source
+    ]
+    groups: dict[str, list[Finding]] = {}
+    for finding in found:
+        groups.setdefault(finding.change.key if finding.change else "", []).append(finding)
+    order = [*(c.key for area in _AREAS for c in changes if c.area == area), ""]
+    return tuple(RuleChange(BY_KEY.get(key), tuple(groups[key])) for key in order if key in groups)
+
+
+def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
+    """What differs between two plans that ggml went through with: by part, keys of rules with what they did."""
+    yield "nodes", _nodes(diff)
+    yield "splits", _splits(diff)
+    yield "copies", _copies(diff)
+    yield "buffers", _buffers(diff, allowed)
+    yield "sizes", _sizes(diff)
+
+
+def _refused(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """A refusal of one side alone; of two, only one that differs."""
+    a, b = diff.errors
+    if a is not None and b is not None and _condition(a) == _condition(b):
+        return
+    for plan, error in ((diff.a.plan, a), (diff.b.plan, b)):
+        if error is not None:
+            yield _refusal(error, allowed), f"{plan.ggml}: {dict(error).get('message')}"
+
+
+def _condition(error: PlanError) -> str:
+    fields = dict(error)
+    return fields.get("condition") or fields.get("message") or ""
+
+
+def _refusal(error: PlanError, allowed: Collection[str]) -> str:
+    condition = _condition(error)
+    if condition.startswith("pre-allocated tensor"):
+        return "preallocated"
+    if dict(error).get("kind") == "crash" and dict(error).get("function") != "ggml_backend_graph_compute":
+        return "best-backend"
+    return next((key for key in _REFUSALS.get(condition, ()) if key in allowed), "")
+
+
+def _nodes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    for pair in diff.moved:
+        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
+    for pair in diff.recaused:
+        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): cause {pair.a.cause} → {pair.b.cause}"
+    before = {leaf.id: leaf for leaf in diff.a.plan.leafs}
+    for leaf in diff.b.plan.leafs:
+        old = before.get(leaf.id)
+        if old is not None and old.backend != leaf.backend and old.backend is not None:
+            last = bool(diff.b.plan.backends) and leaf.backend == diff.b.plan.backends[-1][0]
+            yield "inputs" if last else "", f"{leaf.id} (leaf): {_on(old.backend)} → {_on(leaf.backend)}"
+    for pair in diff.reordered:
+        key = "graph-optimize" if diff.a.order != diff.b.order or _own_order(diff.b) else ""
+        yield key, f"{pair.b.id} ({pair.b.op}): node {pair.a.index} → {pair.b.index}"
+
+
+def _own_order(side: Side) -> bool:
+    """Whether a device put nodes into an order of its own."""
+    return bool(side.order) and list(side.order) != [n.id for n in side.plan.nodes]
+
+
+def _on(backend: str | None) -> str:
+    return backend or "none"
+
+
+def _moved(pair: NodePair, diff: PlanDiff) -> str:
+    """The rule behind another backend: by what settled it on either side."""
+    a, b = pair
+    was, is_now = a.cause or "", b.cause or ""
+    if "1.off" in (was, is_now):
+        return "offload" if is_now == "1.off" else "op-offload"
+    cpu = diff.b.plan.backends[-1][0]
+    if (a.id, cpu) in diff.a.refused and (b.id, cpu) not in diff.b.refused and cpu in (a.backend, b.backend):
+        return "host-sources"
+    if was.startswith("1.wgt") and not is_now.startswith("1.wgt"):
+        return {"ROPE": "rope-weights", "FLASH_ATTN_EXT": "attention-weights"}.get(b.op, "")
+    if was.startswith("1.dst") or is_now.startswith("1.dst"):
+        return "preallocated"
+    if is_now == "3.upg":
+        return "upgrade"
+    if a.backend is not None and (b.id, a.backend) in diff.b.refused:
+        return "supports-op"
+    if is_now == "3.best":
+        return "best-backend"
+    if is_now == "2.sup" and was.startswith("2.") and was != is_now:
+        origin = diff.b.origins.get(b.id, "")
+        moved = any(origin == other.b.id for other in diff.moved)
+        return "" if moved and origin == diff.a.origins.get(a.id) else "down-first"
+    return "rest" if a.backend is None else ""
+
+
+def _splits(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Splits that begin although the backend is the same."""
+    for a, b, changes in diff.splits:
+        if b is None:
+            if a is not None:
+                full = _cut_rule(diff.a.plan, a.id) == "split-inputs-10"
+                yield "split-inputs-30" if full else "", f"split #{a.id} at {a.first} is gone"
+        elif a is None:
+            yield _cut_rule(diff.b.plan, b.id), f"split #{b.id} begins at {b.first}"
+        elif changes and changes != ("bytes",):
+            yield "", f"split #{b.id}: other {', '.join(changes)}"
+
+
+def _cut_rule(plan: Plan, split: int) -> str:
+    """Why a split begins behind one of the same backend; "" where the backend is another."""
+    if split == 0 or plan.splits[split - 1].backend != plan.splits[split].backend:
+        return ""
+    return "split-inputs-10" if len(plan.splits[split - 1].inputs) >= _FEW else "weight-split"
+
+
+def _copies(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    homes, old_homes = _homes(diff.b.plan), _homes(diff.a.plan)
+    leafs = {leaf.id for leaf in diff.b.plan.leafs}
+    for pair in diff.inputs:
+        yield _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
+    old, new = (max((c.copy for c in side.plan.copies), default=0) for side in (diff.a, diff.b))
+    if new > old == 0:
+        yield "pipeline", f"{new + 1} copies of {count(len({c.of for c in diff.b.plan.copies}), 'tensor')}"
+    elif old and new and _copies_in_use(diff.a.plan) != _copies_in_use(diff.b.plan):
+        yield "next-copy", f"copy {_copies_in_use(diff.a.plan)} → {_copies_in_use(diff.b.plan)} is in use"
+
+
+def _copies_in_use(plan: Plan) -> str:
+    """The numbers of the pipeline copies that nodes read."""
+    number = {c.name: c.copy for c in plan.copies}
+    return ", ".join(map(str, sorted({number[t] for n in plan.nodes for t in n.src if t in number})))
+
+
+def _homes(plan: Plan) -> dict[str, str | None]:
+    """Where each tensor is."""
+    return {leaf.id: leaf.backend for leaf in plan.leafs} | {n.id: n.backend for n in plan.nodes}
+
+
+def _copied(
+    pair: CopiedPair,
+    diff: PlanDiff,
+    homes: Mapping[str, str | None],
+    old_homes: Mapping[str, str | None],
+    leafs: Collection[str],
+) -> str:
+    id = pair.id_b or pair.id or ""
+    moved = homes.get(id) != old_homes.get(pair.id or id)
+    if pair.b is None:
+        read = any(n.backend == pair.dst and id in n.src for n in diff.b.plan.nodes)
+        return "buffer-supported" if read and homes.get(id) != pair.dst else ""
+    return "inputs" if moved and id in leafs else ""
+
+
+def _copy_line(pair: CopiedPair) -> str:
+    what = pair.id_b or pair.id
+    if pair.a is None:
+        return f"{what} is copied from {pair.src} to {pair.dst}"
+    if pair.b is None:
+        return f"{what} is not copied to {pair.dst} any more"
+    return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
+
+
+def _buffers(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Sizes and places of compute buffers."""
+    for pair in diff.reuse:
+        op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
+        key = "inplace-ops" if op in _BACKWARD and pair.a is None else ""
+        yield key, f"{pair.id} is computed in place of {pair.b or 'nothing'}, was {pair.a or 'nothing'}"
+    for buffers in diff.buffers:
+        a, b = buffers.a, buffers.b
+        if a is not None and b is not None and _is_cut(diff, _buft_of(diff.b.plan, buffers.backend)):
+            yield "chunks", f"{buffers.backend}: {count(len(a.chunks), 'chunk')} → {len(b.chunks)}"
+    yield from _shared(diff)
+    for id in sorted(diff.b.tails - diff.a.tails):
+        yield "tail", f"{id} gives back what the node in its place does not need"
+    if "spare-bytes" in allowed:
+        yield from _spare(diff)
+    for buft in dict.fromkeys(buft for _, buft in diff.b.plan.backends):
+        yield from _laid_out(diff, buft, allowed)
+
+
+def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Tensors of the same shape that take more or less memory than before."""
+    bufts = {n.id: n.buffer or "" for n in diff.b.plan.nodes}
+    for pair in diff.shapes:
+        if pair.a.shape == pair.b.shape:
+            key = "metal-scratch" if bufts.get(pair.id_b, "").startswith(_METAL) and pair.growth > 0 else ""
+            yield key, f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes"
+
+
+def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """What the CPU's buffers were larger by, whatever is in them."""
+    for pair in diff.buffers:
+        if pair.a is not None and pair.a.size and _buft_of(diff.a.plan, pair.backend) == _CPU_BUFT:
+            yield "spare-bytes", f"the compute buffer of {pair.backend} takes {_SPARE} bytes fewer"
+    for held in diff.held:
+        if held.buft == _CPU_BUFT and held.a > held.b:
+            what = f"{held.usage} in {held.buft}: {held.a} → {held.b} bytes"
+            yield "spare-bytes", what
+            if (held.a - held.b) % _SPARE:
+                yield "alignment", what
+
+
+def _buft_of(plan: Plan, backend: str) -> str:
+    return dict(plan.backends).get(backend, "")
+
+
+def _laid_out(diff: PlanDiff, buft: str, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Other places in the compute buffer of a buffer type that holds the same tensors as before."""
+    old, new = _places(diff.a, buft), _places(diff.b, buft)
+    moved = [id for id, place in new.items() if old.get(id, place) != place]
+    if not moved:
+        return
+    what = f"{count(len(moved), 'tensor')} elsewhere in {buft}: {', '.join(moved[:_NAMED])}"
+    if _is_cut(diff, buft):
+        yield "chunks", what
+        return
+    if old.keys() != new.keys():
+        yield "", what
+        return
+    aligned = buft == _CPU_BUFT and "alignment" in allowed
+    if aligned:
+        yield "alignment", what
+    if not aligned or _ranks(old) != _ranks(new):
+        yield "gallocr-v3", what
+
+
+def _is_cut(diff: PlanDiff, buft: str) -> bool:
+    """Whether the compute buffer was one piece and now is several."""
+    mine = {backend for backend, name in diff.b.plan.backends if name == buft}
+    return any(
+        p.backend in mine and p.a is not None and p.b is not None and len(p.b.chunks) > max(1, len(p.a.chunks))
+        for p in diff.buffers
+    )
+
+
+def _places(side: Side, buft: str) -> dict[str, int]:
+    """Where in a compute buffer the tensors of a plan lie, views apart."""
+    plan, tensors = side.plan, side.tensors
+    rows = [(n.id, n.buffer, n.offset) for n in plan.nodes]
+    rows += [(leaf.id, leaf.buffer, leaf.offset) for leaf in plan.leafs]
+    inner = {id for id, info in tensors.items() if not info.has_data and info.view_src is None}
+    out = {id: offset for id, buffer, offset in rows if buffer == buft and id in inner}
+    out |= {f"the copy of {c.of}": c.offset for c in plan.copies if c.buffer == buft}
+    return {id: offset for id, offset in out.items() if offset is not None}
+
+
+def _ranks(places: Mapping[str, int]) -> dict[str, int]:
+    """The order of the places: equal ones have one rank."""
+    rank = {offset: i for i, offset in enumerate(sorted(set(places.values())))}
+    return {id: rank[offset] for id, offset in places.items()}
+
+
+def _shared(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Backends that had a buffer of their own and share one now."""
+    sizes_a, sizes_b = dict(diff.a.plan.buffer_sizes), dict(diff.b.plan.buffer_sizes)
+    first: dict[str, str] = {}
+    for backend, buft in diff.b.plan.backends:
+        if buft in first and sizes_a.get(backend) and not sizes_b.get(backend):
+            yield "buffer-type-plan", f"{backend} shares the buffer of {first[buft]}"
+        first.setdefault(buft, backend)

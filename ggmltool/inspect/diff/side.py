@@ -1,0 +1,117 @@
+"""What is compared: a plan with what is known beside it; beside a log, a scenario as a log would tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from msgspec.structs import replace as replace_row
+
+from ggmltool.ggml.op import GluOp, UnaryOp
+from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
+from ggmltool.inspect.diff.matching import Item
+from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.scenario.tensor_info import Tensors
+
+_VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
+"""Ops that a log has no line for."""
+
+_NAME, _OP = 20, 10
+"""Bytes that a log leaves of a name and of an op."""
+
+
+_FAMILIES = {f.name[:_OP]: "UNARY" for f in UnaryOp} | {f.name[:_OP]: "GLU" for f in GluOp}
+"""The op that each function belongs to, by its name as a log leaves it."""
+
+
+class Titles(NamedTuple):
+    """What the two plans are called."""
+
+    a: str
+    b: str
+
+
+class Held(NamedTuple):
+    """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
+
+    id: str
+    buft: str
+    usage: str
+    nbytes: int
+
+
+class HeldBuffer(NamedTuple):
+    """A buffer of tensors that have memory before any graph."""
+
+    buft: str
+    usage: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two plans to compare, and what is known beside it.
+
+    `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
+    split begins, `origins` which neighbour or source settled a node's backend. `refused` are the pairs of a node and a
+    backend that does not support it, `tails` the tensors that gave back what the node in their place does not need.
+    `order` are the ids of the nodes before devices put them into an order of their own, if they do. `again` is how the
+    command line names the side, behind a command; "" where it cannot.
+    """
+
+    plan: Plan
+    tensors: Tensors
+    memory: MemoryPlan | None = None
+    reasons: Mapping[str, str] | None = None
+    starts: Sequence[str] = ()
+    held: Sequence[Held] = ()
+    held_buffers: Sequence[HeldBuffer] = ()
+    order: Sequence[str] = ()
+    again: str = ""
+    is_log: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+    refused: frozenset[tuple[str, str]] = frozenset()
+    tails: frozenset[str] = frozenset()
+
+
+def as_a_log(side: Side) -> Side:
+    """The side in the order that ggml prints; nodes that are views are not printed, and so they are leafs."""
+    if side.is_log:
+        return side
+    plan = side.plan
+    printed = {id: place for place, id in enumerate(side.order)}
+    nodes = sorted(plan.nodes, key=lambda n: printed.get(n.id, n.index))
+    views = [n for n in nodes if n.op in _VIEWS]
+    leafs = tuple(LeafPlan(len(plan.leafs) + i, n.id, n.backend, None, None, None, None) for i, n in enumerate(views))
+    before = [0]
+    for node in nodes:
+        before.append(before[-1] + (node.op not in _VIEWS))
+    splits = tuple(SplitPlan(s.id, s.backend, before[s.i_start], before[s.i_end], s.inputs) for s in plan.splits)
+    told = tuple(replace_row(n, index=i) for i, n in enumerate(nodes) if n.op not in _VIEWS)
+    return replace(side, plan=replace(plan, nodes=told, leafs=(*plan.leafs, *leafs), splits=splits))
+
+
+def items_of(side: Side, as_log: bool) -> list[Item]:
+    """The leafs and then the nodes, for `match`; with `as_log` names and ops are cut, and nobody knows a shape."""
+    plan, tensors = side.plan, side.tensors
+    leafs = [tensors[leaf.id] for leaf in plan.leafs if leaf.id in tensors]
+    nodes = [tensors[n.id] for n in plan.nodes if n.id in tensors]
+    if as_log:
+        return [
+            *(Item(t.id, _cut(t.name, _NAME), "NONE", None) for t in leafs),
+            *(Item(t.id, _cut(t.name, _NAME), _cut(t.op, _OP), None, t.src) for t in nodes),
+        ]
+    return [Item(t.id, t.name, t.op, (t.type, t.ne), t.src) for t in (*leafs, *nodes)]
+
+
+def without_functions(a: list[Item], b: list[Item]) -> tuple[list[Item], list[Item]]:
+    """The items of two sides of which one is a log: an older ggml prints UNARY for SILU, and so do both then."""
+    if not any(item.op in _FAMILIES.values() for item in (*a, *b)):
+        return a, b
+    general = [[item._replace(op=_FAMILIES.get(item.op, item.op)) for item in items] for items in (a, b)]
+    return general[0], general[1]
+
+
+def _cut(text: str, nbytes: int) -> str:
+    return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()

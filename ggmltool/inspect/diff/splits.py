@@ -1,0 +1,204 @@
+"""The splits of two plans side by side, and what is copied for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.copied import CopiedInput, copied_inputs
+from ggmltool.inspect.diff.matching import in_order
+from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+
+
+class Amount(NamedTuple):
+    """A number of tensors with the bytes they have together: `high` is more than `low` where a log told them."""
+
+    n: int
+    low: int
+    high: int
+
+    def same(self, other: Amount) -> bool:
+        """Whether both can be the same."""
+        return self.n == other.n and self.low <= other.high and other.low <= self.high
+
+    def __add__(self, other: object) -> Amount:
+        if not isinstance(other, Amount):
+            return NotImplemented
+        return Amount(self.n + other.n, self.low + other.low, self.high + other.high)
+
+
+class SplitSide(NamedTuple):
+    """A split: its first node and how many there are, what it copies, and why it begins."""
+
+    id: int
+    backend: str
+    index: int  # type: ignore[assignment]
+    first: str
+    n_nodes: int
+    copied: Amount
+    reason: str
+
+
+class SplitPair(NamedTuple):
+    """A split of both plans, or of one; `changes` names the fields that differ, or says that it is gone or new."""
+
+    a: SplitSide | None
+    b: SplitSide | None
+    changes: tuple[str, ...]
+
+
+class Copies(NamedTuple):
+    """What is copied from one backend (`?` where a log does not tell) to another in A and in B."""
+
+    src: str
+    dst: str
+    a: Amount
+    b: Amount
+
+
+class CopiedPair(NamedTuple):
+    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None where it is not."""
+
+    id: str | None
+    id_b: str | None
+    what: str
+    src: str
+    dst: str
+    a: Amount | None
+    b: Amount | None
+
+    @property
+    def change(self) -> int:
+        """How many bytes more or fewer are copied."""
+        a, b = (0 if amount is None else amount.low for amount in (self.a, self.b))
+        return abs(b - a)
+
+
+def pair_splits(
+    a: Plan,
+    tensors_a: Tensors,
+    starts_a: Sequence[str],
+    b: Plan,
+    tensors_b: Tensors,
+    starts_b: Sequence[str],
+    partner: Mapping[str, str],
+) -> tuple[SplitPair, ...]:
+    """All splits of both plans in order; partners are those that have most nodes in common."""
+    mine, theirs = _sides(a, tensors_a, starts_a), _sides(b, tensors_b, starts_b)
+    joined = _joined(a, b, partner)
+    out: list[SplitPair] = []
+    next_b = 0
+    for i, side in enumerate(mine):
+        j = joined.get(i)
+        if j is None:
+            out.append(SplitPair(side, None, ("gone",)))
+            continue
+        out += (SplitPair(None, other, ("new",)) for other in theirs[next_b:j])
+        out.append(SplitPair(side, theirs[j], _changes(side, theirs[j], _names(a, b, i, j, partner))))
+        next_b = j + 1
+    return (*out, *(SplitPair(None, other, ("new",)) for other in theirs[next_b:]))
+
+
+def _sides(plan: Plan, tensors: Tensors, starts: Sequence[str]) -> list[SplitSide]:
+    out = []
+    for place, split in enumerate(plan.splits):
+        nodes = plan.nodes[split.i_start : split.i_end]
+        index, first = (nodes[0].index, nodes[0].id) if nodes else (split.i_start, "")
+        copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount(0, 0, 0))
+        reason = starts[place] if place < len(starts) else ""
+        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, reason))
+    return out
+
+
+def _amount(info: TensorInfo) -> Amount:
+    return Amount(1, info.nbytes, info.nbytes + info.slack)
+
+
+def _joined(a: Plan, b: Plan, partner: Mapping[str, str]) -> dict[int, int]:
+    """Which split of `a` is which of `b`, in rising order: greedily the most nodes in common, on one backend first."""
+    of_b = _split_of_nodes(b)
+    common = Counter((split, of_b[partner[id]]) for id, split in _split_of_nodes(a).items() if partner.get(id) in of_b)
+
+    def rank(pair: tuple[int, int]) -> tuple[bool, int, tuple[int, int]]:
+        return a.splits[pair[0]].backend != b.splits[pair[1]].backend, -common[pair], pair
+
+    taken_a: dict[int, int] = {}
+    taken_b: set[int] = set()
+    for i, j in sorted(common, key=rank):
+        if i not in taken_a and j not in taken_b:
+            taken_a[i] = j
+            taken_b.add(j)
+    ordered = sorted(taken_a.items())
+    kept = in_order([j for _, j in ordered])
+    return {i: j for place, (i, j) in enumerate(ordered) if place in kept}
+
+
+def _split_of_nodes(plan: Plan) -> dict[str, int]:
+    return {n.id: place for place, split in enumerate(plan.splits) for n in plan.nodes[split.i_start : split.i_end]}
+
+
+def _names(a: Plan, b: Plan, i: int, j: int, partner: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether the inputs are partners, and whether the nodes are."""
+    mine, theirs = a.splits[i], b.splits[j]
+    inputs = [partner.get(t) for t in mine.inputs] == list(theirs.inputs)
+    nodes_a, nodes_b = a.nodes[mine.i_start : mine.i_end], b.nodes[theirs.i_start : theirs.i_end]
+    return inputs, [partner.get(n.id) for n in nodes_a] == [n.id for n in nodes_b]
+
+
+def _changes(a: SplitSide, b: SplitSide, same: tuple[bool, bool]) -> tuple[str, ...]:
+    inputs, nodes = same
+    found = {"backend": a.backend != b.backend, "nodes": not nodes, "inputs": not inputs}
+    found["bytes"] = not a.copied.same(b.copied)
+    return tuple(name for name, differs in found.items() if differs)
+
+
+def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[Copies, ...]:
+    """Per pair of backends between which a plan copies."""
+    nothing = Amount(0, 0, 0)
+    sums: list[dict[tuple[str, str], Amount]] = [{}, {}]
+    for inputs, total in zip((mine, theirs), sums, strict=True):
+        for i in inputs:
+            total[i.src, i.dst] = total.get((i.src, i.dst), nothing) + _bytes(i)
+    return tuple(
+        Copies(*pair, sums[0].get(pair, nothing), sums[1].get(pair, nothing))
+        for pair in dict.fromkeys((*sums[0], *sums[1]))
+    )
+
+
+def inputs_of(
+    a: Plan, tensors_a: Tensors, b: Plan, tensors_b: Tensors, has_log: bool
+) -> tuple[Sequence[CopiedInput], Sequence[CopiedInput]]:
+    """What either plan copies. A log does not say where leafs are, which can be guessed where it names all backends."""
+    both = copied_inputs(a, tensors_a), copied_inputs(b, tensors_b)
+    if has_log and (len(a.backends) != len(b.backends) or any(i.src == "?" for inputs in both for i in inputs)):
+        mine, theirs = ([i if i.what == "node" else i._replace(src="?") for i in inputs] for inputs in both)
+        return mine, theirs
+    return both
+
+
+def pair_inputs(
+    mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput], partner: Mapping[str, str]
+) -> tuple[CopiedPair, ...]:
+    """What only one of the plans copies to a backend, or from elsewhere, or with other bytes; most bytes first."""
+    there: dict[tuple[str, str], deque[CopiedInput]] = defaultdict(deque)
+    for i in theirs:
+        there[i.tensor, i.dst].append(i)
+    found: list[CopiedPair] = []
+    for i in mine:
+        others = there.get((partner.get(i.tensor, ""), i.dst))
+        if not others:
+            found.append(CopiedPair(i.tensor, None, i.what, i.src, i.dst, _bytes(i), None))
+            continue
+        other = others.popleft()
+        if i.src != other.src or not _bytes(i).same(_bytes(other)):
+            src = i.src if i.src == other.src else f"{i.src} → {other.src}"
+            found.append(CopiedPair(i.tensor, other.tensor, i.what, src, i.dst, _bytes(i), _bytes(other)))
+    for left in there.values():
+        found += (CopiedPair(None, i.tensor, i.what, i.src, i.dst, None, _bytes(i)) for i in left)
+    return tuple(sorted(found, key=lambda pair: -pair.change))
+
+
+def _bytes(i: CopiedInput) -> Amount:
+    return Amount(1, i.nbytes, i.nbytes + i.slack)

@@ -1,0 +1,32 @@
+"""What inspect answers where there is nothing to find: one message, or ggml's own refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ggmltool.ggml.errors import Portable
+
+
+class InspectError(Portable):
+    """What was asked for is not there; the message names what is. `refused`: since ggml would not go on."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        self.message = message
+        self.refused = refused
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StepRefused(InspectError):  # noqa: N818 - as ggml refuses
+    """ggml refused the step, and nothing that was asked for stands. `error` is the plan's, `lead` what it is of."""
+
+    def __init__(self, error: Mapping[str, str | None], lead: str = "") -> None:
+        self.error = dict(error)
+        self.lead = lead
+        super().__init__(f"{lead}{self.error.get('message') or 'ggml failed'}", refused=True)
+
+    def __str__(self) -> str:
+        explanation = self.error.get("explanation")
+        return f"{self.message}\n{explanation}" if explanation else self.message

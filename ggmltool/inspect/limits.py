@@ -1,0 +1,53 @@
+"""How near a graph of a scenario is to every limit of ggml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggmltool.ggml.errors import Breach, GgmlError
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.tensor import cut_name
+from ggmltool.inspect.gauges import Checked, Gauge, LimitWatch, gauges
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.run import Run
+from ggmltool.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The gauges of one graph, and its plan; `breach` is the limit that ended it."""
+
+    graph: str
+    plan: Plan
+    gauges: list[Gauge]
+    breach: Breach | None
+
+
+def check_graph(scenario: Scenario, graph: str, step: str = "alloc") -> Checkup:
+    """Reserve or allocate a graph on a fresh scheduler, and read all gauges."""
+    watch = LimitWatch()
+    run = scenario.start(watch)
+    try:
+        watch.attach(run.start())
+    except GgmlError:
+        # No scheduler can be made: the plan of a new run says so, and how far that came.
+        run = scenario.start()
+    plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
+    return read_gauges(run, watch, graph, plan)
+
+
+def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:
+    """The gauges of a run as it stands after `plan`, the plan of its last step; `watch` listened to the run."""
+    breach = None if plan.ok else run.failure(run.plans[-1]).breach
+    built = run.newest[graph][0] if graph in run.newest else None
+    names = _names(run.model, graph)
+    found = gauges(
+        Checked(watch, run.backends, run.sched, built, run.buffers, names, breach, plan.ok, run.model.release)
+    )
+    return Checkup(graph, plan, found, breach)
+
+
+def _names(model: Model, graph: str) -> list[str]:
+    """The names of the tensors as they stand in the file; of those given apart from the id, what ggml keeps."""
+    tensors = (*model.tensors(), *(model.graphs[graph].nodes if graph in model.graphs else ()))
+    return [t.id if t.name == cut_name(t.id) else t.name for t in tensors]

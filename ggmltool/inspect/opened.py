@@ -1,0 +1,114 @@
+"""A scenario with how its user calls it, and when it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event, Listener
+    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.scenario import Scenario
+
+
+class Moment(NamedTuple):
+    """When to look: after a step of the scenario's own, by its number, else after `step` of `graph` (None: the first)
+    on a fresh scheduler.
+    """
+
+    graph: str | None = None
+    step: str = "alloc"
+    after: int | None = None
+
+
+class WhatIf(NamedTuple):
+    """Options of the scheduler that stand in for those of the scenario; None: as the scenario says."""
+
+    parallel: bool | None = None
+    op_offload: bool | None = None
+
+    def __str__(self) -> str:
+        """As they are written: `--parallel --no-op-offload`."""
+        given = [(name.replace("_", "-"), value) for name, value in self._asdict().items() if value is not None]
+        return " ".join(f"--{name}" if value else f"--no-{name}" for name, value in given)
+
+    @property
+    def opposite(self) -> WhatIf:
+        """The same options, each the other way round."""
+        return WhatIf(*(None if value is None else not value for value in self))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A loaded scenario. `argument` is how the user would name it again, `options` those that stand in for its own.
+
+    `log` is given the lines that ggml logs; with `debug` those of a debug build, too.
+    """
+
+    scenario: Scenario
+    argument: str = ""
+    options: str = ""
+    log: Callable[[Iterable[str]], None] | None = None
+    debug: bool = False
+
+    @property
+    def model(self) -> Model:
+        return self.scenario.model
+
+    @property
+    def title(self) -> str:
+        """What headings call it: with the ggml that decides, where it is not the newest, and the options."""
+        from ggmltool.ggml.version import VERSION
+
+        name = "standard input" if self.argument == "-" else Path(self.argument).name
+        own = "" if self.model.ggml == VERSION or "--ggml" in self.options else f"ggml {self.model.ggml}"
+        return ", ".join(part for part in (self.model.name or name, own, self.options) if part)
+
+    @property
+    def again(self) -> str:
+        """How the user would name it again, behind a command."""
+        return f"{self.options} {self.argument}".lstrip()
+
+    def what_if(self, options: WhatIf) -> Opened:
+        """The same scenario with other options of the scheduler."""
+        given = {name: value for name, value in options._asdict().items() if value is not None}
+        if not given:
+            return self
+        self._check_switches(given)
+        from ggmltool.scenario.scenario import Scenario
+
+        model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
+        return replace(self, scenario=Scenario(model), options=" ".join(filter(None, (self.options, str(options)))))
+
+    def listener(self, listener: Listener | None) -> Listener | None:
+        """What hears the engine's events: `listener`, and with `debug` the log."""
+        log = self.log
+        if log is None or not self.debug:
+            return listener
+        from ggmltool.ggml.events import Logged
+
+        def hear(event: Event) -> None:
+            if isinstance(event, Logged) and event.level == "debug":
+                log([event.text])
+            if listener is not None:
+                listener(event)
+
+        return hear
+
+    def logged(self, lines: Iterable[str]) -> None:
+        """Hand on what ggml logged."""
+        if self.log is not None:
+            self.log(lines)
+
+    def _check_switches(self, names: Iterable[str]) -> None:
+        """Refuse options of a scheduler that has none of the name. Raises InspectError."""
+        from ggmltool.scenario.versions import KEYS_SINCE, lacks
+
+        for name in names:
+            since = KEYS_SINCE.get(("scheduler", name), "")
+            if lacks(self.model.release, since):
+                raise InspectError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")

@@ -1,0 +1,190 @@
+"""Whether the plan that was reserved for one graph serves another, and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ggmltool.ggml.events import Event, Grown, IdsChanged, Logged, ReallocNeeded
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import Tensor, op_desc
+from ggmltool.inspect.errors import InspectError, StepRefused
+from ggmltool.inspect.opened import Opened
+from ggmltool.scenario.run import Run
+
+
+class GraphFacts(NamedTuple):
+    """A graph as the scheduler gives it to the allocator, with copies and dependencies.
+
+    `size` is what GGML_SCHED_DEBUG_REALLOC compares, `buffers` bytes per backend once it has its memory.
+    """
+
+    called: str
+    nodes: int
+    leafs: int
+    splits: int
+    inputs: int
+    size: int
+    buffers: tuple[int, ...]
+
+
+class Parting(NamedTuple):
+    """Node `at` of the scheduler's graphs, the first with another op: what it is in each, "" beyond the end."""
+
+    at: int
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReallocFacts:
+    """The plan of `first` and the graph `second`. `why` is what ggml found first, None where the plan serves.
+
+    `outgrown` are all nodes and sources for which the plan has too little, where the two have as many nodes; `alone`
+    are the bytes that `second` needs per backend by itself; `log` what a debug build of this ggml logs; `serves_back`
+    whether the plan of `second` serves `first`; `debug_realloc` whether this ggml has GGML_SCHED_DEBUG_REALLOC.
+    """
+
+    first: GraphFacts
+    second: GraphFacts
+    alone: tuple[int, ...]
+    why: ReallocNeeded | IdsChanged | None
+    outgrown: tuple[ReallocNeeded, ...]
+    parting: Parting | None
+    grown: tuple[Grown, ...]
+    log: tuple[str, ...]
+    backends: tuple[str, ...]
+    n_buffers: int
+    serves_back: bool
+    debug_realloc: bool = True
+
+    @property
+    def unexpected(self) -> bool:
+        """Whether GGML_SCHED_DEBUG_REALLOC=1 would abort: a reallocation for a graph of the same size."""
+        if not self.debug_realloc:
+            return False
+        return isinstance(self.why, ReallocNeeded) and self.n_buffers > 1 and self.first.size == self.second.size
+
+
+class Side(NamedTuple):
+    """A graph of a scenario, and what it is called."""
+
+    opened: Opened
+    graph: str
+    called: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """A listener: why the plan does not serve, with all that has outgrown it then, and which buffers are made anew."""
+
+    sched: Scheduler | None = None
+    why: ReallocNeeded | IdsChanged | None = None
+    outgrown: list[ReallocNeeded] = field(default_factory=list)
+    grown: list[Grown] = field(default_factory=list)
+    parting: Parting | None = None
+    log: list[str] = field(default_factory=list)
+
+    def listen(self, sched: Scheduler) -> None:
+        """Hear from now on, as if of a debug build of ggml."""
+        self.sched = sched
+        if sched.gallocr.debug_log is None:
+            sched.gallocr.debug_log = self.log.append
+
+    def __call__(self, event: Event) -> None:
+        if self.sched is None:
+            return
+        if isinstance(event, Logged) and event.level == "debug":
+            self.log.append(event.text)
+        elif isinstance(event, Grown):
+            self.grown.append(event)
+        elif isinstance(event, (ReallocNeeded, IdsChanged)) and self.why is None:
+            self.why = event
+            self._look(self.sched)
+
+    def _look(self, sched: Scheduler) -> None:
+        """The old plan still stands, and the new graph is there."""
+        gallocr = sched.gallocr
+        if len(gallocr.planned_nodes) == len(sched.nodes):
+            self.outgrown = list(gallocr.outgrown(sched.nodes))
+        self.parting = _parting(gallocr.planned_nodes, sched.nodes)
+
+
+def _parting(old: list[Tensor], new: list[Tensor]) -> Parting | None:
+    """The first place where two graphs have different ops."""
+    for i in range(max(len(old), len(new))):
+        a, b = (f"{nodes[i].label} ({op_desc(nodes[i])})" if i < len(nodes) else "" for nodes in (old, new))
+        if not a or not b or op_desc(old[i]) != op_desc(new[i]):
+            return Parting(i, a, b)
+    return None
+
+
+def explain_realloc(first: Side, second: Side) -> ReallocFacts:
+    """Reserve one graph, allocate the other, as a program would do on one scheduler.
+
+    Raises InspectError where the two have different devices, or ggml refuses one of them.
+    """
+    for side in (first, second):
+        release = side.opened.model.release
+        if "reserve" not in release.steps:
+            raise InspectError(
+                f"ggml {release.name} keeps no plan that could serve another graph; there is one since 2024-02-11. "
+                "What was measured is all the memory there is: `check` shows how full it is"
+            )
+    heard = Heard()
+    before, after, sched = _both(first, second, heard)
+    alone, reverse, _ = _both(second, first, other := Heard())
+    return ReallocFacts(
+        first=before,
+        second=after,
+        alone=alone.buffers,
+        why=heard.why,
+        outgrown=tuple(heard.outgrown),
+        parting=heard.parting,
+        grown=tuple(heard.grown),
+        log=tuple(heard.log),
+        debug_realloc=first.opened.model.release.debug_realloc,
+        backends=tuple(sched.names),
+        n_buffers=len(sched.gallocr.buffers),
+        serves_back=other.why is None and reverse.size > 0,
+    )
+
+
+def _both(first: Side, second: Side, heard: Heard) -> tuple[GraphFacts, GraphFacts, Scheduler]:
+    run = first.opened.scenario.start(heard)
+    plan = run.reserve(first.graph)
+    sched = _went_on(run, plan, first)
+    before = _facts(sched, first, run)
+    behind = run
+    if second.opened is not first.opened:
+        _check_same_devices(first, second)
+        behind = second.opened.scenario.start()
+        behind.start_behind(run)
+    heard.listen(sched)
+    plan = behind.alloc(second.graph)
+    _went_on(behind, plan, second)
+    return before, _facts(sched, second, behind), sched
+
+
+def _went_on(run: Run, plan: Plan, side: Side) -> Scheduler:
+    side.opened.logged(plan.log)
+    if run.sched is None or plan.error is not None:
+        raise StepRefused(dict(plan.error or ()), f"{side.called}: ")
+    return run.sched
+
+
+def _check_same_devices(first: Side, second: Side) -> None:
+    one, other = first.opened.model, second.opened.model
+    if (one.backends, one.buffer_types) != (other.backends, other.buffer_types):
+        raise InspectError(f"{first.called} and {second.called} have different backends; one scheduler serves both")
+
+
+def _facts(sched: Scheduler, side: Side, run: Run) -> GraphFacts:
+    """The scheduler's graph, with copies and dependencies."""
+    graph, _ = run.newest[side.graph]
+    splits = sched.splits[: sched.n_splits]
+    inputs = len(sched.graph_inputs) + sum(len(s.inputs) for s in splits)
+    size = sched.own_graph_size(graph)
+    sizes = tuple(sched.get_buffer_size(b) for b in range(len(sched.backends)))
+    return GraphFacts(side.called, len(sched.nodes), len(sched.leafs), len(splits), inputs, size, sizes)

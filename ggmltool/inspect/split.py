@@ -1,0 +1,165 @@
+"""Why a split begins where it does, what it copies and for whom, and what would save it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.events import SPLIT_GRAPH, Entered, Event, InputAdded, SplitStarted
+from ggmltool.ggml.why import Why
+from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.node import Heard, Outcome, changes, deciders, outcomes
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.reasons import Reason
+from ggmltool.inspect.watched import Watched, watch
+from ggmltool.inspect.what_if import Change, outcome
+from ggmltool.scenario.tensor_info import tensor_infos
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ggmltool.ggml.plan import Plan, SplitPlan
+
+
+class InputFacts(NamedTuple):
+    """A tensor that the split copies: for node `made_for` first; `users` are all nodes that read the copy, with their
+    splits.
+    """
+
+    id: str
+    what: str
+    src: str
+    nbytes: int
+    shape: str
+    made_for: str
+    users: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFacts:
+    """A split: nodes `[start, end)` on `backend`, begun by node `first` for `reason`, behind a split on `before`.
+
+    `why_first` is why that node is on its backend, then the same of the tensors that settled it, nearest first;
+    `read_again` are copies of earlier splits (the copied tensor, and the node here that reads it first); `merges`
+    changes that were planned and with which there are fewer splits.
+    """
+
+    number: int
+    of: int
+    backend: str
+    nodes: tuple[int, int]
+    first: str
+    why: Why
+    reason: str
+    before: str | None
+    last_before: str
+    why_first: tuple[Reason, ...]
+    inputs: tuple[InputFacts, ...]
+    read_again: tuple[tuple[str, str], ...]
+    now: Outcome
+    merges: tuple[Outcome, ...]
+
+
+_ONLY_VIEWS = (Why.VIEWS_ONLY, "all nodes are views")
+
+
+@dataclass(slots=True)
+class HeardSplits:
+    """A listener: where splits began and what they copy, and who settled whom, when a graph was split last."""
+
+    started: list[SplitStarted] = field(default_factory=list)
+    inputs: list[InputAdded] = field(default_factory=list)
+    nodes: Heard = field(default_factory=Heard)
+
+    def __call__(self, event: Event) -> None:
+        self.nodes(event)
+        match event:
+            case Entered(function) if function in SPLIT_GRAPH:
+                self.started, self.inputs = [], []
+            case SplitStarted():
+                self.started.append(event)
+            case InputAdded():
+                self.inputs.append(event)
+            case _:
+                pass
+
+
+def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, SplitFacts]:
+    """Why split `number` began. Raises InspectError where the plan has no such split."""
+    heard = HeardSplits()
+    state = watch(opened, moment, heard)
+    plan = state.plan
+    if not plan.splits:
+        raise state.refusal()
+    if not plan.nodes:
+        raise InspectError(f"graph {state.graph} has no node")
+    if number >= len(plan.splits):
+        there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
+        raise InspectError(f"there is no split {number} in {state.heading}, which has {there}")
+    split = plan.splits[number]
+    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, *_ONLY_VIEWS)
+    start = next((e for e in heard.started if e.split == number), of_views)
+    before = plan.splits[number - 1] if number else None
+    facts = SplitFacts(
+        number=number,
+        of=len(plan.splits),
+        backend=split.backend,
+        nodes=(split.i_start, split.i_end),
+        first=start.node,
+        why=start.why,
+        reason=start.reason,
+        before=None if before is None else before.backend,
+        last_before=plan.nodes[split.i_start - 1].id if before is not None else "",
+        why_first=tuple(_why_first(opened, state, heard, start.node)),
+        inputs=tuple(_inputs(opened, plan, state, heard, number)),
+        read_again=tuple(_read_again(plan, split)),
+        now=Outcome(*outcome("now", plan, opened.model, start.node)),
+        merges=_merges(opened, state, heard, number),
+    )
+    return state, facts
+
+
+def _why_first(opened: Opened, state: Watched, heard: HeardSplits, node: str) -> Iterator[Reason]:
+    """Why the split's first node is on its backend, and those that settled it on theirs."""
+    settled = heard.nodes.settled
+    fresh = opened.scenario.start()
+    built, names = fresh.build(state.graph), [b.name for b in fresh.backends]
+    for tensor in (node, *deciders(settled, node)):
+        if tensor in settled:
+            yield heard.nodes.reason(tensor, built, names)
+
+
+def _inputs(opened: Opened, plan: Plan, state: Watched, heard: HeardSplits, number: int) -> Iterator[InputFacts]:
+    made = {e.tensor: e for e in heard.inputs if e.split == number}
+    for i in copied_inputs(plan, tensor_infos(opened.model, state.graph)):
+        if i.split == number:
+            copies = made[i.tensor].copies
+            users = tuple((n.id, n.split) for n in plan.nodes if any(s in copies for s in n.src))
+            yield InputFacts(i.tensor, i.what, i.src, i.nbytes, i.shape, made[i.tensor].node, users)
+
+
+def _read_again(plan: Plan, split: SplitPlan) -> Iterator[tuple[str, str]]:
+    """Copies that earlier splits made and nodes of this one read."""
+    copies = {c.name: c.of for c in plan.copies if c.of not in split.inputs}
+    seen: set[str] = set()
+    for node in plan.nodes[split.i_start : split.i_end]:
+        for s in node.src:
+            if s is not None and s in copies and s not in seen:
+                seen.add(s)
+                yield copies[s], node.id
+
+
+def _merges(opened: Opened, state: Watched, heard: HeardSplits, number: int) -> tuple[Outcome, ...]:
+    """Changes that were planned, and with which the graph has fewer splits."""
+    plan = state.plan
+    if number == 0 or not plan.ok:
+        return ()
+    first = [e.node for e in heard.started if e.split in (number, number - 1)]
+
+    def all_changes() -> Iterator[Change]:
+        for node in reversed(first):
+            for change in changes(opened, state.graph, node, deciders(heard.nodes.settled, node)):
+                yield change._replace(text=f"{change.text} for {node}") if change.of_node else change
+
+    return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))

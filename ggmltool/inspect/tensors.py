@@ -1,0 +1,25 @@
+"""What views need to know of a tensor and the plan does not say: its bytes, where it comes from, its own sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ggmltool.inspect.words import size_between
+from ggmltool.scenario.tensor_info import TensorInfo
+
+
+def bytes_of(infos: Iterable[TensorInfo]) -> str:
+    """How many bytes some tensors have together, for people: a number, or between which two it lies."""
+    low = high = 0
+    for info in infos:
+        low += info.nbytes
+        high += info.nbytes + info.slack
+    return size_between(low, high)
+
+
+def bytes_json(infos: Iterable[TensorInfo]) -> dict[str, Any]:
+    """The same for programs: `nbytes`, and `nbytes_max` where it is not exact."""
+    there = list(infos)
+    nbytes, slack = sum(info.nbytes for info in there), sum(info.slack for info in there)
+    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})

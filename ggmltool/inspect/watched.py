@@ -1,0 +1,220 @@
+"""The engine's state at one moment: after one step on a fresh scheduler, after a step of the scenario's own, or where
+ggml refused to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.errors import InspectError, StepRefused
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.words import count, shortened
+from ggmltool.scenario.model import Step
+from ggmltool.scenario.run import Run
+from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Listener
+    from ggmltool.ggml.graph import CGraph
+    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.tensor import Tensor
+
+
+class Built(NamedTuple):
+    """A build of a graph: its name, the cgraph, and the tensors of the contexts and of the nodes."""
+
+    name: str
+    graph: CGraph
+    table: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A run after one step of one graph.
+
+    `name` is what headings call the scenario; `plan` is the plan then. Where ggml refused the step, `plan.error` says
+    why, and the plan has the splits if it came that far. `number` is the step's in the scenario, None for a step on a
+    fresh scheduler; `stands` the build that the scheduler's state is of, None where it never came to one. `is_split`
+    says that the graph of this step was split.
+    """
+
+    name: str
+    run: Run
+    step: Step
+    plan: Plan
+    number: int | None
+    stands: Built | None
+    is_split: bool
+
+    @property
+    def graph(self) -> str:
+        """The name of the graph that the state is of. Raises StepRefused with ggml's words where it is of none."""
+        if self.stands is not None:
+            return self.stands.name
+        if self.step.graph is None:
+            raise self.refusal()
+        return self.step.graph
+
+    @property
+    def kind(self) -> str:
+        """reserve, alloc or compute; where ggml refused, whatever step it was."""
+        return self.step.kind
+
+    @property
+    def heading(self) -> str:
+        """`alloc main`, and whether ggml refused it."""
+        refused = ", which ggml refuses" if self.plan.error is not None else ""
+        return f"{self.step}{refused}"
+
+    @property
+    def title(self) -> str:
+        """What headings call the scenario, with the step's number where one was named."""
+        return self.name if self.number is None else f"{self.name}, step {self.number}"
+
+    @property
+    def sched(self) -> Scheduler:
+        """The scheduler. Raises StepRefused with ggml's words where it was never made."""
+        if self.run.sched is None:
+            raise self.refusal()
+        return self.run.sched
+
+    def built(self) -> Built:
+        """The build that the state is of. Raises StepRefused with ggml's words where there is none."""
+        if self.stands is None:
+            raise self.refusal()
+        return self.stands
+
+    def assignment(self, t: Tensor) -> tuple[int, str, list[Tensor]]:
+        """The scheduler's entry for a tensor: its backend's number (-1 for none), the cause, the copies of it."""
+        s = self.sched
+        if self.plan.error is None:
+            ids, causes, copies = s.assigned, s.assigned_causes, s.made_copies
+        else:
+            ids, causes, copies = s.ids, s.causes, s.copies
+        if t.index >= len(ids):
+            return -1, "", []
+        made = [copy for of in copies[t.index] or [] for copy in of or ()]
+        return ids[t.index], causes[t.index] or "", made
+
+    def refusal(self, lead: str = "") -> StepRefused:
+        """ggml's error, for whoever has nothing to show without a plan."""
+        return StepRefused(dict(self.plan.error or ()), lead)
+
+    def stamped(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A view's JSON object with the step's number, where one was named, and ggml's error, if it refused."""
+        more: dict[str, Any] = {}
+        if self.number is not None:
+            more["after"] = self.number
+        if self.plan.error is not None:
+            more |= {"ok": False, "error": dict(self.plan.error)}
+        return document | more
+
+
+class Watch:
+    """Does the steps up to a moment, on one scheduler.
+
+    `listener` hears every event; `started` is called with the scheduler as soon as there is one; `stepped` after every
+    step, with the run as it is then.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        moment: Moment,
+        listener: Listener | None = None,
+        started: Callable[[Scheduler], None] | None = None,
+        debug: bool = False,
+    ) -> None:
+        self.opened = opened
+        self.run = opened.scenario.start(opened.listener(listener), debug)
+        self.started = started
+        self.number = moment.after
+        self.steps = _steps(opened, moment)
+        self.stands: Built | None = None
+
+    def watched(self) -> Watched:
+        """The state at the moment, or where ggml refused to go on."""
+        *_, last = self.each()
+        return last
+
+    def each(self) -> Iterator[Watched]:
+        """The state after every step up to the moment, or up to the one that ggml refused."""
+        for number, step in enumerate(self.steps, 1):
+            watched = self._do(step, None if self.number is None else number)
+            yield watched
+            if watched.plan.error is not None:
+                return
+
+    def _do(self, step: Step, number: int | None) -> Watched:
+        from ggmltool.ggml.errors import GgmlError
+
+        run = self.run
+        if run.sched is None:
+            with suppress(GgmlError):  # the step meets it again
+                sched = run.start()
+                if self.started is not None:
+                    self.started(sched)
+        nodes = run.sched.nodes if run.sched is not None else None
+        done = run.step(step)
+        is_split = run.sched is not None and run.sched.nodes is not nodes
+        plan = done if isinstance(done, Plan) else None
+        self._keep_build(step, refused=plan is not None and not plan.ok)
+        plan = self._plan(step, plan, is_split)
+        self.opened.logged(plan.log)
+        return Watched(self.opened.title, run, step, plan, number, self.stands, is_split)
+
+    def _keep_build(self, step: Step, refused: bool) -> None:
+        """The newest build is what the state is of, unless the scheduler was never given it."""
+        sched, name = self.run.sched, step.graph
+        if sched is None or name is None or name not in self.run.newest:
+            return
+        graph, table = self.run.newest[name]
+        came_to_it = any(seen is graph for seen in sched.seen_graphs) or (
+            step.kind in ("reserve", "measure") and not refused
+        )
+        if came_to_it:
+            self.stands = Built(name, graph, table)
+
+    def _plan(self, step: Step, done: Plan | None, is_split: bool) -> Plan:
+        """The plan after a step; where ggml refused it, what stands: the splits of this graph, or of the one before."""
+        run, stands = self.run, self.stands
+        if done is not None and (done.ok or run.sched is None):
+            return done
+        if run.sched is None or stands is None:
+            return done or Plan(step.graph, step.kind, True, ())
+        newest = run.newest.get(step.graph or "")
+        if done is not None and not is_split and newest is not None and newest[0] is stands.graph:
+            sizes = ((name, run.sched.get_buffer_size(b)) for b, name in enumerate(run.sched.names))
+            return replace(done, buffer_sizes=tuple(sizes))  # the graph was being split
+        return run.plan_of(stands.graph, stands.name, step.kind, done.error if done else None)
+
+
+def watch(opened: Opened, moment: Moment, listener: Listener | None = None) -> Watched:
+    """The state at a moment. Raises InspectError for a step that is not there, ScenarioError for such a graph."""
+    return Watch(opened, moment, listener).watched()
+
+
+def graph_at(opened: Opened, moment: Moment) -> str:
+    """The name of the graph that is looked at, for views of the graph as the scenario has it."""
+    return _steps(opened, moment)[-1].graph or ""
+
+
+def _steps(opened: Opened, moment: Moment) -> list[Step]:
+    """The steps to do. Raises InspectError for a number that no step has, or one of a step without a graph."""
+    if moment.after is None:
+        name = opened.scenario.graph_name(moment.graph)
+        step = Step("reserve" if moment.step == "reserve" else "alloc", name)
+        return translated([step], opened.model.release.steps)
+    steps = opened.model.steps
+    number = moment.after
+    with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in ALL_GRAPH_STEPS]
+    there = f"the steps with a graph are {shortened(with_graph, 8)}" if with_graph else "no step has a graph"
+    if number > len(steps):
+        raise InspectError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
+    if steps[number - 1].kind not in ALL_GRAPH_STEPS:
+        raise InspectError(f"step {number} ({steps[number - 1]}) is of no graph; {there}")
+    return steps[:number]

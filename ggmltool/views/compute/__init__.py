@@ -1,0 +1,1 @@
+"""Runs: steps, calls, values as they are computed and compared."""

@@ -1,0 +1,89 @@
+"""A run of a scenario, step by step, in brief."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.views.compute.next_token import NextToken, next_token_json
+from ggmltool.views.errors import ggml_error
+from ggmltool.views.plan.splits import input_bytes
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, size
+
+
+class StepReport(NamedTuple):
+    """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
+
+    `number` counts all steps of the scenario from 1, those that were left out too.
+    """
+
+    step: str
+    did: str = ""
+    plan: Plan | None = None
+    error: tuple[tuple[str, str | None], ...] | None = None
+    number: int = 1
+
+    @property
+    def failure(self) -> tuple[tuple[str, str | None], ...] | None:
+        """Why ggml refused this step, if it did."""
+        return self.error or (self.plan.error if self.plan is not None else None)
+
+
+def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Tensors, title: str, style: Style) -> str:
+    """One row per step, and ggml's error where the run ended with one."""
+    columns = [
+        Column("", right=True),
+        Column("step", cut=True),
+        Column("splits", right=True),
+        Column("inputs copied", right=True, drop=2),
+        Column("bytes", right=True, drop=3),
+        *[Column(name, right=True, drop=1) for name in backends],
+        Column("", cut=True),
+    ]
+    rows = [_row(step, backends, tensors) for step in steps]
+    text = heading(title, [count(len(steps), "step")], style) + "\n" + render_table(columns, rows, style)
+    errors = [error for step in steps if (error := step.failure)]
+    if errors:
+        text += "\n" + render_lines([ggml_error(dict(errors[0]))], style)
+    return text
+
+
+def _row(step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
+    said = Cell("ggml refuses", "bold red") if step.failure else Cell(step.did)
+    plan = step.plan
+    if plan is None or not plan.ok:
+        return [str(step.number), step.step, "", "", "", *[""] * len(backends), said]
+    copies = sum(len(split.inputs) for split in plan.splits)
+    copied = sum(input_bytes(split, tensors) for split in plan.splits)
+    sizes = dict(plan.buffer_sizes)
+    return [
+        str(step.number),
+        step.step,
+        str(len(plan.splits)),
+        str(copies),
+        size(copied) if copies else "",
+        *[size(sizes.get(name, 0)) for name in backends],
+        said,
+    ]
+
+
+def run_json(
+    plans: Sequence[dict[str, Any]],
+    outputs: dict[str, Any],
+    error: dict[str, Any] | None,
+    watched: Sequence[dict[str, Any]] | None = None,
+    next_token: NextToken | None = None,
+) -> dict[str, Any]:
+    """The plans of all reserve and alloc steps, the outputs as nested lists, what was watched, if anything was, and the
+    likeliest next tokens, of a captured prompt."""
+    out: dict[str, Any] = {"ggmltool": 1, "kind": "run", "ok": error is None, "plans": list(plans), "outputs": outputs}
+    if watched is not None:
+        out["watched"] = list(watched)
+    if next_token is not None:
+        out["next_token"] = next_token_json(next_token)
+    if error is not None:
+        out["error"] = error
+    return out

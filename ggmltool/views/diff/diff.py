@@ -1,0 +1,183 @@
+"""Two plans side by side: where they part first, then nodes, splits, copies and memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from shlex import join
+
+from ggmltool.inspect.diff.plans import PARTS, Divergence, NodePair, Place, PlanDiff
+from ggmltool.inspect.diff.side import Titles
+from ggmltool.inspect.diff.splits import Amount
+from ggmltool.views.diff.cells import A, B, amounts, bytes_of, inks_of, wrapped_lines
+from ggmltool.views.diff.memory import buffers_section, contexts_section, sizes_section
+from ggmltool.views.diff.rules import rules_section
+from ggmltool.views.diff.splits import copies_section, splits_section
+from ggmltool.views.errors import ggml_error
+from ggmltool.views.plan.splits import plan_step
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, printable, shortened
+
+_FEW = 3
+
+_SUMMARY = (Column(""), Column("A", right=True), Column("B", right=True), Column("difference", right=True))
+_NODES = (Column("count", right=True), Column("what", cut=True), Column("which", cut=True))
+
+
+def diff_view(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
+    """All that differs in the `parts`; one line where nothing does."""
+    found = [part for part in PARTS if part in parts and diff.differs(part)]
+    if not found:
+        return _nothing(diff, titles, parts, style)
+    out = [_head(diff, titles, style)]
+    for plan in (diff.a.plan, diff.b.plan):
+        if plan.error is not None:
+            out += ["\n", ggml_error(dict(plan.error)), "\n"]
+    out += ["\n", render_table(_SUMMARY, list(_summary(diff)), style)]
+    out.append(rules_section(diff, style))
+    shown = [d for d in diff.divergences if _part_of(d) in parts]
+    for i, divergence in enumerate(shown):
+        out += ["\n", _divergence(divergence, "first divergence" if i == 0 else "then", style)]
+        out += [render_lines([f"  more: {command}"], style) for command in _more(diff, divergence)]
+    for part in found:
+        if PARTS[part](diff):
+            out += ["\n", _SECTIONS[part](diff, style)]
+    return "".join(out)
+
+
+def diff_line(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
+    """--brief: which parts differ, in one line."""
+    found = [part for part in PARTS if part in parts and diff.differs(part)]
+    names = f"{titles.a} and {titles.b}"
+    return render_lines(
+        [printable(f"{names} differ in {', '.join(found)}" if found else f"{names} do not differ")], style
+    )
+
+
+def _part_of(divergence: Divergence) -> str:
+    return "splits" if divergence.kind == "split" else "nodes"
+
+
+def _nothing(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
+    plan = diff.a.plan
+    facts = ["no difference", plan_step(plan), count(len(plan.nodes), "node"), count(len(plan.splits), "split")]
+    if len(set(parts)) < len(PARTS):
+        facts[0] += f" in {', '.join(part for part in PARTS if part in parts)}"
+    if diff.has_log:
+        facts.append("as far as a log can tell")
+    title = titles.a if titles.a == titles.b else f"{titles.a} and {titles.b}"
+    return heading(title, facts, style)
+
+
+def _head(diff: PlanDiff, titles: Titles, style: Style) -> str:
+    from rich.text import Text
+
+    lines = []
+    for label, title, side, ink in (("A", titles.a, diff.a, A), ("B", titles.b, diff.b, B)):
+        refused = ", which ggml refuses" if side.plan.error is not None else ""
+        facts = f"{plan_step(side.plan)}{refused}"
+        lines.append(Text.assemble((label, ink), "  ", (printable(title), "bold"), (" · ", "dim"), facts))
+    if diff.has_log:
+        lines.append(Text("views, shapes and memory apart, which a log does not have", "dim"))
+    return render_lines(lines, style)
+
+
+def _summary(diff: PlanDiff) -> Iterator[Row]:
+    a, b = diff.a.plan, diff.b.plan
+    yield _counts("nodes", len(a.nodes), len(b.nodes))
+    yield _counts("splits", len(a.splits), len(b.splits))
+    copied = [sum(amounts, Amount(0, 0, 0)) for amounts in ((c.a for c in diff.copies), (c.b for c in diff.copies))]
+    inputs = copied[0].n, copied[1].n
+    yield _counts("inputs copied", *inputs)
+    if diff.buffers and (len(a.copies), len(b.copies)) != inputs:
+        yield _counts("copies in memory", len(a.copies), len(b.copies))
+    yield ["bytes copied", *amounts(*copied)]
+    if diff.buffers:
+        yield ["compute buffers", *bytes_of(sum(dict(a.buffer_sizes).values()), sum(dict(b.buffer_sizes).values()))]
+    if diff.held:
+        yield ["contexts", *bytes_of(sum(pair.a for pair in diff.held), sum(pair.b for pair in diff.held))]
+
+
+def _counts(what: str, a: int, b: int) -> Row:
+    return [what, str(a), str(b), f"{b - a:+}" if a != b else ""]
+
+
+def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
+    """The first node that differs in one way, and what it is in A and in B."""
+    sides = (("A", A, divergence.a), ("B", B, divergence.b))
+    if divergence.kind == "order":
+        facts = [f"order from node {divergence.at} on"]
+        lines = [(label, ink, _name(p)) for label, ink, p in sides]
+    else:
+        there = divergence.b or divergence.a
+        what = "backend of" if divergence.kind == "backend" else "a split begins at"
+        facts = [] if there is None else [f"{what} node {there.index}", f"{there.id} ({there.op})"]
+        lines = [(label, ink, _decision(p)) for label, ink, p in sides if p is not None]
+    return heading(lead, facts, style) + wrapped_lines(lines, style)
+
+
+def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
+    """The command that tells more of the node in B, or else in A; of a split, where it begins."""
+    for side, place in ((diff.b, divergence.b), (diff.a, divergence.a)):
+        if place is None or not side.again or divergence.kind == "order":
+            continue
+        if divergence.kind == "split" and place.start is None:
+            continue
+        what = ["split", str(place.split)] if divergence.kind == "split" else ["node", place.id]
+        yield printable(f"ggmltool explain {join(what)} {side.again}")
+        return
+
+
+def _name(place: Place | None) -> str:
+    return "there is no more node" if place is None else f"{place.id} ({place.op})"
+
+
+def _decision(place: Place) -> str:
+    """The backend of a node and why, and the split it is in or begins."""
+    why = ": ".join(part for part in (place.cause, place.reason) if part)
+    backend = f"{place.backend or 'no backend'}{f' ({why})' if why else ''}"
+    if place.start is None:
+        return f"{backend}; in split #{place.split}"
+    return f"{backend}; begins split #{place.split}{': ' if place.start else ''}{place.start}"
+
+
+def _nodes(diff: PlanDiff, style: Style) -> str:
+    inks = inks_of(diff)
+    rows: list[Row] = []
+    for what, ink, places in (("only in A", A, diff.gone), ("only in B", B, diff.added)):
+        if places:
+            rows.append([str(len(places)), Cell(what, ink), _which(places)])
+    for (src, dst), pairs in _grouped(diff.moved, lambda p: p.backend or "none"):
+        rows.append([str(len(pairs)), Cell(f"{src} → {dst}", inks.get(dst, "")), _which([pair.b for pair in pairs])])
+    if diff.reordered:
+        which = [f"{pair.b.id} #{pair.a.index} → #{pair.b.index}" for pair in diff.reordered]
+        rows.append([str(len(diff.reordered)), "at another place", shortened(which, 3)])
+    for (mine, theirs), pairs in _grouped(diff.recaused, lambda p: p.cause or ""):
+        rows.append([str(len(pairs)), f"cause {mine} → {theirs}", _which([pair.b for pair in pairs])])
+    return heading("nodes", [], style) + render_table(_NODES, rows, style)
+
+
+def _grouped(pairs: Iterable[NodePair], key: Callable[[Place], str]) -> list[tuple[tuple[str, str], list[NodePair]]]:
+    """By what A and B have, most pairs first."""
+    groups: dict[tuple[str, str], list[NodePair]] = {}
+    for pair in pairs:
+        groups.setdefault((key(pair.a), key(pair.b)), []).append(pair)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
+
+
+def _which(places: Sequence[Place]) -> str:
+    """A few by name, many by their ops."""
+    if len(places) <= _FEW:
+        return ", ".join(f"{place.id} ({place.op})" for place in places)
+    ops = Counter(place.op for place in places)
+    return f"first {places[0].id}; {shortened([f'{n} {op}' for op, n in ops.most_common()], 3)}"
+
+
+_SECTIONS: dict[str, Callable[[PlanDiff, Style], str]] = {
+    "nodes": _nodes,
+    "splits": splits_section,
+    "copies": copies_section,
+    "buffers": buffers_section,
+    "sizes": sizes_section,
+    "contexts": contexts_section,
+}

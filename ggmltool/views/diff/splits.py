@@ -1,0 +1,117 @@
+"""The splits and copies of two plans side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggmltool.inspect.diff.plans import PlanDiff
+from ggmltool.inspect.diff.splits import CopiedPair, SplitPair, SplitSide
+from ggmltool.views.diff.cells import MAX_ROWS, amounts, change, inks_of, mark
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, size_between
+
+_SPLITS = (
+    Column(""),
+    Column("A", right=True),
+    Column("B", right=True),
+    Column("backend"),
+    Column("nodes", right=True),
+    Column("copied", right=True, drop=1),
+    Column("from node", cut=True),
+    Column("why it begins", cut=True),
+)
+_COPIES = (
+    Column("from"),
+    Column("to"),
+    Column("tensors", right=True),
+    Column("A", right=True),
+    Column("B", right=True),
+    Column("difference", right=True),
+)
+_COPIED = (
+    Column(""),
+    Column("A", right=True),
+    Column("B", right=True),
+    Column("tensor", cut=True),
+    Column("what", drop=1),
+    Column("from"),
+    Column("to"),
+)
+
+
+def splits_section(diff: PlanDiff, style: Style) -> str:
+    """A row per split that differs; those that are alike are counted."""
+    inks = inks_of(diff)
+    rows: list[Row] = []
+    alike = 0
+    for pair in (*diff.splits, None):
+        if pair is not None and not pair.changes:
+            alike += 1
+            continue
+        if alike:
+            rows.append(["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(f"{alike} alike", "dim"), "", "", "", ""])
+        alike = 0
+        if pair is not None:
+            rows.append(_split_row(pair, inks))
+    return heading("splits", [], style) + render_table(_SPLITS, _some(rows, len(_SPLITS)), style)
+
+
+def _split_row(pair: SplitPair, inks: dict[str, str]) -> Row:
+    a, b = pair.a, pair.b
+    there = b or a
+    if there is None:
+        return []
+
+    def both(tell: Callable[[SplitSide], str]) -> str:
+        return tell(there) if a is None or b is None else change(tell(a), tell(b))
+
+    return [
+        mark(a, b),
+        f"#{a.id}" if a is not None else "",
+        f"#{b.id}" if b is not None else "",
+        Cell(both(lambda s: s.backend), inks.get(there.backend, "")),
+        both(lambda s: str(s.n_nodes)),
+        both(lambda s: size_between(s.copied.low, s.copied.high) if s.copied.n else "–"),
+        f"{there.index} {there.first}",
+        there.reason,
+    ]
+
+
+def _some(rows: list[Row], n_columns: int) -> list[Row]:
+    """The rows, without the middle ones of very many."""
+    if len(rows) <= MAX_ROWS + 1:
+        return rows
+    first = MAX_ROWS - MAX_ROWS // 3
+    left_out = len(rows) - MAX_ROWS
+    gap: Row = ["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(f"{left_out} rows", "dim"), *[""] * (n_columns - 4)]
+    return [*rows[:first], gap, *rows[first + left_out :]]
+
+
+def copies_section(diff: PlanDiff, style: Style) -> str:
+    """What is copied between which backends, then the tensors that are not copied alike."""
+    inks = inks_of(diff)
+    rows: list[Row] = [
+        [
+            Cell(c.src, inks.get(c.src, "")),
+            Cell(c.dst, inks.get(c.dst, "")),
+            change(str(c.a.n), str(c.b.n)),
+            *amounts(c.a, c.b),
+        ]
+        for c in diff.copies
+    ]
+    out = heading("copies", [], style) + render_table(_COPIES, rows, style)
+    shown, rest = diff.inputs[:MAX_ROWS], diff.inputs[MAX_ROWS:]
+    if shown:
+        out += "\n" + render_table(_COPIED, [_copied_row(pair, inks) for pair in shown], style)
+    return out + (render_lines([f"  and {count(len(rest), 'tensor')} more"], style) if rest else "")
+
+
+def _copied_row(pair: CopiedPair, inks: dict[str, str]) -> Row:
+    return [
+        mark(pair.a, pair.b),
+        *("–" if amount is None else size_between(amount.low, amount.high) for amount in (pair.a, pair.b)),
+        change(pair.id or pair.id_b or "", pair.id_b or pair.id or ""),
+        Cell(pair.what, "dim"),
+        Cell(pair.src, inks.get(pair.src, "")),
+        Cell(pair.dst, inks.get(pair.dst, "")),
+    ]

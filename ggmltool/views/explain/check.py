@@ -1,0 +1,165 @@
+"""Every limit of ggml with its gauge: how much of it is used, where, and what happens beyond it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ggmltool.ggml.errors import Breach
+from ggmltool.ggml.limits import limits_of
+from ggmltool.inspect.gauges import Gauge
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, printable, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Status = Literal["fine", "near", "over", "breached", "not reached"]
+
+NEAR = 0.9
+"""From this share on a gauge is near its limit."""
+_ROOMY = 100
+"""Columns from which a bar has ten cells, else five."""
+_INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow", "breached": "bold red"}
+_COLUMNS = (
+    Column("limit"),
+    Column("used", right=True),
+    Column("of", right=True),
+    Column(""),
+    Column("", right=True),
+    Column("", drop=1),
+    Column("where", cut=True),
+)
+
+
+def status(gauge: Gauge) -> Status:
+    """`breached`: ggml or the device would not go on; `over`: ggml makes do; `near`: little is left."""
+    kind = gauge.about.kind
+    if gauge.used is None:
+        return "not reached"
+    if gauge.share > 1:
+        return "over" if kind == "grows" else "breached"
+    return "near" if gauge.share >= NEAR and kind != "fixed" else "fine"
+
+
+def breached(gauges: Sequence[Gauge]) -> bool:
+    """Whether ggml or a device would fail."""
+    return any(status(gauge) == "breached" for gauge in gauges)
+
+
+def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> str:
+    """The gauges as a table, and below it what happens beyond each limit."""
+    roomy = style.width >= _ROOMY
+    rows: list[Row] = []
+    group = ""
+    for gauge in gauges:
+        if gauge.about.group != group:
+            group = gauge.about.group
+            rows.append([Cell(group, "dim"), *[""] * (len(_COLUMNS) - 1)])
+        rows.append(_row(gauge, 10 if roomy else 5))
+    facts = [step, count(len(gauges), "limit"), *_closest(gauges)]
+    parts = [heading(title, facts, style), "\n", render_table(_COLUMNS, rows, style)]
+    parts.append(render_lines(["", *_beyond(gauges, style, not roomy)], style))
+    return "".join(parts)
+
+
+def _closest(gauges: Sequence[Gauge]) -> list[str]:
+    counted = [g for g in gauges if g.used is not None and g.about.kind != "fixed"]
+    if not counted:
+        return []
+    closest = max(counted, key=lambda g: g.share)
+    return [f"closest: {_called(closest)}, {_percent(closest)}"]
+
+
+def _called(gauge: Gauge) -> str:
+    """`scheduler hash set: slots`: the gauge without its table."""
+    of = gauge.about
+    return of.text if of.group in ("tensors", "memory") else f"{of.group} {of.text}"
+
+
+def _row(gauge: Gauge, cells: int) -> list[str | Cell]:
+    of = gauge.about
+    number = size if of.nbytes else str
+    verdict = status(gauge)
+    if gauge.used is None:
+        dim = [Cell(text, "dim") for text in ("–", number(gauge.limit), "", "", "", "not reached")]
+        return [f"  {of.text}", *dim]
+    ink = _INKS[verdict]
+    word = "" if verdict == "fine" else "full" if verdict == "near" and gauge.share == 1 else verdict
+    return [
+        f"  {of.text}",
+        number(gauge.used),
+        number(gauge.limit),
+        Cell(_bar(gauge.share, cells), ink),
+        _percent(gauge),
+        Cell(word, ink),
+        _where(gauge),
+    ]
+
+
+def _where(gauge: Gauge) -> str:
+    """Where the gauge is so high, "" at zero. What is counted is explained by its parts, bytes by what they are of."""
+    if not gauge.used:
+        return ""
+    if gauge.about.nbytes:
+        return ": ".join(filter(None, (gauge.where, " + ".join(f"{size(n)} of {what}" for what, n in gauge.of))))
+    return ", ".join(filter(None, (" + ".join(f"{n} {what}" for what, n in gauge.of), gauge.where)))
+
+
+def _bar(share: float, cells: int) -> str:
+    full = min(int(share * cells), cells)
+    return "█" * full + "·" * (cells - full)
+
+
+def _percent(gauge: Gauge) -> str:
+    """Whole percents; 100 % only where nothing is left, above it where it is too much."""
+    percent = 100 * gauge.share
+    if percent >= 10_000:
+        return f"{gauge.share:.0f} ×"
+    if gauge.share < 1:
+        return f"{'<1' if 0 < percent < 1 else min(int(percent), 99)}%"
+    return f"{max(round(percent), 101) if gauge.share > 1 else 100}%"
+
+
+def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[str | Text]:
+    """What happens beyond each limit; with the place too, where the table had to cut it."""
+    from rich.text import Text
+
+    lines: list[str | Text] = [Text("beyond the limit", "dim")]
+    width = min(max(style.width, 40), 120)
+    for gauge in gauges:
+        of = gauge.about
+        place = f" ({printable(_where(gauge))})" if with_place and _where(gauge) else ""
+        text = f"  {_called(gauge)}{place}: {of.beyond}"
+        lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+    return lines
+
+
+def breach_text(breach: Breach | None, release: str) -> str:
+    """The limit behind an error of this ggml, "" where none is."""
+    if breach is None:
+        return ""
+    of = limits_of(release)[breach.limit]
+    used = size(breach.used) if of.nbytes else str(breach.used)
+    return f"  the limit: {printable(of.constant)}, the {of.group}'s {of.text}; {used} would be needed"
+
+
+def check_json(gauges: Sequence[Gauge]) -> list[dict[str, Any]]:
+    """A dict for each gauge, with exact numbers."""
+    return [
+        {
+            "key": g.key,
+            "group": g.about.group,
+            "limit": g.about.text,
+            "constant": g.about.constant,
+            "used": g.used,
+            "of": g.limit,
+            "unit": "bytes" if g.about.nbytes else "count",
+            "status": status(g),
+            "where": g.where,
+            "parts": dict(g.of),
+            "beyond": g.about.beyond,
+        }
+        for g in gauges
+    ]

@@ -1,0 +1,135 @@
+"""Whether a plan serves another graph: the first tensor that does not fit, all others, and what ggml logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ggmltool.ggml.events import IdsChanged, ReallocNeeded
+from ggmltool.inspect.realloc import Parting, ReallocFacts
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.text import printable, size, wrapped
+
+_SHOWN = 10
+_OUTGROWN = (
+    Column("node", cut=True),
+    Column("tensor", cut=True),
+    Column("which"),
+    Column("reserved", right=True),
+    Column("needed", right=True),
+)
+
+
+def explain_realloc_view(f: ReallocFacts, title: str, style: Style) -> str:
+    """The answer in a sentence, then the numbers."""
+    lines = [line for text in _sentences(f) for line in wrapped(text, style.width)]
+    parts = [
+        heading(f"{title}: {f.first.called} reserved, {f.second.called} next", [], style),
+        "\n",
+        render_lines(lines, style),
+    ]
+    parts += section("The two graphs, as the allocator gets them", *_graphs(f), style)
+    parts += section("Too small in the plan", _OUTGROWN, [_outgrown(o) for o in f.outgrown[:_SHOWN]], style)
+    if len(f.outgrown) > _SHOWN:
+        parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
+    told = [f"  {printable(line)}" for line in f.log]
+    if told:
+        parts.append(render_lines(["", "What a debug build of ggml logs", *told], style))
+    return "".join(parts)
+
+
+def _sentences(f: ReallocFacts) -> Iterator[str]:
+    first, second = f.first.called, f.second.called
+    if f.why is None:
+        yield f"Yes: every node and source of {second} fits where the plan of {first} has it. Nothing is planned again."
+        return
+    yield f"No: {_why(f)}."
+    grown = [g for g in f.grown if g.old_size]
+    plans = "ggml waits for all backends and plans again" if f.n_buffers > 1 else "ggml plans again"
+    if grown:
+        sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in grown)
+        yield f"{plans}; buffers are made anew: {sizes}."
+    else:
+        yield f"{plans}; the buffers are large enough and stay."
+    if f.serves_back:
+        yield f"The plan of {second} serves {first}: reserve {second}, and nothing is planned again for either."
+    else:
+        yield f"The plan of {second} does not serve {first} either: whichever comes next is planned again."
+    if not f.debug_realloc:
+        return
+    if f.unexpected:
+        yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the two are alike in size."
+    else:
+        yield (
+            "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
+            if f.n_buffers > 1
+            else ("GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself.")
+        )
+
+
+def _why(f: ReallocFacts) -> str:
+    why = f.why
+    if isinstance(why, IdsChanged):
+        what = "leaf" if why.is_leaf else "node"
+        return (
+            f"{what} {why.at} of the graph, {why.tensor}, is on {why.new_backend}, the one before on {why.old_backend}"
+        )
+    if why is None:
+        return ""
+    if not why.tensor:
+        parting = f"; the first difference is at node {f.parting.at}: {_parting(f.parting)}" if f.parting else ""
+        return f"{why.reason}, {why.old_size} and {why.new_size}{parting}"
+    of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
+    needed = size(why.new_size or 0)
+    if why.old_size is None:
+        return f"{why.tensor}{of} had memory of its own, and now needs {needed}"
+    return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
+
+
+def _parting(p: Parting) -> str:
+    return f"{p.first or 'nothing'}, then {p.second or 'nothing'}"
+
+
+def _graphs(f: ReallocFacts) -> tuple[list[Column], list[Row]]:
+    inks = {name: color.term for name, color in colors(f.backends).items()}
+    columns = [
+        Column(""),
+        Column(printable(f.first.called), right=True),
+        Column(printable(f.second.called), right=True),
+    ]
+    rows: list[Row] = [
+        [what, str(getattr(f.first, key)), str(getattr(f.second, key))]
+        for what, key in (("nodes", "nodes"), ("leafs", "leafs"), ("splits", "splits"), ("inputs copied", "inputs"))
+    ]
+    for name, a, alone in zip(f.backends, f.first.buffers, f.alone, strict=True):
+        rows.append([Cell(f"{name} needs", inks[name]), size(a), size(alone)])
+    for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
+        rows.append([Cell(f"{name} buffer then", inks[name]), size(a), size(b)])
+    return columns, rows
+
+
+def _outgrown(o: ReallocNeeded) -> Row:
+    which = "the node" if o.slot is None else f"source {o.slot}"
+    reserved = Cell("–", "dim") if o.old_size is None else size(o.old_size)
+    return [o.node, o.tensor, which, reserved, size(o.new_size or 0)]
+
+
+def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
+    """The same, exact."""
+    return {
+        "ggmltool": 1,
+        "kind": "explain_realloc",
+        "serves": f.why is None,
+        "first": f.first._asdict() | {"buffers": dict(zip(f.backends, f.first.buffers, strict=True))},
+        "second": f.second._asdict() | {"buffers": dict(zip(f.backends, f.second.buffers, strict=True))},
+        "alone": dict(zip(f.backends, f.alone, strict=True)),
+        "why": None if f.why is None else f.why._asdict(),
+        "backend_ids_changed": isinstance(f.why, IdsChanged),
+        "outgrown": [o._asdict() for o in f.outgrown],
+        "parting": None if f.parting is None else f.parting._asdict(),
+        "grown": [g._asdict() for g in f.grown],
+        "serves_back": f.serves_back,
+        "unexpected": f.unexpected,
+        "log": list(f.log),
+    }

@@ -1,0 +1,110 @@
+"""Why a split begins: the node that could not go on, the inputs that are copied and for whom, what would save it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.why import Why
+from ggmltool.inspect.split import InputFacts, SplitFacts
+from ggmltool.views.explain.node import MOVES, move_row
+from ggmltool.views.explain.reasons import reason_json, reason_sentence
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.text import count, shortened, size, wrapped
+
+_INPUTS = (
+    Column("input", cut=True),
+    Column("what", drop=1),
+    Column("shape", drop=2),
+    Column("bytes", right=True),
+    Column("from"),
+    Column("for", cut=True),
+)
+_MERGES = (Column("first node on"), *MOVES[1:])
+_USERS = 3
+
+
+def explain_split_view(facts: SplitFacts, plan: Plan, title: str, when: str, style: Style) -> str:
+    """Sentences, then a table of inputs and one of changes."""
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    top = [when, f"{facts.of} splits" if facts.of != 1 else "1 split"]
+    lines = [line for text in _sentences(facts) for line in wrapped(text, style.width)]
+    parts = [heading(f"{title}: split #{facts.number}", top, style), "\n", render_lines(lines, style)]
+    parts += section("Copied before it", _INPUTS, [_input(i, facts.number, inks) for i in facts.inputs], style)
+    if not facts.inputs:
+        parts.append(render_lines(["", "Nothing is copied before it."], style))
+    if facts.read_again:
+        again = [f"{of} (by {node})" for of, node in facts.read_again]
+        text = f"Copied for an earlier split and read again: {shortened(again, 6)}"
+        parts.append(render_lines(["", *wrapped(text, style.width)], style))
+    if facts.merges:
+        rows = [move_row(m, inks) for m in (facts.now, *facts.merges)]
+        parts += section("Changes that make fewer splits (each one verified by planning)", _MERGES, rows, style)
+    elif facts.number:
+        parts.append(render_lines(["", "No change of one tensor's place, usage or backend makes fewer splits."], style))
+    return "".join(parts)
+
+
+def _sentences(f: SplitFacts) -> list[str]:
+    start, end = f.nodes
+    here = (
+        f"{count(end - start, 'node')} on {f.backend}, {start}–{end - 1}"
+        if end - start > 1
+        else f"node {start} on {f.backend}"
+    )
+    why = list(map(reason_sentence, f.why_first))
+    if f.before is None:
+        return [f"It is the first: {here}.", *why]
+    behind = f"It begins with {f.first}, behind {f.last_before} on {f.before}: {here}."
+    if f.why is Why.OTHER_BACKEND and why:
+        return [*why, behind]
+    return [f"{f.first} begins it: {f.reason}.", *why, behind]
+
+
+def _input(i: InputFacts, number: int, inks: dict[str, str]) -> Row:
+    users = [node if split == number else f"{node} (split #{split})" for node, split in i.users]
+    return [
+        i.id,
+        Cell(i.what, "dim"),
+        i.shape,
+        size(i.nbytes),
+        Cell(i.src, inks.get(i.src, "")),
+        shortened(users, _USERS),
+    ]
+
+
+def explain_split_json(facts: SplitFacts, plan: Plan) -> dict[str, Any]:
+    """The same, exact."""
+    return {
+        "ggmltool": 1,
+        "kind": "explain_split",
+        "ggml": plan.ggml,
+        "graph": plan.graph,
+        "step": plan.step,
+        "ok": plan.ok,
+        "split": facts.number,
+        "splits": facts.of,
+        "backend": facts.backend,
+        "i_start": facts.nodes[0],
+        "i_end": facts.nodes[1],
+        "first": facts.first,
+        "reason": facts.reason,
+        "why": facts.why,
+        "why_first": [reason_json(reason) for reason in facts.why_first],
+        "behind": facts.before,
+        "inputs": [
+            {
+                "id": i.id,
+                "what": i.what,
+                "from": i.src,
+                "nbytes": i.nbytes,
+                "made_for": i.made_for,
+                "users": [{"node": node, "split": split} for node, split in i.users],
+            }
+            for i in facts.inputs
+        ],
+        "read_again": [{"id": of, "node": node} for of, node in facts.read_again],
+        "now": facts.now._asdict(),
+        "merges": [m._asdict() for m in facts.merges],
+    }

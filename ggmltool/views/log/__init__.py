@@ -1,0 +1,1 @@
+"""Logs of GGML_SCHED_DEBUG."""

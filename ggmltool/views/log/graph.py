@@ -1,0 +1,60 @@
+"""A graph of a log on one screen: its backends, its splits, what is copied between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.tensors import bytes_of
+from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.sources.sched_log.records import LogGraph
+from ggmltool.views.palette import colors
+from ggmltool.views.plan.copied import copied_sums
+from ggmltool.views.plan.plan import MAX_SPLITS
+from ggmltool.views.plan.splits import plan_step, splits_table
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+_BACKENDS = (
+    Column("backend"),
+    Column("nodes", right=True),
+    Column("splits", right=True),
+    Column("copied in", right=True),
+)
+
+
+def log_graph_view(graph: LogGraph, plan: Plan, tensors: Tensors, title: str, style: Style, more: str) -> str:
+    """The graph for people; `plan` and `tensors` are what it shows of a plan, `more` the command with all splits."""
+    nodes = f"{count(len(plan.nodes), 'node')} and views" if plan.nodes else "no nodes"
+    facts = [plan_step(plan), f"lines {graph.line} to {graph.last_line}", nodes]
+    parts = [heading(title, facts, style), "\n", _backends(plan, tensors, style)]
+    parts += ["\n", splits_table(plan, tensors, style, MAX_SPLITS)]
+    if len(plan.splits) > MAX_SPLITS:
+        parts.append(render_lines([f"  all of them: {more}"], style))
+    lines = copied_sums(copied_inputs(plan, tensors)) if graph.has_headers else []
+    return "".join([*parts, "\n", render_lines([*lines, *log_graph_notes(graph)], style)])
+
+
+def log_graph_notes(graph: LogGraph) -> list[str]:
+    """What the log does not have of this graph."""
+    notes = []
+    if graph.level == 1:
+        notes.append("printed with GGML_SCHED_DEBUG=1, which leaves the nodes out")
+    if not graph.has_headers:
+        notes.append("the headers of the splits are missing: a split here is a run of nodes on one backend")
+    if not graph.is_whole:
+        notes.append("the log does not have all of this graph")
+    return notes
+
+
+def _backends(plan: Plan, tensors: Tensors, style: Style) -> str:
+    inks = colors(name for name, _ in plan.backends)
+    n_nodes = Counter(node.backend for node in plan.nodes)
+    n_splits = Counter(split.backend for split in plan.splits)
+    rows: list[Row] = []
+    for name, _ in plan.backends:
+        copied = [tensors[i] for split in plan.splits if split.backend == name for i in split.inputs]
+        on = str(n_nodes[name]) if plan.nodes else ""
+        rows.append([Cell(name, inks[name].term), on, str(n_splits[name]), bytes_of(copied) if copied else ""])
+    return render_table(_BACKENDS, rows, style)

@@ -1,0 +1,1 @@
+"""Memory: buffers, the allocator's tables, structs, one tensor and its lifetime."""

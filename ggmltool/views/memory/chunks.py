@@ -1,0 +1,139 @@
+"""The chunks of the compute buffers, and what the copies of pipeline parallelism cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.views.errors import ggml_error
+from ggmltool.views.memory.buffers import buffers_of
+from ggmltool.views.palette import colors
+from ggmltool.views.plan.splits import plan_step
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_table
+from ggmltool.views.text import count, size
+
+LAST_CHUNK = 15
+"""The chunk that may be of any size: there is none after it."""
+
+_CHUNKS = (
+    Column("backend"),
+    Column("chunk", right=True),
+    Column("size", right=True),
+    Column("limit", right=True),
+    Column("below it", right=True, drop=1),
+    Column("tensors", right=True, drop=2),
+    Column("opened by", cut=True),
+    Column("of size", right=True),
+    Column("during", cut=True, drop=3),
+)
+_COPIES = (
+    Column("backend"),
+    Column("with", right=True),
+    Column("without", right=True),
+    Column("cost", right=True),
+)
+
+
+def chunk_rows(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> list[dict[str, Any]]:
+    """A row per chunk: `limit` the bytes of the buffer type's largest buffer (None: no limit), `opened_by` the tensor
+    for which there was no room in the chunks before."""
+    out: list[dict[str, Any]] = []
+    for buffer in buffers_of(plan, memory):
+        for chunk, nbytes in enumerate(buffer.chunks):
+            lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
+            first = lives[0]
+            out.append(
+                {
+                    "backend": buffer.backend,
+                    "chunk": chunk,
+                    "size": nbytes,
+                    "limit": None if chunk == LAST_CHUNK else limits.get(buffer.buft),
+                    "tensors": len(lives),
+                    "opened_by": first.tensor,
+                    "opened_by_size": first.size,
+                    "during": memory.nodes[first.start] if first.start >= 0 else None,
+                }
+            )
+    return out
+
+
+def chunks_view(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None], title: str, style: Style) -> str:
+    """Every chunk with its limit, the room that is left below it, and the tensor that opened it."""
+    rows = chunk_rows(plan, memory, limits)
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    parts = [heading(title, [plan_step(plan), count(len(rows), "chunk")], style), "\n"]
+    table: list[Row] = [
+        [
+            Cell(row["backend"], inks[row["backend"]]),
+            str(row["chunk"]),
+            size(row["size"]),
+            "none" if row["limit"] is None else size(row["limit"]),
+            _below(row["size"], row["limit"]),
+            str(row["tensors"]),
+            row["opened_by"],
+            size(row["opened_by_size"]),
+            row["during"] or "start",
+        ]
+        for row in rows
+    ]
+    parts.append(render_table(_CHUNKS, table, style))
+    return "".join(parts)
+
+
+def _below(nbytes: int, limit: int | None) -> str:
+    if limit is None:
+        return ""
+    return size(limit - nbytes) if nbytes <= limit else "over it"
+
+
+def chunks_json(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> dict[str, Any]:
+    """The rows of the view with exact bytes."""
+    return _head(plan, "chunks") | {"chunks": chunk_rows(plan, memory, limits)} | _error(plan)
+
+
+def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
+    """The buffers of one graph planned with and without the copies of pipeline parallelism."""
+    inks = {name: color.term for name, color in colors(name for name, _ in parallel.backends).items()}
+    with_, without = dict(parallel.buffer_sizes), dict(single.buffer_sizes)
+    rows: list[Row] = [
+        [Cell(name, inks[name]), size(n), size(without.get(name, 0)), _difference(n - without.get(name, 0))]
+        for name, n in with_.items()
+    ]
+    total, least = sum(with_.values()), sum(without.values())
+    rows.append([Cell("total", "dim"), size(total), size(least), _difference(total - least)])
+    copies = f"{count(len(parallel.copies), 'copy')} with pipeline parallelism, {len(single.copies)} without"
+    facts = [plan_step(parallel), copies]
+    parts = [heading(title, facts, style), "\n", render_table(_COPIES, rows, style)]
+    for plan in (parallel, single):
+        if plan.error is not None:
+            parts += ["\n", ggml_error(dict(plan.error)), "\n"]
+    return "".join(parts)
+
+
+def _difference(nbytes: int) -> str:
+    return f"{'+' if nbytes > 0 else '-' if nbytes < 0 else ''}{size(abs(nbytes))}"
+
+
+def copies_json(parallel: Plan, single: Plan) -> dict[str, Any]:
+    """Buffer sizes in bytes, with and without."""
+    return (
+        _head(parallel, "pipeline_copies")
+        | {
+            "ok": parallel.ok and single.ok,
+            "with": {"copies": len(parallel.copies), "buffer_sizes": dict(parallel.buffer_sizes)},
+            "without": {"copies": len(single.copies), "buffer_sizes": dict(single.buffer_sizes)},
+        }
+        | _error(parallel if parallel.error is not None else single)
+    )
+
+
+def _head(plan: Plan, kind: str) -> dict[str, Any]:
+    return {
+        "ggmltool": 1, "kind": kind, "ggml": plan.ggml, "graph": plan.graph, "step": plan.step, "ok": plan.ok,
+    }  # fmt: skip
+
+
+def _error(plan: Plan) -> dict[str, Any]:
+    return {} if plan.error is None else {"error": dict(plan.error)}

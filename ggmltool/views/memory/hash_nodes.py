@@ -1,0 +1,113 @@
+"""The hash tables of allocator and scheduler: what each knows of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.inspect.allocations import HashNode
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+_NODES = (
+    Column("slot", right=True),
+    Column("tensor", cut=True),
+    Column("n_children", right=True),
+    Column("n_views", right=True),
+    Column("buffer", cut=True, drop=1),
+    Column("chunk", right=True, drop=3),
+    Column("offset", right=True),
+    Column("allocated"),
+    Column("probes", right=True, drop=6),
+)
+_SCHED = (Column("tensor", cut=True), Column("backend"), Column("cause"), Column("copies", cut=True))
+
+
+class HashRow(NamedTuple):
+    """A taken slot of the allocator's table. `probes` is how many slots a look-up visits, `buft` its buffer type."""
+
+    slot: int
+    probes: int
+    tensor: str
+    node: HashNode
+    buft: str
+
+
+class SchedRow(NamedTuple):
+    """What the scheduler's table has for a tensor; `backend` is None where it has none."""
+
+    tensor: str
+    backend: str | None
+    cause: str
+    copies: tuple[str, ...]
+
+
+def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: Style) -> str:
+    """The allocator's table in the order of the first look-ups."""
+    collisions = sum(row.probes > 1 for row in rows)
+    facts = [when, f"{len(rows)} of {size} slots", count(collisions, "collision")]
+    cells: list[Row] = [
+        [
+            str(r.slot),
+            r.tensor,
+            str(r.node.n_children),
+            str(r.node.n_views),
+            f"{r.node.buffer_id} {r.buft}",
+            str(r.node.chunk),
+            str(r.node.offset),
+            "true" if r.node.allocated else Cell("false", "dim"),
+            str(r.probes),
+        ]
+        for r in rows
+    ]
+    return heading(title, facts, style) + render_lines([""], style) + render_table(_NODES, cells, style)
+
+
+def hash_json(
+    rows: Sequence[HashRow], size: int, graph: str, step: str, at: str | None, before: str | None
+) -> dict[str, Any]:
+    """The same, exact: at the end, or when the tensor `at` had got its memory, or before the node `before`."""
+    return {
+        "ggmltool": 1,
+        "kind": "hash",
+        "graph": graph,
+        "step": step,
+        "at": at,
+        "before": before,
+        "size": size,
+        "nodes": [
+            {"slot": r.slot, "tensor": r.tensor, **r.node._asdict(), "buft": r.buft, "probes": r.probes} for r in rows
+        ],
+    }
+
+
+def sched_view(
+    rows: Sequence[SchedRow], backends: Sequence[str], size: int, title: str, when: str, style: Style
+) -> str:
+    """The scheduler's table: the graph's leafs, then its nodes."""
+    ink = colors(backends)
+    cells: list[Row] = [
+        [
+            r.tensor,
+            Cell(r.backend, ink[r.backend].term) if r.backend is not None else Cell("none", "dim"),
+            r.cause,
+            ", ".join(r.copies),
+        ]
+        for r in rows
+    ]
+    facts = [when, f"{size} slots"]
+    return heading(title, facts, style) + render_lines([""], style) + render_table(_SCHED, cells, style)
+
+
+def sched_json(rows: Sequence[SchedRow], size: int, graph: str, step: str) -> dict[str, Any]:
+    """The same, exact."""
+    return {
+        "ggmltool": 1,
+        "kind": "hash",
+        "of": "scheduler",
+        "graph": graph,
+        "step": step,
+        "size": size,
+        "tensors": [{**r._asdict(), "copies": list(r.copies)} for r in rows],
+    }

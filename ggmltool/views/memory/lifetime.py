@@ -1,0 +1,237 @@
+"""One tensor's memory over time: who has it before and after; two tensors: whether they collide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggmltool.inspect.lifetime import TensorLife
+from ggmltool.inspect.memory import Lifetime
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.text import shortened, size, wrapped
+
+_SHOWN = 8
+_NAMES = 6
+_HISTORY = (
+    Column(""),
+    Column("tensor", cut=True),
+    Column("from", cut=True),
+    Column("to", cut=True),
+    Column("offset", right=True),
+    Column("size", right=True),
+    Column("how", cut=True, drop=1),
+)
+
+
+def lifetime_view(facts: Sequence[TensorLife], nodes: Sequence[str], title: str, when: str, style: Style) -> str:
+    """Sentences and the history of the bytes; of two tensors first what they have to do with each other."""
+    names = " and ".join(f.tensor for f in facts)
+    parts = [heading(f"{title}: {names}", [when], style)]
+    if len(facts) > 1:
+        told = [line for text in collision(facts[0], facts[1], nodes) for line in wrapped(text, style.width)]
+        parts.append(render_lines(["", *told], style))
+    for f in facts:
+        lines = [line for text in story(f, nodes) for line in wrapped(text, style.width)]
+        parts.append(render_lines(["", *lines], style))
+    for f in _with_history(facts):
+        rows = _history(f, {g.root or g.tensor for g in facts}, nodes)
+        name = f"Who has the bytes of {f.tensor}, in order" if len(facts) > 1 else "Who has these bytes, in order"
+        parts += section(name, _HISTORY, rows, style)
+    return "".join(parts)
+
+
+def _with_history(facts: Sequence[TensorLife]) -> Sequence[TensorLife]:
+    """Of two tensors the histories where they share bytes, of two with one memory one."""
+    if len(facts) < 2:
+        return facts
+    if shared(facts[0], facts[1]) is None:
+        return ()
+    return facts[:1] if facts[0].life is facts[1].life else facts
+
+
+def story(f: TensorLife, nodes: Sequence[str]) -> list[str]:
+    """What there is to say about one tensor, in sentences."""
+    what = f"{f.tensor} ({f'{f.op} ' if f.op else ''}{f.shape})"
+    if f.root is not None:
+        what += f" is a view of {f.root} and"
+    if not f.where:
+        return [f"{what} has no memory: the graph does not reach it, or it has no bytes.", *_read(f)]
+    chunk = f" of chunk {f.chunk}" if f.chunk else ""
+    place = f"{what} has {size(f.size)} at {f.offset}{chunk} in {f.where}"
+    if f.life is None:
+        out = [
+            f"{place}. It was allocated before the graph and keeps its memory; the graph allocator gives it to nobody."
+        ]
+        if f.writers:
+            out.append(f"Nodes that write into it: {shortened(f.writers, _NAMES)}.")
+        return [*out, *_read(f)]
+    out = [f"{place}, {_alive(f, f.life, nodes)}."]
+    if f.life.reused:
+        out.append(f"{f.root or 'It'} is computed in place of {f.life.reused}.")
+    chain = [t.tensor for t in f.takers if t.reused and t.start == (f.life.end or 0) + 1 and t.reused == f.life.tensor]
+    if chain:
+        out.append(f"{chain[0]} is computed in place of it.")
+    if f.views:
+        out.append(f"Views of it: {shortened(f.views, _NAMES)}.")
+    return [*out, *_read(f), *_after(f, nodes)]
+
+
+def _alive(f: TensorLife, life: Lifetime, nodes: Sequence[str]) -> str:
+    start = "from before the first node" if life.start < 0 else f"from node {life.start} {nodes[life.start]}"
+    if f.is_output:
+        return f"{start} to the end: it is an output"
+    if life.end is None or life.end >= len(nodes):
+        return f"{start} to the end"
+    if life.end == life.start >= 0:
+        return f"at node {life.start} {nodes[life.start]} only"
+    return f"{start} to node {life.end} {nodes[life.end]}" if life.end >= 0 else "before the first node only"
+
+
+def _read(f: TensorLife) -> list[str]:
+    if not f.readers:
+        return ["No node reads it."]
+    names = [
+        f"{r.at} {r.node}" + (f" (through {r.view})" if r.view else " (a copy)" if r.is_copy else "") for r in f.readers
+    ]
+    return [f"Read by node {shortened(names, _NAMES)}."]
+
+
+def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
+    """What its bytes hold once the graph is computed, and whether that harms anybody."""
+    early = f.overwritten_too_early
+    if early:
+        taker, reader = early[0]
+        over = f"{taker.tensor} is written over it at node {taker.start}"
+        if taker.tensor == reader.node:
+            return [f"DANGER: {over}, which is its own copy: bytes are overwritten that are still to be copied."]
+        return [f"DANGER: {over}, and node {reader.at} {reader.node} reads it after that: it gets other values."]
+    if not f.takers:
+        return ["Nobody is written over it: after the graph it still has its values."]
+    taker = f.takers[0]
+    who = f"{taker.tensor} is written over it at node {taker.start} {nodes[taker.start]}"
+    if f.is_copy:
+        return [f"{who}."]
+    if f.is_input:
+        return [f"{who}: set it again before the graph is computed again."]
+    keep = "Flag it output" if f.can_be_output else "Copy it (cpy) into memory of a context"
+    return [f"{who}: read after the graph, it has other values. {keep} to keep it."]
+
+
+def _history(f: TensorLife, marked: set[str], nodes: Sequence[str]) -> list[Row]:
+    """The owners of the bytes, some before and some after the tensor; the others are counted."""
+    if f.life is None:
+        return []
+    at = next(i for i, n in enumerate(f.neighbours) if n is f.life)
+    first, last = max(at - _SHOWN, 0), min(at + _SHOWN + 1, len(f.neighbours))
+    rows: list[Row] = [[Cell("⋮", "dim"), f"{first} before", *[""] * 5]] if first else []
+    for n in f.neighbours[first:last]:
+        end = "end" if n.end is None or n.end >= len(nodes) else _node(n.end, nodes)
+        how = f"in place of {n.reused}" if n.reused else ""
+        mark = Cell("▶", "bold") if n.tensor in marked else ""
+        name = Cell(n.tensor, "bold") if n.tensor in marked else n.tensor
+        rows.append([mark, name, _node(n.start, nodes), end, str(n.offset), size(n.size), how])
+    if last < len(f.neighbours):
+        rows.append([Cell("⋮", "dim"), f"{len(f.neighbours) - last} after", *[""] * 5])
+    return rows
+
+
+def _node(at: int, nodes: Sequence[str]) -> str:
+    return "start" if at < 0 else f"{at} {nodes[at]}"
+
+
+def shared(a: TensorLife, b: TensorLife) -> tuple[int, int] | None:
+    """The bytes that two tensors share, as offsets in their chunk; None where they share none."""
+    if not a.where or (a.where, a.chunk) != (b.where, b.chunk):
+        return None
+    start, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
+    return (start, end) if start < end else None
+
+
+def together(a: TensorLife, b: TensorLife, n: int) -> tuple[int, int] | None:
+    """The nodes (first, last) while which both are alive; None where there are none. What is no node is -1."""
+    spans = [
+        (-1, n - 1) if f.life is None else (f.life.start, n - 1 if f.life.end is None else f.life.end) for f in (a, b)
+    ]
+    start, end = max(s for s, _ in spans), min(e for _, e in spans)
+    return (start, end) if start <= end else None
+
+
+def collision(a: TensorLife, b: TensorLife, nodes: Sequence[str]) -> list[str]:
+    """Whether two tensors share bytes, are alive at once, and who is written over whom."""
+    names = f"{a.tensor} and {b.tensor}"
+    common, both = shared(a, b), together(a, b, len(nodes))
+    if not a.where or not b.where:
+        return [f"{a.tensor if not a.where else b.tensor} has no memory, so the two do not collide."]
+    at_once = "" if both is None else f"both are alive from {_moment(both[0], nodes)} to {_moment(both[1], nodes)}"
+    if common is None:
+        where = f"{a.where} and {b.where}" if a.where != b.where else f"other places of {a.where}"
+        return [f"{names} share no byte: they lie in {where}; {at_once or 'they are never alive at once'}."]
+    said = f"{names} share {size(common[1] - common[0])} at {common[0]} in {a.where}"
+    if a.life is b.life:
+        if a.life is None:
+            return [f"{said}: one memory of a context, where whoever is written last counts."]
+        return [f"{said}: they are views of one tensor, or one is a view of the other."]
+    if a.life is None or b.life is None:
+        return [f"{said}."]
+    if both is not None:
+        return [f"{said}, and {at_once}: DANGER, one overwrites the other."]
+    early, late = (a, b) if a.life.start < b.life.start else (b, a)
+    out = [f"{said}, at different times: {late.tensor} is written over {early.tensor}."]
+    return [*out, _harm(early, late, nodes)]
+
+
+def _harm(early: TensorLife, late: TensorLife, nodes: Sequence[str]) -> str:
+    at = late.life.start if late.life is not None else -1
+    reader = next((r for t, r in early.overwritten_too_early if t is late.life), None)
+    if reader is not None and reader.is_copy:
+        return f"DANGER: it is the copy of {early.tensor}: bytes are overwritten that are still to be copied."
+    if reader is not None:
+        return f"DANGER: node {reader.at} {reader.node} reads {early.tensor} after that."
+    last = f"read last by node {early.readers[-1].at} {early.readers[-1].node}" if early.readers else "read by no node"
+    kind = " (in place)" if early.readers and early.readers[-1].at == at else ""
+    return f"No harm in the graph: {early.tensor} is {last}{kind}, {late.tensor} is written at {_moment(at, nodes)}."
+
+
+def _moment(at: int, nodes: Sequence[str]) -> str:
+    return "the start" if at < 0 else f"node {at} {nodes[at]}" if at < len(nodes) else "the end"
+
+
+def lifetime_json(facts: Sequence[TensorLife], nodes: Sequence[str], graph: str, step: str) -> dict[str, Any]:
+    """The same, exact: steps are numbers of nodes, -1 before the first; `end` null is the end of the graph."""
+    out: dict[str, Any] = {"ggmltool": 1, "kind": "lifetime", "graph": graph, "step": step, "nodes": list(nodes)}
+    out["tensors"] = [_json(f) for f in facts]
+    if len(facts) > 1:
+        a, b = facts[0], facts[1]
+        out["shared"] = shared(a, b)
+        out["both_alive"] = together(a, b, len(nodes))
+        out["told"] = collision(a, b, nodes)
+    return out
+
+
+def _json(f: TensorLife) -> dict[str, Any]:
+    return {
+        "id": f.tensor,
+        "view_of": f.root,
+        "where": f.where or None,
+        "chunk": f.chunk,
+        "offset": f.offset,
+        "size": f.size,
+        "start": None if f.life is None else f.life.start,
+        "end": None if f.life is None else f.life.end,
+        "output": f.is_output,
+        "in_place_of": None if f.life is None else f.life.reused,
+        "readers": [r._asdict() for r in f.readers],
+        "views": list(f.views),
+        "owners": [
+            {
+                "id": n.tensor,
+                "start": n.start,
+                "end": n.end,
+                "offset": n.offset,
+                "size": n.size,
+                "in_place_of": n.reused,
+            }
+            for n in f.neighbours
+        ],
+        "overwritten_too_early": [{"by": t.tensor, "read_by": r.node} for t, r in f.overwritten_too_early],
+    }

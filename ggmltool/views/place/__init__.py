@@ -1,0 +1,1 @@
+"""Placements of a model on devices."""

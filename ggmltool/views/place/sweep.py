@@ -1,0 +1,313 @@
+"""A sweep over placements: a table, a chart, and the largest placement that fits."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from ggmltool.views.palette import colors
+from ggmltool.views.place.place import MARGIN
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, size
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_WIDEST_BAR = 40
+_NUMBERS = ("-c", "-b", "-ub", "-np", "--outputs", "-ngl", "--n-cpu-moe")
+_LEAST_DROP = 6
+_PLACED = ("-ngl", "-ts", "-ot", "--n-cpu-moe")
+_PARTS = ("weights", "cache", "compute")
+
+
+EQUAL = (
+    "of {} with as many layers on GPUs: most weights there, then the longest context, the largest -ub, most memory left"
+)
+
+
+class Needs(NamedTuple):
+    """Bytes that are needed on a device."""
+
+    weights: int
+    cache: int
+    compute: int
+    output: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+_NOTHING = Needs(0, 0, 0, 0)
+
+
+class Swept(NamedTuple):
+    """One placement: its options as texts by name, and what it came to.
+
+    `graphs` are the name of each graph, its splits and the bytes they copy; `needs`, `left` and `margins` are bytes by
+    device. `extent` is what makes it larger than another one, the most important first. `parallel` says whether there
+    are pipeline copies, `with_copies` what they would need, where llama.cpp does without since they do not fit.
+    """
+
+    options: Mapping[str, str]
+    graphs: Sequence[tuple[str, int, int]]
+    needs: Mapping[str, Needs]
+    left: Mapping[str, int]
+    margins: Mapping[str, int]
+    extent: tuple[int, ...]
+    parallel: bool
+    with_copies: Mapping[str, int]
+    error: str
+
+    @property
+    def room(self) -> int:
+        """What the fullest device has left beyond its margin."""
+        return min((n - self.margins.get(device, 0) for device, n in self.left.items()), default=0)
+
+    @property
+    def fits(self) -> bool:
+        return not self.error and self.room >= 0
+
+    @property
+    def splits(self) -> int:
+        return sum(splits for _, splits, _ in self.graphs)
+
+    @property
+    def copied(self) -> int:
+        return sum(copied for _, _, copied in self.graphs)
+
+    def lacks(self, device: str) -> int:
+        """What a device has too little for its margin, 0 where it is enough."""
+        return max(self.margins.get(device, 0) - self.left.get(device, self.margins.get(device, 0)), 0)
+
+
+class Sweep(NamedTuple):
+    """All placements: `fixed` is what they share, `memory` what devices have free, where known; `gpus` name the GPUs,
+    `programs` say whose memory it is.
+    """
+
+    fixed: str
+    swept: Sequence[Swept]
+    memory: Mapping[str, int]
+    devices: Sequence[str]
+    gpus: Sequence[str]
+    programs: Sequence[str] = ()
+
+    @property
+    def varied(self) -> list[str]:
+        """The options that differ between placements; -ngl where none does."""
+        names = list(self.swept[0].options)
+        return [n for n in names if len({s.options[n] for s in self.swept}) > 1] or ["-ngl"]
+
+    def best(self) -> Swept | None:
+        """Of those that fit, the largest; of equal ones, that with most memory left, then that which copies least."""
+        fitting = [s for s in self.swept if s.fits]
+        return max(fitting, key=lambda s: (s.extent, s.room, -s.copied, -s.splits)) if fitting else None
+
+
+def sweep_view(sweep: Sweep, title: str, style: Style, again: str = "") -> str:
+    """The table, the chart, and the best. `again` is the command that shows one placement, without its options."""
+    facts = [count(len(sweep.swept), "placement"), *([sweep.fixed] if sweep.fixed else [])]
+    parts = [heading(title, facts, style), "\n", _table(sweep, style), "\n", _chart(sweep, style), "\n"]
+    return "".join([*parts, render_lines(_summary(sweep, again, style), style)])
+
+
+def _table(sweep: Sweep, style: Style) -> str:
+    inks = {name: color.term for name, color in colors(sweep.devices).items()}
+    varied = sweep.varied
+    known = bool(sweep.memory)
+    columns = [
+        *(Column(name, right=name in _NUMBERS, cut=name in ("-ot", "file")) for name in varied),
+        *(Column(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
+        *(column for device in sweep.devices for column in _device_columns(device, sweep.gpus)),
+        *([Column("left", right=True, drop=5), Column("fits")] if known else []),
+    ]
+    rows: list[Row] = []
+    best = sweep.best() if known else None
+    for s in sweep.swept:
+        cells: list[str | Cell] = [s.options[name] or "–" for name in varied]
+        if s.error:
+            cells += [""] * (2 * len(s.graphs) + (1 + len(_PARTS)) * len(sweep.devices))
+        else:
+            cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
+            for device in sweep.devices:
+                needs = s.needs.get(device, _NOTHING)
+                cells += [size(n) if (n := getattr(needs, part)) else "" for part in _PARTS]
+                cells.append(Cell(size(needs.total), "bold red" if s.lacks(device) else inks[device]))
+        if known:
+            left = min(s.left.values(), default=0)
+            cells += [f"-{size(-left)}" if left < 0 else size(left)]
+            yes = Cell("yes (best)", "bold green") if s is best else "yes"
+            cells += [yes if s.fits else Cell("no", "bold red")]
+        rows.append(cells)
+    return render_table(columns, rows, style)
+
+
+def _device_columns(device: str, gpus: Sequence[str]) -> list[Column]:
+    """What a device is needed for, as far as there is room for that, and the sum; compute buffers of GPUs go last."""
+    first = _LEAST_DROP + len(_PARTS) - 1 + len(_PARTS) * (device not in gpus)
+    parts = [Column(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
+    return [*parts, Column(device, right=True)]
+
+
+def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
+    """The graphs, with the headings of their splits and copied bytes."""
+    names = [name for name, _, _ in sweep.swept[0].graphs]
+    if len(names) == 1:
+        return [(names[0], ("splits", "copied"))]
+    return [(name, (f"{name} splits", f"{name} copied")) for name in names]
+
+
+def _chart(sweep: Sweep, style: Style) -> str:
+    """A line for each placement: bars of what the GPUs need, with a mark where they end, and of what graphs copy."""
+    from rich.text import Text
+
+    inks = {name: color.term for name, color in colors(sweep.devices).items()}
+    labels = [" ".join(s.options[name] or "–" for name in sweep.varied) for s in sweep.swept]
+    wide = min(max(map(len, labels)), max(style.width // 4, 8))
+    shown = [g for g in sweep.gpus if g in sweep.devices]
+    titles = _graph_titles(sweep)
+    width = max(min((style.width - 2 - wide) // (len(shown) + len(titles)) - 4, _WIDEST_BAR), 6)
+    scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, _NOTHING).total for s in sweep.swept)]) for g in shown}
+    most = [max(s.graphs[i][2] for s in sweep.swept) for i in range(len(titles))]
+    full = {**scales, **{heading: n for (_, (_, heading)), n in zip(titles, most, strict=True)}}
+    head = [name if len(name) + 12 > width else f"{name} (to {size(n)})" for name, n in full.items()]
+    lines = [Text("  " + " " * wide + "".join(f"  {h[: width + 1]:<{width + 1}}" for h in head), "dim")]
+    for label, s in zip(labels, sweep.swept, strict=True):
+        line = Text("  " + (label if len(label) <= wide else label[: wide - 1] + "…").rjust(wide))
+        for g in shown:
+            n = s.needs.get(g, _NOTHING).total
+            limit = max(sweep.memory.get(g, scales[g]) - s.margins.get(g, 0), 0)
+            line.append("  ")
+            line.append(_bar(n, limit, scales[g], width), "red" if s.lacks(g) else inks[g])
+        for (_, _, copied), n in zip(s.graphs, most, strict=True):
+            line.append("  ")
+            line.append(_bar(copied, n, n, width)[:-1].ljust(width + 1))
+        lines.append(line)
+    for line in lines:
+        line.rstrip()
+    return render_lines(lines, style)
+
+
+def _bar(n: int, limit: int, scale: int, width: int) -> str:
+    """A bar in eighths of a character, with a line where the limit is.
+
+    >>> _bar(3, 8, 8, 8), _bar(12, 8, 16, 8)
+    ('███     │', '████│█  ')
+    """
+    eighths = 0 if not scale else max(round(n * width * 8 / scale), 1 if n else 0)
+    full, rest = divmod(eighths, 8)
+    bar = ("█" * full + (_BLOCKS[rest] if rest else "")).ljust(width)
+    at = width if not scale else limit * width // scale
+    return f"{bar[:at]}│{bar[at + 1 :]}"
+
+
+def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
+    failed = sum(bool(s.error) for s in sweep.swept)
+    programs = sweep.programs if len(sweep.programs) < 2 else dict.fromkeys(p.split(":")[0] for p in sweep.programs)
+    lines = [*programs, *([f"{count(failed, 'placement')} that ggml refuses"] if failed else [])]
+    retried = sum(bool(s.with_copies) for s in sweep.swept)
+    if retried:
+        lines.append(f"{count(retried, 'placement')} whose pipeline copies do not fit: llama.cpp retries without")
+    if not sweep.memory:
+        return [*lines, "what fits? Name the free memory of your devices: --device CUDA0:24GiB"]
+    best = sweep.best()
+    if best is None:
+        near = max(sweep.swept, key=lambda s: s.room)
+        told = ", ".join(f"{d} is {size(n)} short" for d in near.left if (n := near.lacks(d)))
+        return [*lines, f"nothing fits; nearest is {_named(sweep, near)}: {told}", *_margin(near, style)]
+    left = [f"{size(n)} left on {d}" for d, n in best.left.items()]
+    lines.append(f"largest that fits: {_named(sweep, best)}")
+    equal = sum(s.fits and s.extent[0] == best.extent[0] for s in sweep.swept)
+    if equal > 1:
+        lines += wrap(EQUAL.format(equal), max(style.width, 20), initial_indent="  ", subsequent_indent="  ")
+    costs = [f"{count(splits, 'split')}, {size(copied)} copied per batch" for _, splits, copied in best.graphs]
+    if len(costs) > 1:
+        lines += [f"  {name}: {cost}" for (name, _, _), cost in zip(best.graphs, costs, strict=True)]
+        costs = []
+    lines += _wrapped([*costs, *left], style)
+    lines += _margin(best, style)
+    return [*lines, *([f"  {again}"] if again else [])]
+
+
+def _margin(s: Swept, style: Style) -> list[str]:
+    """What has to stay free, in one line where there is room for it."""
+    margins = ", ".join(dict.fromkeys(size(s.margins[device]) for device in s.left if s.margins.get(device)))
+    text = MARGIN.format(margins) if margins else ""
+    return wrap(text, max(style.width, 20), initial_indent="  ", subsequent_indent="  ")
+
+
+def _wrapped(parts: Sequence[str], style: Style) -> list[str]:
+    """The parts with commas between them, in lines that fit."""
+    lines = ["  " + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) > style.width:
+            lines.append("  " + part)
+        else:
+            lines[-1] += f", {part}"
+    return lines
+
+
+def _named(sweep: Sweep, s: Swept) -> str:
+    """The options of a placement, with its capture where there are several."""
+    shown = [*(name for name in sweep.varied if name not in ("file", *_PLACED)), *_PLACED]
+    words = " ".join(f"{name} {_shell(s.options[name])}" for name in shown if s.options[name])
+    return ", ".join([words, *([s.options["file"]] if "file" in sweep.varied else [])])
+
+
+def _shell(value: str) -> str:
+    from shlex import quote
+
+    return quote(value)
+
+
+def sweep_json(sweep: Sweep) -> dict[str, Any]:
+    """The sweep as data."""
+    best = sweep.best() if sweep.memory else None
+    return {
+        "ggmltool": 1,
+        "kind": "sweep",
+        "options": sweep.fixed,
+        "devices": list(sweep.devices),
+        "memory": dict(sweep.memory),
+        "best": None if best is None else list(sweep.swept).index(best),
+        "placements": [{**_record(s), **_bytes(s)} for s in sweep.swept],
+    }
+
+
+def _bytes(s: Swept) -> dict[str, Any]:
+    parts = {device: needs._asdict() for device, needs in s.needs.items()}
+    needs = {device: needs.total for device, needs in s.needs.items()}
+    more = {"with_pipeline_copies": dict(s.with_copies)} if s.with_copies else {}
+    return {"needs": needs, "parts": parts, "left": dict(s.left), "margin": dict(s.margins), **more}
+
+
+def _record(s: Swept) -> dict[str, Any]:
+    return {**s.options, **_costs(s), "parallel": s.parallel, "fits": s.fits, "error": s.error or None}
+
+
+def _costs(s: Swept) -> dict[str, int]:
+    """The splits and copied bytes of each graph, under its name where there are several."""
+    prefix = len(s.graphs) > 1
+    return {
+        f"{name} " * prefix + what: n
+        for name, splits, copied in s.graphs
+        for what, n in (("splits", splits), ("copied", copied))
+    }
+
+
+def sweep_csv(sweep: Sweep) -> str:
+    """The sweep as comma-separated values, exact bytes: for each device what it needs, what for, and what is left."""
+    out = io.StringIO()
+    names = list(_record(sweep.swept[0]))
+    writer = csv.writer(out, lineterminator="\n")
+    parts = [f"{device} {part}" for device in sweep.devices for part in Needs._fields]
+    writer.writerow([*names, *sweep.devices, *parts, *(f"{device} left" for device in sweep.devices)])
+    for s in sweep.swept:
+        record = _record(s)
+        row = [record[name] for name in names]
+        row += [s.needs[device].total if device in s.needs else "" for device in sweep.devices]
+        row += [n for device in sweep.devices for n in s.needs.get(device, ("",) * len(Needs._fields))]
+        writer.writerow(row + [s.left.get(device, "") for device in sweep.devices])
+    return out.getvalue()

@@ -1,0 +1,1 @@
+"""Plans: splits, assignments, copies, pictures of the graph."""

@@ -1,0 +1,173 @@
+"""What every split copies before it runs: each input with its bytes, and where from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.copied import CopiedInput, copied_inputs
+from ggmltool.inspect.copied_experts import ExpertCopy
+from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.views.palette import colors
+from ggmltool.views.plan.splits import plan_step
+from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, printable, size, size_between
+
+_COLUMNS = (
+    Column("split", right=True),
+    Column("bytes", right=True),
+    Column("tensor", cut=True),
+    Column("what", drop=1),
+    Column("from"),
+    Column("to"),
+    Column("shape", drop=2),
+)
+
+
+class OtherPlan(NamedTuple):
+    """The same graph planned with op offload the other way round."""
+
+    op_offload: bool
+    inputs: int
+    nbytes: int
+
+
+def copied_view(
+    plan: Plan,
+    tensors: Tensors,
+    title: str,
+    style: Style,
+    other: OtherPlan | None = None,
+    experts: Sequence[ExpertCopy] = (),
+) -> str:
+    """A line per input with a sum per split; then sums per pair of backends and over all."""
+    inputs = copied_inputs(plan, tensors)
+    facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
+    parts = [heading(title, facts, style)]
+    if inputs:
+        shapes = any(i.shape for i in inputs)
+        rows = [row if shapes else row[:-1] for row in _rows(plan, inputs)]
+        parts += ["\n", render_table(_COLUMNS if shapes else _COLUMNS[:-1], rows, style)]
+    parts += ["\n", render_lines(copied_sums(inputs), style)]
+    if experts:
+        parts.append(render_lines([experts_line(experts)], style))
+    if other is not None:
+        how = "with" if other.op_offload else "without"
+        parts.append(render_lines([f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"], style))
+    return "".join(parts)
+
+
+def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    by_split: dict[int, list[CopiedInput]] = {}
+    for i in inputs:
+        by_split.setdefault(i.split, []).append(i)
+    for split in plan.splits:
+        of = by_split.get(split.id, []) if split.inputs else []
+        if len(of) > 1:
+            yield [f"#{split.id}", Cell(_size(of), "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
+        for i in of:
+            yield [
+                f"#{split.id}" if len(of) == 1 else "",
+                _size([i]),
+                Cell(i.tensor),
+                Cell(i.what, "dim"),
+                Cell(i.src, inks.get(i.src, "")),
+                Cell(i.dst, inks.get(i.dst, "")),
+                i.shape,
+            ]
+
+
+def copied_sums(inputs: list[CopiedInput]) -> list[str]:
+    """A line per pair of backends, and one for all."""
+    if not inputs:
+        return ["nothing is copied between backends"]
+    lines = []
+    for src, dst in dict.fromkeys((i.src, i.dst) for i in inputs):
+        of = [i for i in inputs if (i.src, i.dst) == (src, dst)]
+        lines.append(f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}")
+    return [*lines, f"total: {_sum(inputs)}{_weights(inputs)}"]
+
+
+def _sum(inputs: list[CopiedInput]) -> str:
+    return f"{count(len(inputs), 'tensor')}, {_size(inputs)}"
+
+
+def _weights(inputs: list[CopiedInput]) -> str:
+    weights = [i for i in inputs if i.what == "weight" and i.nbytes + i.slack]
+    return f" ({_size(weights)} of it weights)" if weights else ""
+
+
+def _size(inputs: list[CopiedInput]) -> str:
+    return size_between(sum(i.nbytes for i in inputs), sum(i.nbytes + i.slack for i in inputs))
+
+
+def _bytes(inputs: list[CopiedInput]) -> dict[str, int]:
+    """`nbytes`, and `nbytes_max` where it is not exact."""
+    nbytes, slack = sum(i.nbytes for i in inputs), sum(i.slack for i in inputs)
+    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
+
+
+def copied_json(
+    plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertCopy] = ()
+) -> dict[str, Any]:
+    """Exact bytes of every input, per pair of backends and in all."""
+    inputs = copied_inputs(plan, tensors)
+    pairs = dict.fromkeys((i.src, i.dst) for i in inputs)
+    out: dict[str, Any] = {
+        "ggmltool": 1,
+        "kind": "copied",
+        "ggml": plan.ggml,
+        "graph": plan.graph,
+        "step": plan.step,
+        "ok": plan.ok,
+        **_bytes(inputs),
+        "inputs": [
+            {"split": i.split, "id": i.tensor, "what": i.what, "from": i.src, "to": i.dst} | _bytes([i]) for i in inputs
+        ],
+        "pairs": [
+            {"from": src, "to": dst} | _bytes([i for i in inputs if (i.src, i.dst) == (src, dst)]) for src, dst in pairs
+        ],
+    }
+    if experts:
+        out["experts"] = experts_json(experts)
+    if other is not None:
+        out["with_op_offload" if other.op_offload else "without_op_offload"] = {
+            "inputs": other.inputs,
+            "nbytes": other.nbytes,
+        }
+    if plan.error is not None:
+        out["error"] = dict(plan.error)
+    return out
+
+
+def experts_line(experts: Sequence[ExpertCopy]) -> str:
+    """How much of these weights is copied, in words; "" where there are none."""
+    if not experts:
+        return ""
+    between = size_between(sum(e.nbytes_least for e in experts), sum(e.nbytes_most for e in experts))
+    shares = dict.fromkeys(f"{_from_to(e.least, e.most)} of {e.n_expert}" for e in experts)
+    whole = f"{count(len(experts), 'weight')} of experts, {size(sum(e.nbytes for e in experts))} whole"
+    return f"{whole}: ggml copies only the experts that the batch uses, {between} ({', '.join(shares)})"
+
+
+def _from_to(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def experts_json(experts: Sequence[ExpertCopy]) -> list[dict[str, Any]]:
+    """The same for programs, weight by weight."""
+    return [
+        {
+            "split": e.split,
+            "id": e.tensor,
+            "n_expert": e.n_expert,
+            "used_min": e.least,
+            "used_max": e.most,
+            "nbytes": e.nbytes,
+            "nbytes_min": e.nbytes_least,
+            "nbytes_max": e.nbytes_most,
+        }
+        for e in experts
+    ]

@@ -1,0 +1,1 @@
+"""Reference: devices, ops, types, samples, the manual."""

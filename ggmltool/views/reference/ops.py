@@ -1,0 +1,299 @@
+"""The ops of ggml as tables, and one of them in full."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.inspect.op_reference import REFERENCE_PROFILES
+from ggmltool.views.table import Cell, Column, Style, heading, render_lines, render_table
+from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_SPELLED_FROM = 110
+"""Columns from which the table has room for how an op is written."""
+
+_ANSWERS = {"yes": "yes", "no": "no", "some": "some"}
+_COLORS = {"yes": "green", "no": "red", "some": "yellow"}
+
+
+class ParamInfo(NamedTuple):
+    """A parameter: its kind in words, its default as a scenario writes it ("": it is left out, None: it is required),
+    its words with ggml's numbers."""
+
+    name: str
+    kind: str
+    default: str | None
+    choices: dict[str, int]
+    meaning: str
+
+
+class FormInfo(NamedTuple):
+    """A way to write an op. `also` are further names for it, `slots` what the node's slots hold where that is not
+    `sources`; `required` of the sources must be there. `asks` is what it asks of
+    shapes and types, `gives` type and extents of the result.
+    """
+
+    name: str
+    also: tuple[str, ...]
+    sources: tuple[str, ...]
+    required: int
+    slots: tuple[str, ...]
+    inplace: bool
+    params: tuple[ParamInfo, ...]
+    text: str
+    asks: tuple[str, ...] = ()
+    gives: str = ""
+
+    def spelled(self) -> str:
+        """`cont(a, [ne=])`, `soft_max(a, [mask], scale=1)`: what may be left out in brackets, or with its default."""
+        sources = [s if i < self.required else f"[{s}]" for i, s in enumerate(self.sources)]
+        params = [f"[{p.name}=]" if p.default == "" else f"{p.name}={p.default or ''}" for p in self.params]
+        return f"{self.name}({', '.join([*sources, *params])})"
+
+
+class OpInfo(NamedTuple):
+    """An op, or a function of UNARY or GLU (`function_of` says which, else "").
+
+    `sources` is (fewest, most), `cases` how many calls the tests compare with ggml's own, `result_of` the source whose
+    memory the result always has, `example` a scenario; `note` what else is to be said.
+    `result` is type and extents of the example's node ("" where nobody has planned it).
+    """
+
+    number: int
+    name: str
+    function_of: str
+    symbol: str
+    sources: tuple[int, int]
+    forms: tuple[FormInfo, ...]
+    is_view_op: bool
+    can_inplace: bool
+    computes: bool
+    cases: int
+    supports: dict[str, str]
+    result_of: str
+    example: str
+    note: str
+    result: str = ""
+
+
+def _shown(symbol: str) -> str:
+    """ggml's sign for an op, which it writes into dot files, without the backslashes that are for those."""
+    return symbol.replace("\\", "")
+
+
+def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
+    """A table of the ops, one of the functions of UNARY, and one of those of GLU."""
+    plain = [info for info in infos if not info.function_of]
+    title = heading(f"the ops of ggml {version}", [count(len(plain), "op")], style)
+    parts = [title, render_lines([""], style), _table(plain, style)]
+    for family in ("UNARY", "GLU"):
+        functions = [info for info in infos if info.function_of == family]
+        if functions:
+            what = heading(f"functions of {family}", [f"{len(functions)}, told apart by word 0 of op_params"], style)
+            parts += [render_lines([""], style), what, _table(functions, style)]
+    return "".join(parts) + render_lines(["", *_legend(style)], style)
+
+
+def _columns(style: Style) -> tuple[str, ...]:
+    """The devices that the table has room for; one op in full names all."""
+    return ("CPU", "CUDA", "BLAS") if style.width < _SPELLED_FROM else ("CPU", "CUDA", "Metal", "Vulkan", "BLAS")
+
+
+def _table(infos: Sequence[OpInfo], style: Style) -> str:
+    spelled = style.width >= _SPELLED_FROM
+    functions = bool(infos[0].function_of)
+    columns = [Column("#", right=True), Column("function" if functions else "op")]
+    if not functions:
+        columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
+    columns += [Column("sources", right=True, drop=3), Column("memory", drop=2), Column("engine", drop=1)]
+    columns.append(Column("cases", right=True, drop=4))
+    columns += [Column(name) for name in _columns(style)]
+    if spelled:
+        columns.append(Column("in a scenario", cut=True))
+    rows: list[list[str | Cell]] = []
+    for info in infos:
+        cells: list[str | Cell] = [str(info.number), info.name]
+        if not functions:
+            cells.append(_shown(info.symbol))
+        cells += [_sources(info), _memory(info), _engine(info), str(info.cases or "")]
+        cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in _columns(style)]
+        if spelled:
+            cells.append(info.forms[0].spelled() if info.forms else "")
+        rows.append(cells)
+    return render_table(columns, rows, style)
+
+
+_LEGEND = (
+    (
+        "memory: view, it computes nothing and has the memory of its source; of a, it computes into the memory of that "
+        "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
+    ),
+    "engine: knows its rule and computes it, by numpy and on a GPU by cupy; or refuses to build it, as ggml does",
+    "cases: calls of it that the tests give to the engine and to ggml's own CPU backend, which do the same with them",
+    "CPU, CUDA …: whether a device of that profile runs it; some, by a condition on the tensors",
+)
+
+
+def _legend(style: Style) -> list[str | Text]:
+    from rich.text import Text
+
+    wrapped = [part for line in _LEGEND for part in textwrap.wrap(line, min(style.width, 120))]
+    return [*(Text(line, "dim") for line in wrapped), Text("ggmltool ops NAME shows one op in full", "dim")]
+
+
+def _sources(info: OpInfo) -> str:
+    low, high = info.sources
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _memory(info: OpInfo) -> str:
+    if info.is_view_op:
+        return "view"
+    if info.result_of:
+        return f"of {info.result_of}"
+    return "in place" if info.can_inplace else ""
+
+
+def _engine(info: OpInfo) -> str:
+    return "computes" if info.computes else "refuses"
+
+
+def op_view(info: OpInfo, style: Style) -> str:
+    """Everything about one op."""
+    facts = [f"{info.function_of or 'op'} {info.number}"] + ([_shown(info.symbol)] if info.symbol else [])
+    lines: list[str | Text] = [""]
+    for name, value in _facts(info):
+        lines += _fact(name, value, style)
+    out = heading(info.name, facts, style) + render_lines(lines, style)
+    shown: set[str] = set()
+    for form in info.forms:
+        out += render_lines(["", *_form(form, style), *_params(form, shown, style), *_shapes(form, style)], style)
+    if info.example:
+        from rich.text import Text
+
+        example: list[str | Text] = ["", Text("a scenario with it", "bold")]
+        example += [f"  {line}" for line in info.example.splitlines()]
+        if info.result:
+            example.append(Text(f"  the result is {info.result}", "dim"))
+        out += render_lines(example, style)
+    return out
+
+
+def _devices(info: OpInfo) -> list[tuple[str, list[str]]]:
+    """The devices that run an op, on a condition or not at all."""
+    by = {answer: [n for n in REFERENCE_PROFILES if info.supports[n] == answer] for answer in ("yes", "some", "no")}
+    some = [*by["some"][:-1], f"{by['some'][-1]} (by a condition on its tensors)"] if by["some"] else []
+    return [("runs on", by["yes"]), ("some on", some), ("not on", by["no"])]
+
+
+def _facts(info: OpInfo) -> list[tuple[str, str]]:
+    memory = "of its own"
+    if info.is_view_op:
+        memory = "none: a view of its source; it computes nothing"
+    elif info.result_of:
+        memory = f"that of its source {info.result_of}"
+    elif info.can_inplace:
+        memory = "of its own, or in place: where a source lies that nobody else needs (ggml_op_can_inplace)"
+    engine = (
+        "knows type and extents of the result; computes it, by numpy and on a GPU by cupy"
+        if info.computes
+        else "refuses to build it, as ggml does"
+    )
+    return [
+        ("sources", _sources(info)),
+        ("memory", memory),
+        ("engine", engine),
+        *((label, ", ".join(names)) for label, names in _devices(info)),
+        (
+            "checked",
+            f"{count(info.cases, 'call')}, with which ggml's own CPU backend does the same" if info.cases else "",
+        ),
+        ("note", info.note),
+    ]
+
+
+def _fact(name: str, value: str, style: Style) -> list[str]:
+    if not value:
+        return []
+    return textwrap.wrap(
+        value, max(style.width, 40), initial_indent=f"  {name:<9}", subsequent_indent=" " * 11, break_on_hyphens=False
+    )
+
+
+def _form(form: FormInfo, style: Style) -> list[str | Text]:
+    """How it is written, in bold, and what its docstring says."""
+    from rich.text import Text
+
+    width = max(style.width, 40)
+    spelled = textwrap.wrap(form.spelled(), width, subsequent_indent="    ", break_on_hyphens=False)
+    lines: list[str | Text] = [Text(line, "bold") for line in spelled]
+    for paragraph in form.text.split("\n\n"):
+        lines += textwrap.wrap(
+            paragraph, min(width, 120), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
+    if form.also:
+        lines.append(f"  also called {', '.join(form.also)}")
+    if form.inplace:
+        lines.append(f"  in place: {form.name}_inplace, or inplace=true")
+    if form.slots:
+        lines.append(f"  the node's slots: {', '.join('the node itself' if s == 'self' else s for s in form.slots)}")
+    return lines
+
+
+def _shapes(form: FormInfo, style: Style) -> list[str]:
+    """What it asks of shapes and types, a line each, and what comes out."""
+    lines = []
+    for label, texts in (("asks", form.asks), ("gives", (form.gives,) if form.gives else ())):
+        for i, text in enumerate(texts):
+            lines += textwrap.wrap(
+                text,
+                min(max(style.width, 40), 120),
+                initial_indent=f"  {label if i == 0 else '':<7}",
+                subsequent_indent=" " * 11,
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+def _params(form: FormInfo, shown: set[str], style: Style) -> list[str]:
+    """What each parameter is and means, without those that an earlier form of the op has shown."""
+    new = [p for p in form.params if p.name not in shown]
+    width = max((len(p.name) for p in new), default=0) + 2
+    lines = []
+    for p in new:
+        kind = f"one of {', '.join(p.choices)}" if p.choices else p.kind
+        lines += textwrap.wrap(
+            f"{kind}: {p.meaning}" if p.meaning else kind,
+            min(max(style.width, 40), 120),
+            initial_indent=f"    {p.name:<{width}}",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )
+    if new and len(new) < len(form.params):
+        lines.append("    the other parameters: see above")
+    shown.update(p.name for p in new)
+    return lines
+
+
+def op_json(info: OpInfo) -> dict[str, Any]:
+    """One op as data; `result` only where the example has been planned."""
+    plain = info._asdict()
+    if not info.result:
+        del plain["result"]
+    return {
+        **plain,
+        "sources": {"min": info.sources[0], "max": info.sources[1]},
+        "forms": [
+            {**form._asdict(), "spelled": form.spelled(), "params": [p._asdict() for p in form.params]}
+            for form in info.forms
+        ],
+    }
+
+
+def ops_json(infos: Sequence[OpInfo], version: str) -> dict[str, Any]:
+    """All ops, then the functions of UNARY and of GLU."""
+    return {"ggmltool": 1, "kind": "ops", "ggml": version, "ops": [op_json(info) for info in infos]}
