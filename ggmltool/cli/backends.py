@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.cli.command import Command
+from ggmltool.cli.command import Command, current_settings
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
-from ggmltool.cli.output import Output, current_settings
+from ggmltool.cli.output import Output
 from ggmltool.views.reference.backends import (
     BackendInfo,
     BuftInfo,

@@ -27,6 +27,12 @@ def settings(ctx: click.Context) -> Settings:
     return root.obj
 
 
+def current_settings() -> Settings:
+    """The common options of the command that runs now."""
+    ctx = click.get_current_context(silent=True)
+    return settings(ctx) if ctx is not None else Settings()
+
+
 def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         settings(ctx).color = value

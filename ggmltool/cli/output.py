@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import click
 
-from ggmltool.cli.command import Settings, settings
+from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.inspect.watched import Watched
@@ -151,12 +151,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def current_settings() -> Settings:
-    """The common options of the command that runs now."""
-    ctx = click.get_current_context(silent=True)
-    return settings(ctx) if ctx is not None else Settings()
 
 
 def note(message: str) -> None:

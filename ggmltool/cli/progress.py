@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from ggmltool.cli.output import current_settings
+from ggmltool.cli.command import current_settings
 from ggmltool.views.text import printable, size
 
 FIRST = 1.0

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ggmltool.cli.output import current_settings, log_lines, note
+from ggmltool.cli.command import current_settings
+from ggmltool.cli.output import log_lines, note
 from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path

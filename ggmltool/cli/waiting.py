@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ggmltool.cli.output import current_settings
+from ggmltool.cli.command import current_settings
 from ggmltool.views.text import harmless
 
 WRITER, READER = "a program that writes into it", "a program that reads from it"

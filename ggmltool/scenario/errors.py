@@ -5,9 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from itertools import islice
+from typing import NamedTuple
 
 from ggmltool.ggml.errors import Portable
-from ggmltool.scenario.model import Place
+
+
+class Place(NamedTuple):
+    """Where something stands in its file: line and column count from 1."""
+
+    line: int
+    column: int
+
 
 _SHOWN = 60
 """Characters of a name that messages show."""

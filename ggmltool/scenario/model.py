@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.dtypes import DType
@@ -18,19 +18,13 @@ from ggmltool.ggml.version import RELEASES, VERSION, Release
 
 if TYPE_CHECKING:
     from ggmltool.scenario.data import Data
+    from ggmltool.scenario.errors import Place
 
 FORMAT = 1
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 Usage = Literal["any", "weights", "compute"]
 StepKind = Literal["reserve", "alloc", "compute", "measure", "reset", "set", "get"]
-
-
-class Place(NamedTuple):
-    """Where something stands in its file: line and column count from 1."""
-
-    line: int
-    column: int
 
 
 @dataclass(frozen=True, slots=True)

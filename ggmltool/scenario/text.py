@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from ggmltool.scenario.encoding import decoded
-from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
+from ggmltool.scenario.errors import Mistake, Place, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
 from ggmltool.scenario.log_text import is_scenario, no_log
-from ggmltool.scenario.model import Place
 from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
 
 MAX_BYTES = 128 << 20

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.model import Place
+from ggmltool.scenario.errors import Mistake, Place, quoted
 
 MAX_DEPTH = 50
 MAX_VALUES = 2_000_000

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ggmltool.scenario.errors import ScenarioError, nearest, quoted
+from ggmltool.scenario.errors import Place, ScenarioError, nearest, quoted
 from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Place
 from tests.scenario.texts import BASE, load_text
 
 TOP = """\

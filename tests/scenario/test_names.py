@@ -13,8 +13,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml import errors
 from ggmltool.ggml.errors import Breach, GgmlAssert, GgmlError, LineAssert
-from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.model import Place
+from ggmltool.scenario.errors import Place, ScenarioError
 
 SCENARIO: dict[str, Any] = {
     "ggmltool": 1,

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.scenario import text as text_module
-from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.errors import Place, ScenarioError
 from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Place
 from ggmltool.scenario.text import inside_string, parse_document, read_document
 from tests.scenario.texts import load_text
 

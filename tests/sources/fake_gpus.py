@@ -32,11 +32,11 @@ from typing import Any
 
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor
-from ggmltool.sources.llama.child import Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, shared_object
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.session import Session
 from tests.sources.fake_device import Device, FakeGpu
 from tests.sources.hook import replace
 

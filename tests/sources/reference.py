@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ggmltool.sources.llama.child import Session
 from ggmltool.sources.llama.decode import Decoder
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.session import Session
 
 THREADS = 2
 """What the benchmarks give to both; tests have one, as they run beside one another."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.oracle.structs import Tensor
-from ggmltool.sources.llama.child import Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.session import Session
 from ggmltool.sources.llama.structs import OBJECT_TYPE_GRAPH, Batch, Object
 
 _LOAD_MODE_MMAP = 1
