@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.sched.rules import Rules
 
 VERSION = "0.20.2"
 
@@ -26,7 +27,6 @@ TENSOR_ALIGNMENT = 32
 
 DEFAULT_GRAPH_SIZE = 2048
 SCHED_MAX_BACKENDS = 16
-SCHED_MAX_SPLIT_INPUTS = 30
 SCHED_MAX_COPIES = 4
 SCHED_INITIAL_SPLITS = 16
 MAX_FREE_BLOCKS = 256
@@ -90,11 +90,10 @@ class Release:
     """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
 
     Sizes are bytes. `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an
-    address is shifted before ggml_hash takes it modulo the number of slots. `max_split_inputs` is
-    GGML_SCHED_MAX_SPLIT_INPUTS, `max_chunks` how many chunks a compute buffer can have, `max_splits` how many splits a
-    scheduler (None: as many as there are). `steps` are the kinds of steps that take a graph. `ignores_weights` are the
-    ops that do not follow their weights; `output_marks_root` says that of an output that is a view the root is one too.
-    `copies_used_experts`: of the experts on the host, those that are used are copied alone.
+    address is shifted before ggml_hash takes it modulo the number of slots. `rules` are the scheduler's;
+    `max_chunks` is how many chunks a compute buffer can have, `max_splits` how many splits a scheduler (None: as many
+    as there are). `steps` are the kinds of steps that take a graph. The lines that a debug build logs are kept
+    (`keeps_debug_log`), or not.
     The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
     a node is used (`prints_use_counts`). `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor
     and struct hash_node; `compute_flag` says that nodes are flagged as ones to compute, `debug_realloc` that there is
@@ -105,6 +104,7 @@ class Release:
     name: str
     date: str
     commit: str
+    rules: Rules
     object_size: int = OBJECT_SIZE
     tensor_size: int = TENSOR_SIZE
     cgraph_size: int = CGRAPH_SIZE
@@ -113,14 +113,11 @@ class Release:
     graph_fields: tuple[GraphField, ...] = (_NODES, _LEAFS, _USE_COUNTS, _KEYS, *_GRADS, _USED)
     max_backends: int = SCHED_MAX_BACKENDS
     max_splits: int | None = None
-    max_split_inputs: int = SCHED_MAX_SPLIT_INPUTS
     max_copies: int = SCHED_MAX_COPIES
     max_free_blocks: int = MAX_FREE_BLOCKS
     max_chunks: int = VBUFFER_MAX_CHUNKS
     steps: tuple[str, ...] = ("reserve", "alloc", "compute")
-    ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
-    output_marks_root: bool = True
-    copies_used_experts: bool = True
+    keeps_debug_log: bool = False
     prints_functions: bool = True
     prints_use_counts: bool = True
     tensor_fields: tuple[str, ...] = _TENSOR
@@ -128,6 +125,11 @@ class Release:
     compute_flag: bool = True
     debug_realloc: bool = True
     gpu_families: frozenset[str] = frozenset()
+
+    @property
+    def max_split_inputs(self) -> int:
+        """GGML_SCHED_MAX_SPLIT_INPUTS."""
+        return self.rules.max_split_inputs
 
     def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
         """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
@@ -159,7 +161,7 @@ class Release:
 RELEASES: dict[str, Release] = {
     release.name: release
     for release in (
-        Release(VERSION, "2026-08-18", "8c63e709"),
+        Release(VERSION, "2026-08-18", "8c63e709", Rules()),
         Release(
             "2025-03",
             "2025-03-13",
@@ -167,11 +169,21 @@ RELEASES: dict[str, Release] = {
             debug_realloc=False,
             cgraph_size=80,
             graph_fields=(_NODES, _LEAFS, _KEYS, *_GRADS, _USED),
-            max_split_inputs=10,
+            rules=Rules(
+                ignores_weights=frozenset((int(Op.ROPE),)),
+                takes_first_able=False,
+                output_marks_root=False,
+                always_checks_sources=False,
+                max_split_inputs=10,
+                inputs_grow=False,
+                counts_room=True,
+                reserve_waits_first=False,
+                refuses_second_graph=False,
+                copies_turn_at_alloc=False,
+                copies_used_experts=False,
+            ),
+            keeps_debug_log=True,
             max_chunks=1,
-            ignores_weights=frozenset((int(Op.ROPE),)),
-            output_marks_root=False,
-            copies_used_experts=False,
             prints_functions=False,
             prints_use_counts=False,
             hash_node_fields=("n_children", "n_views", "buffer_id", "offset", "allocated"),
@@ -192,7 +204,17 @@ RELEASES: dict[str, Release] = {
                 GraphField("grads", "node", grads=True),
             ),
             max_splits=256,
-            max_split_inputs=16,
+            rules=Rules(
+                ignores_weights=frozenset(),
+                takes_first_able=False,
+                output_marks_root=False,
+                max_split_inputs=16,
+                inputs_grow=False,
+                counts_room=True,
+                refuses_second_graph=False,
+                copies_used_experts=False,
+            ),
+            keeps_debug_log=True,
             max_copies=1,
             max_chunks=1,
             steps=("measure", "compute"),

@@ -35,7 +35,7 @@ def expert_copies(plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType])
     That is source 0 of a MUL_MAT_ID at the head of a split, where it lies in host memory for weights; releases before
     August 2025 copy it whole.
     """
-    if not RELEASES[plan.ggml].copies_used_experts:
+    if not RELEASES[plan.ggml].rules.copies_used_experts:
         return []
     leafs = {leaf.id: leaf for leaf in plan.leafs}
     original = {copy.name: copy.of for copy in plan.copies}

@@ -156,7 +156,7 @@ class _Loader:
         profiles = PARTS[self.release.name].profiles()
         self.known_bufts = known_bufts(backends, profiles)
         self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
-        marks_root = self.release.output_marks_root
+        marks_root = self.release.rules.output_marks_root
         self.reader = TensorReader([b.name for b in backends], self.document.folder, marks_root)
         scheduler = self._part("scheduler", read_scheduler)
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))

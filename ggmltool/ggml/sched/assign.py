@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
-from ggmltool.ggml.errors import GgmlAbort, advice
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
@@ -18,12 +18,12 @@ from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.state import SchedulerState
 
 NULL_KEY = -1
 
 
-def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
+def backend_from_buffer(s: SchedulerState, tensor: Tensor, op: Tensor) -> int:
     """ggml_backend_sched_backend_from_buffer: the first backend that can use the tensor's memory and run `op`."""
     buffer = tensor.view_src.buffer if tensor.view_src is not None else tensor.buffer
     if buffer is None:
@@ -32,11 +32,14 @@ def backend_from_buffer(s: Scheduler, tensor: Tensor, op: Tensor) -> int:
     for b, usable in enumerate(s.usable_bufts):
         if buft in usable and s.backends[b].device.supports_op(op):
             return b
-    s.no_backend_for_weight(tensor, buffer)
+    s.debug_log(
+        f"ggml_backend_sched_backend_from_buffer: warning: no backend supports op {op_desc(tensor)} with a weight "
+        f"with buffer type {buffer.name} used in tensor {tensor.name}, the weight will need to be copied"
+    )
     return -1
 
 
-def assign_from_buffers(s: Scheduler, graph: CGraph) -> None:
+def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
     """Pass 1: tensors that have memory, inputs, and ops with weights, in this order; the user's choices stay."""
     ids = s.ids
     for tensors in (graph.leafs, graph.nodes):
@@ -45,7 +48,7 @@ def assign_from_buffers(s: Scheduler, graph: CGraph) -> None:
                 ids[t.index] = _backend_id_from_cur(s, t)
 
 
-def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
+def _backend_id_from_cur(s: SchedulerState, t: Tensor) -> int:
     """ggml_backend_sched_backend_id_from_cur."""
     root = t.view_src
     buffer = root.buffer if root is not None else t.buffer
@@ -73,7 +76,7 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
         return b
     if s.events:
         s.events(PassedOver(t.id, 1, "1.inp", Why.NOT_INPUT, "it is not flagged input"))
-    if t.op in s.release.ignores_weights:
+    if t.op in s.rules.ignores_weights:
         if s.events:
             s.events(PassedOver(t.id, 1, "1.wgt", Why.WEIGHTS_IGNORED, f"the weights of {op_desc(t)} do not count"))
         return -1
@@ -85,7 +88,7 @@ def _backend_id_from_cur(s: Scheduler, t: Tensor) -> int:
     return -1
 
 
-def _pass_higher(s: Scheduler, t: Tensor, cause: str, buft: BufferType, b: int) -> None:
+def _pass_higher(s: SchedulerState, t: Tensor, cause: str, buft: BufferType, b: int) -> None:
     """Announce why the backends before `b` (all of them, for -1) do not get what memory of type `buft` decides."""
     if s.events:
         for i, usable in enumerate(s.usable_bufts[: b if b >= 0 else None]):
@@ -96,7 +99,7 @@ def _pass_higher(s: Scheduler, t: Tensor, cause: str, buft: BufferType, b: int) 
                 s.events(PassedOver(t.id, 1, cause, Why.BUFT, reason, s.names[i]))
 
 
-def refused(s: Scheduler, t: Tensor, b: int, rule: int, cause: str) -> None:
+def refused(s: SchedulerState, t: Tensor, b: int, rule: int, cause: str) -> None:
     """Announce that backend `b` does not support the op."""
     if s.events:
         refusal = s.backends[b].device.refusal(t)
@@ -104,7 +107,7 @@ def refused(s: Scheduler, t: Tensor, b: int, rule: int, cause: str) -> None:
         s.events(Refused(t.id, s.names[b], rule, cause, text, lacks))
 
 
-def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
+def _backend_by_weight(s: SchedulerState, t: Tensor, i: int, src: Tensor) -> int:
     """The backend of the first weight decides, unless a device with higher priority asks for the op."""
     b = backend_from_buffer(s, src, t)
     buft = src.buffer.buft if src.buffer is not None else None
@@ -131,7 +134,7 @@ def _backend_by_weight(s: Scheduler, t: Tensor, i: int, src: Tensor) -> int:
     return b
 
 
-def _not_offloaded(s: Scheduler, t: Tensor, b: int) -> None:
+def _not_offloaded(s: SchedulerState, t: Tensor, b: int) -> None:
     """Announce why backend `b` does not ask for an op whose weight lies on the host."""
     device = s.backends[b].device
     if not device.supports_op(t):
@@ -147,7 +150,7 @@ def _not_offloaded(s: Scheduler, t: Tensor, b: int) -> None:
         s.events(PassedOver(t.id, 1, "1.off", why, reason, s.names[b]))
 
 
-def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
+def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
     _pass_higher(s, t, "1.dst", buft, -1)
     answers = []
     for b, usable in enumerate(s.usable_bufts):
@@ -164,7 +167,7 @@ def _cannot_run(s: Scheduler, t: Tensor, buft: BufferType) -> GgmlAbort:
     )
 
 
-def expand(s: Scheduler, real: list[Tensor]) -> None:
+def expand(s: SchedulerState, real: list[Tensor]) -> None:
     """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, down and up, then all."""
     last = len(s.backends) - 1
     _sweep(s, real, last, "down from a higher-priority backend")
@@ -173,7 +176,7 @@ def expand(s: Scheduler, real: list[Tensor]) -> None:
     _sweep(s, real[::-1], -2, "up")
 
 
-def _sweep(s: Scheduler, nodes: list[Tensor], skipped: int, direction: str) -> None:
+def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, direction: str) -> None:
     """One sweep. The backend `skipped` (the last one, for the GPU sweeps) does not spread and ends a spread.
 
     A node that the spreading backend cannot run is left alone, and the spread goes on behind it.
@@ -202,7 +205,7 @@ def _sweep(s: Scheduler, nodes: list[Tensor], skipped: int, direction: str) -> N
             events(PassedOver(n.id, 2, "2.sup", why, reason))
 
 
-def _why_no_spread(s: Scheduler, origin: Tensor | None, direction: str) -> tuple[Why, str]:
+def _why_no_spread(s: SchedulerState, origin: Tensor | None, direction: str) -> tuple[Why, str]:
     where = "above" if direction.startswith("down") else "below"
     if origin is None:
         return Why.NO_NEIGHBOR, f"no node {where} it has a backend yet"
@@ -210,7 +213,7 @@ def _why_no_spread(s: Scheduler, origin: Tensor | None, direction: str) -> tuple
     return Why.SPREADS_LAST, f"{origin.label} {where} it is on {on}, which spreads last"
 
 
-def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
+def buffer_supported(s: SchedulerState, t: Tensor, backend_id: int) -> bool:
     """ggml_backend_sched_buffer_supported: whether a backend can read the tensor where it is, or will be."""
     root = t.view_src
     buffer = root.buffer if root is not None else t.buffer
@@ -223,7 +226,7 @@ def buffer_supported(s: Scheduler, t: Tensor, backend_id: int) -> bool:
     return b != -1 and s.bufts[b] in s.usable_bufts[backend_id]
 
 
-def choose_or_upgrade(s: Scheduler, real: list[Tensor]) -> None:
+def choose_or_upgrade(s: SchedulerState, real: list[Tensor]) -> None:
     """Pass 3: what is unassigned goes where most sources can be read; the rest may rise to an equal buffer type."""
     ids = s.ids
     bufts = s.bufts
@@ -250,7 +253,7 @@ def choose_or_upgrade(s: Scheduler, real: list[Tensor]) -> None:
                     refused(s, n, higher, 3, "3.upg")
 
 
-def _choose_best(s: Scheduler, n: Tensor) -> None:
+def _choose_best(s: SchedulerState, n: Tensor) -> None:
     best = -1
     ids = s.ids
     readable: dict[int, int] | None = {} if s.events else None
@@ -281,7 +284,7 @@ def _choose_best(s: Scheduler, n: Tensor) -> None:
         _announce_best(s, n, readable)
 
 
-def _announce_best(s: Scheduler, n: Tensor, readable: dict[int, int]) -> None:
+def _announce_best(s: SchedulerState, n: Tensor, readable: dict[int, int]) -> None:
     """Announce whom pass 3 chose, of the backends that support the op with the number of sources each can read."""
     events = s.events
     if not events:
@@ -301,7 +304,7 @@ def _announce_best(s: Scheduler, n: Tensor, readable: dict[int, int]) -> None:
     events(Assigned(n.id, s.names[b], 3, "3.best", why, reason))
 
 
-def assign_sources(s: Scheduler, graph: CGraph) -> None:
+def assign_sources(s: SchedulerState, graph: CGraph) -> None:
     """Pass 4: views take their root's backend, sources without one their user's; a node left over the first able."""
     ids = s.ids
     causes = s.causes
@@ -324,11 +327,28 @@ def assign_sources(s: Scheduler, graph: CGraph) -> None:
                 ids[src.index] = ids[i]
                 causes[src.index] = "4.cur"
                 _announce(s, src, "4.cur", Why.READER, n)
-        if ids[i] == -1:
-            s.left_over(n)
+        if ids[i] == -1 and s.rules.takes_first_able:
+            _take_first_able(s, n)
 
 
-def _announce(s: Scheduler, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
+def _take_first_able(s: SchedulerState, n: Tensor) -> None:
+    """A node that no neighbour and no source gave a backend goes to the first that can run it."""
+    for b, backend in enumerate(s.backends):
+        if backend.device.supports_op(n):
+            s.ids[n.index] = b
+            s.causes[n.index] = "2.sup"
+            if s.events:
+                reason = "no neighbor and no source has a backend, and this is the first that supports it"
+                s.events(Assigned(n.label, s.names[b], 4, "2.sup", Why.FIRST_ABLE, reason))
+            return
+    raise GgmlAssert(
+        "ggml_backend_sched_split_graph",
+        "*cur_backend_id != -1",
+        f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
+    )
+
+
+def _announce(s: SchedulerState, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
     if s.events and s.ids[t.index] != -1:
         reason = f"it is a view of {by.label}" if why is Why.VIEW else f"its first reader {by.label} is there"
         s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, why, reason, by.label))

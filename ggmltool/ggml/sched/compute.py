@@ -117,7 +117,7 @@ def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExp
         s.synchronize_backend(b)
     node = split.nodes[0] if split.nodes else None
     if (
-        s.release.copies_used_experts
+        s.rules.copies_used_experts
         and node is not None
         and node.op == Op.MUL_MAT_ID
         and node.src[0] is copy

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
 
 
 class DebugSource(NamedTuple):
@@ -52,7 +50,7 @@ def _op_name(t: Tensor) -> str:
 SchedDebug = tuple[DebugSplit, ...]
 
 
-def debug_of(s: Scheduler, graph: CGraph) -> SchedDebug:
+def debug_of(s: SchedulerState, graph: CGraph) -> SchedDebug:
     """ggml_backend_sched_print_assignments, as records; of a graph without nodes it prints nothing."""
     ids, causes, names = s.ids, s.causes, s.names
     described = op_desc if s.release.prints_functions else _op_name

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import GraphOrder
-from ggmltool.ggml.errors import GgmlAssert, GgmlError, advice
+from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.debug import debug_of
+from ggmltool.ggml.sched.debug import SchedDebug, debug_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.split import run_passes
 from ggmltool.ggml.sched.state import SchedulerState, copy_of
-from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, op_desc
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import Why
 
 
 class Scheduler(SchedulerState):
     """The calls of a ggml_backend_sched, and the steps of them that another ggml takes in another way."""
+
+    debug_record: SchedDebug = ()
 
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
@@ -124,9 +126,12 @@ class Scheduler(SchedulerState):
 
     def own_graph_size(self, graph: CGraph) -> int:
         """The room that the scheduler's own graph needs for `graph`, which was just split, with its copies."""
-        inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
-        if self.n_copies > 1:
-            inputs += len(self.graph_inputs)
+        if self.rules.counts_room:
+            inputs = self.n_splits * self.rules.max_split_inputs
+        else:
+            inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
+            if self.n_copies > 1:
+                inputs += len(self.graph_inputs)
         return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies
 
     def _check_size(self, function: str, graph: CGraph) -> None:
@@ -149,8 +154,12 @@ class Scheduler(SchedulerState):
         if self.events:
             self.events(Entered(function))
         self._check_size(function, graph)
-        self.synchronize()
-        self.split_graph(graph)
+        if self.rules.reserve_waits_first:
+            self.synchronize()
+            self.split_graph(graph)
+        else:
+            self.split_graph(graph)
+            self.synchronize()
         self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, self.indices.top)
         self.reset()
         if self.events:
@@ -160,18 +169,19 @@ class Scheduler(SchedulerState):
     def alloc_graph(self, graph: CGraph) -> bool:
         """ggml_backend_sched_alloc_graph: split a graph and give its tensors memory.
 
-        Raises GgmlAssert when a graph is allocated already and was not reset.
+        Raises GgmlAssert when a graph is allocated already and was not reset, in a ggml that looks.
         """
         function = "ggml_backend_sched_alloc_graph"
         if self.events:
             self.events(Entered(function))
         self._check_size(function, graph)
-        if self.is_alloc:
+        if self.is_alloc and self.rules.refuses_second_graph:
             raise GgmlAssert(
                 function, "!sched->is_alloc", f"the scheduler holds an allocated graph; {advice('is_alloc')}"
             )
-        self.cur_copy = self.next_copy
-        self.next_copy = (self.next_copy + 1) % self.n_copies
+        if self.rules.copies_turn_at_alloc:
+            self.cur_copy = self.next_copy
+            self.next_copy = (self.next_copy + 1) % self.n_copies
         self.split_graph(graph)
         if not self._alloc_splits():
             return False
@@ -238,7 +248,10 @@ class Scheduler(SchedulerState):
         self.is_alloc = False
 
     def synchronize(self) -> None:
-        """ggml_backend_sched_synchronize: wait for all backends; without an allocated graph copy 0 is next."""
+        """ggml_backend_sched_synchronize: wait for all backends; without an allocated graph copy 0 is next.
+
+        Where copies turn when a graph was computed, none is next.
+        """
         for b in range(len(self.backends)):
             self.synchronize_backend(b)
         if not self.is_alloc:
@@ -257,59 +270,10 @@ class Scheduler(SchedulerState):
         why = f"(backend_ids_changed = {int(ids_changed)})"
         self.gallocr.say(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
 
-    def no_backend_for_weight(self, tensor: Tensor, buffer: Buffer) -> None:
-        """No backend can use the memory of `tensor` and run the op that has it; a debug build warns of it."""
-
-    def left_over(self, n: Tensor) -> None:
-        """A node that passes 1 to 3 gave no backend, since no neighbour and no source has one: the first that can."""
-        for b, backend in enumerate(self.backends):
-            if backend.device.supports_op(n):
-                self.ids[n.index] = b
-                self.causes[n.index] = "2.sup"
-                if self.events:
-                    reason = "no neighbor and no source has a backend, and this is the first that supports it"
-                    self.events(Assigned(n.label, self.names[b], 4, "2.sup", Why.FIRST_ABLE, reason))
-                return
-        raise GgmlAssert(
-            "ggml_backend_sched_split_graph",
-            "*cur_backend_id != -1",
-            f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
-        )
-
-    def check_assigned(self, n: Tensor) -> None:
-        """Refuse a node that still has no backend when the graph is cut; the pass before has left none."""
-
-    def no_backend_for_source(self, t: Tensor, n: Tensor) -> GgmlError:
-        """The refusal of a node `n` with a source `t` that has no backend when the graph is cut."""
-        explanation = f"{t.label}, a source of {n.label}, has no backend; {how_to_get_a_backend(t)}"
-        return GgmlAssert("ggml_backend_sched_split_graph", "src_backend_id != -1", explanation)
-
-    def grow_graph_inputs(self) -> None:
-        """ggml_backend_sched_graph_inputs_grow: room for twice as many, with a warning."""
-        old = self.graph_inputs_capacity
-        new = 2 * old
-        function = "ggml_backend_sched_graph_inputs_grow"
-        self.log("warn", f"{function}: increasing graph inputs capacity from {old} to {new}")
-        self.graph_inputs_capacity = new
-
-    def grow_split_inputs(self, split: Split) -> None:
-        """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, with a warning."""
-        old = split.inputs_capacity
-        new = 2 * old if old else self.release.max_split_inputs
-        function = "ggml_backend_sched_split_inputs_grow"
-        if old:
-            self.log("warn", f"{function}: increasing split inputs capacity from {old} to {new}")
-        split.inputs_capacity = new
-
-    def set_output(self, t: Tensor) -> None:
-        """ggml_set_output: of a view its root is an output too."""
-        up: Tensor | None = t
-        while up is not None:
-            up.flags |= FLAG_OUTPUT
-            up = up.view_src
-
     def computed(self) -> None:
         """The splits of the allocated graph have been computed."""
+        if not self.rules.copies_turn_at_alloc:
+            self.cur_copy = (self.cur_copy + 1) % self.n_copies
 
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
@@ -326,11 +290,3 @@ class Scheduler(SchedulerState):
     def get_buffer_size(self, backend_id: int) -> int:
         """ggml_backend_sched_get_buffer_size: bytes; 0 where an earlier backend reports the shared buffer."""
         return self.gallocr.get_buffer_size(backend_id)
-
-
-def how_to_get_a_backend(t: Tensor) -> str:
-    """What would give a source of a node a backend."""
-    root = t.view_src
-    if root is not None:
-        return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
-    return advice("no_backend_for_source")

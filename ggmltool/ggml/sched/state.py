@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Self
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
@@ -13,7 +13,6 @@ from ggmltool.ggml.events import Listener, Logged
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
-from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
@@ -24,10 +23,6 @@ from ggmltool.ggml.version import (
     SCHED_MAX_COPIES,
     hash_size,
 )
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
-
 
 PASSES = (
     "the user's choices",
@@ -49,12 +44,11 @@ class SchedulerState:
     State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
     `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
     `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as,
-    `passes` say what its passes do, by their numbers.
+    `passes` say what its passes do, by their numbers. `debug_lines` is what a debug build has logged since this was
+    last cleared; None for a ggml of which that is not kept.
     """
 
     release = DEFAULT
-    debug_lines: list[str] | None = None
-    """What a debug build has logged since this was last cleared; None for a ggml of which that is not kept."""
     passes: tuple[str, ...] = PASSES
     gallocr_class = Gallocr
     own_size = 0
@@ -72,6 +66,7 @@ class SchedulerState:
         events: Listener | None = None,
     ) -> None:
         _check_backends(backends)
+        self.rules = self.release.rules
         self.backends = backends
         self.names = [b.name for b in backends]
         self.indices = indices
@@ -93,10 +88,14 @@ class SchedulerState:
         self.has_events = [parallel and b.device.events for b in backends]
         self.gallocr = self.gallocr_class(self.bufts, addresses, events)
         self.arena = Arena(graph_size, indices, self.release)
+        self.debug_lines: list[str] | None = None
+        if self.release.keeps_debug_log:
+            self.debug_lines = []
+            self.gallocr.debug_log = self.debug_log
         self.splits: list[Split] = [self.new_split() for _ in range(SCHED_INITIAL_SPLITS)]
         self.n_splits = 0
         self.graph_inputs: list[Tensor] = []
-        self.graph_inputs_capacity = self.release.max_split_inputs
+        self.graph_inputs_capacity = self.rules.max_split_inputs
         self.cur_copy = 0
         self.next_copy = 0
         self.is_reset = True
@@ -117,8 +116,7 @@ class SchedulerState:
         self.extra_keys: set[int] = set()
         self.log_lines: list[str] = []
         self.debug = False
-        self.debug_record: SchedDebug = ()
-        self.on_pass: Callable[[int, Scheduler], None] | None = None
+        self.on_pass: Callable[[int, Self], None] | None = None
         self.callback_eval: EvalCallback | None = None
 
     def log(self, level: str, text: str) -> None:
@@ -126,6 +124,13 @@ class SchedulerState:
         self.log_lines.append(text)
         if self.events:
             self.events(Logged(level, text))
+
+    def debug_log(self, line: str) -> None:
+        """A line that a debug build of ggml logs besides, where those are kept."""
+        if self.debug_lines is not None:
+            self.debug_lines.append(line)
+            if self.events:
+                self.events(Logged("debug", line))
 
     def grow_state(self) -> None:
         """Make the state lists as long as there are tensors."""
@@ -136,8 +141,11 @@ class SchedulerState:
             self.copies.extend([None] * missing)
 
     def new_split(self) -> Split:
-        """A split for whatever place, without room for inputs yet."""
-        return Split()
+        """A split for whatever place, without room for inputs yet, or with all it will ever have."""
+        split = Split()
+        if not self.rules.inputs_grow:
+            split.inputs_capacity = self.rules.max_split_inputs
+        return split
 
     def touch(self, index: int) -> None:
         """Note a look-up of a tensor that may be neither node nor leaf: it takes a slot of ggml's hash set."""

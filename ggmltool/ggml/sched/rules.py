@@ -1,0 +1,38 @@
+"""What the scheduler of one ggml does in one way and that of another ggml in another: switches, which can be turned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggmltool.ggml.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a scheduler; by default those of 0.20.2.
+
+    Passes: `ignores_weights` are the ops that do not follow their weights. A node that no neighbour and no source gave
+    a backend gets the first one that can run it (`takes_first_able`), or none. Of an output that is a view the root is
+    an output too (`output_marks_root`). A source without a backend stops release builds too (`always_checks_sources`).
+
+    Inputs: `max_split_inputs` is GGML_SCHED_MAX_SPLIT_INPUTS: the room of a split, and of the graph's own inputs, at
+    first where `inputs_grow`, and for good where they do not. The scheduler's own graph has room for the inputs that
+    there are, or for all that there could be (`counts_room`).
+
+    Calls: reserving waits for all backends before it splits the graph, or after that (`reserve_waits_first`). A second
+    graph without a reset is refused (`refuses_second_graph`). The next pipeline copies are taken when a graph is
+    allocated, or when one has been computed (`copies_turn_at_alloc`). Of the experts on the host, those that are used
+    are copied alone (`copies_used_experts`).
+    """
+
+    ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
+    takes_first_able: bool = True
+    output_marks_root: bool = True
+    always_checks_sources: bool = True
+    max_split_inputs: int = 30
+    inputs_grow: bool = True
+    counts_room: bool = False
+    reserve_waits_first: bool = True
+    refuses_second_graph: bool = True
+    copies_turn_at_alloc: bool = True
+    copies_used_experts: bool = True
