@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,14 +17,12 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.inspect.memory import MemoryPlan, memory_plan
+from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_json, buffers_view
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event
 
 
 @click.command(cls=Command)
@@ -81,10 +78,8 @@ def buffers(
     opened = open_scenario(scenario).what_if(what_if)
     if copies:
         return _copies(opened, moment, json, output)
-    events: list[Event] = []
-    watched = watch(opened, moment, events.append)
-    plan = watched.plan
-    memory = memory_plan(events)
+    watched = watch(opened, moment, Record(Keep.MEMORY))
+    plan, memory = watched.plan, watched.record.memory
     if chart:
         from ggmltool.views.memory.chart import chart_view
 

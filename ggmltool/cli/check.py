@@ -91,13 +91,16 @@ def _fresh(opened: Opened, moment: Moment, all: bool) -> tuple[list[Checkup], st
 
 def _after_a_step(opened: Opened, moment: Moment) -> tuple[list[Checkup], str, str]:
     """The scenario's own steps on one scheduler, up to the one that is named."""
-    from ggmltool.inspect.gauges import LimitWatch
     from ggmltool.inspect.limits import read_gauges
-    from ggmltool.inspect.watched import Watch
+    from ggmltool.inspect.record import Keep, Record
+    from ggmltool.inspect.watched import watch
 
-    limits = LimitWatch()
-    watched = Watch(opened, moment, limits, limits.attach).watched()
-    return [read_gauges(watched.run, limits, watched.graph, watched.plan)], watched.title, watched.heading
+    watched = watch(opened, moment, Record(Keep.LIMITS))
+    return (
+        [read_gauges(watched.run, watched.record.limits, watched.graph, watched.plan)],
+        watched.title,
+        watched.heading,
+    )
 
 
 def _error(one: Checkup) -> dict[str, object]:

@@ -269,12 +269,7 @@ def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Outpu
 
 def pass_records(opened: Opened, moment: Moment) -> tuple[Watched, list[PassRecord]]:
     """The state at a moment, with what every pass of the scheduler did for the last graph that was split."""
-    from ggmltool.inspect.passes import PassRecorder
+    from ggmltool.inspect.record import Keep, Record
 
-    recorder = PassRecorder(lambda: next(reversed(steps.run.newest.values()))[0])
-
-    def started(sched: Scheduler) -> None:
-        sched.on_pass = recorder.after
-
-    steps = Watch(opened, moment, recorder.heard, started)
-    return steps.watched(), recorder.records
+    watched = watch(opened, moment, Record(Keep.PASSES))
+    return watched, watched.record.passes.records

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, NotReused, Reused
+from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
+from ggmltool.inspect.memory import MemoryRecorder
+from ggmltool.inspect.part import Part
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.scheduler import Scheduler
 
 AllocEvent = AllocationStarted | Allocated | Reused | NotReused | Freed | Kept
 
@@ -58,13 +63,15 @@ class AllocMoment(NamedTuple):
     most_free: Mapping[tuple[str, int], int]
 
 
-class AllocRecorder:
-    """A listener that records the last plan of `gallocr`, and the moment the tensor `at` was allocated.
+class AllocRecorder(Part):
+    """The steps of the allocator's last plan with its lifetimes, and the moment the tensor `at` was allocated.
 
     Of a tensor that gets no memory from the allocator (a view, or one with memory of its own), the moment is when
     the allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment`
     stays None where the plan has no tensor (or node) of that name. `most_free` is that of `AllocMoment`, of all plans.
     """
+
+    hears = frozenset({*MemoryRecorder.hears, NotReused})
 
     def __init__(self, at: str | None = None, before: bool = False) -> None:
         self.gallocr: Gallocr | None = None
@@ -73,16 +80,16 @@ class AllocRecorder:
         self.steps: list[AllocStep] = []
         self.moment: AllocMoment | None = None
         self.most_free: dict[tuple[str, int], int] = {}
-        self._taken: dict[tuple[str, int, int], Block] = {}
+        self.lifetimes = MemoryRecorder()
 
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, AllocEvent):
-            return
+    def attach(self, sched: Scheduler) -> None:
+        self.gallocr = sched.gallocr
+
+    def hear(self, event: AllocEvent) -> None:
         if isinstance(event, AllocationStarted) and event.at == -1:
             self.steps = []
             self.moment = None
-            self._taken = {}
-        self._move(event)
+        self.lifetimes.hear(event)
         self.steps.append(AllocStep(event, self._chunk(event)))
         if self.gallocr is not None and self._is_the_moment(event):
             self.moment = self._now(self.gallocr)
@@ -95,22 +102,6 @@ class AllocRecorder:
                 return self.at is not None and node == self.at and self.moment is None
             case _:
                 return False
-
-    def _move(self, event: AllocEvent) -> None:
-        match event:
-            case Allocated(tensor, buft, chunk, offset, size) if size:
-                self._taken[buft, chunk, offset] = Block(offset, size, tensor)
-            case Reused(tensor, _, buft, chunk, offset) if (buft, chunk, offset) in self._taken:
-                self._taken[buft, chunk, offset] = self._taken[buft, chunk, offset]._replace(tensor=tensor)
-            case Freed(_, buft, chunk, offset, size, True):
-                for place, block in self._taken.items():
-                    if place[:2] == (buft, chunk) and block.offset + block.size == offset + size:
-                        self._taken[place] = block._replace(size=block.size - size)
-                        break
-            case Freed(_, buft, chunk, offset) if event.size:
-                self._taken.pop((buft, chunk, offset), None)
-            case _:
-                pass
 
     def _chunk(self, event: AllocEvent) -> ChunkState | None:
         if self.gallocr is None or not isinstance(event, (Allocated, Freed)):
@@ -132,7 +123,8 @@ class AllocRecorder:
         return AllocMoment(nodes, chunks, taken, dict(self.most_free))
 
     def _blocks(self, buft: str, chunk: int) -> Iterator[Block]:
-        yield from sorted(b for place, b in self._taken.items() if place[:2] == (buft, chunk))
+        there = [life for life in self.lifetimes.living.values() if (life.buft, life.chunk) == (buft, chunk)]
+        yield from sorted(Block(life.offset, life.size, life.tensor) for life in there)
 
 
 def hash_node(gallocr: Gallocr, index: int) -> HashNode:

@@ -13,6 +13,7 @@ from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
 from ggmltool.scenario.arenas import addresses, arenas
 from ggmltool.scenario.errors import nearest
@@ -102,16 +103,13 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
 
     Raises InspectError with ggml's words where it was never given a graph.
     """
-    record = AllocRecorder(at, before)
-
-    def started(sched: Scheduler) -> None:
-        record.gallocr = sched.gallocr
-
+    kept = Record(Keep.ALLOCATIONS, at, before)
+    record = kept.allocations
     planned: Planned | None = None
     planned_nodes: list[Tensor] = []
     nodes: list[AllocRow] = []
     leafs: list[AllocRow] = []
-    for state in Watch(opened, moment, record, started).each():
+    for state in Watch(opened, moment, kept).each():
         sched = state.run.sched
         if sched is not None and sched.gallocr.planned_nodes is not planned_nodes and sched.gallocr.planned_nodes:
             planned_nodes = sched.gallocr.planned_nodes

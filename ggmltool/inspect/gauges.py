@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
-from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.limits import Limit, limits_of
@@ -25,6 +24,7 @@ from ggmltool.ggml.version import (
     hash_size,
 )
 from ggmltool.inspect.allocations import hash_keys
+from ggmltool.inspect.limit_watch import LimitWatch
 
 
 class Gauge(NamedTuple):
@@ -49,43 +49,6 @@ class Gauge(NamedTuple):
         if self.used is None:
             return 0.0
         return self.used / self.limit if self.limit else float(self.used > 0)
-
-
-class LimitWatch:
-    """A listener that keeps what is gone when a plan is done: the scheduler's slots, and the most free blocks that the
-    allocator's last plan had."""
-
-    def __init__(self) -> None:
-        self.gallocr: Gallocr | None = None
-        self.slots = 0
-        self.free_blocks = 0
-        self.free_blocks_at = ""
-        self._bufts: dict[str, int] = {}
-
-    def attach(self, sched: Scheduler) -> None:
-        """Watch this scheduler, which has not planned anything yet."""
-        self.gallocr = sched.gallocr
-        for b, buft in enumerate(sched.gallocr.bufts):
-            self._bufts.setdefault(buft.name, b)
-        sched.on_pass = self._after_pass
-
-    def _after_pass(self, number: int, sched: Scheduler) -> None:
-        if number == len(sched.passes) - 1:
-            self.slots = len(sched.hash_keys())
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Entered("ggml_backend_sched_reserve" | "ggml_backend_sched_alloc_graph" | "sched_split_graph"):
-                self.slots = 0
-            case AllocationStarted(at=-1):
-                self.free_blocks, self.free_blocks_at = 0, ""
-            case Freed(tensor, buft, chunk) | Allocated(tensor, buft, chunk) if self.gallocr is not None:
-                blocks = len(self.gallocr.buf_tallocs[self._bufts[buft]].chunks[chunk].free_blocks)
-                if blocks > self.free_blocks:
-                    did = "was freed" if isinstance(event, Freed) else "was allocated"
-                    self.free_blocks, self.free_blocks_at = blocks, f"{buft} chunk {chunk}, when {tensor} {did}"
-            case _:
-                pass
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from ggmltool.ggml.releases.january_2024.gallocr import DirectGallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.memory import Lifetime, memory_plan
+from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.errors import nearest
 from ggmltool.scenario.versions import has_no_flags
@@ -80,7 +80,7 @@ class Lifetimes:
 
     def __init__(self, opened: Opened, moment: Moment) -> None:
         self.watched = watch_allocator(opened, moment)
-        self.memory = memory_plan(step.event for step in self.watched.record.steps)
+        self.memory = self.watched.at.record.memory
         self.nodes = tuple(self.memory.nodes)
         self.planned = self.watched.gallocr.planned_nodes
         gallocr = self.watched.gallocr

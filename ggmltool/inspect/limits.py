@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from ggmltool.ggml.errors import Breach, GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import cut_name
-from ggmltool.inspect.gauges import Checked, Gauge, LimitWatch, gauges
+from ggmltool.inspect.gauges import Checked, Gauge, gauges
+from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
@@ -25,15 +27,15 @@ class Checkup:
 
 def check_graph(scenario: Scenario, graph: str, step: str = "alloc") -> Checkup:
     """Reserve or allocate a graph on a fresh scheduler, and read all gauges."""
-    watch = LimitWatch()
-    run = scenario.start(watch)
+    record = Record(Keep.LIMITS)
+    run = scenario.start(record)
     try:
-        watch.attach(run.start())
+        record.attach(run.start())
     except GgmlError:
         # No scheduler can be made: the plan of a new run says so, and how far that came.
         run = scenario.start()
     plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    return read_gauges(run, watch, graph, plan)
+    return read_gauges(run, record.limits, graph, plan)
 
 
 def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:

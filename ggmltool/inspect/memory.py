@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
+from ggmltool.inspect.part import Part
 
 
 @dataclass(slots=True)
@@ -43,10 +44,14 @@ class Peak(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryPlan:
-    """What the allocator planned: lifetimes in the order of their allocation, and the node of each step."""
+    """What the allocator planned: lifetimes in the order of their allocation, and the node of each step.
+
+    `tails` are the tensors that gave back what the node in their place does not need.
+    """
 
     lifetimes: list[Lifetime] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
+    tails: list[str] = field(default_factory=list)
 
     def of(self, buft: str) -> list[Lifetime]:
         """The tensors of one buffer type."""
@@ -80,41 +85,53 @@ class MemoryPlan:
         return Peak(best_step, self.nodes[best_step] if best_step >= 0 else "", best, tuple(there))
 
 
-def memory_plan(events: Iterable[Event]) -> MemoryPlan:
-    """The lifetimes of the last plan that the events tell of.
+class MemoryRecorder(Part):
+    """The lifetimes of the allocator's last plan, while it is made: `living` are those that have not ended.
 
     Copies of tensors with the same name have the same name too, so what is freed is known by its place as well.
     Tensors without bytes lie nowhere.
     """
-    plan = MemoryPlan()
-    there: dict[tuple[str, str, int, int], Lifetime] = {}
-    step = -1
 
-    def begin(life: Lifetime) -> None:
-        there[life.tensor, life.buft, life.chunk, life.offset] = life
-        plan.lifetimes.append(life)
+    hears = frozenset({AllocationStarted, Allocated, Reused, Freed, Kept})
 
-    for event in events:
+    def __init__(self) -> None:
+        self.plan = MemoryPlan()
+        self.living: dict[tuple[str, str, int, int], Lifetime] = {}
+        self._step = -1
+
+    def hear(self, event: Event) -> None:
         match event:
             case AllocationStarted(at=-1):
-                plan, there, step = MemoryPlan(), {}, -1
+                self.plan, self.living, self._step = MemoryPlan(), {}, -1
             case AllocationStarted(at, node):
-                step = at
-                plan.nodes.append(node)
+                self._step = at
+                self.plan.nodes.append(node)
             case Allocated(tensor, buft, chunk, offset, size) if size:
-                begin(Lifetime(tensor, buft, chunk, offset, size, step))
+                self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step))
             case Reused(tensor, parent, buft, chunk, offset):
-                taken = there.pop((parent, buft, chunk, offset), None)
+                taken = self.living.pop((parent, buft, chunk, offset), None)
                 if taken is not None:
-                    taken.end = step - 1
-                    begin(Lifetime(tensor, buft, chunk, offset, taken.size, step, reused=parent))
-            case Freed(extra=True):
-                plan.lifetimes[-1].size -= event.size
+                    taken.end = self._step - 1
+                    self._begin(Lifetime(tensor, buft, chunk, offset, taken.size, self._step, reused=parent))
+            case Freed(tensor, extra=True):
+                self.plan.lifetimes[-1].size -= event.size
+                self.plan.tails.append(tensor)
             case Freed(tensor, buft, chunk, offset) if event.size:
-                there.pop((tensor, buft, chunk, offset)).end = step
+                self.living.pop((tensor, buft, chunk, offset)).end = self._step
             case Kept(tensor):
-                for life in there.values():
+                for life in self.living.values():
                     life.kept = life.kept or life.tensor == tensor
             case _:
                 pass
-    return plan
+
+    def _begin(self, life: Lifetime) -> None:
+        self.living[life.tensor, life.buft, life.chunk, life.offset] = life
+        self.plan.lifetimes.append(life)
+
+
+def memory_plan(events: Iterable[Event]) -> MemoryPlan:
+    """The lifetimes of the last plan that the events tell of."""
+    recorder = MemoryRecorder()
+    for event in events:
+        recorder.hear(event)
+    return recorder.plan

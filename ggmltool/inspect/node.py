@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Event, Left, PassedOver, Refused
+from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.answers import answer
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.reasons import Reason, Said, reason_of
+from ggmltool.inspect.reasons import Reason, Said
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Asker, Change, backend_of, outcome, to_another_backend, try_changes
 from ggmltool.scenario.errors import nearest
@@ -94,54 +95,11 @@ class NodeFacts:
         return next((a for a in reversed(self.asked) if a.settled), None)
 
 
-_CHAIN = 4
-"""Decisions that are followed back: the node's own, then those of the tensors that settled it."""
-
-
-@dataclass(slots=True)
-class Heard:
-    """A listener: all that was said about the backend of each tensor when a graph was split last, and who settled
-    whom.
-    """
-
-    said: dict[str, list[Said]] = field(default_factory=dict)
-    settled: dict[str, Assigned] = field(default_factory=dict)
-    _is_over: bool = False
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Left):
-            self._is_over = self._is_over or event.function in SPLIT_GRAPH
-        elif isinstance(event, (Assigned, PassedOver, Refused)):
-            if self._is_over:
-                self.said, self.settled, self._is_over = {}, {}, False
-            if isinstance(event, Assigned):
-                self.settled[event.tensor] = event
-            self.said.setdefault(event.tensor, []).append(event)
-
-    def reason(self, tensor: str, built: CGraph, backends: Sequence[str]) -> Reason:
-        """Why a tensor of the graph is where it is."""
-        op = next((op_desc(t) for t in built.nodes if t.id == tensor), "")
-        return reason_of(tensor, op, self.said.get(tensor, ()), backends)
-
-
-def deciders(settled: Mapping[str, Assigned], tensor: str) -> list[str]:
-    """The tensor that settled this one, the one that settled that one, and so on."""
-    out: list[str] = []
-    at = tensor
-    while len(out) < _CHAIN:
-        event = settled.get(at)
-        if event is None or not event.by or event.by in (tensor, at, *out):
-            break
-        at = event.by
-        out.append(at)
-    return out
-
-
 def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, NodeFacts]:
     """Why a tensor is where it is. Raises InspectError where the graph has no such tensor."""
     moment = _in_a_graph_that_has_it(opened, moment, name)
-    heard = Heard()
-    state = watch(opened, moment, heard)
+    state = watch(opened, moment, Record(Keep.DECISIONS))
+    heard = state.record.decisions
     graph = state.graph
     fresh = opened.scenario.start()
     built = fresh.build(graph)
@@ -151,7 +109,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
         raise _not_there(name, state, tensors)
     plan = state.plan
     node = next((n for n in plan.nodes if n.id == name), None)
-    chain = deciders(heard.settled, name)
+    chain = heard.deciders(name)
     names = [b.name for b in fresh.backends]
     now = backend_of(plan, name) if plan.ok else None
     facts = NodeFacts(

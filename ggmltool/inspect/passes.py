@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
-from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.tensor import op_desc
+from ggmltool.inspect.part import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.scheduler import Scheduler
 
 
@@ -35,53 +34,53 @@ class PassRecord(NamedTuple):
     inputs: tuple[InputAdded, ...]
 
 
-class PassRecorder:
-    """Listens to a scheduler's events (`heard`) and to its passes (`after`); `records` are those of the last split."""
+class PassRecorder(Part):
+    """What every pass did for the graph that was split last."""
 
-    def __init__(self, graph: Callable[[], CGraph]) -> None:
-        self.graph = graph
+    hears = frozenset({Assigned, SplitStarted, InputAdded})
+    looks_at_passes = True
+
+    def __init__(self) -> None:
         self.records: list[PassRecord] = []
         self._events: list[Event] = []
 
-    def heard(self, event: Event) -> None:
-        """A listener of the scheduler."""
-        if isinstance(event, (Assigned, SplitStarted, InputAdded)):
-            self._events.append(event)
+    def hear(self, event: Event) -> None:
+        self._events.append(event)
 
-    def after(self, number: int, s: Scheduler) -> None:
-        """The scheduler's `on_pass`."""
+    def after_pass(self, number: int, sched: Scheduler) -> None:
+        graph = sched.seen_graphs[-1]
         events, self._events = self._events, []
         assigned = tuple(e for e in events if isinstance(e, Assigned))
         if number == 1:
             self.records = []
             user = tuple(e for e in assigned if e.rule == 0)
             assigned = assigned[len(user) :]
-            self.records.append(PassRecord(0, self._user_choices(user), user, (), ()))
+            self.records.append(PassRecord(0, _user_choices(graph, user), user, (), ()))
         self.records.append(
             PassRecord(
                 number,
-                self._assignments(s),
+                _assignments(graph, sched),
                 assigned,
                 tuple(e for e in events if isinstance(e, SplitStarted)),
                 tuple(e for e in events if isinstance(e, InputAdded)),
             )
         )
 
-    def _assignments(self, s: Scheduler) -> tuple[Assignment, ...]:
-        graph = self.graph()
-        out = []
-        for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs)):
-            for i, t in enumerate(tensors):
-                b = s.ids[t.index]
-                backend = s.names[b] if b != -1 else None
-                out.append(Assignment(i, is_leaf, t.id, op_desc(t), backend, s.causes[t.index]))
-        return tuple(out)
 
-    def _user_choices(self, user: tuple[Assigned, ...]) -> tuple[Assignment, ...]:
-        chosen = {e.tensor: e.backend for e in user}
-        graph = self.graph()
-        return tuple(
-            Assignment(i, is_leaf, t.id, op_desc(t), chosen.get(t.id), "usr" if t.id in chosen else None)
-            for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs))
-            for i, t in enumerate(tensors)
-        )
+def _assignments(graph: CGraph, s: Scheduler) -> tuple[Assignment, ...]:
+    out = []
+    for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs)):
+        for i, t in enumerate(tensors):
+            b = s.ids[t.index]
+            backend = s.names[b] if b != -1 else None
+            out.append(Assignment(i, is_leaf, t.id, op_desc(t), backend, s.causes[t.index]))
+    return tuple(out)
+
+
+def _user_choices(graph: CGraph, user: tuple[Assigned, ...]) -> tuple[Assignment, ...]:
+    chosen = {e.tensor: e.backend for e in user}
+    return tuple(
+        Assignment(i, is_leaf, t.id, op_desc(t), chosen.get(t.id), "usr" if t.id in chosen else None)
+        for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs))
+        for i, t in enumerate(tensors)
+    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import SPLIT_GRAPH, Entered, Event, InputAdded, SplitStarted
+from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.node import Heard, Outcome, changes, deciders, outcomes
+from ggmltool.inspect.node import Outcome, changes, outcomes
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Change, outcome
 from ggmltool.scenario.tensor_info import tensor_infos
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ggmltool.ggml.plan import Plan, SplitPlan
+    from ggmltool.inspect.decisions import Decisions
 
 
 class InputFacts(NamedTuple):
@@ -64,31 +66,10 @@ class SplitFacts:
 _ONLY_VIEWS = (Why.VIEWS_ONLY, "all nodes are views")
 
 
-@dataclass(slots=True)
-class HeardSplits:
-    """A listener: where splits began and what they copy, and who settled whom, when a graph was split last."""
-
-    started: list[SplitStarted] = field(default_factory=list)
-    inputs: list[InputAdded] = field(default_factory=list)
-    nodes: Heard = field(default_factory=Heard)
-
-    def __call__(self, event: Event) -> None:
-        self.nodes(event)
-        match event:
-            case Entered(function) if function in SPLIT_GRAPH:
-                self.started, self.inputs = [], []
-            case SplitStarted():
-                self.started.append(event)
-            case InputAdded():
-                self.inputs.append(event)
-            case _:
-                pass
-
-
 def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, SplitFacts]:
     """Why split `number` began. Raises InspectError where the plan has no such split."""
-    heard = HeardSplits()
-    state = watch(opened, moment, heard)
+    state = watch(opened, moment, Record(Keep.DECISIONS))
+    heard = state.record.decisions
     plan = state.plan
     if not plan.splits:
         raise state.refusal()
@@ -120,17 +101,16 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
     return state, facts
 
 
-def _why_first(opened: Opened, state: Watched, heard: HeardSplits, node: str) -> Iterator[Reason]:
+def _why_first(opened: Opened, state: Watched, heard: Decisions, node: str) -> Iterator[Reason]:
     """Why the split's first node is on its backend, and those that settled it on theirs."""
-    settled = heard.nodes.settled
     fresh = opened.scenario.start()
     built, names = fresh.build(state.graph), [b.name for b in fresh.backends]
-    for tensor in (node, *deciders(settled, node)):
-        if tensor in settled:
-            yield heard.nodes.reason(tensor, built, names)
+    for tensor in (node, *heard.deciders(node)):
+        if tensor in heard.settled:
+            yield heard.reason(tensor, built, names)
 
 
-def _inputs(opened: Opened, plan: Plan, state: Watched, heard: HeardSplits, number: int) -> Iterator[InputFacts]:
+def _inputs(opened: Opened, plan: Plan, state: Watched, heard: Decisions, number: int) -> Iterator[InputFacts]:
     made = {e.tensor: e for e in heard.inputs if e.split == number}
     for i in copied_inputs(plan, tensor_infos(opened.model, state.graph)):
         if i.split == number:
@@ -150,7 +130,7 @@ def _read_again(plan: Plan, split: SplitPlan) -> Iterator[tuple[str, str]]:
                 yield copies[s], node.id
 
 
-def _merges(opened: Opened, state: Watched, heard: HeardSplits, number: int) -> tuple[Outcome, ...]:
+def _merges(opened: Opened, state: Watched, heard: Decisions, number: int) -> tuple[Outcome, ...]:
     """Changes that were planned, and with which the graph has fewer splits."""
     plan = state.plan
     if number == 0 or not plan.ok:
@@ -159,7 +139,7 @@ def _merges(opened: Opened, state: Watched, heard: HeardSplits, number: int) -> 
 
     def all_changes() -> Iterator[Change]:
         for node in reversed(first):
-            for change in changes(opened, state.graph, node, deciders(heard.nodes.settled, node)):
+            for change in changes(opened, state.graph, node, heard.deciders(node)):
                 yield change._replace(text=f"{change.text} for {node}") if change.of_node else change
 
     return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))

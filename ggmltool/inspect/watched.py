@@ -4,7 +4,7 @@ ggml refused to go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Record
 from ggmltool.inspect.words import count, shortened
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Listener
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.ggml.tensor import Tensor
@@ -39,7 +39,7 @@ class Watched:
     `name` is what headings call the scenario; `plan` is the plan then. Where ggml refused the step, `plan.error` says
     why, and the plan has the splits if it came that far. `number` is the step's in the scenario, None for a step on a
     fresh scheduler; `stands` the build that the scheduler's state is of, None where it never came to one. `is_split`
-    says that the graph of this step was split.
+    says that the graph of this step was split. `record` has what was asked for of what the run announced.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Watched:
     number: int | None
     stands: Built | None
     is_split: bool
+    record: Record
 
     @property
     def graph(self) -> str:
@@ -115,23 +116,18 @@ class Watched:
 
 
 class Watch:
-    """Does the steps up to a moment, on one scheduler.
-
-    `listener` hears every event; `started` is called with the scheduler as soon as there is one; `stepped` after every
-    step, with the run as it is then.
-    """
+    """Does the steps up to a moment, on one scheduler. `record` keeps what it was made to keep of each."""
 
     def __init__(
         self,
         opened: Opened,
         moment: Moment,
-        listener: Listener | None = None,
-        started: Callable[[Scheduler], None] | None = None,
+        record: Record | None = None,
         debug: bool = False,
     ) -> None:
         self.opened = opened
-        self.run = opened.scenario.start(opened.listener(listener), debug)
-        self.started = started
+        self.record = record or Record()
+        self.run = opened.scenario.start(opened.listener(self.record.listener), debug)
         self.number = moment.after
         self.steps = _steps(opened, moment)
         self.stands: Built | None = None
@@ -155,9 +151,7 @@ class Watch:
         run = self.run
         if run.sched is None:
             with suppress(GgmlError):  # the step meets it again
-                sched = run.start()
-                if self.started is not None:
-                    self.started(sched)
+                self.record.attach(run.start())
         nodes = run.sched.nodes if run.sched is not None else None
         done = run.step(step)
         is_split = run.sched is not None and run.sched.nodes is not nodes
@@ -165,7 +159,7 @@ class Watch:
         self._keep_build(step, refused=plan is not None and not plan.ok)
         plan = self._plan(step, plan, is_split)
         self.opened.logged(plan.log)
-        return Watched(self.opened.title, run, step, plan, number, self.stands, is_split)
+        return Watched(self.opened.title, run, step, plan, number, self.stands, is_split, self.record)
 
     def _keep_build(self, step: Step, refused: bool) -> None:
         """The newest build is what the state is of, unless the scheduler was never given it."""
@@ -193,9 +187,9 @@ class Watch:
         return run.plan_of(stands.graph, stands.name, step.kind, done.error if done else None)
 
 
-def watch(opened: Opened, moment: Moment, listener: Listener | None = None) -> Watched:
+def watch(opened: Opened, moment: Moment, record: Record | None = None) -> Watched:
     """The state at a moment. Raises InspectError for a step that is not there, ScenarioError for such a graph."""
-    return Watch(opened, moment, listener).watched()
+    return Watch(opened, moment, record).watched()
 
 
 def graph_at(opened: Opened, moment: Moment) -> str:

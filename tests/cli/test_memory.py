@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.inspect.gauges import Checked, LimitWatch, _all
+from ggmltool.inspect.gauges import Checked, _all
+from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.scenario.backends import read_devices
 from ggmltool.sources.llama.fit import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.layers import PlaceOptions

@@ -7,17 +7,18 @@ import pytest
 import ggmltool
 from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.samples import samples
 from tests.conformance.fuzz import scenario
 
 
 def record(source: object, at: str | None = None) -> AllocRecorder:
     loaded = ggmltool.load(source)  # type: ignore[arg-type]
-    recorder = AllocRecorder(at)
-    run = loaded.start(recorder)
-    recorder.gallocr = run.start().gallocr
+    kept = Record(Keep.ALLOCATIONS, at)
+    run = loaded.start(kept)
+    kept.attach(run.start())
     run.alloc(loaded.graph_name())
-    return recorder
+    return kept.allocations
 
 
 def check(moment: AllocMoment, tallocrs: list[DynTallocr]) -> None:

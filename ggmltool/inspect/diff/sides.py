@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import chain
 from shlex import join
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.events import Assigned, Freed, Refused, SplitStarted
+from ggmltool.ggml.events import Refused
 from ggmltool.inspect.diff.side import Held, HeldBuffer, Side
-from ggmltool.inspect.memory import memory_plan
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.watched import Watch
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event
-    from ggmltool.ggml.sched.scheduler import Scheduler
     from ggmltool.scenario.model import Model
 
 
 def scenario_side(opened: Opened, moment: Moment) -> Side:
     """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and InspectError."""
-    events: list[Event] = []
-    order: list[str] = []
-
-    def started(sched: Scheduler) -> None:
-        sched.on_pass = passed
-
-    def passed(number: int, sched: Scheduler) -> None:
-        if number == len(sched.passes) - 1:
-            order[:] = [n.id for n in sched.seen_graphs[-1].nodes]
-
-    watched = Watch(opened, moment, events.append, started).watched()
+    watched = watch(opened, moment, Record(Keep.DECISIONS | Keep.MEMORY))
+    decisions, memory = watched.record.decisions, watched.record.memory
     buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
     return Side(
         watched.plan,
         tensor_infos(opened.model, watched.graph),
-        memory_plan(events),
-        {event.tensor: event.reason for event in events if isinstance(event, Assigned)},
-        _starts(events),
+        memory,
+        {tensor: event.reason for tensor, event in decisions.settled.items()},
+        [event.reason for event in decisions.started],
         _held(opened.model),
         buffers,
-        order,
+        decisions.order,
         _again(opened, moment),
-        origins={event.tensor: event.by for event in events if isinstance(event, Assigned)},
-        refused=frozenset((event.tensor, event.backend) for event in events if isinstance(event, Refused)),
-        tails=frozenset(event.tensor for event in events if isinstance(event, Freed) and event.extra),
+        origins={tensor: event.by for tensor, event in decisions.settled.items()},
+        refused=frozenset((e.tensor, e.backend) for e in chain(*decisions.said.values()) if isinstance(e, Refused)),
+        tails=frozenset(memory.tails),
     )
 
 
@@ -58,15 +47,6 @@ def _again(opened: Opened, moment: Moment) -> str:
     words += [] if moment.after is None else ["--after", str(moment.after)]
     words += ["--step", moment.step] if moment.after is None and moment.step != "alloc" else []
     return join([*words, opened.argument])
-
-
-def _starts(events: Iterable[Event]) -> list[str]:
-    """Why each split of the last graph that was split begins."""
-    starts: list[str] = []
-    for event in events:
-        if isinstance(event, SplitStarted):
-            starts[event.split :] = [event.reason]
-    return starts
 
 
 def _held(model: Model) -> list[Held]:

@@ -1,0 +1,79 @@
+"""What a run announces, kept by what it is of: the one listener of a step, whose parts are asked for by name."""
+
+from __future__ import annotations
+
+from enum import Flag, auto
+from typing import TYPE_CHECKING
+
+from ggmltool.inspect.allocations import AllocRecorder
+from ggmltool.inspect.decisions import Decisions
+from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
+from ggmltool.inspect.passes import PassRecorder
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event, Listener
+    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.inspect.part import Part
+
+
+class Keep(Flag):
+    """The parts of a record. What is not asked for is not kept, and where nothing is, the engine announces nothing."""
+
+    NOTHING = 0
+    DECISIONS = auto()
+    """Of the graph that was split last: what was said of each tensor, where splits begin, what they copy."""
+    MEMORY = auto()
+    """The lifetimes of the allocator's last plan."""
+    ALLOCATIONS = auto()
+    """Each step of the allocator's last plan with the free blocks it leaves; the lifetimes too."""
+    PASSES = auto()
+    """The assignments after each pass over the graph that was split last."""
+    LIMITS = auto()
+    """What gauges read and a finished plan no longer has."""
+
+
+class Record:
+    """A listener for one run. `at` and `before` say which moment of the allocator is kept (see `AllocRecorder`)."""
+
+    def __init__(self, keep: Keep = Keep.NOTHING, at: str | None = None, before: bool = False) -> None:
+        self.decisions = Decisions()
+        self.allocations = AllocRecorder(at, before)
+        self.passes = PassRecorder()
+        self.limits = LimitWatch()
+        whole = Keep.ALLOCATIONS in keep
+        self._lifetimes = self.allocations.lifetimes if whole else MemoryRecorder()
+        parts: dict[Keep, Part] = {
+            Keep.DECISIONS: self.decisions,
+            Keep.ALLOCATIONS if whole else Keep.MEMORY: self.allocations if whole else self._lifetimes,
+            Keep.PASSES: self.passes,
+            Keep.LIMITS: self.limits,
+        }
+        self._parts = [part for name, part in parts.items() if name in keep]
+        kinds = {kind for part in self._parts for kind in part.hears}
+        self._hearers = {kind: [part for part in self._parts if kind in part.hears] for kind in kinds}
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """The lifetimes of the allocator's last plan."""
+        return self._lifetimes.plan
+
+    @property
+    def listener(self) -> Listener | None:
+        """Itself, None where nothing is to be kept."""
+        return self if self._parts else None
+
+    def attach(self, sched: Scheduler) -> None:
+        """Look at this scheduler, which has not planned anything yet."""
+        for part in self._parts:
+            part.attach(sched)
+        if any(part.looks_at_passes for part in self._parts):
+            sched.on_pass = self._after_pass
+
+    def __call__(self, event: Event) -> None:
+        for part in self._hearers.get(type(event), ()):
+            part.hear(event)
+
+    def _after_pass(self, number: int, sched: Scheduler) -> None:
+        for part in self._parts:
+            part.after_pass(number, sched)
