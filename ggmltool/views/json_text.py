@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.views.text import printable
 
+if TYPE_CHECKING:
+    from ggmltool.views.document import Document
 
-def json_text(document: Mapping[str, Any]) -> str:
+_LAST = ("after", "error")
+"""Keys of the head that stand at the end, where one looks for them."""
+
+
+def json_text(document: Document | dict[str, Any]) -> str:
     """The document as JSON. Half characters of cut names, and what would turn text, are written as escapes."""
-    lines = [f"{_dump(key)}: {_value(value)}" for key, value in document.items()]
+    import msgspec
+
+    fields = msgspec.to_builtins(document)
+    fields |= {key: fields.pop(key) for key in _LAST if key in fields}
+    lines = [f"{_dump(key)}: {_value(value)}" for key, value in fields.items()]
     return "{" + ",\n ".join(lines) + "}\n"
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list, tuple)):
         return "[\n  " + ",\n  ".join(map(_dump, value)) + "]"
-    if isinstance(value, dict) and any(isinstance(v, (dict, list)) for v in value.values()):
+    if isinstance(value, dict) and any(isinstance(v, (dict, list, tuple)) for v in value.values()):
         return "{\n  " + ",\n  ".join(f"{_dump(k)}: {_dump(v)}" for k, v in value.items()) + "}"
     return _dump(value)
 

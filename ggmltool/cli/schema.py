@@ -1,0 +1,60 @@
+"""`ggmltool schema`: the JSON Schema of what commands print with --json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.options import json_option, output_to
+from ggmltool.cli.output import Output
+
+
+def _complete_schemas(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in _schemas() if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_schemas)
+@json_option
+@output_to(".json")
+def schema(name: str | None, json: bool, output: Output) -> int:
+    """Print a JSON Schema, or list them. NAME is the `kind` of what a command prints with --json.
+
+    \b
+    Example:
+      ggmltool schema
+      ggmltool schema plan -o plan.schema.json
+    """
+    if name is None:
+        from ggmltool.views.json_text import json_text
+        from ggmltool.views.reference.documents import SchemasDocument
+        from ggmltool.views.reference.schemas import schemas_view
+
+        there = _schemas()
+        output.write(json_text(SchemasDocument.of(there)) if json else schemas_view(there, output.style))
+        return 0
+    import json as library
+
+    output.write(library.dumps(_schema(name), indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _schemas() -> dict[str, str]:
+    """What each schema is of."""
+    from ggmltool.views.documents import about, kinds
+
+    return {kind: about(forms) for kind, forms in kinds().items()}
+
+
+def _schema(name: str) -> dict[str, Any]:
+    from ggmltool.scenario.errors import did_you_mean
+    from ggmltool.views.documents import kinds, schema_of
+
+    there = kinds()
+    if name not in there:
+        hint = did_you_mean(name, there) or "`ggmltool schema` lists them"
+        raise CliError(f"no document is called {name!r}; {hint}")
+    return schema_of(name, there[name])

@@ -1,0 +1,67 @@
+"""JSON documents: one head for all of them, and what several have in common. Each is a struct with a schema."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from ggmltool.ggml.plan import Plan, PlanError
+
+
+class Row(Struct):
+    """A part of a document."""
+
+
+class Document(Row, kw_only=True):
+    """What a command prints with --json: `ggmltool` is the version of the format, `kind` says what it is."""
+
+    ggmltool: Literal[1] = 1
+    kind: str
+
+
+class ReleaseDocument(Document, kw_only=True):
+    """A document that holds for one release of ggml, `ggml`."""
+
+    ggml: str
+
+
+class Error(Row):
+    """What ggml printed when it refused to go on: the function, the condition of an assertion, the message; and what it
+    means here."""
+
+    kind: str | None
+    function: str | None
+    condition: str | None
+    message: str | None
+    explanation: str | None
+
+
+class StepDocument(ReleaseDocument, kw_only=True):
+    """A document on the state after `step` of `graph`. `after` is the step's number where one was named; `error` is
+    there where ggml refused the step, and `ok` is false then."""
+
+    graph: str | None
+    step: str
+    ok: bool
+    error: Error | UnsetType = UNSET
+    after: int | UnsetType = UNSET
+
+
+def error_of(error: PlanError | None) -> Error | UnsetType:
+    """A plan's error, UNSET where there is none."""
+    return UNSET if error is None else Error(**dict(error))
+
+
+def head(plan: Plan) -> dict[str, Any]:
+    """The fields of a StepDocument that a plan says."""
+    return {
+        "ggml": plan.ggml, "graph": plan.graph, "step": plan.step, "ok": plan.ok, "error": error_of(plan.error),
+    }  # fmt: skip
+
+
+class Bytes(Row, kw_only=True):
+    """A number of bytes; with `nbytes_max` it lies between the two, as far as can be told."""
+
+    nbytes: int
+    nbytes_max: int | UnsetType = UNSET

@@ -1,0 +1,65 @@
+"""Which JSON documents there are: every kind with its structs, found where the views are, and the schema of each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from ggmltool.views.document import Document
+
+_GROUPS = ("plan", "reference")
+"""The folders of views, each with a module `documents`."""
+
+
+def kinds() -> dict[str, tuple[type[Document], ...]]:
+    """The documents of each kind, in the order of their modules; a kind can have several forms."""
+    out: dict[str, tuple[type[Document], ...]] = {}
+    for group in _GROUPS:
+        for cls in _documents(f"ggmltool.views.{group}.documents"):
+            kind = _kind(cls)
+            out[kind] = (*out.get(kind, ()), cls)
+    return out
+
+
+def _documents(module: str) -> Iterator[type[Document]]:
+    for value in vars(import_module(module)).values():
+        if isinstance(value, type) and issubclass(value, Document) and value.__module__ == module:
+            yield value
+
+
+def _kind(cls: type[Document]) -> str:
+    kind = next(field for field in msgspec.structs.fields(cls) if field.name == "kind").default
+    if not isinstance(kind, str):
+        raise TypeError(f"{cls.__name__} has no kind")
+    return kind
+
+
+def about(forms: tuple[type[Document], ...]) -> str:
+    """What a kind is, in a line."""
+    return (forms[0].__doc__ or "").partition("\n")[0].replace("`", "")
+
+
+def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
+    """The JSON Schema of a kind of document: `anyOf` where it has several forms."""
+    refs, parts = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
+    for part in parts.values():
+        if "description" in part:
+            part["description"] = inspect.cleandoc(part["description"])
+    for ref in refs:
+        form = parts[ref["$ref"].rpartition("/")[2]]
+        form["required"] = [
+            "ggmltool",
+            "kind",
+            *form.get("required", ()),
+        ]  # they have a default, and are always written
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:ggmltool:schema:{kind}:1",
+        "title": f"ggmltool: {kind}",
+        **(refs[0] if len(refs) == 1 else {"anyOf": list(refs)}),
+        "$defs": parts,
+    }
