@@ -1,1 +1,30 @@
-"""Reference data as TOML, read when it is first asked for."""
+"""Reference data as TOML: what messages mean, what changed between releases, what a function is for.
+
+A file is read when somebody asks for what is in it, and checked against the type that it is asked for as.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def load(name: str, type: type[T]) -> T:
+    """The data of a file, such as "changes.toml". A text over several lines is one line, in the file it is wrapped.
+
+    Raises msgspec.ValidationError if the file is not of this type.
+    """
+    import msgspec
+
+    return msgspec.convert(_unwrapped(tomllib.loads(files(__name__).joinpath(name).read_text("utf-8"))), type)
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unwrapped(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_unwrapped(v) for v in value]
+    return " ".join(value.split()) if isinstance(value, str) and "\n" in value else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.conditions import Required, required
 from ggmltool.ggml.messages.match import ASSERTION, FILLED, Match
 from ggmltool.ggml.messages.message import Told
@@ -66,9 +66,9 @@ def explained(found: Match) -> Explained:
     """What to say of it."""
     if found.key == ASSERTION:
         return _assertion(found)
-    message = MESSAGES[found.key]
+    message = messages()[found.key]
     where = message.program if message.program != "ggml" else f"the ggml of {message.era}" if message.era else ""
-    values = dict(zip((place for place, _ in message.places), found.filled, strict=False))
+    values = dict(zip(message.places, found.filled, strict=False))
     return Explained(
         found.key,
         _title(found),

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.conditions import required
 
 LIKE = 0.72
@@ -105,7 +105,7 @@ def find_all(text: str) -> list[Match]:
             if read is None:
                 continue
             match = read._replace(line=number)
-        message = MESSAGES.get(match.key)
+        message = messages().get(match.key)
         level = _DEATH if _DIED.search(line) else _LEVELS[message.level] if message is not None else _DEATH
         ranked.setdefault((match.key, match.text if match.key == ASSERTION else ""), (-level, number, match))
     return [match for *_, match in sorted(ranked.values(), key=lambda ranking: ranking[:2])]
@@ -161,7 +161,7 @@ def _plain(text: str) -> str:
 
 @cache
 def _templates() -> tuple[_Template, ...]:
-    return tuple(_template(key, text) for key, message in MESSAGES.items() for text in message.texts)
+    return tuple(_template(key, text) for key, message in messages().items() for text in message.texts)
 
 
 @cache
@@ -194,7 +194,7 @@ def _exact(line: str) -> Iterator[tuple[tuple[bool, int, bool], _Template]]:
         whole = t.words in (asserted, line, behind)
         part = t.weight >= _SHORT and _in_order(t.pieces, line)
         if whole or part:
-            named = any(f.lower() in line for f in MESSAGES[t.key].functions)
+            named = any(f.lower() in line for f in messages()[t.key].functions)
             yield (whole, t.weight, named), t
 
 

@@ -6,22 +6,44 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 Level = Literal["info", "warning", "error"]
 """What a message is worth among others: "info" where nothing is wrong."""
 
 
-class Case(NamedTuple):
-    """What holds instead where the value of `place` is `like` this expression; what is empty stays as it is."""
+class Told(NamedTuple):
+    """The words of a message, with the values of a case."""
 
-    place: str
-    like: str
+    means: str
+    shapes: str
+    remedy: str
+    ask: str
+
+
+_NO_WORDS = Told("", "", "", "")
+
+
+class Case(Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds instead `when` one of these places has a value like the expression; what is empty stays as it is.
+
+    `same_as` is the key of a message whose words these are.
+    """
+
+    when: dict[str, str]
     means: str = ""
     shapes: str = ""
     remedy: str = ""
     ask: str = ""
+    same_as: str = ""
+
+    def fits(self, values: Mapping[str, str]) -> bool:
+        """Whether it is the case where the places have these values."""
+        return any(re.fullmatch(like, values.get(place, ""), re.DOTALL) for place, like in self.when.items())
 
 
-class Message(NamedTuple):
+class Message(Struct, frozen=True, forbid_unknown_fields=True):
     """Texts of ggml's that mean one thing.
 
     `texts` stand as in the source, with printf's places; of GGML_ASSERT it is the condition. `functions` print them.
@@ -35,23 +57,23 @@ class Message(NamedTuple):
     texts: tuple[str, ...]
     functions: tuple[str, ...]
     means: str
-    shapes: str = ""
-    remedy: str = ""
+    shapes: str
+    remedy: str
     ask: str = ""
     era: str = ""
-    places: tuple[tuple[str, str], ...] = ()
+    places: dict[str, str] = {}
     cases: tuple[Case, ...] = ()
     level: Level = "error"
     program: str = "ggml"
 
     def told(self, values: Mapping[str, str]) -> Told:
         """What to say where the places have these values; those that are missing or empty are not known."""
-        case = next((c for c in self.cases if re.fullmatch(c.like, values.get(c.place, ""), re.DOTALL)), Case("", ""))
-        known = {place: value for place, value in values.items() if value}
-        texts = [own or general for own, general in zip(case[2:], self[2:6], strict=True)]
+        case = next((_words(case) for case in self.cases if case.fits(values)), _NO_WORDS)
+        texts = [own or general for own, general in zip(case, _words(self), strict=True)]
         if not self.places:
             return Told(*texts)
-        words = dict(self.places) | known
+        known = {place: value for place, value in values.items() if value}
+        words = self.places | known
         return Told(*(_filled(text, words, known) for text in texts))
 
 
@@ -62,10 +84,17 @@ def _filled(text: str, words: Mapping[str, str], known: Mapping[str, str]) -> st
     return filled[:1].upper() + filled[1:] if first is not None and first[1] not in known else filled
 
 
-class Told(NamedTuple):
-    """The words of a message, with the values of a case."""
+def _words(of: Message | Case) -> Told:
+    return Told(of.means, of.shapes, of.remedy, of.ask)
 
-    means: str
-    shapes: str
-    remedy: str
-    ask: str
+
+def resolved(messages: Mapping[str, Message]) -> dict[str, Message]:
+    """The messages, with the words of others in the cases that name one."""
+    return {
+        key: replace(message, cases=tuple(_resolved(case, messages) for case in message.cases))
+        for key, message in messages.items()
+    }
+
+
+def _resolved(case: Case, messages: Mapping[str, Message]) -> Case:
+    return replace(case, **_words(messages[case.same_as])._asdict()) if case.same_as else case

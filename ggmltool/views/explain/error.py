@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.explain import Explained, explained
 from ggmltool.ggml.messages.match import Match
 from ggmltool.views.table import Style, heading, render_lines
@@ -27,7 +27,8 @@ def explain_error_view(found: Match, others: Sequence[Match], style: Style) -> s
             lines += ["", name, *wrapped(printable(text), style.width)]
     if said.told.ask:
         lines += ["", f"See also: ggmltool {said.told.ask}"]
-    wrong = [m for m in others if m.key not in MESSAGES or MESSAGES[m.key].level != "info"]
+    known = messages()
+    wrong = [m for m in others if m.key not in known or known[m.key].level != "info"]
     if wrong:
         lines += ["", "Also in this text", *_listed(wrong, style)]
     first, *rest = textwrap.wrap(printable(said.title), style.width, subsequent_indent="  ") or [""]

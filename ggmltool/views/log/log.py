@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.messages import MESSAGES
+from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.match import find_all
 from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogGraph, LogSummary, Message
 from ggmltool.views.palette import colors
@@ -231,7 +231,8 @@ def _said(log: LogSummary, style: Style) -> str:
 def _weight(message: Message) -> int:
     """0 for what failed, 1 for a warning, 2 for all else."""
     found = find_all(message.example)
-    level = MESSAGES[found[0].key].level if found and found[0].key in MESSAGES else "info"
+    known = messages()
+    level = known[found[0].key].level if found and found[0].key in known else "info"
     return ("error", "warning", "info").index(level)
 
 

@@ -1,0 +1,95 @@
+"""Reference data: every file is read, has nothing but what is asked for, and names only what there is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import ggmltool
+import ggmltool.data
+from ggmltool.data import load
+from ggmltool.ggml.messages import FILES, Message, messages
+
+PACKAGE = Path(ggmltool.__file__).parent
+DATA = Path(ggmltool.data.__file__).parent
+TOML = {path.relative_to(DATA).as_posix(): path.read_text("utf-8") for path in sorted(DATA.rglob("*.toml"))}
+
+ALL = """
+from ggmltool.ggml.messages import messages
+from ggmltool.sources.llama.weights import weight_of
+messages()
+weight_of("output_norm.weight")
+"""
+"""What reads every file."""
+
+WATCHED = """
+import atexit, json, sys
+opened = []
+sys.addaudithook(lambda event, args: event == "open" and str(args[0]).endswith(".toml") and opened.append(args[0]))
+atexit.register(lambda: print(json.dumps(opened), file=sys.stderr))
+"""
+
+
+def files_read(code: str) -> list[str]:
+    """The files of data that a program reads, in the order in which it does."""
+    done = subprocess.run([sys.executable, "-c", WATCHED + code], capture_output=True, text=True, check=True)
+    return [Path(path).relative_to(DATA).as_posix() for path in json.loads(done.stderr.splitlines()[-1])]
+
+
+def test_every_file_is_read_by_something_and_once() -> None:
+    assert sorted(files_read(ALL)) == sorted(TOML)
+
+
+@pytest.mark.parametrize("command", ["plan", "splits", "buffers", "run"])
+def test_what_is_planned_needs_no_texts(command: str) -> None:
+    sample = PACKAGE.parent / "sample_graphs" / "matmul.yaml"
+    code = f"from ggmltool.cli.main import cli\ncli([{command!r}, {str(sample)!r}], standalone_mode=False)\n"
+    assert files_read(code) == []
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_a_file_begins_with_what_is_in_it_and_has_no_long_lines_of_prose(name: str) -> None:
+    head, *lines = TOML[name].splitlines()
+    assert re.fullmatch(r"# \S.{20,}", head)
+    assert not [line for line in lines if len(line) > 120 and not line.startswith("    ")]
+
+
+def test_a_text_over_several_lines_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.toml").write_text('a = """\none\n  two"""\nb = [["three  four"]]\n')
+    monkeypatch.setattr(ggmltool.data, "files", lambda _: tmp_path)
+    assert load("x.toml", dict[str, object]) == {"a": "one two", "b": [["three  four"]]}
+
+
+def test_a_key_that_nothing_reads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.toml").write_text(
+        '[a]\ntexts = []\nfunctions = []\nmeans = ""\nshapes = ""\nremedy = ""\nhint = ""\n'
+    )
+    monkeypatch.setattr(ggmltool.data, "files", lambda _: tmp_path)
+    with pytest.raises(msgspec.ValidationError, match="`hint`"):
+        load("x.toml", dict[str, Message])
+
+
+def test_no_message_stands_in_two_files() -> None:
+    assert sum(len(load(f"messages/{name}.toml", dict[str, Message])) for name in FILES) == len(messages())
+
+
+def advised() -> set[str]:
+    """The keys of messages that the engine's refusals ask for advice of."""
+    keys = set()
+    for path in (PACKAGE / "ggml").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "advice" and node.args:
+                keys.add(ast.literal_eval(node.args[0]))
+    return keys
+
+
+def test_the_engine_asks_for_messages_that_there_are() -> None:
+    assert len(advised()) >= 20
+    assert advised() <= messages().keys()
