@@ -23,6 +23,11 @@ PAGES = Path(ggmltool.__file__).parent / "docs"
 PAGE = (PAGES / "scenario.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+EVERY_EXAMPLE = [
+    example
+    for path in sorted(PAGES.glob("*.md"))
+    for example in re.findall(r"```yaml\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+]
 HERE: dict[str, Any] = {"ggmltool": 1, "contexts": {"c": {"buft": "CPU", "tensors": {"x": {"type": "f32", "ne": [4]}}}}}
 
 
@@ -86,7 +91,7 @@ def test_words_that_a_key_takes_are_named() -> None:
     assert set(COMPOSITES) == set(re.findall(r"`(\w+)`", composed))
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", EVERY_EXAMPLE)
 def test_an_example_loads_and_runs(example: str, tmp_path: Path) -> None:
     """U25"""
     file = tmp_path / "example.yaml"

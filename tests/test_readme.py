@@ -1,4 +1,4 @@
-"""The README shows what really comes out."""
+"""The README and the pages of the manual show what really comes out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,28 @@ __all__ = ["call"]
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-CONSOLE = re.findall(r"```console\n\$ ggmltool ([^\n]*)\n(.*?)```", README, re.DOTALL)
-BASH = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+PAGES = {"README": README} | {
+    path.stem: path.read_text("utf-8") for path in sorted((ROOT / "ggmltool" / "docs").glob("*.md"))
+}
+WIDTH, WIDTH_OF_A_PAGE = 110, 78
+"""Columns of what is shown; `ggmltool help` shows a page on a terminal of 80."""
+CONSOLE = [
+    (command, shown, WIDTH if page == "README" else WIDTH_OF_A_PAGE)
+    for page, text in PAGES.items()
+    for command, shown in re.findall(r"```console\n\$ ggmltool ([^\n]*)\n(.*?)```", text, re.DOTALL)
+]
+BASH = {
+    page: [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    for page, text in PAGES.items()
+    if "```bash" in text
+}
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-QUESTIONS = dict(re.findall(r"^\| ([^|]+?) \| `ggmltool ([^`]+)` \|$", README, re.MULTILINE))
+QUESTIONS = [
+    command
+    for _, command in re.findall(
+        r"^\| ((?:[^|\\]|\\\|)+?) \| `ggmltool ([^`]+)` \|$", "\n".join(PAGES.values()), re.MULTILINE
+    )
+]
 ANSWERS = {
     "splits --by op,backend moe": "MUL_MAT_ID      –    2",
     "splits moe \\| ggmltool splits --by op,backend -": "MUL_MAT_ID      –    2",
@@ -91,7 +109,6 @@ ANSWERS = {
     "splits --pass 4 --format text four-passes": "CUDA0#tok (   0K) [CUDA0    4.cpy]",
 }
 """What the table of questions promises: a part of what each command prints."""
-WIDTH = 110
 
 
 def run(*args: str, folder: Path = ROOT, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -101,16 +118,16 @@ def run(*args: str, folder: Path = ROOT, check: bool = True, stdin: str = "") ->
     )
 
 
-@pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
-def test_a_command_prints_what_the_readme_shows(
-    call: Call, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
+@pytest.mark.parametrize(("command", "shown", "width"), CONSOLE, ids=[command for command, _, _ in CONSOLE])
+def test_a_command_prints_what_a_page_shows(
+    call: Call, monkeypatch: pytest.MonkeyPatch, command: str, shown: str, width: int
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert call(*shlex.split(command), columns=WIDTH).out.strip("\n") == shown.strip("\n")
+    assert call(*shlex.split(command), columns=width).out.strip("\n") == shown.strip("\n")
 
 
 def test_in_a_process_of_its_own_a_command_prints_it_too() -> None:
-    command, shown = CONSOLE[0]
+    command, shown, _ = CONSOLE[0]
     assert run("-m", "ggmltool", *shlex.split(command)).stdout.strip("\n") == shown.strip("\n")
 
 
@@ -119,7 +136,7 @@ NOT_IN_A_DIFFERENCE = ("split-count", "hash", "lost-data", "alloc-once", "used-e
 
 
 @pytest.mark.parametrize("command", ANSWERS)
-def test_a_question_of_the_readme_is_answered_by_its_command(call: Call, command: str) -> None:
+def test_a_question_is_answered_by_its_command(call: Call, command: str) -> None:
     if command.startswith("verify"):
         pytest.importorskip("libggml")
     *before, last = command.split(" \\| ggmltool ")
@@ -129,9 +146,9 @@ def test_a_question_of_the_readme_is_answered_by_its_command(call: Call, command
     assert result.status == any(word in command for word in ("preallocated", "buffer-not-set", "diff ", "--inject"))
 
 
-def test_every_question_of_the_readme_has_its_answer_here() -> None:
+def test_every_question_has_its_answer_here() -> None:
     assert len(QUESTIONS) >= 20
-    assert sorted(QUESTIONS.values()) == sorted(ANSWERS)
+    assert set(QUESTIONS) == set(ANSWERS)
 
 
 @pytest.mark.parametrize("code", PYTHON)
@@ -139,15 +156,33 @@ def test_the_python_example_runs(code: str) -> None:
     assert run("-c", code).stdout
 
 
-def test_the_readme_has_its_examples_and_its_two_commands() -> None:
-    assert len(CONSOLE) >= 4
+def test_the_readme_is_short_and_has_its_two_commands() -> None:
+    assert len(README.splitlines()) <= 250
     assert len(re.findall(r"^```sh$", README, re.MULTILINE)) == 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_links_to_is_there(page: str) -> None:
+    folder = ROOT if page == "README" else ROOT / "ggmltool" / "docs"
+    for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]):
+        file, _, part = link.partition("#")
+        if "://" in link:
+            continue
+        target = folder / file if file else folder / f"{page}.md"
+        assert target.exists(), link
+        titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE) if part else []
+        assert not part or part in [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles], link
+
+
+def test_the_readme_names_every_page() -> None:
+    named = set(re.findall(r"\(ggmltool/docs/(\w+)\.md\)", README))
+    assert named == set(PAGES) - {"README"}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[change.key for change in CHANGES])
 def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: Call, change: Change) -> None:
     row = f"| {change.since} | {change.key} | {change.before} | {change.now} | "
-    rows = [line for line in README.splitlines() if line.startswith(row)]
+    rows = [line for line in PAGES["releases"].splitlines() if line.startswith(row)]
     assert len(rows) == 1
     sample = rows[0].removeprefix(row).strip(" |`")
     if not sample:
@@ -165,28 +200,30 @@ SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
 PROGRAMS = {
     "ggmltool": 'exec "$PYTHON" -m ggmltool "$@"',
     "llama-cli": """{
-for graph in model token placed; do
-  n=$([ $graph = token ] && echo 1 || echo 512)
-  echo "graph_reserve: reserving a graph for ubatch with n_tokens = $(printf %4s $n), n_seqs =  1, n_outputs = $n"
+for graph in model model placed; do
+  echo "graph_reserve: reserving a graph for ubatch with n_tokens =  512, n_seqs =  1, n_outputs = 1"
   "$PYTHON" -m ggmltool splits $graph.json.gz
 done; } >&2""",
     "llama-eval-callback": """mkdir -p dumped; "$PYTHON" -m ggmltool run --dump dumped --quiet france.json.gz > run.txt
 echo '{"path": "model.gguf", "tokens": [2, 30, 40], "n_ctx": 1024}' | "$PYTHON" -m tests.sources.eval_printer""",
 }
-"""What stands for the programs that the README calls: they do to the little model what llama.cpp would."""
+"""What stands for the programs that a page calls: they do to the little model what llama.cpp would."""
+NEEDS = {"model.gguf": "xllamacpp", "--with library": "libggml", "verify": "libggml"}
+"""What a page needs whose lines have this."""
 
 
-def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", BASH)
+def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path, page: str) -> None:
     """From a folder with nothing but a model: what a line needs, one before it makes."""
-    for needed in ("xllamacpp", "libggml"):
-        pytest.importorskip(needed)
+    for used, needed in NEEDS.items():
+        if any(used in line for line in BASH[page]):
+            pytest.importorskip(needed)
     (tmp_path / "bin").mkdir()
     for name, text in PROGRAMS.items():
         (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     shutil.copy(cached("llama"), tmp_path / "model.gguf")
-    assert len(BASH) > 20
-    for line in BASH:
+    for line in BASH[page]:
         command = line.partition("  # ")[0]
         for text, other in STANDS_FOR.items():
             command = command.replace(text, other)
