@@ -87,7 +87,7 @@ class DirectGallocr(Gallocr):
                 675,
                 "hash_size >= (size_t)(graph->n_nodes + graph->n_leafs)",
                 f"the scheduler's graph has {len(nodes)} nodes and copies, its hash set {hash_size} slots; "
-                f"{advice('sched_tensors')}",
+                f"{advice('hash_too_small')}",
             ).of("sched_tensors", len(nodes))
         self.hash_size = hash_size
         self.planned_nodes, self.planned_leafs = nodes, leafs
