@@ -17,16 +17,15 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.fields import backend_ids, sched_fields
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.inspect.allocations import hash_node
-from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.inspect.allocator import watch_allocator
+from ggmltool.inspect.hash_tables import SchedRow, hash_rows, sched_rows
 from ggmltool.inspect.opened import Moment
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.views.memory.gdb import Printed, gdb_session
 from ggmltool.views.memory.gdb_allocs import hash_prints, sched_prints
-from ggmltool.views.memory.hash_nodes import HashRow, SchedRow, hash_json, hash_view, sched_json, sched_view
+from ggmltool.views.memory.hash_nodes import hash_json, hash_view, sched_json, sched_view
 
 
 @click.command(cls=Command)
@@ -77,7 +76,7 @@ def hash(
         return _sched(watch(opened, moment), format, output)
     watched = watch_allocator(opened, moment, before or at, before is not None)
     state = watched.at
-    rows = _rows(watched)
+    rows = hash_rows(watched)
     size = watched.gallocr.hash_size
     if format == "json":
         from ggmltool.views.json_text import json_text
@@ -93,21 +92,9 @@ def hash(
     return status_of(state)
 
 
-def _rows(watched: WatchedAllocator) -> list[HashRow]:
-    gallocr = watched.gallocr
-    moment = watched.moment() if watched.record.at is not None else None
-    slots = HashSet(gallocr.hash_size, watched.at.run.model.release.hash_shift)
-    rows = []
-    for label, address, index in watched.planned.keys:
-        slot = slots.find_or_insert(address)
-        node = moment.nodes[index] if moment is not None else hash_node(gallocr, index)
-        rows.append(HashRow(slot, slots.probes(address), label, node, gallocr.bufts[node.buffer_id].name))
-    return rows
-
-
 def _sched(state: Watched, format: str | None, output: Output) -> int:
     """--sched: the scheduler's table."""
-    rows = _sched_rows(state)
+    rows = sched_rows(state)
     size = state.sched.hash_size
     if format == "json":
         from ggmltool.views.json_text import json_text
@@ -131,13 +118,3 @@ def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:
     for row in rows:
         id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
         yield Printed(number, str(id), row.tensor)
-
-
-def _sched_rows(state: Watched) -> list[SchedRow]:
-    s = state.sched
-    graph = state.built().graph
-    rows = []
-    for t in (*graph.leafs, *graph.nodes):
-        b, cause, copies = state.assignment(t)
-        rows.append(SchedRow(t.id, s.names[b] if b >= 0 else None, cause, tuple(copy.name for copy in copies)))
-    return rows

@@ -10,15 +10,12 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, graph_option, json_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.supports import STATES, State, asked
 from ggmltool.views.errors import ggml_error
-from ggmltool.views.explain.supports import STATES, Answered, Asked, Missing, State, only, supports_json, supports_view
+from ggmltool.views.explain.supports import only, supports_json, supports_view
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.devices.cases import CaseAnswer
-    from ggmltool.ggml.plan import Plan
-    from ggmltool.ggml.tensor import Tensor
-    from ggmltool.scenario.model import BackendSpec
-    from ggmltool.scenario.run import Run
+    pass
 
 
 @click.command(cls=Command)
@@ -71,37 +68,3 @@ def supports(scenario: str | None, graph: str | None, by: str, wanted: State | N
     if plan.error is not None and not json:
         note(ggml_error(dict(plan.error)))
     return 0 if plan.ok else 1
-
-
-def asked(run: Run, graph: str, plan: Plan) -> list[Asked]:
-    """Every node of a graph that was just built, with the answers of all backends."""
-    planned = {n.id: (n.backend, n.cause) for n in plan.nodes} if plan.ok else {}
-    built = run.build(graph)
-    return [_asked(run, i, t, *planned.get(t.id, (None, None))) for i, t in enumerate(built.nodes)]
-
-
-def _measured(spec: BackendSpec, t: Tensor) -> CaseAnswer | None:
-    """What the answer rests on where a real device's cases decide."""
-    from ggmltool.ggml.device import EMPTY_OPS
-
-    supports = spec.supports
-    if supports is None or supports.cases is None or t.op in EMPTY_OPS:
-        return None
-    has_rule = any(rule.keys is not None and t.key in rule.keys for rule in supports.rules)
-    return None if has_rule else supports.cases.answer(t)
-
-
-def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | None) -> Asked:
-    from ggmltool.ggml.op import KEY_NAMES
-    from ggmltool.inspect.answers import answer
-
-    answers = []
-    for spec, b in zip(run.model.backends, run.backends, strict=True):
-        a = answer(b.device, t)
-        copies = tuple(Missing(c.slot, c.source.id, c.why) for c in a.copies)
-        state: State = "no" if not a.runs else "copy" if copies else "yes"
-        if a.runs and cause == "1.off" and b.name == backend:
-            state = "offload"
-        answers.append(Answered(state, a.why_not, copies, a.lacks, _measured(spec, t)))
-    sources = tuple(s.type.name if s is not None else "–" for s in t.src)
-    return Asked(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
     complete_tensors,
     format_option,
@@ -16,15 +15,12 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_for
-from ggmltool.ggml.context import Context
-from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
-from ggmltool.inspect.allocations import hash_node
-from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.ggml.tensor import FLAG_COMPUTE
+from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.opened import Moment
-from ggmltool.inspect.watched import Watched
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
-from ggmltool.scenario.errors import nearest
-from ggmltool.views.memory.tensor import GdbFacts, TensorFacts, strides_view, tensor_gdb, tensor_json, tensor_view
+from ggmltool.inspect.tensor import GdbFacts, buffer_address, find_tensor, tensor_facts
+from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP, addresses, arenas
+from ggmltool.views.memory.tensor import strides_view, tensor_gdb, tensor_json, tensor_view
 
 
 @click.command(cls=Command)
@@ -60,7 +56,7 @@ def tensor(
     state = watched.at
     built = state.built()
     contexts = arenas(state.run, built.name, built.table)
-    found, context = _find(name, contexts, built.name)
+    found, context = find_tensor(name, contexts, built.name)
     style = output.style
     where = addresses(contexts, state.run)
     release = opened.model.release
@@ -70,11 +66,11 @@ def tensor(
     elif format == "gdb":
         gpu = found.buffer is not None and found.buffer.buft.family in release.gpu_families
         extra = EXTRAS + found.index * EXTRAS_STEP if gpu else 0
-        buffer = _buffer_address(found, contexts, state)
+        buffer = buffer_address(found, contexts, state)
         facts = GdbFacts(release.tensor_fields, lambda t: where[t.index], buffer, flags, gpu, extra)
         output.write(tensor_gdb(found, facts, style.width))
     else:
-        about = _facts(found, flags, context, where[found.index], watched)
+        about = tensor_facts(found, flags, context, where[found.index], watched)
         if format == "json":
             from ggmltool.views.json_text import json_text
 
@@ -82,50 +78,3 @@ def tensor(
         else:
             output.write(tensor_view(about, state.title, state.heading, style))
     return status_of(state)
-
-
-def _find(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
-    """The tensor with this id, else the first with this name. Raises CliError where there is none."""
-    everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
-    for t, ctx in everything:
-        if t.id == name:
-            return t, ctx
-    for t, ctx in everything:
-        if t.name == name:
-            return t, ctx
-    near = nearest(name, [t.label for t, _ in everything])
-    raise CliError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
-
-
-def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
-    """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made.
-
-    Those that nobody lists (an older scheduler keeps them in its allocators) follow in the order of their tensors.
-    """
-    made = list(state.run.buffers)
-    for buffer in state.sched.gallocr.buffers:
-        made += [chunk for chunk in (buffer.chunks if buffer is not None else ()) if chunk not in made]
-    for owner in (x.buffer for ctx in contexts for x in ctx.tensors):
-        if owner is not None and owner not in made:
-            made.append(owner)
-    return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
-
-
-def _facts(t: Tensor, flags: int, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
-    state = watched.at
-    s = state.sched
-    b, cause, copies = state.assignment(t)
-    # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
-    key = next((key for key in watched.planned.keys if key.address == address), None)
-    return TensorFacts(
-        t,
-        flags,
-        address,
-        context.name,
-        s.names[b] if b >= 0 else None,
-        cause if b >= 0 else "",
-        state.built().graph.use_count(t),
-        tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
-        tuple(copy.name for copy in copies),
-        hash_node(watched.gallocr, key.node) if key is not None else None,
-    )

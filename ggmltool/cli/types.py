@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, output_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.table_entries import chosen
+from ggmltool.inspect.types import find_type, type_info
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.dtypes import DType
-    from ggmltool.views.reference.types import TypeInfo
+    pass
 
 TABLE_NAMES = ("fp16", "gelu", "gelu_quick", "silu", "exp", "e8m0", "ue4m3")
 
@@ -72,55 +71,18 @@ def types(
     from ggmltool.views.reference.types import type_json, type_view, types_csv, types_json, types_view
 
     if name is None:
-        infos = [_info(type) for type in TYPES.values()]
+        infos = [type_info(type) for type in TYPES.values()]
         if format == "json":
             output.write(json_text(types_json(infos, VERSION)))
         else:
             output.write(types_csv(infos) if format == "csv" else types_view(infos, VERSION, output.style))
         return 0
-    info = _info(_find(name))
+    info = type_info(find_type(name))
     if format == "json":
         output.write(json_text({"ggmltool": 1, "kind": "type", "ggml": VERSION, **type_json(info)}))
     else:
         output.write(types_csv([info]) if format == "csv" else type_view(info, output.style))
     return 0
-
-
-def _find(name: str) -> DType:
-    """The type of this name or number. Raises CliError where there is none."""
-    from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
-    from ggmltool.scenario.errors import did_you_mean, quoted
-
-    asked = name.lower().removeprefix("ggml_type_")
-    by_name = {type.name.lower(): type for type in TYPES.values()}
-    found = by_name.get(asked)
-    if found is None and asked.isascii() and asked.isdigit() and len(asked) < 4:
-        found = TYPES_BY_ID.get(int(asked))
-    if found is None:
-        near = next((name for name in TYPES if name.lower().replace("_", "") == asked.replace("_", "")), None)
-        hint = f"did you mean {quoted(near)}?" if near else did_you_mean(asked, TYPES) or "`ggmltool types` lists them."
-        raise CliError(f"no type is called {name!r}; {hint}")
-    return found
-
-
-def _info(type: DType) -> TypeInfo:
-    from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT
-    from ggmltool.scenario.encode import can_decode, can_encode
-    from ggmltool.views.reference.types import TypeInfo
-
-    return TypeInfo(
-        type.id,
-        type.name,
-        type.block_size,
-        type.type_size,
-        type.quantized,
-        type not in NO_TO_FLOAT,
-        type not in NO_FROM_FLOAT_REF,
-        type.from_float,
-        "" if type in NO_VEC_DOT else type.vec_dot_type,
-        can_decode(type),
-        can_encode(type),
-    )
 
 
 def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:

@@ -16,6 +16,7 @@ from ggmltool import oracle
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import DEFAULT
+from ggmltool.inspect.tensor import GdbFacts
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
@@ -25,7 +26,7 @@ from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
 from ggmltool.oracle.structs import Sched
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.samples import sample_name
-from ggmltool.views.memory.tensor import GdbFacts, tensor_gdb
+from ggmltool.views.memory.tensor import tensor_gdb
 from tests.cli.conftest import Call, call
 from tests.conformance.samples import samples
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from ggmltool.ggml.devices.cases import Basis, CaseAnswer
+from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.supports import STATES, Answered, Asked, State
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened
-
-State = Literal["yes", "no", "copy", "offload"]
-STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
 
 _INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
 _STATE_WIDTH = max(map(len, STATES))
@@ -22,47 +19,6 @@ _ROOM_FOR_NODES = 36
 _NAMES_SHOWN = 3
 _REASON_WIDTH = 110
 _RUNS_ON = {False: "runs on", True: "on"}
-
-
-class Missing(NamedTuple):
-    """A source that would have to be copied: its slot, its id, and why the device cannot use its memory."""
-
-    slot: int
-    id: str
-    why: str
-
-
-class Answered(NamedTuple):
-    """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie.
-
-    `lacks`: it has no such op at all, whatever the operands. `measured` is what the answer rests on where it is that of
-    a real device, None elsewhere.
-    """
-
-    state: State
-    why_not: str | None
-    copies: tuple[Missing, ...]
-    lacks: bool = False
-    measured: CaseAnswer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A node with the answers of all backends in order; `backend` is the one that gets it, None without a plan."""
-
-    index: int
-    id: str
-    op: str
-    type: str
-    ne: tuple[int, ...]
-    src: tuple[str, ...]
-    backend: str | None
-    answers: tuple[Answered, ...]
-
-    @property
-    def types(self) -> str:
-        """`q4_0, f32 → f32`."""
-        return f"{', '.join(self.src)} → {self.type}" if self.src else self.type
 
 
 def only(nodes: Iterable[Asked], state: State | None) -> list[Asked]:

@@ -13,8 +13,8 @@ from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import ChunkState, HashNode
 from ggmltool.inspect.allocator import AllocRow
+from ggmltool.inspect.hash_tables import HashRow
 from ggmltool.views.memory.gdb import Printed, Value
-from ggmltool.views.memory.hash_nodes import HashRow
 
 
 def hash_prints(rows: Sequence[HashRow], fields: Sequence[str]) -> Iterator[Printed]:

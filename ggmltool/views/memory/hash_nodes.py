@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ggmltool.inspect.allocations import HashNode
+from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
@@ -22,25 +22,6 @@ _NODES = (
     Column("probes", right=True, drop=6),
 )
 _SCHED = (Column("tensor", cut=True), Column("backend"), Column("cause"), Column("copies", cut=True))
-
-
-class HashRow(NamedTuple):
-    """A taken slot of the allocator's table. `probes` is how many slots a look-up visits, `buft` its buffer type."""
-
-    slot: int
-    probes: int
-    tensor: str
-    node: HashNode
-    buft: str
-
-
-class SchedRow(NamedTuple):
-    """What the scheduler's table has for a tensor; `backend` is None where it has none."""
-
-    tensor: str
-    backend: str | None
-    cause: str
-    copies: tuple[str, ...]
 
 
 def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: Style) -> str:

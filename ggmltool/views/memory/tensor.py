@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.buffer import USAGE_NAMES
@@ -25,34 +24,13 @@ from ggmltool.ggml.tensor import (
     op_desc,
     root_of,
 )
-from ggmltool.inspect.allocations import HashNode
+from ggmltool.inspect.tensor import GdbFacts, TensorFacts
 from ggmltool.views.memory.gdb import Value, char_array, gdb_value
 from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 _LINE = 100
 """The most columns that a drawing of memory takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorFacts:
-    """A tensor and what others know of it.
-
-    `address` is where its struct lies, `used_by` the nodes it is a source of. `node` is the allocator's hash node,
-    None for a tensor that the allocator does not know; `backend` None where the scheduler gave none. `flags` are those
-    that the release of ggml knows.
-    """
-
-    tensor: Tensor
-    flags: int
-    address: int
-    context: str
-    backend: str | None
-    cause: str
-    use_count: int
-    used_by: tuple[str, ...]
-    copies: tuple[str, ...]
-    node: HashNode | None
 
 
 def _flags(flags: int) -> list[str]:
@@ -157,22 +135,6 @@ def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
             "hash_node": None if facts.node is None else facts.node._asdict(),
         },
     }
-
-
-@dataclass(frozen=True, slots=True)
-class GdbFacts:
-    """What else gdb prints of a tensor: the `fields` that its struct has in a release of ggml, and what stands in them.
-
-    `pointer` gives a tensor's address, `buffer` and `extra` are addresses or 0, `flags` those that the release knows.
-    `gpu`: its buffer made it one of GGML_BACKEND_GPU.
-    """
-
-    fields: Sequence[str]
-    pointer: Callable[[Tensor], int]
-    buffer: int
-    flags: int
-    gpu: bool
-    extra: int
 
 
 def tensor_gdb(t: Tensor, facts: GdbFacts, width: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.devices.duties import Duty, Need
+from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo, Table
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
@@ -18,92 +18,9 @@ if TYPE_CHECKING:
 
 SIZE_MAX = (1 << 64) - 1
 
-PLAIN = "ggml_nbytes"
-"""The rule of buffer types in which a tensor takes its own bytes and no more."""
 
 _LABEL = 14
 _TEXT_WIDTH = 110
-
-
-class ProfileInfo(NamedTuple):
-    """A kind of device that is known: what its backends are called, what it is, and what of it is not modelled."""
-
-    name: str
-    type: str
-    names: str
-    ggml: str
-    description: str
-    leaves_out: str
-
-
-class Function(NamedTuple):
-    """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
-
-    field: str
-    function: str | None
-    if_null: str
-
-
-class Table(NamedTuple):
-    """A function table: its struct, what ggml's source calls it, its fields in order."""
-
-    kind: str
-    instance: str
-    functions: tuple[Function, ...]
-
-
-class EngineInfo(NamedTuple):
-    """Who computes: numpy, or cupy on a GPU of this machine, with its number, name and bytes of memory.
-
-    `refusal` is why nobody does, where the scenario asks for what there is not.
-    """
-
-    name: str = "numpy"
-    gpu: int | None = None
-    gpu_name: str = ""
-    free: int = 0
-    total: int = 0
-    refusal: str = ""
-
-
-NUMPY = EngineInfo()
-
-
-@dataclass(frozen=True, slots=True)
-class BackendInfo:
-    """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
-    can use, `offload_min_batch` the batch from which it asks for ops (None: never), `tables` None for a device that is
-    none of ggml's. `features` are what its hardware has, of `known_features`; `graph_optimize` whether it orders nodes
-    its own way (None: it has no way of its own); `max_tensor_size` the largest tensor it takes (None: any).
-    """
-
-    name: str
-    profile: ProfileInfo
-    type: str
-    memory: int | None
-    caps: dict[str, bool]
-    buft: str
-    bufts: tuple[str, ...]
-    offload_min_batch: int | None
-    tables: tuple[Table, ...] | None
-    features: tuple[str, ...] = ()
-    known_features: tuple[str, ...] = ()
-    graph_optimize: bool | None = None
-    max_tensor_size: int | None = None
-    engine: EngineInfo = NUMPY
-
-
-class BuftInfo(NamedTuple):
-    """A buffer type: sizes in bytes, the rule for a tensor's bytes in words, the ops it is limited to (None: none)."""
-
-    name: str
-    device: str
-    alignment: int
-    max_size: int
-    is_host: bool
-    alloc_size: str
-    ops: tuple[str, ...] | None
-    used_by: tuple[str, ...]
 
 
 def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:

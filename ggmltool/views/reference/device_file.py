@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
+from ggmltool.inspect.devices import DeviceFacts
 from ggmltool.views.text import printable, size
 
 _WIDTH = 100
 _SIZES = frozenset(("max_size", "memory", "max_tensor_size"))
-
-
-class DeviceFacts(NamedTuple):
-    """A device for a file: its map, what it is, what is left out of it, and its ops.
-
-    `ops` are those it runs, under one condition or another, or lacks: `key` is "only" or "except". `unwritten` are ops
-    whose rules the entry does not have.
-    """
-
-    entry: Mapping[str, Any]
-    description: str
-    ggml: str
-    leaves_out: str
-    key: str
-    ops: Sequence[str]
-    unwritten: Sequence[str] = ()
 
 
 def device_yaml(devices: Sequence[DeviceFacts]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ggmltool.inspect.op_info import FormInfo, OpInfo
 from ggmltool.inspect.op_reference import REFERENCE_PROFILES
 from ggmltool.views.table import Cell, Column, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
@@ -18,66 +19,6 @@ _SPELLED_FROM = 110
 
 _ANSWERS = {"yes": "yes", "no": "no", "some": "some"}
 _COLORS = {"yes": "green", "no": "red", "some": "yellow"}
-
-
-class ParamInfo(NamedTuple):
-    """A parameter: its kind in words, its default as a scenario writes it ("": it is left out, None: it is required),
-    its words with ggml's numbers."""
-
-    name: str
-    kind: str
-    default: str | None
-    choices: dict[str, int]
-    meaning: str
-
-
-class FormInfo(NamedTuple):
-    """A way to write an op. `also` are further names for it, `slots` what the node's slots hold where that is not
-    `sources`; `required` of the sources must be there. `asks` is what it asks of
-    shapes and types, `gives` type and extents of the result.
-    """
-
-    name: str
-    also: tuple[str, ...]
-    sources: tuple[str, ...]
-    required: int
-    slots: tuple[str, ...]
-    inplace: bool
-    params: tuple[ParamInfo, ...]
-    text: str
-    asks: tuple[str, ...] = ()
-    gives: str = ""
-
-    def spelled(self) -> str:
-        """`cont(a, [ne=])`, `soft_max(a, [mask], scale=1)`: what may be left out in brackets, or with its default."""
-        sources = [s if i < self.required else f"[{s}]" for i, s in enumerate(self.sources)]
-        params = [f"[{p.name}=]" if p.default == "" else f"{p.name}={p.default or ''}" for p in self.params]
-        return f"{self.name}({', '.join([*sources, *params])})"
-
-
-class OpInfo(NamedTuple):
-    """An op, or a function of UNARY or GLU (`function_of` says which, else "").
-
-    `sources` is (fewest, most), `cases` how many calls the tests compare with ggml's own, `result_of` the source whose
-    memory the result always has, `example` a scenario; `note` what else is to be said.
-    `result` is type and extents of the example's node ("" where nobody has planned it).
-    """
-
-    number: int
-    name: str
-    function_of: str
-    symbol: str
-    sources: tuple[int, int]
-    forms: tuple[FormInfo, ...]
-    is_view_op: bool
-    can_inplace: bool
-    computes: bool
-    cases: int
-    supports: dict[str, str]
-    result_of: str
-    example: str
-    note: str
-    result: str = ""
 
 
 def _shown(symbol: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ggmltool.inspect.devices import RegisteredInfo
 from ggmltool.views.table import Cell, Column, Row, Style, render_lines, render_table
 
 _COLUMNS = (
@@ -15,17 +16,6 @@ _COLUMNS = (
     Column("alignment", right=True),
     Column("a buffer of n bytes", cut=True, drop=2),
 )
-
-
-class RegisteredInfo(NamedTuple):
-    """An entry. `slack` is how many bytes larger than asked for its buffers are."""
-
-    number: int
-    name: str
-    init: str
-    buft: str
-    alignment: int
-    slack: int
 
 
 def registry_view(entries: Sequence[RegisteredInfo], style: Style) -> str:

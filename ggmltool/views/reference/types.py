@@ -6,8 +6,9 @@ import csv
 import io
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ggmltool.inspect.types import TypeInfo
 from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
@@ -36,31 +37,6 @@ _LEGEND = (
     "here: whether ggmltool reads values of that type, or writes them too, when it computes",
     "ggmltool types NAME shows one type in full, ggmltool types --table gelu a table of values",
 )
-
-
-class TypeInfo(NamedTuple):
-    """A ggml_type and what its traits have.
-
-    `vec_dot` is the type of the other operand ("" for no vec_dot), `from_float` is the CPU's; `reads` and `writes` say
-    what ggmltool can convert itself.
-    """
-
-    number: int
-    name: str
-    block_size: int
-    type_size: int
-    quantized: bool
-    to_float: bool
-    from_float_ref: bool
-    from_float: bool
-    vec_dot: str
-    reads: bool
-    writes: bool
-
-    @property
-    def bits(self) -> float:
-        """Bits per element."""
-        return self.type_size * 8 / self.block_size
 
 
 def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:

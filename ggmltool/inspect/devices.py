@@ -1,0 +1,219 @@
+"""Devices, backends and their buffer types, and the function tables behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.devices.duties import Duty, duties
+from ggmltool.ggml.devices.interfaces import Interface
+from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
+from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.version import SIZE_MAX, VERSION
+from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.gpus import Computing, computing
+from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.releases import PARTS
+
+PLAIN = "ggml_nbytes"
+"""The rule of buffer types in which a tensor takes its own bytes and no more."""
+
+
+class ProfileInfo(NamedTuple):
+    """A kind of device that is known: what its backends are called, what it is, and what of it is not modelled."""
+
+    name: str
+    type: str
+    names: str
+    ggml: str
+    description: str
+    leaves_out: str
+
+
+class Function(NamedTuple):
+    """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
+
+    field: str
+    function: str | None
+    if_null: str
+
+
+class Table(NamedTuple):
+    """A function table: its struct, what ggml's source calls it, its fields in order."""
+
+    kind: str
+    instance: str
+    functions: tuple[Function, ...]
+
+
+class EngineInfo(NamedTuple):
+    """Who computes: numpy, or cupy on a GPU of this machine, with its number, name and bytes of memory.
+
+    `refusal` is why nobody does, where the scenario asks for what there is not.
+    """
+
+    name: str = "numpy"
+    gpu: int | None = None
+    gpu_name: str = ""
+    free: int = 0
+    total: int = 0
+    refusal: str = ""
+
+
+NUMPY = EngineInfo()
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
+    can use, `offload_min_batch` the batch from which it asks for ops (None: never), `tables` None for a device that is
+    none of ggml's. `features` are what its hardware has, of `known_features`; `graph_optimize` whether it orders nodes
+    its own way (None: it has no way of its own); `max_tensor_size` the largest tensor it takes (None: any).
+    """
+
+    name: str
+    profile: ProfileInfo
+    type: str
+    memory: int | None
+    caps: dict[str, bool]
+    buft: str
+    bufts: tuple[str, ...]
+    offload_min_batch: int | None
+    tables: tuple[Table, ...] | None
+    features: tuple[str, ...] = ()
+    known_features: tuple[str, ...] = ()
+    graph_optimize: bool | None = None
+    max_tensor_size: int | None = None
+    engine: EngineInfo = NUMPY
+
+
+class BuftInfo(NamedTuple):
+    """A buffer type: sizes in bytes, the rule for a tensor's bytes in words, the ops it is limited to (None: none)."""
+
+    name: str
+    device: str
+    alignment: int
+    max_size: int
+    is_host: bool
+    alloc_size: str
+    ops: tuple[str, ...] | None
+    used_by: tuple[str, ...]
+
+
+class RegisteredInfo(NamedTuple):
+    """An entry. `slack` is how many bytes larger than asked for its buffers are."""
+
+    number: int
+    name: str
+    init: str
+    buft: str
+    alignment: int
+    slack: int
+
+
+class DeviceFacts(NamedTuple):
+    """A device for a file: its map, what it is, what is left out of it, and its ops.
+
+    `ops` are those it runs, under one condition or another, or lacks: `key` is "only" or "except". `unwritten` are ops
+    whose rules the entry does not have.
+    """
+
+    entry: Mapping[str, Any]
+    description: str
+    ggml: str
+    leaves_out: str
+    key: str
+    ops: Sequence[str]
+    unwritten: Sequence[str] = ()
+
+
+def duties_of(model: Model) -> dict[str, tuple[Duty, ...]] | None:
+    """What a backend of one's own implements, where that is known of the release."""
+
+    return duties() if model.ggml == VERSION else None
+
+
+def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
+    """The backends of a scenario and their buffer types, with who computes for each."""
+
+    bufts = make_bufts(model, all_known=True)
+    made = make_backends(model, bufts)
+    all_bufts = list(bufts.values())
+    profiles = PARTS[model.ggml].profiles()
+    computes = zip(model.backends, made, computing(model, made, all_bufts), strict=True)
+    infos = [_backend(spec, profiles[spec.profile], b, _engine(who), all_bufts) for spec, b, who in computes]
+    return infos, [_buft(t, made) for t in all_bufts]
+
+
+def registered(model: Model) -> list[RegisteredInfo]:
+    """The registry of a ggml whose programs make backends by one."""
+
+    registry = PARTS[model.ggml].registry
+    if registry is None:
+        return []
+    out = []
+    for i, entry in enumerate(registry(model).entries):
+        buft = entry.default_buffer_type
+        out.append(RegisteredInfo(i, entry.name, entry.init_name, buft.name, buft.alignment, buft.slack))
+    return out
+
+
+def profile_info(p: Profile) -> ProfileInfo:
+    """A kind of device that is known."""
+    return ProfileInfo(p.name, p.type, p.names, p.ggml, p.description, p.leaves_out)
+
+
+def _engine(who: Computing) -> EngineInfo:
+    gpu = who.gpu
+    if gpu is None:
+        return EngineInfo(refusal=who.refusal)
+    return EngineInfo("cupy", gpu.number, gpu.name, *gpu.get_memory())
+
+
+def _backend(
+    spec: BackendSpec, profile: Profile, backend: Backend, engine: EngineInfo, bufts: list[BufferType]
+) -> BackendInfo:
+
+    device = backend.device
+    has = profile.caps | ({"events"} if device.events else set())
+    return BackendInfo(
+        backend.name,
+        profile_info(profile),
+        device.type,
+        device.memory,
+        {cap: cap in has for cap in CAPS if cap in profile.known_caps},
+        device.buft.name,
+        tuple(t.name for t in bufts if device.supports_buft(t)),
+        device.offload_min_batch,
+        _tables(profile.interface) if profile.interface is not None else None,
+        tuple(f for f in profile.features if f in (profile.has if spec.features is None else spec.features)),
+        profile.features,
+        None if profile.graph_optimize is None else device.graph_optimize is not None,
+        _max_tensor_size(spec, profile),
+        engine,
+    )
+
+
+def _max_tensor_size(spec: BackendSpec, profile: Profile) -> int | None:
+
+    if spec.max_tensor_size is not None or profile.max_tensor_size == SIZE_MAX:
+        return spec.max_tensor_size
+    return profile.max_tensor_size
+
+
+def _tables(interface: Interface) -> tuple[Table, ...]:
+    return tuple(
+        Table(t.kind, t.instance, tuple(Function(f, name, t.if_null(f)) for f, name in t.functions().items()))
+        for t in interface.tables()
+    )
+
+
+def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
+
+    ops = None if t.ops is None else tuple(KEY_NAMES[key].upper() for key in sorted(t.ops))
+    users = tuple(b.name for b in backends if b.device.supports_buft(t))
+    return BuftInfo(t.name, t.device, t.alignment, t.max_size, t.host, alloc_rule(t), ops, users)

@@ -1,0 +1,100 @@
+"""Everything about one tensor: what it is, where it is, who reads it, and its struct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.inspect.allocations import HashNode, hash_node
+from ggmltool.inspect.allocator import WatchedAllocator
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.watched import Watched
+from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP
+from ggmltool.scenario.errors import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """A tensor and what others know of it.
+
+    `address` is where its struct lies, `used_by` the nodes it is a source of. `node` is the allocator's hash node,
+    None for a tensor that the allocator does not know; `backend` None where the scheduler gave none. `flags` are those
+    that the release of ggml knows.
+    """
+
+    tensor: Tensor
+    flags: int
+    address: int
+    context: str
+    backend: str | None
+    cause: str
+    use_count: int
+    used_by: tuple[str, ...]
+    copies: tuple[str, ...]
+    node: HashNode | None
+
+
+@dataclass(frozen=True, slots=True)
+class GdbFacts:
+    """What else gdb prints of a tensor: the `fields` that its struct has in a release of ggml, and what stands in them.
+
+    `pointer` gives a tensor's address, `buffer` and `extra` are addresses or 0, `flags` those that the release knows.
+    `gpu`: its buffer made it one of GGML_BACKEND_GPU.
+    """
+
+    fields: Sequence[str]
+    pointer: Callable[[Tensor], int]
+    buffer: int
+    flags: int
+    gpu: bool
+    extra: int
+
+
+def find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
+    """The tensor with this id, else the first with this name. Raises InspectError where there is none."""
+    everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
+    for t, ctx in everything:
+        if t.id == name:
+            return t, ctx
+    for t, ctx in everything:
+        if t.name == name:
+            return t, ctx
+    near = nearest(name, [t.label for t, _ in everything])
+    raise InspectError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
+
+
+def buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
+    """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made.
+
+    Those that nobody lists (an older scheduler keeps them in its allocators) follow in the order of their tensors.
+    """
+    made = list(state.run.buffers)
+    for buffer in state.sched.gallocr.buffers:
+        made += [chunk for chunk in (buffer.chunks if buffer is not None else ()) if chunk not in made]
+    for owner in (x.buffer for ctx in contexts for x in ctx.tensors):
+        if owner is not None and owner not in made:
+            made.append(owner)
+    return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
+
+
+def tensor_facts(t: Tensor, flags: int, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
+    """A tensor with the scheduler's entry for it, who reads it, and its node in the allocator's hash table."""
+    state = watched.at
+    s = state.sched
+    b, cause, copies = state.assignment(t)
+    # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
+    key = next((key for key in watched.planned.keys if key.address == address), None)
+    return TensorFacts(
+        t,
+        flags,
+        address,
+        context.name,
+        s.names[b] if b >= 0 else None,
+        cause if b >= 0 else "",
+        state.built().graph.use_count(t),
+        tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
+        tuple(copy.name for copy in copies),
+        hash_node(watched.gallocr, key.node) if key is not None else None,
+    )
