@@ -11,7 +11,7 @@ from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.options import ggml_option, json_option, moment_options, output_option, scenario_argument
 from ggmltool.cli.output import Output, log_lines
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.opened import Moment
 
 if TYPE_CHECKING:
     from ggmltool.inspect.limits import Checkup
@@ -40,10 +40,13 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
         other = "--graph" if moment.after is None else "--after"
         raise click.UsageError(f"--all is for every graph, {other} for one; choose one.")
     from ggmltool.inspect.gauges import highest
+    from ggmltool.inspect.limits import check_all
     from ggmltool.views.explain.check import breached
 
     opened = open_scenario(scenario)
-    found, title, what = _after_a_step(opened, moment) if moment.after is not None else _fresh(opened, moment, all)
+    found, title, what = check_all(opened, moment, all)
+    for one in found:
+        log_lines(one.plan.log)
     several = highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
     ok = not breached(several) and not any(breached(one.gauges) or not one.plan.ok for one in found)
     if json:
@@ -71,36 +74,6 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
                 text += "\n" + "".join(f"{line}\n" for line in lines if line)
         output.write(text)
     return FINE if ok else GGML_FAILED
-
-
-def _fresh(opened: Opened, moment: Moment, all: bool) -> tuple[list[Checkup], str, str]:
-    """One graph, or every graph, each on a fresh scheduler; and what the heading says."""
-    from ggmltool.inspect.limits import check_graph
-
-    graphs = opened.model.graphs
-    names = list(graphs) if all and graphs else [opened.scenario.graph_name(moment.graph)]
-    found = [check_graph(opened.scenario, name, moment.step) for name in names]
-    for one in found:
-        log_lines(one.plan.log)
-    return (
-        found,
-        opened.title,
-        f"{moment.step} {names[0]}" if len(names) == 1 else f"{moment.step}, {len(names)} graphs",
-    )
-
-
-def _after_a_step(opened: Opened, moment: Moment) -> tuple[list[Checkup], str, str]:
-    """The scenario's own steps on one scheduler, up to the one that is named."""
-    from ggmltool.inspect.limits import read_gauges
-    from ggmltool.inspect.record import Keep, Record
-    from ggmltool.inspect.watched import watch
-
-    watched = watch(opened, moment, Record(Keep.LIMITS))
-    return (
-        [read_gauges(watched.run, watched.record.limits, watched.graph, watched.plan)],
-        watched.title,
-        watched.heading,
-    )
 
 
 def _error(one: Checkup) -> dict[str, object]:

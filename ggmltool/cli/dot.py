@@ -20,14 +20,12 @@ from ggmltool.cli.output import Output, note, status_of
 from ggmltool.cli.progress import progress
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.built import built_graph
-from ggmltool.inspect.neighbours import around as neighbours
-from ggmltool.inspect.neighbours import of_split
+from ggmltool.inspect.neighbours import near, part_of
 from ggmltool.inspect.opened import Moment
 from ggmltool.inspect.watched import Watched, graph_at, watch
-from ggmltool.scenario.tensor_info import Tensors, tensor_infos
+from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
 from ggmltool.views.plan.fold_dot import fold_dot
-from ggmltool.views.text import printable
 
 PICTURES = ("svg", "png", "pdf")
 TEXTS = (".txt", "")
@@ -114,14 +112,14 @@ def dot(
         from ggmltool.sources.sched_log.plan import log_plan
 
         plan, tensors = log_plan(opened.graph())
-        part = _part(plan, tensors, around, radius, split)
+        part = part_of(plan, tensors, around, radius, split)
         text = split_dot(plan, tensors, opened.title, part)
         status, drawn = FINE, len(plan.nodes if part is None else part)
     elif style == "ggml":
         name = graph_at(opened, moment)
         tensors = tensor_infos(opened.model, name)
         nodes, leafs = built_graph(opened.scenario, name, tensors)
-        part = _around([t.id for t in (*nodes, *leafs)], tensors, around, radius)
+        part = near([t.id for t in (*nodes, *leafs)], tensors, around, radius)
         text = ggml_dot(nodes, leafs, tensors, part)
         if format != "dot":
             text = simpler_layout(text, len(nodes if part is None else part))
@@ -130,7 +128,7 @@ def dot(
         watched = watch(opened, moment)
         plan = _planned(watched)
         tensors = tensor_infos(opened.model, watched.graph)
-        part = None if fold else _part(plan, tensors, around, radius, split)
+        part = None if fold else part_of(plan, tensors, around, radius, split)
         text = fold_dot(plan, tensors, watched.title) if fold else split_dot(plan, tensors, watched.title, part)
         status, drawn = status_of(watched), 0 if fold else len(plan.nodes if part is None else part)
     if format != "dot":
@@ -164,28 +162,6 @@ def _planned(watched: Watched) -> Plan:
     if watched.plan.error is not None and not watched.plan.splits:
         raise watched.refusal("there is no plan to draw:\n")
     return watched.plan
-
-
-def _part(plan: Plan, tensors: Tensors, around: str | None, radius: int, split: int | None) -> frozenset[str] | None:
-    """What --around or --split leave of a plan; None for all of it. Raises CliError for a part that is not there."""
-    if split is None:
-        return _around([*(n.id for n in plan.nodes), *(leaf.id for leaf in plan.leafs)], tensors, around, radius)
-    if split >= len(plan.splits):
-        raise CliError(f"there is no split {split}; the last one is {len(plan.splits) - 1}")
-    chosen = plan.splits[split]
-    return of_split(chosen, [n.id for n in plan.nodes[chosen.i_start : chosen.i_end]], tensors)
-
-
-def _around(ids: list[str], tensors: Tensors, centre: str | None, radius: int) -> frozenset[str] | None:
-    """The part of the graph that is drawn; None for all of it. Raises CliError for a name that is not there."""
-    if centre is None:
-        return None
-    if centre not in ids:
-        from ggmltool.scenario.errors import did_you_mean
-
-        hint = did_you_mean(centre, ids)
-        raise CliError(f"the graph has no tensor {printable(centre)}" + (f"; {hint}" if hint else ""))
-    return neighbours(ids, tensors, centre, radius)
 
 
 def _text_for(output: Output) -> str:

@@ -21,16 +21,14 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, note, status_of
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched, watch
 from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.plan import Plan
     from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-    from ggmltool.ggml.sched.scheduler import Scheduler
-    from ggmltool.inspect.passes import PassRecord
+    from ggmltool.inspect.copied import OtherPlan
     from ggmltool.scenario.tensor_info import Tensors
-    from ggmltool.views.plan.copied import OtherPlan
 
 KEYS = ("op", "backend", "cause", "type", "split")
 
@@ -154,7 +152,9 @@ def splits(
     plan = watched.plan
     tensors = tensor_infos(opened.model, watched.graph)
     if by or bytes:
-        other = _other_offload(opened, plan, moment) if bytes else None
+        from ggmltool.inspect.copied import other_offload
+
+        other = other_offload(opened, plan, moment) if bytes else None
         document, text = _counted(watched, tensors, by, other, output)
     else:
         from ggmltool.views.plan.splits import splits_json, splits_report
@@ -193,7 +193,7 @@ def _printed_pass(opened: Opened, moment: Moment, number: int, level: int, cause
     if not isinstance(sched, MeasuredScheduler):
         message = f"ggml {sched.release.name} prints nothing of single passes"
         raise CliError(f"{message}; that of 2024-01 could: --ggml 2024-01")
-    _check_pass(sched, number)
+    watched.check_pass(number)
     return _printed(watched, sched, number, level, causes, True, output)
 
 
@@ -208,12 +208,6 @@ def _printed(
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
     return status_of(watched)
-
-
-def _check_pass(sched: Scheduler, number: int) -> None:
-    last = len(sched.passes) - 1
-    if number > last:
-        raise CliError(f"the scheduler of ggml {sched.release.name} has {last} passes, no pass {number}")
 
 
 def _counted(
@@ -233,43 +227,17 @@ def _counted(
     )
 
 
-def _other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
-    """What would be copied with op offload the other way round, where that makes a difference."""
-    from ggmltool.inspect.copied import copied_inputs
-    from ggmltool.inspect.what_if import OP_OFFLOAD_SINCE
-    from ggmltool.scenario.versions import lacks
-    from ggmltool.views.plan.copied import OtherPlan
-
-    model = opened.model
-    if lacks(model.release, OP_OFFLOAD_SINCE):
-        return None
-    offload = not model.scheduler.op_offload
-    watched = watch(opened.what_if(WhatIf(op_offload=offload)), moment)
-    other = watched.plan
-    if not (plan.ok and other.ok) or other.splits == plan.splits:
-        return None
-    inputs = copied_inputs(other, tensor_infos(model, watched.graph))
-    return OtherPlan(offload, len(inputs), sum(i.nbytes for i in inputs))
-
-
 def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Output) -> int:
     """--pass: the state after one pass."""
     from ggmltool.views.json_text import json_text
     from ggmltool.views.plan.passes import pass_json, pass_view
 
-    watched, records = pass_records(opened, moment)
-    _check_pass(watched.sched, number)
+    watched = watch(opened, moment, Record(Keep.PASSES))
+    watched.check_pass(number)
+    records = watched.record.passes.records
     if json:
         output.write(json_text(watched.stamped(pass_json(watched.plan, records, number))))
     else:
         passes = watched.sched.passes
         output.write(pass_view(watched.plan, records, number, watched.title, output.style, passes))
     return status_of(watched)
-
-
-def pass_records(opened: Opened, moment: Moment) -> tuple[Watched, list[PassRecord]]:
-    """The state at a moment, with what every pass of the scheduler did for the last graph that was split."""
-    from ggmltool.inspect.record import Keep, Record
-
-    watched = watch(opened, moment, Record(Keep.PASSES))
-    return watched, watched.record.passes.records

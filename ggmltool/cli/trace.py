@@ -7,14 +7,11 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output, note
-from ggmltool.cli.progress import Advance, progress
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
-from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import Computed, Event
-from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.opened import Opened
-from ggmltool.views.compute.calls import TracedStep, trace_json, trace_view
+from ggmltool.cli.values import check_memory, check_run, computed_graphs, memory_option, tell_of_undone, zeros_option
+from ggmltool.inspect.trace import trace_steps
+from ggmltool.views.compute.calls import trace_json, trace_view
 from ggmltool.views.errors import ggml_error
 
 
@@ -49,51 +46,17 @@ def trace(
         check_run(opened.model, zeros)
         if memory_check:
             check_memory(opened)
-    steps, families = _traced(opened, compute)
+    graphs = opened.model.graphs
+    total = sum(len(graphs[name].nodes) for name in computed_graphs(opened.model))
+    with progress("tracing", total if compute else 0, "nodes") as advance:
+        found = trace_steps(opened.scenario, compute, advance, tell_of_undone)
+    steps = found.steps
+    if found.error is not None:
+        note(ggml_error(found.error))
     if json:
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(trace_json(steps)))
     else:
-        output.write(trace_view(steps, families, opened.title, output.style, decisions))
+        output.write(trace_view(steps, found.families, opened.title, output.style, decisions))
     return 1 if steps and steps[-1].error else 0
-
-
-def _traced(opened: Opened, compute: bool) -> tuple[list[TracedStep], dict[str, str]]:
-    """The steps up to one that fails, and the family of each buffer type."""
-    graphs = opened.model.graphs
-    total = sum(len(graphs[s.graph].nodes) for s in opened.model.steps if s.kind == "compute" and s.graph is not None)
-    with progress("tracing", total if compute else 0, "nodes") as advance:
-        return _steps(opened, compute, advance)
-
-
-def _steps(opened: Opened, compute: bool, advance: Advance) -> tuple[list[TracedStep], dict[str, str]]:
-    events: list[Event] = []
-
-    def hear(event: Event) -> None:
-        events.append(event)
-        if isinstance(event, Computed):
-            advance(len(event.nodes))
-
-    run = opened.scenario.start(hear, values=compute)
-    out: list[TracedStep] = []
-    try:
-        run.start()
-    except GgmlError as refused:
-        note(ggml_error(refused.as_dict()))
-        return [TracedStep("start", events, refused.as_dict()["message"] or "ggml failed")], {}
-    if events:
-        out.append(TracedStep("start", list(events)))
-    for step in opened.model.steps:
-        if not compute and step.kind not in ("reserve", "alloc", "reset"):
-            continue
-        events.clear()
-        done = run.step(step)
-        tell_of_undone(run, step)
-        if isinstance(done, Plan) and done.error is not None:
-            error = dict(done.error)
-            out.append(TracedStep(str(step), list(events), error.get("message") or "ggml failed"))
-            note(ggml_error(error))
-            break
-        out.append(TracedStep(str(step), list(events)))
-    return out, {name: buft.family for name, buft in run.bufts.items()}

@@ -123,7 +123,7 @@ class AllocRecorder(Part):
         return AllocMoment(nodes, chunks, taken, dict(self.most_free))
 
     def _blocks(self, buft: str, chunk: int) -> Iterator[Block]:
-        there = [life for life in self.lifetimes.living.values() if (life.buft, life.chunk) == (buft, chunk)]
+        there = [life for life in self.lifetimes.living if (life.buft, life.chunk) == (buft, chunk)]
         yield from sorted(Block(life.offset, life.size, life.tensor) for life in there)
 
 

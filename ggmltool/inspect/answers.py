@@ -11,10 +11,10 @@ from ggmltool.ggml.tensor import Tensor
 
 
 class Unreadable(NamedTuple):
-    """A source in memory that the device cannot use, so that it would have to be copied: slot, tensor, why not."""
+    """A source in memory that the device cannot use, so that it would have to be copied: slot, id, why not."""
 
     slot: int
-    source: Tensor
+    id: str
     why: str
 
 
@@ -52,7 +52,7 @@ def answer(device: Device, node: Tensor) -> Answer:
         buft = _memory(source) if source is not None else None
         why = device.why_not_buft(buft) if buft is not None else None
         if source is not None and why is not None:
-            copies.append(Unreadable(slot, source, why))
+            copies.append(Unreadable(slot, source.id, why))
     why_memory = f"its memory is fixed: {memory}" if memory is not None else None
     refusal = device.refusal(node)
     text, lacks = (None, False) if refusal is None else refusal

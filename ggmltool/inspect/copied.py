@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.watched import watch
+from ggmltool.scenario.tensor_info import TensorInfo, Tensors, tensor_infos
+from ggmltool.scenario.versions import OP_OFFLOAD_SINCE, lacks
 
 
 class CopiedInput(NamedTuple):
@@ -43,3 +46,25 @@ def _what(usage: str | None, info: TensorInfo | None) -> str:
     if usage == "weights":
         return "weight"
     return "view" if info is not None and not info.type and info.view_src is not None else "input"
+
+
+class OtherPlan(NamedTuple):
+    """The same graph planned with op offload the other way round."""
+
+    op_offload: bool
+    inputs: int
+    nbytes: int
+
+
+def other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
+    """What would be copied with op offload the other way round, where that makes a difference to `plan`."""
+    model = opened.model
+    if lacks(model.release, OP_OFFLOAD_SINCE):
+        return None
+    offload = not model.scheduler.op_offload
+    watched = watch(opened.what_if(WhatIf(op_offload=offload)), moment)
+    other = watched.plan
+    if not (plan.ok and other.ok) or other.splits == plan.splits:
+        return None
+    inputs = copied_inputs(other, tensor_infos(model, watched.graph))
+    return OtherPlan(offload, len(inputs), sum(i.nbytes for i in inputs))

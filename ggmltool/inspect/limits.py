@@ -9,7 +9,9 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.inspect.gauges import Checked, Gauge, gauges
 from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
@@ -23,6 +25,18 @@ class Checkup:
     plan: Plan
     gauges: list[Gauge]
     breach: Breach | None
+
+
+def check_all(opened: Opened, moment: Moment, all: bool = False) -> tuple[list[Checkup], str, str]:
+    """The gauges at a moment, with `all` those of every graph on a fresh scheduler each; the heading and its fact."""
+    if moment.after is not None:
+        watched = watch(opened, moment, Record(Keep.LIMITS))
+        found = read_gauges(watched.run, watched.record.limits, watched.graph, watched.plan)
+        return [found], watched.title, watched.heading
+    names = list(opened.model.graphs) if all else []
+    names = names or [opened.scenario.graph_name(moment.graph)]
+    what = f"{moment.step} {names[0]}" if len(names) == 1 else f"{moment.step}, {len(names)} graphs"
+    return [check_graph(opened.scenario, name, moment.step) for name in names], opened.title, what
 
 
 def check_graph(scenario: Scenario, graph: str, step: str = "alloc") -> Checkup:

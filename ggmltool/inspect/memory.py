@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
 from ggmltool.inspect.part import Part
 
 
-@dataclass(slots=True)
-class Lifetime:
+class Lifetime(NamedTuple):
     """A tensor in a compute buffer: `size` bytes at `offset` of `chunk`, from step `start` until after step `end`.
 
     Steps are the nodes that the allocator walks (copies included), -1 is before the first; `end` None means to the
@@ -42,16 +41,16 @@ class Peak(NamedTuple):
     tensors: tuple[Lifetime, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """What the allocator planned: lifetimes in the order of their allocation, and the node of each step.
 
     `tails` are the tensors that gave back what the node in their place does not need.
     """
 
-    lifetimes: list[Lifetime] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
-    tails: list[str] = field(default_factory=list)
+    lifetimes: tuple[Lifetime, ...] = ()
+    nodes: tuple[str, ...] = ()
+    tails: tuple[str, ...] = ()
 
     def of(self, buft: str) -> list[Lifetime]:
         """The tensors of one buffer type."""
@@ -86,7 +85,7 @@ class MemoryPlan:
 
 
 class MemoryRecorder(Part):
-    """The lifetimes of the allocator's last plan, while it is made: `living` are those that have not ended.
+    """The lifetimes of the allocator's last plan, while it is made.
 
     Copies of tensors with the same name have the same name too, so what is freed is known by its place as well.
     Tensors without bytes lie nowhere.
@@ -95,38 +94,58 @@ class MemoryRecorder(Part):
     hears = frozenset({AllocationStarted, Allocated, Reused, Freed, Kept})
 
     def __init__(self) -> None:
-        self.plan = MemoryPlan()
-        self.living: dict[tuple[str, str, int, int], Lifetime] = {}
-        self._step = -1
+        self._begin_anew()
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """What was planned so far."""
+        return MemoryPlan(tuple(self._lives), tuple(self._nodes), tuple(self._tails))
+
+    @property
+    def living(self) -> list[Lifetime]:
+        """Those that have not ended."""
+        return [self._lives[i] for i in self._there.values()]
 
     def hear(self, event: Event) -> None:
         match event:
             case AllocationStarted(at=-1):
-                self.plan, self.living, self._step = MemoryPlan(), {}, -1
+                self._begin_anew()
             case AllocationStarted(at, node):
                 self._step = at
-                self.plan.nodes.append(node)
+                self._nodes.append(node)
             case Allocated(tensor, buft, chunk, offset, size) if size:
                 self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step))
             case Reused(tensor, parent, buft, chunk, offset):
-                taken = self.living.pop((parent, buft, chunk, offset), None)
-                if taken is not None:
-                    taken.end = self._step - 1
-                    self._begin(Lifetime(tensor, buft, chunk, offset, taken.size, self._step, reused=parent))
+                if (parent, buft, chunk, offset) in self._there:
+                    size = self._end(parent, buft, chunk, offset, self._step - 1).size
+                    self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step, reused=parent))
             case Freed(tensor, extra=True):
-                self.plan.lifetimes[-1].size -= event.size
-                self.plan.tails.append(tensor)
+                self._lives[-1] = self._lives[-1]._replace(size=self._lives[-1].size - event.size)
+                self._tails.append(tensor)
             case Freed(tensor, buft, chunk, offset) if event.size:
-                self.living.pop((tensor, buft, chunk, offset)).end = self._step
+                self._end(tensor, buft, chunk, offset, self._step)
             case Kept(tensor):
-                for life in self.living.values():
-                    life.kept = life.kept or life.tensor == tensor
+                for i in self._there.values():
+                    if self._lives[i].tensor == tensor:
+                        self._lives[i] = self._lives[i]._replace(kept=True)
             case _:
                 pass
 
+    def _begin_anew(self) -> None:
+        self._lives: list[Lifetime] = []
+        self._nodes: list[str] = []
+        self._tails: list[str] = []
+        self._there: dict[tuple[str, str, int, int], int] = {}
+        self._step = -1
+
     def _begin(self, life: Lifetime) -> None:
-        self.living[life.tensor, life.buft, life.chunk, life.offset] = life
-        self.plan.lifetimes.append(life)
+        self._there[life.tensor, life.buft, life.chunk, life.offset] = len(self._lives)
+        self._lives.append(life)
+
+    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
+        i = self._there.pop((tensor, buft, chunk, offset))
+        self._lives[i] = self._lives[i]._replace(end=step)
+        return self._lives[i]
 
 
 def memory_plan(events: Iterable[Event]) -> MemoryPlan:

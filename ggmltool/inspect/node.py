@@ -198,7 +198,7 @@ def _sources(t: Tensor, plan: Plan) -> list[SourceFacts]:
 
 def _answered(device: Device, name: str, t: Tensor) -> BackendAnswer:
     given = answer(device, t)
-    copies = tuple((c.source.id, c.why) for c in given.copies)
+    copies = tuple((c.id, c.why) for c in given.copies)
     least = device.offload_min_batch
     return BackendAnswer(name, given.op, given.memory, copies, device.batch_size(t), least)
 

@@ -10,7 +10,7 @@ from ggmltool.ggml.devices.cases import CaseAnswer
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.inspect.answers import answer
+from ggmltool.inspect.answers import Unreadable, answer
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.run import Run
 
@@ -18,14 +18,6 @@ State = Literal["yes", "no", "copy", "offload"]
 
 
 STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
-
-
-class Missing(NamedTuple):
-    """A source that would have to be copied: its slot, its id, and why the device cannot use its memory."""
-
-    slot: int
-    id: str
-    why: str
 
 
 class Answered(NamedTuple):
@@ -37,7 +29,7 @@ class Answered(NamedTuple):
 
     state: State
     why_not: str | None
-    copies: tuple[Missing, ...]
+    copies: tuple[Unreadable, ...]
     lacks: bool = False
     measured: CaseAnswer | None = None
 
@@ -83,10 +75,9 @@ def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | No
     answers = []
     for spec, b in zip(run.model.backends, run.backends, strict=True):
         a = answer(b.device, t)
-        copies = tuple(Missing(c.slot, c.source.id, c.why) for c in a.copies)
-        state: State = "no" if not a.runs else "copy" if copies else "yes"
+        state: State = "no" if not a.runs else "copy" if a.copies else "yes"
         if a.runs and cause == "1.off" and b.name == backend:
             state = "offload"
-        answers.append(Answered(state, a.why_not, copies, a.lacks, _measured(spec, t)))
+        answers.append(Answered(state, a.why_not, a.copies, a.lacks, _measured(spec, t)))
     sources = tuple(s.type.name if s is not None else "–" for s in t.src)
     return Asked(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))

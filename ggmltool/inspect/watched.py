@@ -101,6 +101,12 @@ class Watched:
         made = [copy for of in copies[t.index] or [] for copy in of or ()]
         return ids[t.index], causes[t.index] or "", made
 
+    def check_pass(self, number: int) -> None:
+        """Raises InspectError where this ggml's scheduler has no pass of the number."""
+        last = len(self.sched.passes) - 1
+        if number > last:
+            raise InspectError(f"the scheduler of ggml {self.sched.release.name} has {last} passes, no pass {number}")
+
     def refusal(self, lead: str = "") -> StepRefused:
         """ggml's error, for whoever has nothing to show without a plan."""
         return StepRefused(dict(self.plan.error or ()), lead)

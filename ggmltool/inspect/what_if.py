@@ -14,10 +14,8 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.versions import KEYS_SINCE, lacks
+from ggmltool.scenario.versions import OP_OFFLOAD_SINCE, lacks
 
-OP_OFFLOAD_SINCE = KEYS_SINCE["scheduler", "op_offload"]
-"""Since when op offload can be switched off."""
 MOST = 24
 """Changes that are tried at most."""
 _NODES_PLANNED = 40_000

@@ -92,6 +92,9 @@ KEYS_SINCE: dict[tuple[str, ...], str] = {
 }
 """Keys of a scenario, and since when ggml has what they say; `*` stands for any entry."""
 
+OP_OFFLOAD_SINCE = KEYS_SINCE["scheduler", "op_offload"]
+"""Since when op offload can be switched off."""
+
 KEYS_UNTIL: dict[tuple[str, ...], str] = {
     ("contexts", "*", "tallocr"): "2024-02-11",
     ("cpu_base_misalign",): "2024-10-17",

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.cli.splits import KEYS, pass_records
+from ggmltool.cli.splits import KEYS
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
 from ggmltool.views.plan import tally
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
@@ -90,7 +92,8 @@ def test_op_offload_is_compared_with_the_plan_without_it(call: Call, tmp_path: P
 @pytest.mark.parametrize("sample", SCENARIOS)
 @pytest.mark.parametrize("step", ["reserve", "alloc"])
 def test_the_passes_end_in_the_backends_and_causes_of_the_plan(sample: str, step: str) -> None:
-    watched, records = pass_records(Opened(ggmltool.load(SAMPLES / sample), sample), Moment("main", step))
+    watched = watch(Opened(ggmltool.load(SAMPLES / sample), sample), Moment("main", step), Record(Keep.PASSES))
+    records = watched.record.passes.records
     plan = watched.plan
     assert [record.number for record in records] == [0, 1, 2, 3, 4, 5]
     last = records[-1]
@@ -104,7 +107,8 @@ def test_the_passes_end_in_the_backends_and_causes_of_the_plan(sample: str, step
 
 @pytest.mark.parametrize("sample", SCENARIOS)
 def test_a_pass_changes_what_it_announces_and_nothing_else(sample: str) -> None:
-    _, records = pass_records(Opened(ggmltool.load(SAMPLES / sample), sample), Moment("main", "alloc"))
+    opened = Opened(ggmltool.load(SAMPLES / sample), sample)
+    records = watch(opened, Moment("main"), Record(Keep.PASSES)).record.passes.records
     for before, after in pairwise(records):
         announced = {e.tensor: (e.backend, e.cause) for e in after.assigned}
         for old, new in zip(before.assignments, after.assignments, strict=True):

@@ -31,6 +31,7 @@ from ggmltool.ggml.events import (
     TensorCopied,
     TensorWritten,
 )
+from ggmltool.inspect.trace import TracedStep
 from ggmltool.views.table import Style, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
 
@@ -44,14 +45,6 @@ class Call(NamedTuple):
     depth: int
     text: str
     is_note: bool = False
-
-
-class TracedStep(NamedTuple):
-    """A step of the scenario, what the engine announced meanwhile, and ggml's own text where it failed."""
-
-    step: str
-    events: Sequence[Event]
-    error: str = ""
 
 
 def calls_of(events: Iterable[Event], families: Mapping[str, str], decisions: bool = False) -> list[Call]:

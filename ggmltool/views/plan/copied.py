@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.copied import CopiedInput, copied_inputs
+from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
@@ -23,14 +23,6 @@ _COLUMNS = (
     Column("to"),
     Column("shape", drop=2),
 )
-
-
-class OtherPlan(NamedTuple):
-    """The same graph planned with op offload the other way round."""
-
-    op_offload: bool
-    inputs: int
-    nbytes: int
 
 
 def copied_view(
