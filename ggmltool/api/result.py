@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -11,6 +11,7 @@ from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
+    from ggmltool.views.document import Document
     from ggmltool.views.table import Style
 
 F = TypeVar("F", covariant=True)
@@ -29,7 +30,7 @@ class Result(Generic[F]):
 
     about: str
     facts: F
-    document: Callable[[], Mapping[str, Any]] = field(compare=False)
+    document: Callable[[], Document | dict[str, Any]] = field(compare=False)
     view: Callable[[Style], str] = field(compare=False)
     rows: tuple[Any, ...] = ()
     plan: Plan | None = None

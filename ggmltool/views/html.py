@@ -1,4 +1,4 @@
-"""A view as a notebook shows it: the same text as in a terminal, with its colours, and all that stands in it escaped."""
+"""A view as a notebook shows it: the same text as in a terminal, with its colours, and escaped."""
 
 from __future__ import annotations
 
