@@ -28,7 +28,7 @@ from ggmltool.inspect.limit_watch import LimitWatch
 
 
 class Gauge(NamedTuple):
-    """One limit: `used` of `limit`, where that is, and what it is made `of`. `key` is that of `LIMITS`; `used` is None
+    """One limit: `used` of `limit`, where that is, and what it is made `of`. `key` is that of the limit; `used` is None
     where ggml did not get so far. `release` is the ggml whose limit it is."""
 
     key: str
@@ -69,7 +69,7 @@ class Checked:
 
 
 def gauges(of: Checked) -> list[Gauge]:
-    """The gauge of every limit, in the order of `LIMITS`; of several of a kind, the one that is closest to its limit.
+    """The gauge of every limit, in the order of the report; of several of a kind, the one that is closest to its limit.
 
     Limits that a run does not have (the memory of a device that the scenario does not give) are left out.
     """

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from ggmltool.ggml.limits import LIMITS
+from ggmltool.ggml.limits import limits_of
+from ggmltool.ggml.version import VERSION
 from tests.cli.conftest import SAMPLES, Call, Result
 from tests.golden import check_golden
 from tests.limits import AT, buffer, split_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
+LIMITS = limits_of(VERSION)
 
 COMMANDS = {"check": (), "check_reserve": ("--step", "reserve"), "check_json": ("--json",), "check_all": ("--all",)}
 

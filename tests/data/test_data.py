@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,16 +16,24 @@ import pytest
 import ggmltool
 import ggmltool.data
 from ggmltool.data import load
+from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import FILES, Message, messages
+from ggmltool.ggml.version import RELEASES, VERSION
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
 TOML = {path.relative_to(DATA).as_posix(): path.read_text("utf-8") for path in sorted(DATA.rglob("*.toml"))}
 
 ALL = """
+from ggmltool.ggml.changes import changes
+from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
+from ggmltool.ggml.version import RELEASES
 from ggmltool.sources.llama.weights import weight_of
+changes()
 messages()
+for release in RELEASES:
+    limits_of(release)
 weight_of("output_norm.weight")
 """
 """What reads every file."""
@@ -93,3 +102,22 @@ def advised() -> set[str]:
 def test_the_engine_asks_for_messages_that_there_are() -> None:
     assert len(advised()) >= 20
     assert advised() <= messages().keys()
+
+
+@pytest.mark.parametrize("release", [name for name in RELEASES if name != VERSION])
+def test_limits_of_an_older_release_are_limits_that_differ(release: str) -> None:
+    today = limits_of(VERSION)
+    older = load(f"limits/{release}.toml", dict[str, Any])
+    absent, changed = set(older["absent"]), older["changed"]
+    assert absent.isdisjoint(changed)
+    assert absent | changed.keys() <= today.keys()
+    for key, changes in changed.items():
+        assert all(getattr(today[key], name) != value for name, value in changes.items())
+
+
+def test_the_limits_that_an_error_names_are_there() -> None:
+    named = set()
+    for path in (PACKAGE / "ggml").rglob("*.py"):
+        named |= set(re.findall(r'\)\.of\("(\w+)"', path.read_text("utf-8")))
+    assert len(named) > 5
+    assert named <= limits_of(VERSION).keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.changes import BY_KEY, Change
+from ggmltool.ggml.changes import Change
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.inspect.diff.plans import NodePair, PlanDiff
 from ggmltool.inspect.diff.side import Side
@@ -60,9 +60,9 @@ class RuleChange(NamedTuple):
 
 def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange, ...]:
     """The changes behind the differences: what assigns first, memory last; at the end what only follows from them."""
-    allowed = {change.key for change in changes}
+    allowed = {change.key: change for change in changes}
     found = [
-        Finding(BY_KEY[key] if key in allowed else None, part, what)
+        Finding(allowed.get(key), part, what)
         for part, source in (
             ("refused", _refused(diff, allowed)),
             *(() if any(diff.errors) else _planned(diff, allowed)),
@@ -73,7 +73,7 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange,
     for finding in found:
         groups.setdefault(finding.change.key if finding.change else "", []).append(finding)
     order = [*(c.key for area in _AREAS for c in changes if c.area == area), ""]
-    return tuple(RuleChange(BY_KEY.get(key), tuple(groups[key])) for key in order if key in groups)
+    return tuple(RuleChange(allowed.get(key), tuple(groups[key])) for key in order if key in groups)
 
 
 def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
