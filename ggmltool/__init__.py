@@ -18,6 +18,7 @@ if _TYPE_CHECKING:
 
     from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.errors import ScenarioError
     from ggmltool.scenario.scenario import Scenario
     from ggmltool.sources.llama.errors import CaptureError
@@ -51,11 +52,11 @@ _HOMES = {
 }
 
 
-def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
+def load(source: str | Path | dict[str, Any], ggml: str | Release | None = None) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample where there is no such file,
     "-" for standard input, or a dict.
 
-    `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest.
+    `ggml` is the release to plan it as, a name or a Release, by default the scenario's own `ggml`, else the newest.
 
     Raises ScenarioError for a mistake in it, with its place, and GgmlError for a node that ggml would refuse.
     """

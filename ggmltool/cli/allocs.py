@@ -15,7 +15,7 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.ggml.version import Release
+from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.allocations import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
 from ggmltool.inspect.opened import Moment
@@ -76,7 +76,7 @@ def allocs(
 
 def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int) -> str:
     """The plan, or the planners as they stood when the tensor `at` had got its memory."""
-    gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, "reserve" in release.steps
+    gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, release.reserves
     then = watched.moment() if at is not None else None
     states = then.chunks if then is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
     most_free = then.most_free if then is not None else watched.record.most_free

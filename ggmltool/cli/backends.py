@@ -66,8 +66,8 @@ def backends(
       ggmltool backends --device Metal --format yaml -o metal.yaml
       ggmltool backends --ggml 2024-01 --device CUDA0 --device CPU
     """
-    from ggmltool.ggml.version import VERSION
-    from ggmltool.scenario.releases import PARTS
+    from ggmltool.ggml.releases.parts import profiles_of
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.views.json_text import json_text
 
     if scenario is not None and devices:
@@ -77,10 +77,10 @@ def backends(
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
         if format == "yaml":
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
-        release = current_settings().ggml or VERSION
-        known = [profile_info(p) for p in PARTS[release].profiles().values()]
+        release = current_settings().release or DEFAULT
+        known = [profile_info(p) for p in profiles_of(release).values()]
         output.write(
-            json_text(profiles_json(known, release)) if format == "json" else profiles_view(known, output.style)
+            json_text(profiles_json(known, release.name)) if format == "json" else profiles_view(known, output.style)
         )
         return 0
     model, title = _given(scenario, devices)
@@ -105,7 +105,7 @@ def backends(
 def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
     """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
     from ggmltool.cli.scenario import open_scenario
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.scenario.backends import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.model import Model
@@ -114,7 +114,7 @@ def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
     if scenario is not None:
         opened = open_scenario(scenario)
         return opened.model, opened.title
-    model = Model("", [], [], [], {}, [], ggml=current_settings().ggml or VERSION)
+    model = Model("", [], [], [], {}, [], release=current_settings().release or DEFAULT)
     try:
         model.backends = read_devices(devices)
         check_profiles(model.backends, model.release)
@@ -127,16 +127,16 @@ def _device_file(model: Model) -> str:
     from ggmltool.ggml.device import EMPTY_OPS, NO
     from ggmltool.ggml.devices.conditions import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
+    from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.inspect.devices import DeviceFacts
     from ggmltool.scenario.device_files import device_map
     from ggmltool.scenario.dump import op_names
     from ggmltool.scenario.engine import make_backends, make_bufts
-    from ggmltool.scenario.releases import PARTS
     from ggmltool.scenario.support_rules import dump_supports
     from ggmltool.views.reference.device_file import device_yaml
 
     facts = []
-    profiles = PARTS[model.ggml].profiles()
+    profiles = profiles_of(model.release)
     for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
         profile, table = profiles[spec.profile], backend.device.table
         lacks = {key for key, answer in enumerate(table) if answer == NO}

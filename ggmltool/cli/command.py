@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose; `ggml`
-    the release that scenarios are planned as, None for their own."""
+    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose; `release`
+    is the ggml that scenarios are planned as, None for their own."""
 
     color: str = "auto"
     traceback: bool = False
     verbosity: int = 0
-    ggml: str | None = None
+    release: Release | None = None
 
 
 def settings(ctx: click.Context) -> Settings:

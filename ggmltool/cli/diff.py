@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ggmltool.cli.command import Command
@@ -16,6 +18,9 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Moment, WhatIf
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
 
 PARTS = ("nodes", "splits", "copies", "buffers", "sizes", "contexts")
 OF_LOGS = PARTS[:3]
@@ -64,7 +69,7 @@ def diff(
     what_if: WhatIf,
     parts: tuple[str, ...],
     brief: bool,
-    releases: tuple[str, ...],
+    releases: tuple[Release, ...],
     json: bool,
     output: Output,
 ) -> int:

@@ -111,7 +111,7 @@ def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:
     """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
     yield from sched_prints(sched_fields(s))
     number = "sched_allocr_prio(sched, node_allocr(tensor))"
-    if "reserve" in s.release.steps:
+    if s.release.reserves:
         number = "tensor_backend_id(tensor)"
         for array, ids in zip(("node_backend_ids", "prev_node_backend_ids"), backend_ids(s), strict=True):
             yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])

@@ -15,15 +15,16 @@ from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.scenario.errors import quoted
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.text import Readable
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
     from ggmltool.sources.sched_log.stream import Lines
 
 
-def open_either(argument: str | None, graph: str | None = None, ggml: str | None = None) -> Opened | OpenedLog:
-    """What the command line names: a scenario, or a log by its content. `graph` is --graph, for a log; `ggml` the
-    release to open a scenario as, where that is not --ggml's.
+def open_either(argument: str | None, graph: str | None = None, release: Release | None = None) -> Opened | OpenedLog:
+    """What the command line names: a scenario, or a log by its content. `graph` is --graph, for a log; `release` the
+    ggml to open a scenario as, where that is not --ggml's.
 
     Raises ScenarioError for a scenario that cannot be loaded; logs are read later.
     """
@@ -31,15 +32,15 @@ def open_either(argument: str | None, graph: str | None = None, ggml: str | None
     from ggmltool.sources.sched_log.stream import sniff
 
     if argument is None:
-        return open_scenario(None, ggml)
+        return open_scenario(None, release)
     closing = click.get_current_context().with_resource(ExitStack())
     with waiting_for(argument, WRITER):
         is_log, stream = sniff(argument, closing)
     if is_log:
         return OpenedLog(argument, stream, graph)
     if stream is None:
-        return open_scenario(argument, ggml)
-    return opened(argument, argument, stream, ggml)
+        return open_scenario(argument, release)
+    return opened(argument, argument, stream, release)
 
 
 class OpenedLog:

@@ -16,6 +16,7 @@ from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Moment, WhatIf
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.model import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,7 +93,7 @@ def ggml_option(command: F) -> F:
 
 def ggml_pair_option(command: F) -> F:
     """--ggml A,B: the releases of ggml that decide the two sides of a comparison, the parameter `releases`: a pair of
-    names, or nothing where one release decides both."""
+    releases, or nothing where one release decides both."""
     return click.option(
         "--ggml",
         "releases",
@@ -106,26 +107,26 @@ def ggml_pair_option(command: F) -> F:
 
 def _keep_ggml(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        settings(ctx).ggml = _release(ctx, param, value)
+        settings(ctx).release = _release(ctx, param, value)
 
 
-def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    names = () if value is None else tuple(_release(ctx, param, name.strip()) for name in value.split(","))
-    if len(names) > 2:
+def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[Release, ...]:
+    releases = () if value is None else tuple(_release(ctx, param, name.strip()) for name in value.split(","))
+    if len(releases) > 2:
         raise click.BadParameter("one version, or two with a comma between them.", ctx, param)
-    if len(names) == 1:
-        settings(ctx).ggml = names[0]
-    return names if len(names) == 2 else ()
+    if len(releases) == 1:
+        settings(ctx).release = releases[0]
+    return releases if len(releases) == 2 else ()
 
 
-def _release(ctx: click.Context, param: click.Parameter, name: str) -> str:
+def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:
     from ggmltool.cli.main import did_you_mean
-    from ggmltool.ggml.version import RELEASES
+    from ggmltool.ggml.releases.table import RELEASES
 
     if name not in RELEASES:
         hint = did_you_mean(name, RELEASES)
         raise click.BadParameter(f"{name!r} is none of {', '.join(RELEASES)}.{hint}", ctx, param)
-    return name
+    return RELEASES[name]
 
 
 def _complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -134,7 +135,7 @@ def _complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def _complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from ggmltool.ggml.version import RELEASES
+    from ggmltool.ggml.releases.table import RELEASES
 
     return [name for name in RELEASES if name.startswith(incomplete)]
 

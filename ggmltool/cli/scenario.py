@@ -13,6 +13,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.text import Readable
 
 MINE = "graph.yaml"
@@ -22,26 +23,26 @@ MINE = "graph.yaml"
 def refuse_older(opened: Opened, why: str) -> None:
     """Refuse a scenario that is for an older ggml, for commands that know only today's. Raises CliError."""
     from ggmltool.cli.errors import CliError
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
 
-    if opened.model.ggml != VERSION:
-        raise CliError(f"the scenario is for ggml {opened.model.ggml}, and {why} {VERSION}")
+    if opened.model.release is not DEFAULT:
+        raise CliError(f"the scenario is for ggml {opened.model.ggml}, and {why} {DEFAULT.name}")
 
 
-def open_scenario(argument: str | None, ggml: str | None = None) -> Opened:
+def open_scenario(argument: str | None, release: Release | None = None) -> Opened:
     """Load the scenario that the command line names: a file, `-` or a sample; by default graph.yaml, else a sample.
 
     Raises ScenarioError for a mistake in it, and for a name that is neither a file's nor a sample's.
     """
     if argument is not None:
-        return opened(scenario_path(argument), argument, ggml=ggml)
+        return opened(scenario_path(argument), argument, release=release)
     path = default_scenario()
     if path == MINE:
         note(f"No scenario named, taking {MINE}")
-        return opened(path, path, ggml=ggml)
+        return opened(path, path, release=release)
     name = sample_name(Path(path))
     note(f"No scenario named, taking the sample {name}")
-    return opened(path, name, ggml=ggml)
+    return opened(path, name, release=release)
 
 
 def open_for(name: str, scenario: str | None, usage: str) -> Opened:
@@ -57,20 +58,20 @@ def open_for(name: str, scenario: str | None, usage: str) -> Opened:
     return open_scenario(scenario)
 
 
-def opened(path: str, argument: str, stream: Readable | None = None, ggml: str | None = None) -> Opened:
-    """Load a scenario that the user names `argument`, as the release `ggml`, by default the one that --ggml says.
+def opened(path: str, argument: str, stream: Readable | None = None, release: Release | None = None) -> Opened:
+    """Load a scenario that the user names `argument`, as `release`, by default the one that --ggml says.
 
     `stream` is its content where that was opened already. Raises as `open_scenario` does.
     """
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
 
-    ggml = ggml or current_settings().ggml
+    release = release or current_settings().release
     with waiting_for(path, WRITER):
-        model = load_model(path, stream=stream, ggml=ggml)
+        model = load_model(path, stream=stream, ggml=release)
     if model.left_out:
         note(f"ggml {model.ggml} knows nothing of {', '.join(dict.fromkeys(model.left_out))}; left out")
-    options = "" if ggml is None else f"--ggml {ggml}"
+    options = "" if release is None else f"--ggml {release.name}"
     return Opened(Scenario(model), argument, options, log_lines, debug=current_settings().verbosity > 0)
 
 

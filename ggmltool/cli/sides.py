@@ -13,6 +13,7 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.scenario import is_scenario, open_scenario
+from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.diff.side import Side, Titles
 from ggmltool.inspect.diff.sides import scenario_side
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
@@ -41,7 +42,7 @@ def _is_there(name: str) -> bool:
 
 
 def open_sides(
-    a: str | None, b: str | None, moment: Moment, what_if: WhatIf, releases: Sequence[str] = ()
+    a: str | None, b: str | None, moment: Moment, what_if: WhatIf, releases: Sequence[Release] = ()
 ) -> tuple[Titles, tuple[Side, Side]]:
     """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
 
@@ -55,23 +56,23 @@ def open_sides(
         )
     mine = what_if.opposite if b is None and not releases else what_if
     asked = [
-        Asked(name, options, ggml)
-        for name, options, ggml in zip((a, b or a), (mine, what_if), releases or (None, None), strict=True)
+        Asked(name, options, release)
+        for name, options, release in zip((a, b or a), (mine, what_if), releases or (None, None), strict=True)
     ]
-    opened: dict[tuple[str, str | None], Opened | OpenedLog] = {}
+    opened: dict[tuple[str, Release | None], Opened | OpenedLog] = {}
     sides = []
     for side in asked:
         file, graph = with_graph(side.argument)
         if graph is not None and moment.after is not None:
             raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
-        if (file, side.ggml) not in opened:
+        if (file, side.release) not in opened:
             if file == "-" and opened:
                 raise CliError("standard input can be read only once; write it to a file to compare two releases")
-            opened[file, side.ggml] = open_either(file, ggml=side.ggml)
-        elif isinstance(log := opened[file, side.ggml], OpenedLog) and log.stream is not None:
+            opened[file, side.release] = open_either(file, release=side.release)
+        elif isinstance(log := opened[file, side.release], OpenedLog) and log.stream is not None:
             raise CliError("a log can be read from standard input only once; write it to a file to compare its graphs")
         at = moment if graph is None else moment._replace(graph=graph)
-        sides.append(_side(opened[file, side.ggml], at, side.what_if))
+        sides.append(_side(opened[file, side.release], at, side.what_if))
     return _titles(asked), (sides[0], sides[1])
 
 
@@ -93,13 +94,13 @@ class Asked(NamedTuple):
 
     argument: str
     what_if: WhatIf
-    ggml: str | None = None
+    release: Release | None = None
 
     def title(self, whole: bool) -> str:
         """What it is called: with the `whole` path or without, and with its options."""
         name = self.argument if whole else Path(self.argument).name
         name = "standard input" + name[1:] if name.startswith("-") else name
-        ggml = "" if self.ggml is None else f"--ggml {self.ggml}"
+        ggml = "" if self.release is None else f"--ggml {self.release.name}"
         return " ".join(filter(None, (name, ggml, str(self.what_if))))
 
 

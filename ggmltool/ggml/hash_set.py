@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ggmltool.ggml.errors import GgmlAbort
-from ggmltool.ggml.version import DEFAULT, hash_size
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.version import hash_size
 
 FULL = -1
 """GGML_HASHSET_FULL: the key is not there and there is no room for it."""

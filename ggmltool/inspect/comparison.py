@@ -11,13 +11,13 @@ from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
 from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.inspect.apart import Apart, measure, measure_values, tolerance_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.placed import PlacedGraph
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
 
@@ -90,7 +90,7 @@ def compare(
     (None: they are zero). Raises GgmlError.
     """
     backends = _backends(scenario.model, specs)
-    copier = PARTS[scenario.model.ggml].copier()
+    copier = copier_of(scenario.model.release)
     placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
     not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
     made_up, zero = placed.allocate(seed)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.plan import NodePlan, Plan
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.compute import EXPERT_TAIL
-from ggmltool.ggml.version import RELEASES
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 

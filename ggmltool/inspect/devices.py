@@ -13,11 +13,13 @@ from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
 from ggmltool.ggml.op import KEY_NAMES
-from ggmltool.ggml.version import SIZE_MAX, VERSION
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import Computing, computing
 from ggmltool.scenario.model import BackendSpec, Model
-from ggmltool.scenario.releases import PARTS
+from ggmltool.scenario.registry import registry_of
 
 PLAIN = "ggml_nbytes"
 """The rule of buffer types in which a tensor takes its own bytes and no more."""
@@ -134,7 +136,7 @@ class DeviceFacts(NamedTuple):
 def duties_of(model: Model) -> dict[str, tuple[Duty, ...]] | None:
     """What a backend of one's own implements, where that is known of the release."""
 
-    return duties() if model.ggml == VERSION else None
+    return duties() if model.release is DEFAULT else None
 
 
 def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
@@ -143,7 +145,7 @@ def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
     all_bufts = list(bufts.values())
-    profiles = PARTS[model.ggml].profiles()
+    profiles = profiles_of(model.release)
     computes = zip(model.backends, made, computing(model, made, all_bufts), strict=True)
     infos = [_backend(spec, profiles[spec.profile], b, _engine(who), all_bufts) for spec, b, who in computes]
     return infos, [_buft(t, made) for t in all_bufts]
@@ -152,11 +154,11 @@ def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
 def registered(model: Model) -> list[RegisteredInfo]:
     """The registry of a ggml whose programs make backends by one."""
 
-    registry = PARTS[model.ggml].registry
+    registry = registry_of(model)
     if registry is None:
         return []
     out = []
-    for i, entry in enumerate(registry(model).entries):
+    for i, entry in enumerate(registry.entries):
         buft = entry.default_buffer_type
         out.append(RegisteredInfo(i, entry.name, entry.init_name, buft.name, buft.alignment, buft.slack))
     return out

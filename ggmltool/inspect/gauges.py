@@ -12,17 +12,11 @@ from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.limits import Limit, limits_of
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
-from ggmltool.ggml.version import (
-    DEFAULT,
-    MAX_FREE_BLOCKS,
-    SIZE_MAX,
-    VBUFFER_MAX_CHUNKS,
-    VERSION,
-    Release,
-    hash_size,
-)
+from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, VERSION, hash_size
 from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.limit_watch import LimitWatch
 

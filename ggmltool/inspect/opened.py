@@ -62,10 +62,10 @@ class Opened:
     @property
     def title(self) -> str:
         """What headings call it: with the ggml that decides, where it is not the newest, and the options."""
-        from ggmltool.ggml.version import VERSION
+        from ggmltool.ggml.releases.table import DEFAULT
 
         name = "standard input" if self.argument == "-" else Path(self.argument).name
-        own = "" if self.model.ggml == VERSION or "--ggml" in self.options else f"ggml {self.model.ggml}"
+        own = "" if self.model.release is DEFAULT or "--ggml" in self.options else f"ggml {self.model.ggml}"
         return ", ".join(part for part in (self.model.name or name, own, self.options) if part)
 
     @property

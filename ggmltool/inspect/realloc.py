@@ -127,7 +127,7 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
     """
     for side in (first, second):
         release = side.opened.model.release
-        if "reserve" not in release.steps:
+        if not release.reserves:
             raise InspectError(
                 f"ggml {release.name} keeps no plan that could serve another graph; there is one since 2024-02-11. "
                 "What was measured is all the memory there is: `check` shows how full it is"

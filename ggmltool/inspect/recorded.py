@@ -15,11 +15,11 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.graph_copy import GraphCompute, graph_copy
 from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.inspect.apart import Apart, measure_values, position, tolerance_of
 from ggmltool.inspect.comparison import Compared, Comparison, touched
 from ggmltool.scenario.placed import PlacedGraph
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.values.sample import Sample
@@ -65,7 +65,7 @@ def compare_recorded(
     that are judged together with others before them, whose values are not told, the ids of those; and of nodes of
     which only some elements are told, how many. Raises GgmlError.
     """
-    copier = PARTS[scenario.model.ggml].copier()
+    copier = copier_of(scenario.model.release)
     placed = PlacedGraph(scenario.compiled, graph, backend, None, copier)
     made_up, zero = placed.allocate(seed, {id: read() for id, read in inputs.items()})
     copy = graph_copy(backend, placed.graph, placed.indices, placed.addresses, None, copier)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ggmltool.ggml.context import Context
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import Release
 from ggmltool.scenario.run import Run
 
 FIRST = 0x5555_0000_0000

@@ -8,9 +8,9 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
-from ggmltool.scenario.releases import PARTS
 
 
 def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
@@ -19,7 +19,7 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
     Of the types that its devices are known to have besides, those that the scenario names, or `all_known`.
     """
     bufts: dict[str, BufferType] = {}
-    profiles = PARTS[model.ggml].profiles()
+    profiles = profiles_of(model.release)
     for spec in model.backends:
         profile = profiles[spec.profile]
         name = spec.buft or profile.buft or spec.name
@@ -45,7 +45,7 @@ def _named_bufts(model: Model) -> frozenset[str]:
 
 def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
     """The buffer types that devices of these profiles have besides their own (None: all of them)."""
-    profiles = PARTS[model.ggml].profiles()
+    profiles = profiles_of(model.release)
     for spec in model.backends:
         profile = profiles[spec.profile]
         if profile.extra:
@@ -71,7 +71,7 @@ def _further_buft(spec: BufferTypeSpec) -> BufferType:
 
 def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
-    profiles = PARTS[model.ggml].profiles()
+    profiles = profiles_of(model.release)
     return [_backend(spec, profiles[spec.profile], bufts) for spec in model.backends]
 
 

@@ -10,7 +10,6 @@ from ggmltool.ggml.device import Backend, Device
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.scenario.model import BackendSpec, Model
-from ggmltool.scenario.releases import PARTS
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.gpu import Gpu
@@ -101,7 +100,7 @@ def _no_gpu(
     model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
 ) -> str:
     """Why no GPU can stand for the device; empty where one can."""
-    if not PARTS[model.ggml].run().takes_gpus:
+    if not model.release.takes_gpus:
         return f"ggml {model.ggml} is computed by numpy only"
     if device.type == "cpu":
         return "it is a CPU, and cupy computes on NVIDIA's GPUs"

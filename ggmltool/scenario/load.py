@@ -13,8 +13,10 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.composites import inner_nodes
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import DEFAULT, RELEASES
 from ggmltool.scenario.backends import (
     as_backend,
     as_buft,
@@ -31,7 +33,6 @@ from ggmltool.scenario.long_form import build_long
 from ggmltool.scenario.meta import read_meta
 from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step, TensorSpec, Usage
 from ggmltool.scenario.nodes import build_short
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import is_tensor
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
@@ -77,7 +78,7 @@ def load_model(
     source: str | Path | dict[str, Any],
     folder: Path | None = None,
     stream: Readable | None = None,
-    ggml: str | None = None,
+    ggml: str | Release | None = None,
 ) -> Model:
     """Load a scenario.
 
@@ -108,12 +109,11 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def load_document(document: Document, ggml: str | None = None) -> Model:
+def load_document(document: Document, ggml: str | Release | None = None) -> Model:
     """The model of a scenario that was read. Raises as `load_model` does."""
     try:
-        if ggml is not None:
-            read_ggml(ggml)
-        return _Loader(document, ggml).model()
+        asked = read_ggml(ggml) if isinstance(ggml, str) else ggml
+        return _Loader(document, asked).model()
     except Mistake as mistake:
         raise document.error(mistake) from None
 
@@ -121,7 +121,7 @@ def load_document(document: Document, ggml: str | None = None) -> Model:
 class _Loader:
     """Reads the parts of a scenario in the order in which they depend on each other."""
 
-    def __init__(self, document: Document, ggml: str | None = None) -> None:
+    def __init__(self, document: Document, ggml: Release | None = None) -> None:
         ops.load()
         self.document = document
         self.asked = ggml
@@ -153,7 +153,7 @@ class _Loader:
         self._part("backends", lambda _: check_profiles(backends, self.release))
         buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
         self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
-        profiles = PARTS[self.release.name].profiles()
+        profiles = profiles_of(self.release)
         self.known_bufts = known_bufts(backends, profiles)
         self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
         marks_root = self.release.rules.output_marks_root
@@ -177,7 +177,7 @@ class _Loader:
             meta,
             document.folder,
             document.source,
-            self.release.name,
+            self.release,
             tuple(self.left_out),
             self._part("cpu_base_misalign", _misalign),
         )
@@ -185,8 +185,8 @@ class _Loader:
     def _choose_release(self) -> None:
         """The release that was asked for, else the scenario's own; what it has no meaning for is left out, or wrong."""
         own = self._part("ggml", read_ggml)
-        self.release = RELEASES[self.asked or own]
-        self.is_own = self.release.name == own and ("ggml" in self.top or self.asked is None)
+        self.release = self.asked or own
+        self.is_own = self.release.name == own.name and ("ggml" in self.top or self.asked is None)
         if self.is_own:
             check_keys_known(self.top, self.release)
         else:

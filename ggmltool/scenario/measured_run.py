@@ -34,7 +34,6 @@ class MeasuredRun(Run):
     `times` are those of the last graph that was computed.
     """
 
-    takes_gpus = False
     sched: MeasuredScheduler | None
     times: list[Times]
 

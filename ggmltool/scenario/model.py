@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.dtypes import DType
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Dims
-from ggmltool.ggml.version import RELEASES, VERSION, Release
 
 if TYPE_CHECKING:
     from ggmltool.scenario.data import Data
@@ -145,7 +146,7 @@ class Model:
     """The whole scenario.
 
     `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
-    call it. `ggml` names the release that it is planned as; `left_out` are keys of the file that this one has no
+    call it. `release` is the ggml that it is planned as; `left_out` are keys of the file that this one has no
     meaning for. `cpu_base_misalign` is how far past a page malloc puts the CPU's buffers, in bytes.
     """
 
@@ -159,14 +160,14 @@ class Model:
     meta: dict[str, str | int | float | bool] = field(default_factory=dict)
     folder: Path | None = field(default=None, compare=False)
     source: str = field(default="<dict>", compare=False)
-    ggml: str = VERSION
+    release: Release = DEFAULT
     left_out: tuple[str, ...] = field(default=(), compare=False)
     cpu_base_misalign: int = 0
 
     @property
-    def release(self) -> Release:
-        """The ggml that it is planned as."""
-        return RELEASES[self.ggml]
+    def ggml(self) -> str:
+        """The name of the release."""
+        return self.release.name
 
     def tensors(self) -> Sequence[TensorSpec]:
         """The tensors of all contexts, in the order of the file."""

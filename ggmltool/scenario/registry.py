@@ -6,7 +6,8 @@ from functools import partial
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.releases.january_2024.registry import Registry
+from ggmltool.ggml.releases import parts
+from ggmltool.ggml.releases.parts import BackendRegistry
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BackendSpec, Model
 
@@ -19,15 +20,17 @@ _INIT = {
 """The functions that make backends, by profile, in the order of ggml_backend_registry_init."""
 
 
-def registry_of(model: Model) -> Registry:
+def registry_of(model: Model) -> BackendRegistry | None:
     """The CPU first, the devices of CUDA, then Metal, and what the scenario describes itself behind them.
 
-    Raises LineAssert where there are more than 16.
+    None where programs make no backends by a registry. Raises LineAssert where there are more than 16.
     """
+    registry = parts.registry_of(model.release, model.cpu_base_misalign)
+    if registry is None:
+        return None
     order = list(_INIT)
     bufts = make_bufts(model)
     made = {b.name: b for b in make_backends(model, bufts)}
-    registry = Registry(misalign=model.cpu_base_misalign)
     specs = model.backends
     if all(spec.profile != "CPU" for spec in specs):
         specs = [BackendSpec("CPU", "CPU"), *specs]
@@ -42,5 +45,5 @@ def registry_of(model: Model) -> Registry:
 def _init(model: Model, name: str, buft: BufferType, params: str) -> Backend:
     """A new backend of this name; nobody reads `params`."""
     specs = [spec for spec in model.backends if spec.name == name] or [BackendSpec("CPU", "CPU")]
-    alone = Model(model.name, specs, model.buffer_types, [], {}, [], ggml=model.ggml)
+    alone = Model(model.name, specs, model.buffer_types, [], {}, [], release=model.release)
     return make_backends(alone, {**make_bufts(model), buft.name: buft})[0]

@@ -14,6 +14,7 @@ from ggmltool.ggml.errors import GgmlError, GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.ggml.releases.parts import scheduler_of
 from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
@@ -25,7 +26,6 @@ from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.gpus import take_gpus
 from ggmltool.scenario.model import ContextSpec, Step
 from ggmltool.scenario.names import graph_called, no_tensor
-from ggmltool.scenario.releases import PARTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,12 +46,10 @@ class Run:
     and alloc is kept in `debug_records`; with `values` data is written and nodes are computed.
     `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `undone` has the
     tensors that the newest build made anew although a `set` had written to them and nothing was computed since; it is
-    empty again when a graph is computed. `takes_gpus` is whether GPUs of this machine can compute.
+    empty again when a graph is computed.
 
     A run is for one thread at a time, as ggml's scheduler; a Scenario is for several, and each can start its own.
     """
-
-    takes_gpus = True
 
     def __init__(
         self, compiled: Compiled, events: Listener | None = None, debug: bool = False, values: bool = False
@@ -91,7 +89,7 @@ class Run:
             take_gpus(self.model, self.backends, self.bufts.values())
         self._make_contexts()
         options = self.model.scheduler
-        self.sched = PARTS[self.model.ggml].scheduler()(
+        self.sched = scheduler_of(self.model.release)(
             self.backends,
             self.indices,
             self.addresses,
@@ -100,6 +98,7 @@ class Run:
             options.parallel,
             options.op_offload,
             self.listener,
+            self.model.release,
         )
         self.sched.debug = self.debug
         self.sched.log_lines = self.log

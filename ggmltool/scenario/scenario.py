@@ -14,7 +14,6 @@ from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.names import graph_called, no_tensor
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.run import Run, values_of
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
@@ -46,7 +45,11 @@ class Scenario:
 
     def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
         """A run to be driven step by step, by one thread."""
-        return PARTS[self.model.ggml].run()(self.compiled, events, debug, values)
+        if self.model.release.reserves:
+            return Run(self.compiled, events, debug, values)
+        from ggmltool.scenario.measured_run import MeasuredRun
+
+        return MeasuredRun(self.compiled, events, debug, values)
 
     def plan(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
         """What the real scheduler decides for a graph, on a fresh scheduler.
@@ -57,7 +60,7 @@ class Scenario:
         """
         name = self.graph_name(graph)
         run = self.start(events)
-        measures = "measure" in self.model.release.steps
+        measures = not self.model.release.reserves
         if step == "alloc" or (measures and step == "compute"):
             return run.alloc(name)
         if step == "reserve" or (measures and step == "measure"):

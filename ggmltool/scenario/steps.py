@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ggmltool.ggml.version import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import GraphSpec, Step, StepKind, TensorSpec

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
-from ggmltool.ggml.version import RELEASES, VERSION, Release
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import BackendSpec, TensorSpec
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.values import as_text
 
 OPS_SINCE = {
@@ -112,14 +113,14 @@ PROFILES_SINCE = {
 """Kinds of backends that are younger than January 2024, and the day they came into ggml."""
 
 
-def read_ggml(value: object) -> str:
-    """The name of a release, by default today's. Raises Mistake."""
+def read_ggml(value: object) -> Release:
+    """The release of a name, by default the newest. Raises Mistake."""
     if value is None:
-        return VERSION
+        return DEFAULT
     name = as_text(value, "ggml")
     if name not in RELEASES:
         raise Mistake(f"there is no ggml {quoted(name)} here", _which(name))
-    return name
+    return RELEASES[name]
 
 
 def _which(name: str) -> str:
@@ -212,7 +213,7 @@ def check_flags(t: TensorSpec, release: Release) -> None:
 
 def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
     """Refuse a backend of a profile whose rules of that time are not known. Raises Mistake."""
-    known = PARTS[release.name].profiles()
+    known = profiles_of(release)
     for i, backend in enumerate(backends):
         if backend.profile not in known:
             since = PROFILES_SINCE.get(backend.profile, "")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ggmltool.ggml.changes import changes, changes_between
-from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.ggml.version import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from tests.cli.conftest import Call
 
 VIEWS = (

@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from ggmltool.ggml.hash_set import HashSet
-from ggmltool.ggml.version import POINTER_SIZE, RELEASES, Release
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.version import POINTER_SIZE
 from tests.cli.conftest import SAMPLES, Call
 from tests.cli.test_seeds import squeezed
 from tests.golden import check_golden

@@ -11,8 +11,7 @@ from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.errors import GgmlAssert, GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.march_2025.scheduler import FixedInputsScheduler
-from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.releases.march_2025.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.steps import default_steps
@@ -29,7 +28,7 @@ class Recorder:
         assert default_steps(loaded.model.graphs)[0].kind == "reserve"
         self.run: Run = loaded.start(debug=True)
         sched = self.run.start()
-        assert isinstance(sched, FixedInputsScheduler)
+        assert isinstance(sched, Scheduler)
         self.sched = sched
         self.names = _names_of_buffers(self.run)
         self.passes: dict[str, Any] = {}

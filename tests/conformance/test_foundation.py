@@ -17,8 +17,9 @@ from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.dtypes import F32, TYPES, TYPES_BY_ID
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, contiguous_nb
-from ggmltool.ggml.version import graph_nbytes, graph_overhead, hash_size, tensor_overhead
+from ggmltool.ggml.version import hash_size
 from ggmltool.oracle import structs
 from tests.conformance.ops_case import real_library
 from tests.ggml.layouts import strided_tensors
@@ -112,7 +113,7 @@ def test_hash_sizes_are_the_librarys(n: int) -> None:
 
 @given(st.integers(1, 1 << 18), st.booleans())
 def test_the_room_of_a_graph_is_the_librarys(size: int, grads: bool) -> None:
-    assert graph_overhead(size, grads) == lib.ggml_graph_overhead_custom(size, grads)
+    assert DEFAULT.graph_overhead(size, grads) == lib.ggml_graph_overhead_custom(size, grads)
 
 
 @settings(max_examples=40)
@@ -125,7 +126,7 @@ def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bo
         for i in range(rng.randint(1, 12)):
             if rng.random() < 0.2:
                 size = rng.randint(1, 300)
-                ctx.new_object("graph", graph_nbytes(size))
+                ctx.new_object("graph", DEFAULT.graph_nbytes(size))
                 address = lib.ggml_new_graph_custom(real, size, False)
             else:
                 type = TYPES[rng.choice(sorted(TYPES))]
@@ -138,8 +139,8 @@ def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bo
 
 
 def test_a_tensor_takes_what_the_library_says() -> None:
-    assert tensor_overhead() == lib.ggml_tensor_overhead()
-    assert graph_overhead() == lib.ggml_graph_overhead()
+    assert DEFAULT.tensor_overhead() == lib.ggml_tensor_overhead()
+    assert DEFAULT.graph_overhead() == lib.ggml_graph_overhead()
 
 
 @settings(max_examples=80)

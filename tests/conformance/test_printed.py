@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.ggml.version import graph_layout
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib, load
@@ -139,4 +139,4 @@ def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: str
     *ours, scheduler = map(print_objects, arenas(run, graph, run.newest[graph][1]))
     assert scheduler.count("\n") == 2
     assert [without_addresses(t) for t in ours] == [without_addresses(t.decode()) for t in texts]
-    assert [at for _, at, _ in graph_layout(size)[1:]] == places
+    assert [at for _, at, _ in DEFAULT.graph_layout(size)[1:]] == places

@@ -15,7 +15,7 @@ import ggmltool
 from ggmltool import oracle
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.version import DEFAULT
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.tensor import GdbFacts
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.version import graph_nbytes, graph_overhead, pad, tensor_overhead
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.version import pad
 
 
 def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:
@@ -17,7 +18,7 @@ def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:
     ctx.new_tensor(F32, (2, 3))
     ctx.new_tensor(F32, (2, 3))
     assert [(o.type, o.offset, o.size) for o in ctx.objects()] == [("tensor", 32, 336), ("tensor", 400, 336)]
-    assert ctx.used_mem == 2 * tensor_overhead()
+    assert ctx.used_mem == 2 * DEFAULT.tensor_overhead()
 
 
 def test_an_empty_arena_has_used_nothing() -> None:
@@ -27,8 +28,8 @@ def test_an_empty_arena_has_used_nothing() -> None:
 
 def test_a_graph_is_an_object_like_a_tensor() -> None:
     ctx = Context()
-    assert ctx.new_object("graph", graph_nbytes(2048)) == 32
-    assert ctx.used_mem == graph_overhead(2048) == 82608
+    assert ctx.new_object("graph", DEFAULT.graph_nbytes(2048)) == 32
+    assert ctx.used_mem == DEFAULT.graph_overhead(2048) == 82608
 
 
 @given(st.lists(st.tuples(st.sampled_from(("tensor", "graph", "work_buffer")), st.integers(0, 5000))))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.ggml import version
-from ggmltool.ggml.version import HASH_PRIMES, graph_nbytes, graph_overhead, hash_size, pad, tensor_overhead
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.version import HASH_PRIMES, hash_size, pad
 
 
 @pytest.mark.parametrize(
@@ -15,15 +16,15 @@ from ggmltool.ggml.version import HASH_PRIMES, graph_nbytes, graph_overhead, has
     [(1, 176), (5, 352), (64, 2752), (100, 4864), (2048, 82608), (4096, 165216), (8192, 330192), (16384, 659632)],
 )
 def test_a_graph_takes_as_much_of_an_arena_as_in_the_real_library(size: int, overhead: int) -> None:
-    assert graph_overhead(size) == overhead
+    assert DEFAULT.graph_overhead(size) == overhead
 
 
 def test_gradients_take_two_more_arrays() -> None:
-    assert graph_overhead(2048, grads=True) == 148192
+    assert DEFAULT.graph_overhead(2048, grads=True) == 148192
 
 
 def test_a_tensor_takes_368_bytes_of_an_arena() -> None:
-    assert tensor_overhead() == 368
+    assert DEFAULT.tensor_overhead() == 368
     assert (version.OBJECT_SIZE, version.TENSOR_SIZE, version.CGRAPH_SIZE) == (32, 336, 96)
 
 
@@ -55,5 +56,5 @@ def test_padding_rounds_up_to_the_next_multiple(x: int, bits: int) -> None:
 
 @given(st.integers(1, 1 << 16))
 def test_the_room_of_a_graph_grows_with_its_size(size: int) -> None:
-    assert graph_nbytes(size) < graph_nbytes(size + 1)
-    assert graph_overhead(size) % version.MEM_ALIGN == 0
+    assert DEFAULT.graph_nbytes(size) < DEFAULT.graph_nbytes(size + 1)
+    assert DEFAULT.graph_overhead(size) % version.MEM_ALIGN == 0

@@ -10,10 +10,11 @@ import pytest
 import ggmltool
 from ggmltool import ScenarioError
 from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.graph_copy import Copier
 from ggmltool.ggml.op import KEY_NAMES
-from ggmltool.ggml.version import DEFAULT, RELEASES
+from ggmltool.ggml.releases.parts import copier_of, profiles_of
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.releases import PARTS
 from ggmltool.scenario.versions import OPS_SINCE, TYPES_SINCE
 
 MARCH = "2025-03"
@@ -31,10 +32,12 @@ def refusal(scenario: dict[str, Any] | Path, ggml: str | None = None) -> str:
 
 
 def test_every_release_has_its_parts() -> None:
-    assert list(PARTS) == list(RELEASES)
-    for name, parts in PARTS.items():
-        assert parts.scheduler().release.name == name
-        assert parts.profiles()["CPU"].ggml == name
+    assert [release.name for release in RELEASES.values()] == list(RELEASES)
+    for name, release in RELEASES.items():
+        scenario = ggmltool.load({"ggmltool": 1, "graphs": {"main": {"nodes": {}}}}, ggml=release)
+        assert scenario.start().start().release is release
+        assert profiles_of(release)["CPU"].ggml == name
+        assert issubclass(copier_of(release), Copier)
 
 
 def test_the_caller_chooses_before_the_file_and_the_default_is_today() -> None:

@@ -1,1 +1,1 @@
-"""What differs in a ggml that is not the newest: a folder for each, over the shared parts."""
+"""The releases of ggml whose decisions can be made: table.py lists them, a folder each has what of it differs."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
-from ggmltool.ggml.version import DEFAULT, Release
 
 Copies = list[list[Tensor] | None]
 """The copies of one tensor: per backend None or one tensor per pipeline copy."""

@@ -12,11 +12,12 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Listener, Logged
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.arena import Arena, Copies, Split
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
-    DEFAULT,
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,
     SCHED_MAX_BACKENDS,
@@ -48,7 +49,6 @@ class SchedulerState:
     last cleared; None for a ggml of which that is not kept.
     """
 
-    release = DEFAULT
     passes: tuple[str, ...] = PASSES
     gallocr_class = Gallocr
     own_size = 0
@@ -64,9 +64,11 @@ class SchedulerState:
         parallel: bool = False,
         op_offload: bool = True,
         events: Listener | None = None,
+        release: Release = DEFAULT,
     ) -> None:
         _check_backends(backends)
-        self.rules = self.release.rules
+        self.release = release
+        self.rules = release.rules
         self.backends = backends
         self.names = [b.name for b in backends]
         self.indices = indices

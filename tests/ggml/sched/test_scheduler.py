@@ -11,9 +11,9 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Entered, Grown, IdsChanged, Left, Logged, ReallocNeeded, Synchronized
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import float_bits
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
-from ggmltool.ggml.version import graph_overhead
 from tests.ggml.sched.bench import Bench, device, names
 
 
@@ -190,7 +190,7 @@ def test_two_graphs_without_a_reset_share_the_hash_set() -> None:
 
 def test_the_arena_has_room_for_60_tensors_a_node() -> None:
     sched = Bench(graph_size=10).sched
-    assert sched.arena.capacity == (10 * 60 * 336 + graph_overhead(10)) // 368
+    assert sched.arena.capacity == (10 * 60 * 336 + DEFAULT.graph_overhead(10)) // 368
 
 
 def test_the_last_backend_is_a_cpu() -> None:

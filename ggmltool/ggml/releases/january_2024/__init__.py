@@ -1,1 +1,1 @@
-"""ggml of 2024-01: a scheduler of four passes that measures a graph first, and an allocator without a plan."""
+"""ggml of January 2024: a scheduler of four passes that measures a graph first, and an allocator without a plan."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.debug_assert import DebugAssert
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import RELEASES
 
 _RELEASE = RELEASES["2024-01"]
 CAPACITY = (_RELEASE.max_splits or 0) * _RELEASE.max_split_inputs * _RELEASE.tensor_size + _RELEASE.cgraph_size

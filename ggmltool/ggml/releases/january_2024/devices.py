@@ -14,8 +14,8 @@ from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, TYPES
 from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor, nrows
-from ggmltool.ggml.version import RELEASES
 
 _RELEASE = RELEASES["2024-01"]
 CPU_SLACK = _RELEASE.tensor_alignment

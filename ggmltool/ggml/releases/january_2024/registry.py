@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, LineAssert
 from ggmltool.ggml.releases.january_2024.tallocr import buft_alloc_buffer
+from ggmltool.ggml.releases.parts import Registered
 
 MAX_BACKENDS_REG = 16
 MAX_NAME = 127
@@ -17,18 +17,6 @@ MAX_NAME = 127
 NOT_FOUND = -1
 
 _FILE = "ggml-backend.c"
-
-InitFn = Callable[[str], Backend]
-"""ggml_backend_init_fn: given what stands behind the colon, which every backend of then leaves unread."""
-
-
-class Registered(NamedTuple):
-    """ggml_backend_reg. `init_name` is what ggml calls the function."""
-
-    name: str
-    init: InitFn
-    default_buffer_type: BufferType
-    init_name: str = ""
 
 
 class Registry:
@@ -43,7 +31,9 @@ class Registry:
         """ggml_backend_reg_get_count."""
         return len(self.entries)
 
-    def register(self, name: str, init: InitFn, default_buffer_type: BufferType, init_name: str = "") -> None:
+    def register(
+        self, name: str, init: Callable[[str], Backend], default_buffer_type: BufferType, init_name: str = ""
+    ) -> None:
         """ggml_backend_register; a name may come again, and is then never found. Raises LineAssert for a 17th."""
         if len(self.entries) >= MAX_BACKENDS_REG:
             raise LineAssert(

@@ -8,9 +8,9 @@ from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.january_2024.assign import assign_from_buffers, assign_sources, expand, no_backend
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import RELEASES
 from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""ggml of 2025-03: an allocator without chunks, and splits with a fixed number of inputs."""
+"""ggml of March 2025: today's scheduler by other rules, over an allocator without chunks."""

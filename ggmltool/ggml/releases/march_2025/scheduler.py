@@ -1,14 +1,12 @@
-"""ggml_backend_sched of March 2025: that of today by the rules of then, over an allocator without chunks."""
+"""The scheduler of March 2025: ggmltool/ggml/sched, by the rules of release.py, over the allocator of this folder."""
 
 from __future__ import annotations
 
 from ggmltool.ggml.releases.march_2025.gallocr import UnchunkedGallocr
-from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.sched import scheduler
 
 
-class FixedInputsScheduler(Scheduler):
+class Scheduler(scheduler.Scheduler):
     """A ggml_backend_sched of March 2025."""
 
-    release = RELEASES["2025-03"]
     gallocr_class = UnchunkedGallocr

@@ -1,4 +1,4 @@
-"""What the scheduler of one ggml does in one way and that of another ggml in another: switches, which can be turned."""
+"""What one ggml does one way and another the other way, in the same scheduler and allocator: switches to turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ggmltool.ggml.op import Op
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a scheduler; by default those of 0.20.2.
+    """The rules of a scheduler and its allocator; by default those of 0.20.2.
 
     Passes: `ignores_weights` are the ops that do not follow their weights. A node that no neighbour and no source gave
     a backend gets the first one that can run it (`takes_first_able`), or none. Of an output that is a view the root is
@@ -22,7 +22,7 @@ class Rules:
     Calls: reserving waits for all backends before it splits the graph, or after that (`reserve_waits_first`). A second
     graph without a reset is refused (`refuses_second_graph`). The next pipeline copies are taken when a graph is
     allocated, or when one has been computed (`copies_turn_at_alloc`). Of the experts on the host, those that are used
-    are copied alone (`copies_used_experts`).
+    are copied alone (`copies_used_experts`). A compute buffer has up to `max_chunks` chunks.
     """
 
     ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
@@ -36,3 +36,4 @@ class Rules:
     refuses_second_graph: bool = True
     copies_turn_at_alloc: bool = True
     copies_used_experts: bool = True
+    max_chunks: int = 16

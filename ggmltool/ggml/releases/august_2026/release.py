@@ -1,0 +1,9 @@
+"""ggml 0.20.2."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.version import VERSION
+
+RELEASE = Release(VERSION, "2026-08-18", "8c63e709", "august_2026", Rules())

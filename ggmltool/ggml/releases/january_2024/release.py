@@ -1,0 +1,54 @@
+"""ggml of January 2024."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.releases.release import LEAFS, NODES, TENSOR_HEAD, TENSOR_TAIL, GraphField, Release
+from ggmltool.ggml.releases.rules import Rules
+
+MAX_SPLITS = 256
+MAX_SPLIT_INPUTS = 16
+
+RELEASE = Release(
+    "2024-01",
+    "2024-01-12",
+    "8fb376b4",
+    "january_2024",
+    Rules(
+        ignores_weights=frozenset(),
+        takes_first_able=False,
+        output_marks_root=False,
+        max_split_inputs=MAX_SPLIT_INPUTS,
+        inputs_grow=False,
+        counts_room=True,
+        refuses_second_graph=False,
+        copies_used_experts=False,
+        max_chunks=1,
+    ),
+    tensor_size=368,
+    cgraph_size=80,
+    tensor_alignment=64,
+    hash_shift=0,
+    graph_fields=(NODES, LEAFS, GraphField("visited_hash_table.keys", "slot"), GraphField("grads", "node", grads=True)),
+    max_splits=MAX_SPLITS,
+    max_copies=1,
+    steps=("measure", "compute"),
+    prints_passes=True,
+    keeps_times=True,
+    keeps_debug_log=True,
+    takes_gpus=False,
+    tensor_fields=(
+        "type",
+        "backend",
+        *TENSOR_HEAD,
+        "is_param",
+        "grad",
+        "src",
+        "perf_runs",
+        "perf_cycles",
+        "perf_time_us",
+        *TENSOR_TAIL,
+    ),
+    hash_node_fields=("n_children", "n_views"),
+    compute_flag=False,
+    gpu_families=frozenset(("CUDA", "ROCm")),
+)

@@ -1,0 +1,36 @@
+"""ggml of March 2025."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.release import GRADS, KEYS, LEAFS, NODES, USED, Release
+from ggmltool.ggml.releases.rules import Rules
+
+RELEASE = Release(
+    "2025-03",
+    "2025-03-13",
+    "ffed2f04",
+    "march_2025",
+    Rules(
+        ignores_weights=frozenset((int(Op.ROPE),)),
+        takes_first_able=False,
+        output_marks_root=False,
+        always_checks_sources=False,
+        max_split_inputs=10,
+        inputs_grow=False,
+        counts_room=True,
+        reserve_waits_first=False,
+        refuses_second_graph=False,
+        copies_turn_at_alloc=False,
+        copies_used_experts=False,
+        max_chunks=1,
+    ),
+    cgraph_size=80,
+    graph_fields=(NODES, LEAFS, KEYS, *GRADS, USED),
+    prints_functions=False,
+    prints_use_counts=False,
+    keeps_debug_log=True,
+    debug_realloc=False,
+    hash_node_fields=("n_children", "n_views", "buffer_id", "offset", "allocated"),
+    compute_flag=False,
+)

@@ -1,0 +1,144 @@
+"""What a release of ggml is: a value that says how large its structs are, what its limits and its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.version import (
+    CGRAPH_SIZE,
+    DEFAULT_GRAPH_SIZE,
+    MAX_FREE_BLOCKS,
+    MEM_ALIGN,
+    OBJECT_SIZE,
+    POINTER_SIZE,
+    SCHED_MAX_BACKENDS,
+    SCHED_MAX_COPIES,
+    TENSOR_ALIGNMENT,
+    TENSOR_SIZE,
+    hash_size,
+    pad,
+)
+
+
+class GraphField(NamedTuple):
+    """An array behind the struct of a cgraph: elements of `nbytes` bytes, one `per` node that the graph is made for,
+    per slot of its hash set, or per 32 slots (a word of its bitset). `grads`: only where gradients are asked for.
+    """
+
+    name: str
+    per: Literal["node", "slot", "word"]
+    nbytes: int = POINTER_SIZE
+    grads: bool = False
+
+    def size(self, nodes: int, slots: int) -> int:
+        """The bytes of the array."""
+        match self.per:
+            case "node":
+                return nodes * self.nbytes
+            case "slot":
+                return slots * self.nbytes
+            case "word":
+                return (slots + 31) // 32 * self.nbytes
+
+
+NODES = GraphField("nodes", "node")
+LEAFS = GraphField("leafs", "node")
+USE_COUNTS = GraphField("use_counts", "slot", 4)
+KEYS = GraphField("visited_hash_set.keys", "slot")
+GRADS = (GraphField("grads", "slot", grads=True), GraphField("grad_accs", "slot", grads=True))
+USED = GraphField("visited_hash_set.used", "word", 4)
+
+TENSOR_HEAD = ("buffer", "ne", "nb", "op", "op_params")
+TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
+TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
+
+    `folder` is the package beside this module that has its parts, `rules` are those of its scheduler. Sizes are bytes.
+    `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an address is shifted
+    before ggml_hash takes it modulo the number of slots. `max_splits` is how many splits a scheduler can have (None: as
+    many as there are). `steps` are the kinds of steps that take a graph.
+
+    The print of GGML_SCHED_DEBUG has functions of UNARY and GLU by their own names (`prints_functions`), and how often
+    a node is used (`prints_use_counts`); of DEBUG_PASS1 to 4 there is one after each pass (`prints_passes`).
+    `keeps_times`: the scheduler adds up what its backends spend. `keeps_debug_log`: plans have the lines that a debug
+    build logs. `debug_realloc`: there is GGML_SCHED_DEBUG_REALLOC. `takes_gpus`: GPUs of this machine can compute.
+
+    `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor and struct hash_node; `compute_flag`
+    says that nodes are flagged as ones to compute, `gpu_families` are the kinds of memory whose buffers make a tensor
+    one of GGML_BACKEND_GPU.
+    """
+
+    name: str
+    date: str
+    commit: str
+    folder: str
+    rules: Rules
+    object_size: int = OBJECT_SIZE
+    tensor_size: int = TENSOR_SIZE
+    cgraph_size: int = CGRAPH_SIZE
+    tensor_alignment: int = TENSOR_ALIGNMENT
+    hash_shift: int = 4
+    graph_fields: tuple[GraphField, ...] = (NODES, LEAFS, USE_COUNTS, KEYS, *GRADS, USED)
+    max_backends: int = SCHED_MAX_BACKENDS
+    max_splits: int | None = None
+    max_copies: int = SCHED_MAX_COPIES
+    max_free_blocks: int = MAX_FREE_BLOCKS
+    steps: tuple[str, ...] = ("reserve", "alloc", "compute")
+    prints_functions: bool = True
+    prints_use_counts: bool = True
+    prints_passes: bool = False
+    keeps_times: bool = False
+    keeps_debug_log: bool = False
+    debug_realloc: bool = True
+    takes_gpus: bool = True
+    tensor_fields: tuple[str, ...] = TENSOR
+    hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
+    compute_flag: bool = True
+    gpu_families: frozenset[str] = frozenset()
+
+    @property
+    def max_split_inputs(self) -> int:
+        """GGML_SCHED_MAX_SPLIT_INPUTS."""
+        return self.rules.max_split_inputs
+
+    @property
+    def max_chunks(self) -> int:
+        """GGML_VBUFFER_MAX_CHUNKS: how many chunks a compute buffer can have."""
+        return self.rules.max_chunks
+
+    @property
+    def reserves(self) -> bool:
+        """Whether graphs are reserved, and planned again where the plan does not serve; else one is measured once."""
+        return "reserve" in self.steps
+
+    def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
+        """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""
+        slots = hash_size(2 * size)
+        end = self.cgraph_size
+        out = [("struct ggml_cgraph", 0, end)]
+        for field in self.graph_fields:
+            if grads or not field.grads:
+                start = pad(end, field.nbytes)
+                nbytes = field.size(size, slots)
+                end = start + nbytes
+                out.append((field.name, start, nbytes))
+        return tuple(out)
+
+    def graph_nbytes(self, size: int, grads: bool = False) -> int:
+        """ggml_graph_nbytes: bytes of a cgraph of `size` nodes with its arrays and hash set."""
+        _, offset, nbytes = self.graph_layout(size, grads)[-1]
+        return offset + nbytes
+
+    def graph_overhead(self, size: int = DEFAULT_GRAPH_SIZE, grads: bool = False) -> int:
+        """ggml_graph_overhead_custom: what a graph takes in a context's arena, header included."""
+        return self.object_size + pad(self.graph_nbytes(size, grads), MEM_ALIGN)
+
+    def tensor_overhead(self) -> int:
+        """ggml_tensor_overhead: what a tensor takes in a context's arena without its data."""
+        return self.object_size + self.tensor_size
