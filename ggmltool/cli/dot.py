@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import click
 
-from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.logs import OpenedLog, open_either
-from ggmltool.cli.options import (
-    complete_tensors,
-    format_option,
-    ggml_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-)
+from ggmltool.cli.moment import Look, choose, moment_command
+from ggmltool.cli.options import complete_tensors
 from ggmltool.cli.output import Output, note, status_of
 from ggmltool.cli.progress import progress
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.built import built_graph
 from ggmltool.inspect.neighbours import near, part_of
-from ggmltool.inspect.opened import Moment
 from ggmltool.inspect.watched import Watched, graph_at, watch
-from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
 from ggmltool.views.plan.fold_dot import fold_dot
 
@@ -37,9 +29,7 @@ HOW_TO_GET_DOT = (
 )
 
 
-@click.command(cls=Command)
-@scenario_argument
-@moment_options
+@moment_command("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
 @click.option(
     "--style",
     type=click.Choice(["ggml", "ggmltool"]),
@@ -67,20 +57,7 @@ HOW_TO_GET_DOT = (
     is_flag=True,
     help="Draw repeated layers once, with their number (with --style ggmltool).",
 )
-@ggml_option
-@format_option("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
-@output_option
-def dot(
-    scenario: str | None,
-    moment: Moment,
-    style: str,
-    around: str | None,
-    radius: int,
-    split: int | None,
-    fold: bool,
-    format: str | None,
-    output: Output,
-) -> int:
+def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> int:
     """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
 
     With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
@@ -94,30 +71,30 @@ def dot(
     Example:
       ggmltool dot --style ggmltool --fold -o model.svg model.json.gz
     """
-    opened = open_either(scenario, moment.graph)
+    opened, output = open_either(look.scenario, look.moment.graph), look.output
     if isinstance(opened, OpenedLog):
         style = _style_of_log(style)
     if split is not None and style == "ggml":
         raise click.UsageError("--split is for --style ggmltool; ggml's drawing knows of no splits.")
-    if split is not None and around is not None:
-        raise click.UsageError("--split and --around are different parts of the graph; choose one.")
+    choose(split=split, around=around)
     if fold and style == "ggml":
         raise click.UsageError("--fold is for --style ggmltool; ggml's drawing has every node.")
     if fold and (split is not None or around is not None):
         raise click.UsageError("--fold draws the whole graph; leave out --split and --around.")
-    format = format or _text_for(output)
+    format = look.format or _text_for(output)
     if format in ("png", "pdf") and output.to_terminal:
         raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
     if isinstance(opened, OpenedLog):
         from ggmltool.sources.sched_log.plan import log_plan
 
+        tensors: Tensors
         plan, tensors = log_plan(opened.graph())
         part = part_of(plan, tensors, around, radius, split)
         text = split_dot(plan, tensors, opened.title, part)
         status, drawn = FINE, len(plan.nodes if part is None else part)
     elif style == "ggml":
-        name = graph_at(opened, moment)
-        tensors = tensor_infos(opened.model, name)
+        name = graph_at(opened, look.moment)
+        tensors = opened.tensors(name)
         nodes, leafs = built_graph(opened.scenario, name, tensors)
         part = near([t.id for t in (*nodes, *leafs)], tensors, around, radius)
         text = ggml_dot(nodes, leafs, tensors, part)
@@ -125,9 +102,9 @@ def dot(
             text = simpler_layout(text, len(nodes if part is None else part))
         status, drawn = FINE, len(nodes if part is None else part)
     else:
-        watched = watch(opened, moment)
+        watched = watch(opened, look.moment)
         plan = _planned(watched)
-        tensors = tensor_infos(opened.model, watched.graph)
+        tensors = opened.tensors(watched.graph)
         part = None if fold else part_of(plan, tensors, around, radius, split)
         text = fold_dot(plan, tensors, watched.title) if fold else split_dot(plan, tensors, watched.title, part)
         status, drawn = status_of(watched), 0 if fold else len(plan.nodes if part is None else part)

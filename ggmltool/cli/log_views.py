@@ -75,28 +75,37 @@ def show_splits(
         counts = all(node.use_count is not None for node in graph.nodes)
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
         return 0
-    output.write(_counted(log, graph, by, bytes, format == "json", output))
+    _counted(log, graph, by, bytes, format == "json", output)
     return 0
 
 
-def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, json: bool, output: Output) -> str:
-    from ggmltool.views.json_text import json_text
+def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, json: bool, output: Output) -> None:
     from ggmltool.views.log.graph import log_graph_notes
-    from ggmltool.views.plan import copied, splits, tally
 
     plan, tensors = log_plan(graph)
-    title, style = log.title, output.style
     for text in log_graph_notes(graph):
         note(text)
-    if by:
-        return (
-            json_text(tally.tally_json(plan, tensors, by))
-            if json
-            else tally.tally_view(plan, tensors, by, title, style)
+    if json:
+        from ggmltool.views.plan.documents import CopiedDocument, SplitsDocument, TallyDocument
+
+        document = (
+            TallyDocument.of(plan, tensors, by)
+            if by
+            else CopiedDocument.of(plan, tensors)
+            if bytes
+            else SplitsDocument.of(plan, tensors)
         )
-    if bytes:
-        return json_text(copied.copied_json(plan, tensors)) if json else copied.copied_view(plan, tensors, title, style)
-    return json_text(splits.splits_json(plan, tensors)) if json else splits.splits_report(plan, tensors, title, style)
+        output.write_document(document)
+        return
+    from ggmltool.views.plan import copied, splits, tally
+
+    title, style = log.title, output.style
+    if by:
+        output.write(tally.tally_view(plan, tensors, by, title, style))
+    elif bytes:
+        output.write(copied.copied_view(plan, tensors, title, style))
+    else:
+        output.write(splits.splits_report(plan, tensors, title, style))
 
 
 def as_debug(graph: LogGraph) -> SchedDebug:

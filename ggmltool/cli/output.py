@@ -23,6 +23,7 @@ from ggmltool.views.text import harmless
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
+    from ggmltool.views.document import Document
 
 UNLIMITED = 10_000
 """The width of output that no terminal shows: nothing is cut."""
@@ -92,6 +93,12 @@ class Output:
         if isinstance(result, str):
             result = harmless(result, bool(self._colors())).encode()
         self._write(result)
+
+    def write_document(self, document: Document) -> None:
+        """Write a document as JSON."""
+        from ggmltool.views.json_text import json_text
+
+        self.write(json_text(document))
 
     def write_ggml(self, text: str) -> None:
         """Write text as ggml itself prints it, byte for byte, bytes that are no UTF-8 in names included; a terminal

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
-from ggmltool.cli.command import Command
 from ggmltool.cli.logs import OpenedLog, open_either
-from ggmltool.cli.options import (
-    ggml_option,
-    json_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-    what_if_options,
-)
-from ggmltool.cli.output import Output, status_of
-from ggmltool.inspect.opened import Moment, WhatIf
+from ggmltool.cli.moment import Look, moment_command
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.tensor_info import tensor_infos
 
 
-@click.command(cls=Command)
-@scenario_argument
-@moment_options
-@what_if_options
-@ggml_option
-@json_option
-@output_option
-def plan(scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+@moment_command(what_if=True)
+def plan(look: Look) -> int:
     """Show devices, splits, copies and buffers on one screen.
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
@@ -41,23 +22,20 @@ def plan(scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, outp
       ggmltool plan --after 2 model.yaml
       ggmltool plan --parallel model.yaml
     """
-    opened = open_either(scenario, moment.graph)
+    opened = open_either(look.scenario, look.moment.graph)
     if isinstance(opened, OpenedLog):
         from ggmltool.cli.log_views import refuse_moment, refuse_what_if, show_plan
 
         refuse_moment()
         refuse_what_if()
-        return show_plan(opened, json, output)
-    opened = opened.what_if(what_if)
-    watched = watch(opened, moment)
-    result = watched.plan
-    if json:
-        from ggmltool.views.json_text import json_text
+        return show_plan(opened, look.json, look.output)
+    opened = opened.what_if(look.what_if)
+    watched = watch(opened, look.moment)
+    if look.json:
+        from ggmltool.views.plan.documents import PlanDocument
 
-        output.write(json_text(watched.stamped(result.as_dict())))
-    else:
-        from ggmltool.views.plan.plan import plan_view
+        return look.answer(watched, PlanDocument.of(watched.plan))
+    from ggmltool.views.plan.plan import plan_view
 
-        more = f"ggmltool splits --format table {opened.again}"
-        output.write(plan_view(result, tensor_infos(opened.model, watched.graph), watched.title, output.style, more))
-    return status_of(watched)
+    more = f"ggmltool splits --format table {opened.again}"
+    return look.answer(watched, plan_view(watched.plan, opened.tensors(watched.graph), watched.title, look.style, more))

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.main import did_you_mean
-from ggmltool.cli.options import (
-    format_option,
-    ggml_option,
-    moment_options,
-    output_option,
-    raw_option,
-    scenario_argument,
-    what_if_options,
-)
-from ggmltool.cli.output import Output, note, status_of
-from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.cli.moment import Look, choose, moment_command, option_of
+from ggmltool.cli.options import raw_option
+from ggmltool.cli.output import note
+from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched, watch
-from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-    from ggmltool.inspect.copied import OtherPlan
     from ggmltool.scenario.tensor_info import Tensors
 
 KEYS = ("op", "backend", "cause", "type", "split")
@@ -52,10 +42,9 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [",".join([*before, key]) for key in KEYS if key.startswith(last) and key not in before]
 
 
-@click.command(cls=Command)
-@scenario_argument
-@moment_options
-@what_if_options
+@moment_command(
+    "text", "table", "json", help="ggml's own text (default), a table with a line per split, or JSON.", what_if=True
+)
 @click.option(
     "--debug",
     type=click.IntRange(1, 2),
@@ -82,20 +71,13 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     envvar="GGMLTOOL_SPLITS_PASS",
     help="Show the assignments after this pass of the scheduler instead, and what it changed.",
 )
-@ggml_option
-@format_option("text", "table", "json", help="ggml's own text (default), a table with a line per split, or JSON.")
-@output_option
 def splits(
-    scenario: str | None,
-    moment: Moment,
-    what_if: WhatIf,
+    look: Look,
     debug: int | None,
     causes: bool | None,
     by: tuple[str, ...],
     bytes: bool,
     number: int | None,
-    format: str | None,
-    output: Output,
 ) -> int:
     """Show which backend every node gets and why, and what is copied.
 
@@ -125,119 +107,115 @@ def splits(
       ggmltool splits --bytes --no-op-offload model.yaml
       ggmltool splits --by op,backend --graph "n_tokens = 512" llama.log
     """
-    views = [view for view, asked in (("--by", by), ("--bytes", bytes), ("--pass", number)) if asked]
-    if len(views) > 1:
-        raise click.UsageError(f"{' and '.join(views)} are different views; choose one.")
+    view, format = choose(by=by, bytes=bytes, number=number), look.format
     printed = number is not None and format == "text"
-    if views and not printed and (debug is not None or causes is not None or format == "text"):
-        raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {views[0]}.")
-    if format not in (None, "text") and (debug is not None or causes is not None):
+    detailed = debug is not None or causes is not None
+    if view and not printed and (detailed or format == "text"):
+        raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {option_of(view)}.")
+    if format not in (None, "text") and detailed:
         raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
-    opened = open_either(scenario, moment.graph)
+    opened = open_either(look.scenario, look.moment.graph)
     if isinstance(opened, OpenedLog):
         from ggmltool.cli.log_views import refuse_moment, refuse_options, refuse_what_if, show_splits
 
         refuse_moment()
         refuse_what_if()
         refuse_options(number="shows the end of the passes only")
-        return show_splits(opened, debug or 2, causes is not False, by, bytes, format, output)
-    opened = opened.what_if(what_if)
-    if number is not None and printed:
-        return _printed_pass(opened, moment, number, debug or 2, causes is not False, output)
+        return show_splits(opened, debug or 2, causes is not False, by, bytes, format, look.output)
+    opened = opened.what_if(look.what_if)
+    if printed or (format in (None, "text") and not view):
+        return _debug_text(look, opened, number, debug or 2, causes is not False)
     if number is not None:
-        return _pass(opened, moment, number, format == "json", output)
-    if format in (None, "text") and not (by or bytes):
-        return _debug_text(opened, moment, debug or 2, causes is not False, output)
-    watched = watch(opened, moment)
-    plan = watched.plan
-    tensors = tensor_infos(opened.model, watched.graph)
-    if by or bytes:
-        from ggmltool.inspect.copied import other_offload
-
-        other = other_offload(opened, plan, moment) if bytes else None
-        document, text = _counted(watched, tensors, by, other, output)
-    else:
-        from ggmltool.views.plan.splits import splits_json, splits_report
-
-        document, text = splits_json(plan, tensors), splits_report(plan, tensors, watched.title, output.style)
-    if format == "json":
-        from ggmltool.views.json_text import json_text
-
-        text = json_text(watched.stamped(document))
-    output.write(text)
-    return status_of(watched)
+        return _pass(look, opened, number)
+    watched = watch(opened, look.moment)
+    tensors = opened.tensors(watched.graph)
+    if by:
+        return _counted(look, watched, tensors, by)
+    if bytes:
+        return _copied(look, watched, tensors, opened)
+    return _table(look, watched, tensors)
 
 
-def _debug_text(opened: Opened, moment: Moment, level: int, causes: bool, output: Output) -> int:
-    """ggml's debug print of one step."""
+def _table(look: Look, watched: Watched, tensors: Tensors) -> int:
+    """A line per split."""
+    if look.json:
+        from ggmltool.views.plan.documents import SplitsDocument
+
+        return look.answer(watched, SplitsDocument.of(watched.plan, tensors))
+    from ggmltool.views.plan.splits import splits_report
+
+    return look.answer(watched, splits_report(watched.plan, tensors, watched.title, look.style))
+
+
+def _counted(look: Look, watched: Watched, tensors: Tensors, by: tuple[str, ...]) -> int:
+    """--by: the nodes, counted."""
+    if look.json:
+        from ggmltool.views.plan.documents import TallyDocument
+
+        return look.answer(watched, TallyDocument.of(watched.plan, tensors, by))
+    from ggmltool.views.plan.tally import tally_view
+
+    return look.answer(watched, tally_view(watched.plan, tensors, by, watched.title, look.style))
+
+
+def _copied(look: Look, watched: Watched, tensors: Tensors, opened: Opened) -> int:
+    """--bytes: what each split copies."""
+    from ggmltool.inspect.copied import other_offload
+    from ggmltool.inspect.copied_experts import expert_copies
+
+    other = other_offload(opened, watched.plan, look.moment)
+    experts = expert_copies(watched.plan, tensors, watched.run.bufts)
+    if look.json:
+        from ggmltool.views.plan.documents import CopiedDocument
+
+        return look.answer(watched, CopiedDocument.of(watched.plan, tensors, other, experts))
+    from ggmltool.views.plan.copied import copied_view
+
+    return look.answer(watched, copied_view(watched.plan, tensors, watched.title, look.style, other, experts))
+
+
+def _debug_text(look: Look, opened: Opened, number: int | None, level: int, causes: bool) -> int:
+    """ggml's debug print of one step: of its end, or (--pass --format text) of one pass."""
     from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
     from ggmltool.views.plan.sched_debug import sched_debug
 
-    watched = Watch(opened, moment, debug=True).watched()
-    if isinstance(watched.sched, MeasuredScheduler):
-        return _printed(watched, watched.sched, len(watched.sched.passes) - 1, level, causes, False, output)
-    there = watched.is_split or watched.plan.ok
-    counts = opened.model.release.prints_use_counts
-    output.write_ggml(sched_debug(watched.sched.debug_record, level, causes, counts) if there else "")
-    if watched.plan.ok and not watched.plan.nodes:
-        note(f"The graph {watched.graph} has no nodes.")
-    return status_of(watched)
-
-
-def _printed_pass(opened: Opened, moment: Moment, number: int, level: int, causes: bool, output: Output) -> int:
-    """--pass --format text: what a ggml prints of each pass that can do so."""
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-
-    watched = Watch(opened, moment, debug=True).watched()
+    watched = Watch(opened, look.moment, debug=True).watched()
     sched = watched.sched
-    if not isinstance(sched, MeasuredScheduler):
+    if isinstance(sched, MeasuredScheduler):
+        watched.check_pass(number or 1)
+        text = _printed(sched, number, level, causes)
+    elif number is not None:
         message = f"ggml {sched.release.name} prints nothing of single passes"
         raise CliError(f"{message}; that of 2024-01 could: --ggml 2024-01")
-    watched.check_pass(number)
-    return _printed(watched, sched, number, level, causes, True, output)
-
-
-def _printed(
-    watched: Watched, sched: MeasuredScheduler, number: int, level: int, causes: bool, title: bool, output: Output
-) -> int:
-    """The print after a pass, where the scheduler came to it."""
-    from ggmltool.views.plan.pass_prints import pass_print
-
-    prints = (p for p in sched.printed if p.number == number)
-    output.write_ggml("".join(pass_print(p, level, causes, title) for p in prints))
+    else:
+        there = watched.is_split or watched.plan.ok
+        counts = opened.model.release.prints_use_counts
+        text = sched_debug(sched.debug_record, level, causes, counts) if there else ""
+    status = look.answer_in_ggmls_words(watched, text)
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
-    return status_of(watched)
+    return status
 
 
-def _counted(
-    watched: Watched, tensors: Tensors, by: tuple[str, ...], other: OtherPlan | None, output: Output
-) -> tuple[dict[str, Any], str]:
-    """--by and --bytes: what one plan has, added up, as JSON and as text."""
-    from ggmltool.inspect.copied_experts import expert_copies
-    from ggmltool.views.plan import copied, tally
+def _printed(sched: MeasuredScheduler, number: int | None, level: int, causes: bool) -> str:
+    """The print after a pass, by default the last, where the scheduler came to it."""
+    from ggmltool.views.plan.pass_prints import pass_print
 
-    plan, title, style = watched.plan, watched.title, output.style
-    if by:
-        return tally.tally_json(plan, tensors, by), tally.tally_view(plan, tensors, by, title, style)
-    experts = expert_copies(plan, tensors, watched.run.bufts)
-    return (
-        copied.copied_json(plan, tensors, other, experts),
-        copied.copied_view(plan, tensors, title, style, other, experts),
-    )
+    shown = number or len(sched.passes) - 1
+    prints = (p for p in sched.printed if p.number == shown)
+    return "".join(pass_print(p, level, causes, number is not None) for p in prints)
 
 
-def _pass(opened: Opened, moment: Moment, number: int, json: bool, output: Output) -> int:
+def _pass(look: Look, opened: Opened, number: int) -> int:
     """--pass: the state after one pass."""
-    from ggmltool.views.json_text import json_text
-    from ggmltool.views.plan.passes import pass_json, pass_view
-
-    watched = watch(opened, moment, Record(Keep.PASSES))
+    watched = watch(opened, look.moment, Record(Keep.PASSES))
     watched.check_pass(number)
     records = watched.record.passes.records
-    if json:
-        output.write(json_text(watched.stamped(pass_json(watched.plan, records, number))))
-    else:
-        passes = watched.sched.passes
-        output.write(pass_view(watched.plan, records, number, watched.title, output.style, passes))
-    return status_of(watched)
+    if look.json:
+        from ggmltool.views.plan.documents import PassDocument
+
+        return look.answer(watched, PassDocument.of(watched.plan, records, number))
+    from ggmltool.views.plan.passes import pass_view
+
+    text = pass_view(watched.plan, records, number, watched.title, look.style, watched.sched.passes)
+    return look.answer(watched, text)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
     from ggmltool.scenario.model import Model
     from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.tensor_info import Tensors
 
 
 class Moment(NamedTuple):
@@ -72,6 +73,12 @@ class Opened:
     def again(self) -> str:
         """How the user would name it again, behind a command."""
         return f"{self.options} {self.argument}".lstrip()
+
+    def tensors(self, graph: str) -> Tensors:
+        """What views want to know of the tensors of the contexts and of one graph, by id."""
+        from ggmltool.scenario.tensor_info import tensor_infos
+
+        return tensor_infos(self.model, graph)
 
     def what_if(self, options: WhatIf) -> Opened:
         """The same scenario with other options of the scheduler."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ggmltool.inspect.words import size_between
 from ggmltool.scenario.tensor_info import TensorInfo
@@ -16,10 +15,3 @@ def bytes_of(infos: Iterable[TensorInfo]) -> str:
         low += info.nbytes
         high += info.nbytes + info.slack
     return size_between(low, high)
-
-
-def bytes_json(infos: Iterable[TensorInfo]) -> dict[str, Any]:
-    """The same for programs: `nbytes`, and `nbytes_max` where it is not exact."""
-    there = list(infos)
-    nbytes, slack = sum(info.nbytes for info in there), sum(info.slack for info in there)
-    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from ggmltool.ggml.plan import Plan, PlanError
 
@@ -47,6 +48,10 @@ class StepDocument(ReleaseDocument, kw_only=True):
     error: Error | UnsetType = UNSET
     after: int | UnsetType = UNSET
 
+    def after_step(self, number: int) -> StepDocument:
+        """The same for a step that was named by its number."""
+        return replace(self, after=number)
+
 
 def error_of(error: PlanError | None) -> Error | UnsetType:
     """A plan's error, UNSET where there is none."""
@@ -60,8 +65,6 @@ def head(plan: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Bytes(Row, kw_only=True):
-    """A number of bytes; with `nbytes_max` it lies between the two, as far as can be told."""
-
-    nbytes: int
-    nbytes_max: int | UnsetType = UNSET
+def between(nbytes: int, slack: int = 0) -> dict[str, Any]:
+    """The fields of a number of bytes: `nbytes`, and `nbytes_max` where it is known to `slack` bytes only."""
+    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})

@@ -49,13 +49,9 @@ def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
     for part in parts.values():
         if "description" in part:
             part["description"] = inspect.cleandoc(part["description"])
-    for ref in refs:
-        form = parts[ref["$ref"].rpartition("/")[2]]
-        form["required"] = [
-            "ggmltool",
-            "kind",
-            *form.get("required", ()),
-        ]  # they have a default, and are always written
+    for form, ref in zip(forms, refs, strict=True):
+        written = [field.encode_name for field in msgspec.structs.fields(form) if field.default is not msgspec.UNSET]
+        parts[ref["$ref"].rpartition("/")[2]]["required"] = written
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ggmltool:schema:{kind}:1",

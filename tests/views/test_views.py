@@ -15,9 +15,10 @@ from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.json_text import json_text
 from ggmltool.views.memory.buffers import buffers_json, buffers_view
+from ggmltool.views.plan.documents import SplitsDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
 from ggmltool.views.plan.plan import plan_view
-from ggmltool.views.plan.splits import splits_json, splits_report
+from ggmltool.views.plan.splits import splits_report
 from ggmltool.views.table import Style
 from tests.golden import check_golden
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
@@ -67,7 +68,7 @@ def test_view_looks_as_accepted(view: str, width: str) -> None:
             ggml_dot([TENSORS[n.id] for n in TWO_DEVICES.nodes], [TENSORS[n.id] for n in TWO_DEVICES.leafs], TENSORS),
         ),
         ("splits.dot", split_dot(TWO_DEVICES, TENSORS, 'two "devices"')),
-        ("splits.json", json_text(splits_json(TWO_DEVICES, TENSORS))),
+        ("splits.json", json_text(SplitsDocument.of(TWO_DEVICES, TENSORS))),
         ("buffers.json", json_text(buffers_json(TWO_DEVICES, memory_plan(EVENTS)))),
         ("plan.json", json_text(TWO_DEVICES.as_dict())),
     ],

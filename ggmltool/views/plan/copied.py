@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
@@ -95,45 +94,6 @@ def _size(inputs: list[CopiedInput]) -> str:
     return size_between(sum(i.nbytes for i in inputs), sum(i.nbytes + i.slack for i in inputs))
 
 
-def _bytes(inputs: list[CopiedInput]) -> dict[str, int]:
-    """`nbytes`, and `nbytes_max` where it is not exact."""
-    nbytes, slack = sum(i.nbytes for i in inputs), sum(i.slack for i in inputs)
-    return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
-
-
-def copied_json(
-    plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertCopy] = ()
-) -> dict[str, Any]:
-    """Exact bytes of every input, per pair of backends and in all."""
-    inputs = copied_inputs(plan, tensors)
-    pairs = dict.fromkeys((i.src, i.dst) for i in inputs)
-    out: dict[str, Any] = {
-        "ggmltool": 1,
-        "kind": "copied",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        **_bytes(inputs),
-        "inputs": [
-            {"split": i.split, "id": i.tensor, "what": i.what, "from": i.src, "to": i.dst} | _bytes([i]) for i in inputs
-        ],
-        "pairs": [
-            {"from": src, "to": dst} | _bytes([i for i in inputs if (i.src, i.dst) == (src, dst)]) for src, dst in pairs
-        ],
-    }
-    if experts:
-        out["experts"] = experts_json(experts)
-    if other is not None:
-        out["with_op_offload" if other.op_offload else "without_op_offload"] = {
-            "inputs": other.inputs,
-            "nbytes": other.nbytes,
-        }
-    if plan.error is not None:
-        out["error"] = dict(plan.error)
-    return out
-
-
 def experts_line(experts: Sequence[ExpertCopy]) -> str:
     """How much of these weights is copied, in words; "" where there are none."""
     if not experts:
@@ -146,20 +106,3 @@ def experts_line(experts: Sequence[ExpertCopy]) -> str:
 
 def _from_to(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
-
-
-def experts_json(experts: Sequence[ExpertCopy]) -> list[dict[str, Any]]:
-    """The same for programs, weight by weight."""
-    return [
-        {
-            "split": e.split,
-            "id": e.tensor,
-            "n_expert": e.n_expert,
-            "used_min": e.least,
-            "used_max": e.most,
-            "nbytes": e.nbytes,
-            "nbytes_min": e.nbytes_least,
-            "nbytes_max": e.nbytes_most,
-        }
-        for e in experts
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor
@@ -28,29 +27,3 @@ def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> str:
 def _right(text: str, width: int) -> str:
     """`%16s`, which counts bytes."""
     return " " * (width - len(text.encode("utf-8", "surrogateescape"))) + text
-
-
-def graph_json(graph: str, of: str, nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> dict[str, Any]:
-    """Nodes and leafs in the graph's order. `of` says whose graph it is: the scenario's or the scheduler's."""
-    return {
-        "ggmltool": 1,
-        "kind": "graph",
-        "graph": graph,
-        "of": of,
-        "nodes": [_json(i, t) for i, t in enumerate(nodes)],
-        "leafs": [_json(i, t) for i, t in enumerate(leafs)],
-    }
-
-
-def _json(index: int, t: Tensor) -> dict[str, Any]:
-    return {
-        "index": index,
-        "id": t.id or None,
-        "name": t.name,
-        "op": Op(t.op).name,
-        "type": t.type.name,
-        "ne": list(t.ne),
-        "nb": list(t.nb),
-        "param": bool(t.flags & FLAG_PARAM),
-        "src": [None if s is None else s.label for s in t.src],
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
@@ -99,41 +98,3 @@ def _split_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
         rows.append([f"#{start.split}", Cell(start.backend, ink), str(start.at), start.reason, shortened(names, 3)])
     lines = [f"{count(len(rows), 'split')}, {count(len(record.inputs), 'input')} to copy"]
     return render_lines(lines, style) + (render_table(_SPLITS, rows, style) if rows else "")
-
-
-def pass_json(plan: Plan, records: Sequence[PassRecord], number: int) -> dict[str, Any]:
-    """The state after one pass, and what it announced; `complete` false where ggml stopped before its end."""
-    record = next((r for r in records if r.number == number), None)
-    out: dict[str, Any] = {
-        "ggmltool": 1,
-        "kind": "pass",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "pass": number,
-        "complete": record is not None,
-    }
-    if record is not None:
-        reasons = changes(record)
-        out["tensors"] = [
-            {
-                "index": a.index,
-                "leaf": a.is_leaf,
-                "id": a.tensor,
-                "op": a.op,
-                "backend": a.backend,
-                "cause": a.cause,
-                "changed": a.tensor in reasons,
-                "reason": reasons.get(a.tensor),
-            }
-            for a in record.assignments
-        ]
-        out["splits"] = [
-            {"split": s.split, "backend": s.backend, "at": s.at, "node": s.node, "reason": s.reason}
-            for s in record.splits
-        ]
-        out["inputs"] = [{"split": i.split, "id": i.tensor, "backend": i.backend} for i in record.inputs]
-    if plan.error is not None:
-        out["error"] = dict(plan.error)
-    return out

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
-from ggmltool.inspect.tensors import bytes_json, bytes_of
+from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -76,31 +75,3 @@ def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
 def input_bytes(split: SplitPlan, tensors: Tensors) -> int:
     """Bytes copied before a split."""
     return sum(tensors[i].nbytes for i in split.inputs if i in tensors)
-
-
-def splits_json(plan: Plan, tensors: Tensors) -> dict[str, Any]:
-    """The splits with their inputs in bytes and their nodes with backend and cause."""
-    return {
-        "ggmltool": 1,
-        "kind": "splits",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "splits": [
-            {
-                "id": split.id,
-                "backend": split.backend,
-                "i_start": nodes[0].index if nodes else split.i_start,
-                "i_end": nodes[-1].index + 1 if nodes else split.i_end,
-                "inputs": [
-                    {"id": i} | (bytes_json([tensors[i]]) if i in tensors else {"nbytes": None}) for i in split.inputs
-                ],
-                "nodes": [
-                    {"index": n.index, "id": n.id, "op": n.op, "backend": n.backend, "cause": n.cause} for n in nodes
-                ],
-            }
-            for split in plan.splits
-            for nodes in [plan.nodes[split.i_start : split.i_end]]
-        ],
-    } | ({} if plan.error is None else {"error": dict(plan.error)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
@@ -129,20 +128,3 @@ def _that_fit(
     while fit < len(columns) and sum(widths[: fit + 1]) <= room:
         fit += 1
     return columns[: max(fit, 1)]
-
-
-def tally_json(plan: Plan, tensors: Tensors, keys: Sequence[str]) -> dict[str, Any]:
-    """Every combination that is there, with its number of nodes."""
-    return {
-        "ggmltool": 1,
-        "kind": "tally",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "by": list(keys),
-        "nodes": len(plan.nodes),
-        "counts": [
-            dict(zip(keys, values, strict=True)) | {"nodes": n} for values, n in tally(plan, tensors, keys).items()
-        ],
-    } | ({} if plan.error is None else {"error": dict(plan.error)})
