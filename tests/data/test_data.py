@@ -18,7 +18,8 @@ import ggmltool.data
 from ggmltool.data import load
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import FILES, Message, messages
-from ggmltool.ggml.version import RELEASES, VERSION
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.version import VERSION
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
@@ -28,7 +29,7 @@ ALL = """
 from ggmltool.ggml.changes import changes
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.sources.llama.weights import weight_of
 changes()
 messages()
