@@ -35,9 +35,11 @@ from ggmltool.ggml.messages import messages
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.op_examples import op_example
+from ggmltool.scenario.since import days
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
 changes()
+days()
 messages()
 op_facts()
 op_example("rope")
@@ -67,10 +69,10 @@ def test_every_file_is_read_by_something_and_once() -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "splits", "buffers", "run"])
-def test_what_is_planned_needs_no_texts(command: str) -> None:
+def test_to_plan_the_days_are_read_and_no_texts(command: str) -> None:
     sample = PACKAGE.parent / "sample_graphs" / "matmul.yaml"
     code = f"from ggmltool.cli.main import cli\ncli([{command!r}, {str(sample)!r}], standalone_mode=False)\n"
-    assert files_read(code) == []
+    assert files_read(code) == ["since.toml"]
 
 
 @pytest.mark.parametrize("name", TOML)
