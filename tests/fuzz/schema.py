@@ -29,12 +29,14 @@ NOT_OF_A_SCHEMA = {
     "sources of an op": r"takes [\d to]+ sources?, not|of \w+ cannot be null",
     "shapes and types that do not fit": r"^(ne|nb|type|view_src|view_offs) is .*, but \w+ gives|no way to write a row|"
     r"^rows of \w+ are made of blocks|, and its last block ends at|makes no view here|but op_params say",
-    "data that does not fit its tensor": r"^data has \d+ values|^data is nested as|^the lists differ in length|"
+    "data that does not fit its tensor": r"^data has \d+ values|^data is nested|^the lists differ in length|"
     r"^base64 gives|^this is not base64|^the last value|^values cannot be converted to|^an element of i\d+ must|"
     r"^data for \d+ elements",
+    "2.0, which is 2 to a schema": r"must be (a list|true or false), not the number -?\d+\.0$",
     "options beside each other": r"^low must not be above|^low and high must be finite|^std must be at least 0",
     "numbers and sizes beyond all memory": r"too large for a number|more than 2\^63-1|not a tensor that any memory|"
-    r"a huge number|must be a power of two|^a fact must be .* (nan|inf)|must be at most 9223372036854775807",
+    r"a huge number|must be a power of two|^a fact must be .* (nan|inf)|must be at most 9223372036854775807|"
+    r"must be an integer, not the text \"-?\d{59}",
     "files": r"^there is no file|lies outside of the scenario's folder|cannot be read|is not a regular file|"
     r"is not an npy file|GGUF|gguf|this is not a file name",
     "the release": r"^ggml [\d.-]+ has no|in ggml [\d.-]+( are not known|; it is available)",

@@ -17,8 +17,11 @@ from ggmltool.scenario.long_form import KEYS
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.text import read_document
+from tests.cli.conftest import Call, call
 from tests.fuzz import bases
-from tests.fuzz.schema import case, difference, rule_broken, validator
+from tests.fuzz.schema import case, difference, refusal, rule_broken, validator
+
+__all__ = ["call"]
 
 SCHEMA = scenario_schema()
 RECORDED = [
@@ -31,6 +34,10 @@ X: dict[str, Any] = {"contexts": {"c": {"tensors": {"x": {"type": "f32", "ne": [
 
 def of_node(node: object) -> dict[str, Any]:
     return {"ggmltool": 1, **X, "graphs": {"g": {"nodes": {"y": node}}}}
+
+
+def with_rule(rule: dict[str, Any]) -> dict[str, Any]:
+    return {"backends": [{"name": "G", "supports": {"rules": [rule]}}, "CPU"]}
 
 
 def test_it_is_a_schema() -> None:
@@ -120,6 +127,30 @@ def test_an_editor_can_complete_ops_types_and_parameters() -> None:
     of_rope = next(d for name, d in SCHEMA["$defs"].items() if name == "op_rope")
     assert {p.name for p in CONSTRUCTORS["rope"].params} == set(of_rope["properties"]) - set(KEYS)
     assert "neox" in of_rope["properties"]["mode"]["anyOf"][0]["enum"]
+
+
+def test_the_command_prints_it(call: Call) -> None:
+    assert json.loads(call("schema", "scenario").out) == SCHEMA
+    assert "scenario " in call("schema").out
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"backends": [{"name": None}]}, "a backend needs a name"),
+        ({"contexts": {"c": {"tensors": {"x": {"type": "f32", "ne": [0, 1, 1, 1 << 63]}}}}}, "must be at most"),
+        (with_rule({"op": "add", "src": {"contiguous": 0}}), "must be text"),
+    ],
+)  # fmt: skip
+def test_what_the_schema_rejects_is_refused(change: dict[str, Any], told: str) -> None:
+    scenario = {"ggmltool": 1} | change
+    assert rule_broken(scenario) != ""
+    assert told in str(refusal(scenario))
+
+
+def test_contiguous_may_be_the_word_true() -> None:
+    scenario = {"ggmltool": 1, **with_rule({"op": "add", "src": {"contiguous": "true"}})}
+    assert difference(scenario) == "=both take it"
 
 
 def test_every_definition_is_used() -> None:

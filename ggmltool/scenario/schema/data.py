@@ -19,11 +19,11 @@ def data() -> Schema:
         "description": "Values of a tensor: a list, flat or nested as the tensor is, or a map with one of these keys.",
         **closed([*KINDS, "tensor"], keys),
         "type": ["array", "object"],
-        "items": ref("values"),
-        "oneOf": [{"type": "array"}, *({"type": "object", "required": [kind]} for kind in KINDS)],
+        "oneOf": [ref("values"), *({"type": "object", "required": [kind]} for kind in KINDS)],
         "dependentRequired": {"gguf": ["tensor"], "tensor": ["gguf"]},
     }
 
 
 def values() -> Schema:
-    return either(NUMBER.schema(), {"type": "array", "items": ref("values")})
+    """Numbers, or lists of them."""
+    return {"type": "array", **either({"items": NUMBER.schema()}, {"items": ref("values")})}
