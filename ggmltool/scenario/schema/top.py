@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml import ops
-from ggmltool.ggml.version import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.kinds import ID, TEXT, Schema, either, integer, nullable, one_or_list
 from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, MAX_MISALIGN, TOP_KEYS, USAGES
 from ggmltool.scenario.meta import MAX_FACTS
