@@ -1,9 +1,12 @@
 """See what ggml's scheduler and allocator do to a graph, exactly, without the devices and without the model.
 
     import ggmltool
-    plan = ggmltool.load("graph.yaml").plan()  # or a sample: ggmltool.load("transformer")
+    scenario = ggmltool.load("graph.yaml")  # or a sample: "transformer"; a dict; a GGUF file
+    scenario.plan()
+    scenario.explain("kq")
 
-Names are imported when they are first used, so that importing the package costs nothing.
+`ggmltool help python` is the manual's page. Names are imported when they are first used, so that importing the package
+costs nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from ggmltool.version import __version__
 
 if _TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
+    from ggmltool.api.reference import backends, explain_error, ops, samples, types
+    from ggmltool.api.result import Result
+    from ggmltool.api.scenario import Scenario
+    from ggmltool.api.sources import capture, load
     from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
-    from ggmltool.ggml.releases.release import Release
+    from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
-    from ggmltool.scenario.scenario import Scenario
     from ggmltool.sources.llama.errors import CaptureError
     from ggmltool.sources.llama.options import CaptureOptions
 
@@ -31,12 +36,20 @@ __all__ = [
     "GgmlAssert",
     "GgmlError",
     "GgmlFailed",
+    "InspectError",
     "Plan",
+    "Result",
     "Scenario",
     "ScenarioError",
+    "StepRefused",
     "__version__",
+    "backends",
     "capture",
+    "explain_error",
     "load",
+    "ops",
+    "samples",
+    "types",
 ]
 
 _HOMES = {
@@ -46,42 +59,20 @@ _HOMES = {
     "GgmlAssert": "ggmltool.ggml.errors",
     "GgmlError": "ggmltool.ggml.errors",
     "GgmlFailed": "ggmltool.ggml.errors",
+    "InspectError": "ggmltool.inspect.errors",
     "Plan": "ggmltool.ggml.plan",
-    "Scenario": "ggmltool.scenario.scenario",
+    "Result": "ggmltool.api.result",
+    "Scenario": "ggmltool.api.scenario",
     "ScenarioError": "ggmltool.scenario.errors",
+    "StepRefused": "ggmltool.inspect.errors",
+    "backends": "ggmltool.api.reference",
+    "capture": "ggmltool.api.sources",
+    "explain_error": "ggmltool.api.reference",
+    "load": "ggmltool.api.sources",
+    "ops": "ggmltool.api.reference",
+    "samples": "ggmltool.api.reference",
+    "types": "ggmltool.api.reference",
 }
-
-
-def load(source: str | Path | dict[str, Any], ggml: str | Release | None = None) -> Scenario:
-    """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample where there is no such file,
-    "-" for standard input, or a dict.
-
-    `ggml` is the release to plan it as, a name or a Release, by default the scenario's own `ggml`, else the newest.
-
-    Raises ScenarioError for a mistake in it, with its place, and GgmlError for a node that ggml would refuse.
-    """
-    from ggmltool.scenario.load import load_model
-    from ggmltool.scenario.scenario import Scenario
-
-    if isinstance(source, str):
-        from ggmltool.scenario.samples import scenario_path
-
-        source = scenario_path(source)
-    return Scenario(load_model(source, ggml=ggml))
-
-
-def capture(model: str | Path, options: CaptureOptions | None = None) -> Scenario:
-    """The graph that llama.cpp builds for a GGUF file, as a scenario without its weights' values.
-
-    `options` are llama.cpp's settings and the batch (`CaptureOptions(n_ctx=8192)`), by default those of its command
-    line. Needs the extra `llama`. Raises CaptureError where there is no such library or it refuses the model.
-    """
-    from pathlib import Path
-
-    from ggmltool.sources.llama.capture import capture as captured
-    from ggmltool.sources.llama.options import CaptureOptions
-
-    return load(captured(Path(model), options or CaptureOptions()).scenario)
 
 
 def __dir__() -> list[str]:

@@ -99,13 +99,11 @@ def buffers(
 
 def _chunks(opened: Opened, watched: Watched, memory: MemoryPlan, json: bool, output: Output) -> None:
     """--chunks: the limits are those of the buffer types."""
-    from ggmltool.ggml.version import SIZE_MAX
-    from ggmltool.scenario.engine import make_bufts
+    from ggmltool.inspect.devices import chunk_limits
     from ggmltool.views.json_text import json_text
     from ggmltool.views.memory.chunks import chunks_json, chunks_view
 
-    bufts = make_bufts(opened.model)
-    limits = {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}
+    limits = chunk_limits(opened.model)
     if json:
         output.write(json_text(watched.stamped(chunks_json(watched.plan, memory, limits))))
     else:

@@ -71,7 +71,8 @@ def _capture(name: str, wanted: Wanted) -> Graph:
     """The graph of a whole ubatch of a prompt, in a batch that is no smaller. Raises CliError."""
     from dataclasses import replace
 
-    from ggmltool import load
+    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.scenario import Scenario
     from ggmltool.sources.llama.capture import capture
     from ggmltool.sources.llama.errors import CaptureError
 
@@ -79,6 +80,6 @@ def _capture(name: str, wanted: Wanted) -> Graph:
     if "-b" not in wanted.words:
         options = replace(options, n_batch=max(options.n_batch, options.n_ubatch))
     try:
-        return Graph(Opened(load(capture(Path(name), options).scenario), name), wanted.words)
+        return Graph(Opened(Scenario(load_model(capture(Path(name), options).scenario)), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None

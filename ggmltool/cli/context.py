@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import (
     complete_contexts,
     format_option,
@@ -16,11 +15,10 @@ from ggmltool.cli.options import (
 )
 from ggmltool.cli.output import Output, status_of
 from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.contexts import contexts_at
 from ggmltool.inspect.opened import Moment
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.arenas import arenas
-from ggmltool.scenario.errors import nearest
-from ggmltool.views.memory.objects import GraphFacts, contexts_json, contexts_view, print_objects
+from ggmltool.views.memory.objects import contexts_json, contexts_view, print_objects
 
 
 @click.command(cls=Command)
@@ -48,21 +46,11 @@ def context(scenario: str | None, moment: Moment, only: str | None, format: str 
     """
     opened = open_scenario(scenario)
     watched = watch(opened, moment)
-    built = watched.built()
-    contexts = arenas(watched.run, built.name, built.table)
-    if only is not None:
-        names = [ctx.name for ctx in contexts]
-        if only not in names:
-            near = nearest(only, names)
-            hint = f"did you mean {near!r}?" if near else "the contexts are " + ", ".join(map(repr, names))
-            raise CliError(f"no context is called {only!r}; {hint}")
-        contexts = [ctx for ctx in contexts if ctx.name == only]
-    layout = opened.model.release.graph_layout(built.graph.size)
-    facts = GraphFacts(built.graph.size, built.graph.n_nodes, built.graph.n_leafs, layout)
+    contexts, facts = contexts_at(watched, only)
     if format == "json":
         from ggmltool.views.json_text import json_text
 
-        output.write(json_text(watched.stamped(contexts_json(contexts, facts, built.name, watched.kind))))
+        output.write(json_text(watched.stamped(contexts_json(contexts, facts, watched.graph, watched.kind))))
     elif format == "ggml":
         output.write("".join(map(print_objects, contexts)))
     else:

@@ -145,11 +145,10 @@ def _watcher(
     from ggmltool.cli.dump import Dump
     from ggmltool.cli.errors import CliError
     from ggmltool.cli.watcher import Watcher
-    from ggmltool.scenario.since import days
-    from ggmltool.scenario.versions import lacks
+    from ggmltool.scenario.versions import EVAL_CALLBACK_SINCE, lacks
 
-    if lacks(opened.model.release, days().eval_callback):
-        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {days().eval_callback}"
+    if lacks(opened.model.release, EVAL_CALLBACK_SINCE):
+        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {EVAL_CALLBACK_SINCE}"
         raise CliError(f"{message}, and --watch and --dump see nodes by it; -t shows tensors")
 
     several = sum(step.kind == "compute" for step in opened.model.steps) > 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
 
 from ggmltool.cli.command import Command
@@ -13,8 +10,9 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
+from ggmltool.inspect.samples import sample_infos
 from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.reference.samples import SampleInfo, samples_json, samples_view, teaches
+from ggmltool.views.reference.samples import samples_json, samples_view
 
 
 def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -56,24 +54,11 @@ def sample(name: str | None, json: bool, output: Output) -> int:
     return 0
 
 
-def _captured(path: Path) -> str:
-    """The name of a captured graph, which stands in the second line of its file."""
-    import gzip
-
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        lines = [file.readline() for _ in range(2)]
-    return lines[1].partition('": "')[2].rstrip('",\n')
-
-
 def _list(json: bool, output: Output) -> None:
-    infos = []
-    for path in samples():
-        shows = teaches(path.read_text("utf-8")) if path.suffix == ".yaml" else f"A real model: {_captured(path)}"
-        infos.append(SampleInfo(sample_name(path), path.name, shows))
+    infos = sample_infos()
     if json:
         from ggmltool.views.json_text import json_text
 
-        result: dict[str, Any] = samples_json(infos)
-        output.write(json_text(result))
+        output.write(json_text(samples_json(infos)))
     else:
         output.write(samples_view(infos, output.style))

@@ -219,3 +219,9 @@ def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
     ops = None if t.ops is None else tuple(KEY_NAMES[key].upper() for key in sorted(t.ops))
     users = tuple(b.name for b in backends if b.device.supports_buft(t))
     return BuftInfo(t.name, t.device, t.alignment, t.max_size, t.host, alloc_rule(t), ops, users)
+
+
+def chunk_limits(model: Model) -> dict[str, int | None]:
+    """The largest chunk of each buffer type of a scenario; None where there is no such limit."""
+    bufts = make_bufts(model)
+    return {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}

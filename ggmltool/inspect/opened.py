@@ -113,10 +113,9 @@ class Opened:
 
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""
-        from ggmltool.scenario.since import days
-        from ggmltool.scenario.versions import lacks
+        from ggmltool.scenario.versions import KEYS_SINCE, lacks
 
         for name in names:
-            since = days().keys.get(f"scheduler.{name}", "")
+            since = KEYS_SINCE.get(("scheduler", name), "")
             if lacks(self.model.release, since):
                 raise InspectError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")

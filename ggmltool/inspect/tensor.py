@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
 from ggmltool.inspect.allocations import HashNode, hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.watched import Watched
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP
+from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest
 
 
@@ -98,3 +98,13 @@ def tensor_facts(t: Tensor, flags: int, context: Context, address: int, watched:
         tuple(copy.name for copy in copies),
         hash_node(watched.gallocr, key.node) if key is not None else None,
     )
+
+
+def facts_of(watched: WatchedAllocator, name: str) -> TensorFacts:
+    """All about the tensor of this id or name. Raises InspectError where there is none."""
+    state = watched.at
+    built = state.built()
+    contexts = arenas(state.run, built.name, built.table)
+    t, context = find_tensor(name, contexts, built.name)
+    flags = t.flags if state.run.model.release.compute_flag else t.flags & ~FLAG_COMPUTE
+    return tensor_facts(t, flags, context, addresses(contexts, state.run)[t.index], watched)

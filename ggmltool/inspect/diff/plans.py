@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, PlanError
 from ggmltool.ggml.tensor import dims
 from ggmltool.inspect.diff.matching import in_order, match
@@ -18,9 +17,9 @@ from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
 class Place(NamedTuple):
-    """Where a node is: its position in the graph, its backend with the cause and what settled it, and its split.
+    """Where a node is: its position in the graph, its backend with the cause and the reason, and its split.
 
-    `begins`: a split begins with this node, other than the graph's first; `start` is why, where that is known.
+    `start` is why a split begins with this node, None where none does or where it is the graph's first.
     """
 
     index: int  # type: ignore[assignment]
@@ -28,10 +27,9 @@ class Place(NamedTuple):
     op: str
     backend: str | None
     cause: str | None
-    settled: Assigned | None
+    reason: str
     split: int
-    begins: bool
-    start: SplitStarted | None
+    start: str | None
 
 
 class NodePair(NamedTuple):
@@ -229,10 +227,11 @@ def _rule(cause: str) -> str:
 
 def _places(side: Side) -> list[Place]:
     plan = side.plan
-    start_of: dict[str, SplitStarted | None] = {}
+    start_of: dict[str, str] = {}
     for place, split in enumerate(plan.splits):
         if place and split.i_start < split.i_end:
-            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else None
+            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else ""
+    reasons = side.reasons or {}
     return [
         Place(
             n.index,
@@ -240,9 +239,8 @@ def _places(side: Side) -> list[Place]:
             _op(n, side.tensors),
             n.backend,
             n.cause,
-            side.settled.get(n.id),
+            reasons.get(n.id, ""),
             n.split,
-            n.id in start_of,
             start_of.get(n.id),
         )
         for n in plan.nodes

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.limits import limits_of
-from ggmltool.inspect.gauges import Gauge
+from ggmltool.inspect.gauges import Gauge, highest
+from ggmltool.inspect.limits import Checkup
+from ggmltool.views.errors import ggml_error
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
@@ -163,3 +165,40 @@ def check_json(gauges: Sequence[Gauge]) -> list[dict[str, Any]]:
         }
         for g in gauges
     ]
+
+
+def all_is_fine(found: Sequence[Checkup]) -> bool:
+    """Whether ggml went on in every graph, and no limit is breached."""
+    return not any(breached(one.gauges) or not one.plan.ok for one in found)
+
+
+def closest(found: Sequence[Checkup]) -> Sequence[Gauge]:
+    """The gauges of one graph; of several, of each limit the one that is closest to it."""
+    return highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
+
+
+def checked_view(found: Sequence[Checkup], title: str, what: str, style: Style) -> str:
+    """The gauges, and below them what ended a graph."""
+    release = f"ggml {found[0].plan.ggml}"
+    text = check_view(closest(found), title, what if f", {release}" in title else f"{what} · {release}", style)
+    for one in found:
+        if one.plan.error is not None:
+            about = f"{one.graph}: " if len(found) > 1 else ""
+            lines = [about + ggml_error(dict(one.plan.error)), breach_text(one.breach, one.plan.ggml)]
+            text += "\n" + "".join(f"{line}\n" for line in lines if line)
+    return text
+
+
+def checked_json(found: Sequence[Checkup], after: int | None) -> dict[str, Any]:
+    """All gauges of every graph; `after` is the step's number where one was named."""
+    plan = found[0].plan
+    head = {"ggmltool": 1, "kind": "check", "ggml": plan.ggml, "step": plan.step, "ok": all_is_fine(found)}
+    graphs = [{"graph": one.graph, "ok": one.plan.ok, "gauges": check_json(one.gauges), **_error(one)} for one in found]
+    return head | ({} if after is None else {"after": after}) | {"graphs": graphs}
+
+
+def _error(one: Checkup) -> dict[str, object]:
+    if one.plan.error is None:
+        return {}
+    breach = None if one.breach is None else {"key": one.breach.limit, "used": one.breach.used}
+    return {"error": dict(one.plan.error), "breach": breach}

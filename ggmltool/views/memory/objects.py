@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ggmltool.ggml.context import Context, Object
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import OBJECT_SIZE
+from ggmltool.inspect.contexts import GraphFacts
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, size
 
@@ -28,19 +29,6 @@ _OBJECTS = (
     Column("data", drop=6),
 )
 _LAYOUT = (Column("field"), Column("offset", right=True), Column("bytes", right=True), Column("address", drop=1))
-
-
-Layout = tuple[tuple[str, int, int], ...]
-
-
-class GraphFacts(NamedTuple):
-    """What a cgraph's struct has: `size` bounds nodes and leafs. `layout` is where its arrays lie in its object: field,
-    offset, bytes."""
-
-    size: int
-    n_nodes: int
-    n_leafs: int
-    layout: Layout
 
 
 def print_objects(ctx: Context) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ggmltool.inspect.samples import SampleInfo
 from ggmltool.views.table import Column, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
@@ -12,24 +13,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _COLUMNS = (Column("sample"), Column("shows", cut=True))
-
-
-class SampleInfo(NamedTuple):
-    """A sample: its name, its file's name, and the first line of its comment."""
-
-    name: str
-    file: str
-    shows: str
-
-
-def teaches(text: str) -> str:
-    """The first sentence of the comment that a sample begins with; "" where it begins with none.
-
-    >>> teaches("# Two devices: one splits. And more.\\n# Learn here: …\\n")
-    'Two devices: one splits'
-    """
-    first = text.split("\n", 1)[0]
-    return first.lstrip("# ").split(". ")[0].rstrip(". ") if first.startswith("#") else ""
 
 
 def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:

@@ -1,0 +1,112 @@
+"""Why something is as it is, and what differs between two plans."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ggmltool.api.look import Look, answer
+from ggmltool.api.result import Result
+from ggmltool.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.messages.match import Match
+    from ggmltool.inspect.diff.plans import PlanDiff
+    from ggmltool.inspect.diff.side import Side
+    from ggmltool.inspect.node import NodeFacts
+    from ggmltool.inspect.realloc import ReallocFacts
+    from ggmltool.inspect.split import SplitFacts
+
+
+def node(look: Look, name: str) -> Result[NodeFacts]:
+    from ggmltool.inspect.node import explain_node
+    from ggmltool.views.explain.node import explain_node_json, explain_node_view
+
+    at, facts = explain_node(look.opened, look.moment, name)
+    return answer(
+        at,
+        f"explain {name}",
+        facts,
+        partial(explain_node_json, facts, at.plan),
+        partial(explain_node_view, facts, at.plan, at.title, at.heading),
+        facts.asked,
+    )
+
+
+def split(look: Look, number: int) -> Result[SplitFacts]:
+    from ggmltool.inspect.split import explain_split
+    from ggmltool.views.explain.split import explain_split_json, explain_split_view
+
+    if number < 0:
+        raise InspectError(f"a split has a number from 0 on, not {number}")
+    at, facts = explain_split(look.opened, look.moment, number)
+    return answer(
+        at,
+        f"explain split {number}",
+        facts,
+        partial(explain_split_json, facts, at.plan),
+        partial(explain_split_view, facts, at.plan, at.title, at.heading),
+        facts.inputs,
+    )
+
+
+def realloc(first: Look, second: Look) -> Result[ReallocFacts]:
+    from ggmltool.inspect.realloc import Side, explain_realloc
+    from ggmltool.views.explain.realloc import explain_realloc_json, explain_realloc_view
+
+    sides = []
+    for at in (first, second):
+        name = at.opened.scenario.graph_name(at.moment.graph)
+        called = name if second.opened is first.opened else f"{at.opened.title}:{name}"
+        sides.append(Side(at.opened, name, called))
+    facts = explain_realloc(*sides)
+    title = first.opened.title if second.opened is first.opened else "two scenarios"
+    return Result(
+        f"explain realloc {sides[0].called} {sides[1].called}",
+        facts,
+        partial(explain_realloc_json, facts),
+        partial(explain_realloc_view, facts, title),
+        facts.outgrown,
+    )
+
+
+def error(text: str) -> Result[Match]:
+    from ggmltool.ggml.messages.match import find, find_all, nearest
+    from ggmltool.views.explain.error import explain_error_json, explain_error_view, nearest_text
+
+    found = find(text)
+    if found is None:
+        raise InspectError(nearest_text(nearest(text)))
+    others = [m for m in find_all(text) if m.key != found.key]
+    return Result(
+        f"explain error: {found.key}",
+        found,
+        partial(explain_error_json, found, [], others),
+        partial(explain_error_view, found, others),
+        (found, *others),
+    )
+
+
+def diff(sides: tuple[Side, Side], titles: tuple[str, str], parts: tuple[str, ...] | None) -> Result[PlanDiff]:
+    from ggmltool.inspect.diff.plans import PARTS, plan_diff
+    from ggmltool.inspect.diff.side import Titles
+    from ggmltool.views.diff.diff import diff_line, diff_view
+    from ggmltool.views.diff.json import diff_json
+    from ggmltool.views.table import Style
+
+    compared = parts if parts is not None else PARTS_OF_LOGS if any(s.is_log for s in sides) else tuple(PARTS)
+    wrong = next((part for part in compared if part not in PARTS), None)
+    if wrong is not None:
+        raise InspectError(f"{wrong!r} is nothing to compare; the parts are {', '.join(PARTS)}")
+    found, named = plan_diff(*sides), Titles(*titles)
+    return Result(
+        diff_line(found, named, compared, Style()).rstrip(),
+        found,
+        partial(diff_json, found, named, compared),
+        partial(diff_view, found, named, compared),
+        found.pairs,
+    )
+
+
+PARTS_OF_LOGS = ("nodes", "splits", "copies")
+"""What a log can tell."""

@@ -1,0 +1,74 @@
+"""A scenario at a moment: the options that methods share, and how their answers are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
+
+from ggmltool.api.result import Result
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+from ggmltool.inspect.watched import Watched, watch
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.record import Record
+    from ggmltool.scenario.tensor_info import Tensors
+    from ggmltool.views.document import StepDocument
+    from ggmltool.views.table import Style
+
+F = TypeVar("F")
+
+
+class When(TypedDict, total=False):
+    """When to look, and with which options of the scheduler; each is as the option of the commands.
+
+    `graph` is a name, by default the first; `step` "alloc" (default) or "reserve" on a fresh scheduler; `after` the
+    number of one of the scenario's own steps instead. `parallel` and `op_offload` stand in for the scenario's.
+    """
+
+    graph: str | None
+    step: str
+    after: int | None
+    parallel: bool | None
+    op_offload: bool | None
+
+
+class Look(NamedTuple):
+    """A scenario with the options that stand in for its own, and the moment."""
+
+    opened: Opened
+    moment: Moment
+
+    def watch(self, record: Record | None = None) -> Watched:
+        """The state at the moment."""
+        return watch(self.opened, self.moment, record)
+
+    def tensors(self, at: Watched) -> Tensors:
+        """What views need to know of the tensors of the graph that the state is of."""
+        return self.opened.tensors(at.graph)
+
+
+def look(opened: Opened, **when: Unpack[When]) -> Look:
+    """The scenario and the moment. Raises InspectError for an option that its ggml does not have."""
+    what_if = WhatIf(when.get("parallel"), when.get("op_offload"))
+    return Look(opened.what_if(what_if), Moment(when.get("graph"), when.get("step", "alloc"), when.get("after")))
+
+
+def answer(
+    at: Watched,
+    what: str,
+    facts: F,
+    document: Callable[[], StepDocument | dict[str, Any]],
+    view: Callable[[Style], str],
+    rows: tuple[Any, ...] = (),
+) -> Result[F]:
+    """The answer on the state at a moment; it does not keep the run."""
+    number, plan = at.number, at.plan
+
+    def stamped() -> StepDocument | dict[str, Any]:
+        made = document()
+        if not isinstance(made, dict):
+            return made if number is None else made.after_step(number)
+        refused = {} if plan.error is None else {"ok": False, "error": dict(plan.error)}
+        return {**made, **({} if number is None else {"after": number}), **refused}
+
+    return Result(f"{what}, {at.heading} of {at.title}", facts, stamped, view, rows, plan)

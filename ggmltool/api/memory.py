@@ -1,0 +1,200 @@
+"""Buffers, the allocator's plan, hash tables, lifetimes, arenas and single tensors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ggmltool.api.look import Look, answer
+from ggmltool.api.result import Result
+from ggmltool.inspect.allocator import watch_allocator
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.opened import WhatIf
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.context import Context
+    from ggmltool.ggml.plan import Plan
+    from ggmltool.inspect.allocations import AllocMoment, AllocStep
+    from ggmltool.inspect.allocator import AllocRow
+    from ggmltool.inspect.hash_tables import HashRow, SchedRow
+    from ggmltool.inspect.lifetime import TensorLife
+    from ggmltool.inspect.memory import MemoryPlan
+    from ggmltool.inspect.tensor import TensorFacts
+
+
+def buffers(look: Look) -> Result[MemoryPlan]:
+    from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_json, buffers_view
+
+    at = look.watch(Record(Keep.MEMORY))
+    plan, memory, title, tensors = at.plan, at.record.memory, at.title, look.tensors(at)
+    return answer(
+        at,
+        "buffers",
+        memory,
+        partial(buffers_json, plan, memory),
+        lambda style: buffers_view(plan, memory, tensors, title, style, MAX_TENSORS),
+        memory.lifetimes,
+    )
+
+
+def chunks(look: Look) -> Result[MemoryPlan]:
+    from ggmltool.inspect.devices import chunk_limits
+    from ggmltool.views.memory.chunks import chunks_json, chunks_view
+
+    at = look.watch(Record(Keep.MEMORY))
+    args = at.plan, at.record.memory, chunk_limits(look.opened.model)
+    return answer(
+        at,
+        "chunks of the buffers",
+        at.record.memory,
+        partial(chunks_json, *args),
+        partial(chunks_view, *args, at.title),
+    )
+
+
+def copies(look: Look) -> Result[tuple[Plan, Plan]]:
+    from ggmltool.views.memory.chunks import copies_json, copies_view
+
+    opened = look.opened
+    both = (replace(opened.what_if(WhatIf(parallel=on)), options=opened.options) for on in (True, False))
+    parallel, single = (watch(one, look.moment) for one in both)
+    plans = parallel.plan, single.plan
+    return answer(
+        parallel,
+        "buffers with and without pipeline copies",
+        plans,
+        partial(copies_json, *plans),
+        partial(copies_view, *plans, parallel.title),
+    )
+
+
+def allocs(look: Look) -> Result[tuple[AllocRow, ...]]:
+    from ggmltool.views.memory.allocs import allocs_json, allocs_view
+
+    found = watch_allocator(look.opened, look.moment)
+    at, bufts, nodes, leafs = found.at, [b.name for b in found.gallocr.bufts], found.nodes, found.leafs
+    return answer(
+        at,
+        "allocs",
+        (*nodes, *leafs),
+        partial(allocs_json, nodes, leafs, bufts, at.graph, at.kind),
+        partial(allocs_view, nodes, leafs, bufts, at.title, found.heading),
+        (*nodes, *leafs),
+    )
+
+
+def story(look: Look) -> Result[tuple[AllocStep, ...]]:
+    from ggmltool.views.memory.allocs import story_json, story_view
+
+    found = watch_allocator(look.opened, look.moment)
+    at, steps = found.at, tuple(found.record.steps)
+    return answer(
+        at,
+        "trace of the allocator",
+        steps,
+        partial(story_json, steps, at.graph, at.kind),
+        partial(story_view, steps, found.planned.nodes, at.title, found.heading),
+        steps,
+    )
+
+
+def free_blocks(look: Look, node: str) -> Result[AllocMoment]:
+    from ggmltool.views.memory.free_blocks import free_blocks_json, free_blocks_view
+
+    found = watch_allocator(look.opened, look.moment, node)
+    at, then, bufts = found.at, found.moment(), [b.name for b in found.gallocr.bufts]
+    return answer(
+        at,
+        f"free blocks at {node}",
+        then,
+        partial(free_blocks_json, then, bufts, at.graph, at.kind, node),
+        partial(free_blocks_view, then, bufts, at.title, f"{found.heading} at {node}"),
+    )
+
+
+def hash_table(look: Look, at: str | None, before: str | None) -> Result[tuple[HashRow, ...]]:
+    from ggmltool.inspect.hash_tables import hash_rows
+    from ggmltool.views.memory.hash_nodes import hash_json, hash_view
+
+    if at is not None and before is not None:
+        raise InspectError("at and before are two moments; choose one")
+    found = watch_allocator(look.opened, look.moment, before or at, before is not None)
+    state, size = found.at, found.gallocr.hash_size
+    rows = tuple(hash_rows(found))
+    then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
+    return answer(
+        state,
+        "hash table of the allocator",
+        rows,
+        partial(hash_json, rows, size, state.graph, state.kind, at, before),
+        partial(hash_view, rows, size, state.title, found.heading + then),
+        rows,
+    )
+
+
+def sched_table(look: Look) -> Result[tuple[SchedRow, ...]]:
+    from ggmltool.inspect.hash_tables import sched_rows
+    from ggmltool.views.memory.hash_nodes import sched_json, sched_view
+
+    at = look.watch()
+    rows, size, names = tuple(sched_rows(at)), at.sched.hash_size, at.sched.names
+    return answer(
+        at,
+        "hash table of the scheduler",
+        rows,
+        partial(sched_json, rows, size, at.graph, at.kind),
+        partial(sched_view, rows, names, size, at.title, at.heading),
+        rows,
+    )
+
+
+def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
+    from ggmltool.inspect.contexts import contexts_at
+    from ggmltool.views.memory.objects import contexts_json, contexts_view
+
+    at = look.watch()
+    contexts, graph = contexts_at(at, only)
+    return answer(
+        at,
+        "contexts",
+        tuple(contexts),
+        partial(contexts_json, contexts, graph, at.graph, at.kind),
+        partial(contexts_view, contexts, graph, at.title, at.heading),
+        tuple(o for context in contexts for o in context.objects()),
+    )
+
+
+def tensor(look: Look, name: str) -> Result[TensorFacts]:
+    from ggmltool.inspect.tensor import facts_of
+    from ggmltool.views.memory.tensor import tensor_json, tensor_view
+
+    found = watch_allocator(look.opened, look.moment)
+    at, facts = found.at, facts_of(found, name)
+    return answer(
+        at,
+        f"tensor {name}",
+        facts,
+        partial(tensor_json, facts, at.graph, at.kind),
+        partial(tensor_view, facts, at.title, at.heading),
+    )
+
+
+def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...]]:
+    from ggmltool.inspect.lifetime import Lifetimes
+    from ggmltool.views.memory.lifetime import lifetime_json, lifetime_view
+
+    found = Lifetimes(look.opened, look.moment)
+    at, facts = found.watched.at, tuple(found.of(name) for name in names)
+    if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
+        raise InspectError(f"{facts[0].tensor} is one tensor; name another one beside it, or it alone")
+    return answer(
+        at,
+        f"lifetime of {' and '.join(names)}",
+        facts,
+        partial(lifetime_json, facts, found.nodes, at.graph, at.kind),
+        partial(lifetime_view, facts, found.nodes, at.title, found.watched.heading),
+        facts[0].neighbours if len(facts) == 1 else facts,
+    )

@@ -1,0 +1,121 @@
+"""What there is: ops, types, devices, samples, and what messages mean."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.api.result import Result
+from ggmltool.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.messages.match import Match
+    from ggmltool.inspect.devices import BackendInfo, ProfileInfo
+    from ggmltool.inspect.op_info import OpInfo
+    from ggmltool.inspect.samples import SampleInfo
+    from ggmltool.inspect.types import TypeInfo
+    from ggmltool.scenario.model import Model
+
+
+def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
+    """The ops of ggml, or one in full: "rope", "ROPE", a function ("silu") or a constructor ("rope_ext").
+
+    Raises InspectError where there is none of that name.
+    """
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.inspect.op_info import example_result, find_op, op_info
+    from ggmltool.inspect.op_reference import op_facts
+    from ggmltool.views.reference.ops import op_json, op_view, ops_json, ops_view
+
+    if name is None:
+        infos = tuple(op_info(facts) for facts in op_facts())
+        return Result("ops", infos, partial(ops_json, infos, VERSION), partial(ops_view, infos, VERSION), infos)
+    info = op_info(find_op(name))
+    info = info._replace(result=example_result(info))
+
+    def document() -> dict[str, Any]:
+        return {"ggmltool": 1, "kind": "op", "ggml": VERSION, **op_json(info)}
+
+    return Result(f"op {info.name}", (info,), document, partial(op_view, info), (info,))
+
+
+def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
+    """The types of ggml, or one in full: "q4_K". Raises InspectError where there is none of that name."""
+    from ggmltool.ggml.dtypes import TYPES
+    from ggmltool.ggml.version import VERSION
+    from ggmltool.inspect.types import find_type, type_info
+    from ggmltool.views.reference.types import type_json, type_view, types_json, types_view
+
+    if name is None:
+        infos = tuple(type_info(type) for type in TYPES.values())
+        return Result("types", infos, partial(types_json, infos, VERSION), partial(types_view, infos, VERSION), infos)
+    info = type_info(find_type(name))
+
+    def document() -> dict[str, Any]:
+        return {"ggmltool": 1, "kind": "type", "ggml": VERSION, **type_json(info)}
+
+    return Result(f"type {info.name}", (info,), document, partial(type_view, info), (info,))
+
+
+def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo | ProfileInfo, ...]]:
+    """The kinds of devices that are known, or the backends of these: `backends("CUDA0:24GiB", "CPU")`.
+
+    `ggml` is a release, by default the newest. Raises InspectError for a device or a release that there is not.
+    """
+    from ggmltool.ggml.releases.parts import profiles_of
+    from ggmltool.ggml.releases.table import DEFAULT
+    from ggmltool.inspect.devices import profile_info
+    from ggmltool.scenario.backends import read_devices
+    from ggmltool.scenario.errors import Mistake
+    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.versions import check_profiles, read_ggml
+    from ggmltool.views.reference.backends import profiles_json, profiles_view
+
+    try:
+        release = DEFAULT if ggml is None else read_ggml(ggml)
+        made = read_devices(devices) if devices else []
+        check_profiles(made, release)
+    except Mistake as mistake:
+        raise InspectError(mistake.message + (f"; {mistake.expected}" if mistake.expected else "")) from None
+    if not devices:
+        known = tuple(profile_info(p) for p in profiles_of(release).values())
+        return Result(
+            "known devices", known, partial(profiles_json, known, release.name), partial(profiles_view, known), known
+        )
+    return backends_of(Model("", made, [], [], {}, [], release=release), "devices")
+
+
+def backends_of(model: Model, title: str) -> Result[tuple[BackendInfo, ...]]:
+    """The backends of a scenario."""
+    from ggmltool.inspect.devices import made_backends, registered
+    from ggmltool.views.reference.backends import backends_json, backends_view
+    from ggmltool.views.reference.registry import registry_json
+
+    made, bufts = made_backends(model)
+    entries = registered(model)
+
+    def document() -> dict[str, Any]:
+        return backends_json(made, bufts, model.ggml) | ({"registry": registry_json(entries)} if entries else {})
+
+    return Result(
+        f"backends of {title}", tuple(made), document, partial(backends_view, made, bufts, title), tuple(made)
+    )
+
+
+def samples() -> Result[tuple[SampleInfo, ...]]:
+    """The samples, with what each teaches; `load` takes their names."""
+    from ggmltool.inspect.samples import sample_infos
+    from ggmltool.views.reference.samples import samples_json, samples_view
+
+    infos = tuple(sample_infos())
+    return Result("samples", infos, partial(samples_json, infos), partial(samples_view, infos), infos)
+
+
+def explain_error(text: str) -> Result[Match]:
+    """What a message of ggml's or llama.cpp's means: a line of a log, or a whole one.
+
+    Raises InspectError with the nearest ones where no message is known of these words.
+    """
+    from ggmltool.api.explained import error
+
+    return error(text)

@@ -1,0 +1,328 @@
+"""A scenario with a method for each command: what `ggmltool.load` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from ggmltool.api.look import Look, When, look
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.opened import Opened, WhatIf
+from ggmltool.scenario.scenario import Scenario as Base
+
+if TYPE_CHECKING:
+    from ggmltool.api.result import Result
+    from ggmltool.ggml.context import Context
+    from ggmltool.ggml.events import Listener
+    from ggmltool.ggml.plan import Plan, SplitPlan
+    from ggmltool.ggml.tensor import Tensor
+    from ggmltool.inspect.allocator import AllocRow
+    from ggmltool.inspect.devices import BackendInfo
+    from ggmltool.inspect.diff.plans import PlanDiff
+    from ggmltool.inspect.hash_tables import HashRow, SchedRow
+    from ggmltool.inspect.lifetime import TensorLife
+    from ggmltool.inspect.limits import Checkup
+    from ggmltool.inspect.memory import MemoryPlan
+    from ggmltool.inspect.node import NodeFacts
+    from ggmltool.inspect.realloc import ReallocFacts
+    from ggmltool.inspect.split import SplitFacts
+    from ggmltool.inspect.supports import Asked, State
+    from ggmltool.inspect.tensor import TensorFacts
+    from ggmltool.inspect.trace import Trace
+    from ggmltool.scenario.model import Model
+
+
+class Scenario(Base):
+    """A loaded scenario, with a method for each command that takes one. Every call starts from the beginning.
+
+    Methods that look at a moment take its options by name (see `When`): `graph`, `step="reserve"`, `after=3`,
+    `parallel=True`, `op_offload=False`. They raise ScenarioError for a graph that is not there and InspectError for
+    anything else that is asked for and is not; StepRefused, an InspectError, is ggml's refusal where nothing can be
+    shown without a plan. Where something can, it is shown, `ok` is false, and `plan.error` says why.
+    """
+
+    def __init__(self, model: Model, argument: str = "", ggml: str | None = None) -> None:
+        super().__init__(model)
+        options = "" if ggml is None else f"--ggml {ggml}"
+        self.opened = Opened(self, argument or model.source, options)
+
+    def _look(self, **when: Unpack[When]) -> Look:
+        return look(self.opened, **when)
+
+    def plan(
+        self,
+        graph: str | None = None,
+        step: str = "alloc",
+        events: Listener | None = None,
+        *,
+        after: int | None = None,
+        parallel: bool | None = None,
+        op_offload: bool | None = None,
+    ) -> Plan:
+        """What the scheduler and the allocator decide for a graph, on a fresh scheduler, or with `after` once the
+        scenario's own steps are done up to that number. `events` hears every decision.
+
+        Where ggml would not go on, the plan's `ok` is false and `error` says why. Raises ScenarioError and
+        InspectError for a graph, a step or an option that is not there.
+        """
+        at = self._look(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)
+        if after is None:
+            return Base.plan(at.opened.scenario, graph, step, events)
+        if events is not None:
+            raise InspectError("events are heard of a fresh scheduler; scenario.start(events) hears those of all steps")
+        return at.watch().plan
+
+    @overload
+    def splits(self, **when: Unpack[When]) -> Result[tuple[SplitPlan, ...]]: ...
+
+    @overload
+    def splits(
+        self, *, by: Sequence[str] | str = (), bytes: bool = False, after_pass: int | None = None, **when: Unpack[When]
+    ) -> Result[Any]: ...
+
+    def splits(
+        self, *, by: Sequence[str] | str = (), bytes: bool = False, after_pass: int | None = None, **when: Unpack[When]
+    ) -> Result[Any]:
+        """Which splits there are and what each copies; with `by` ("op", "backend", "cause", "type", "split", or
+        several) how many nodes there are of each, with `bytes` every copied input, with `after_pass` the assignments
+        after that pass of the scheduler.
+
+        Raises InspectError for a key or a pass that is not there.
+        """
+        from ggmltool.api import schedule
+
+        _one_of(by=bool(by), bytes=bytes, after_pass=after_pass is not None)
+        at = self._look(**when)
+        if by:
+            return schedule.counted(at, tuple(by.split(",")) if isinstance(by, str) else tuple(by))
+        if bytes:
+            return schedule.copied(at)
+        return schedule.splits(at) if after_pass is None else schedule.passes(at, after_pass)
+
+    @overload
+    def buffers(self, *, chunks: bool = False, **when: Unpack[When]) -> Result[MemoryPlan]: ...
+
+    @overload
+    def buffers(self, *, copies: bool, **when: Unpack[When]) -> Result[tuple[Plan, Plan]]: ...
+
+    def buffers(self, *, chunks: bool = False, copies: bool = False, **when: Unpack[When]) -> Result[Any]:
+        """How large the compute buffers are and what lies in them at their peak; the rows are all lifetimes.
+
+        With `chunks` the chunks of each buffer, with `copies` the plans with and without pipeline copies. Raises
+        InspectError for views that exclude each other.
+        """
+        from ggmltool.api import memory
+
+        _one_of(chunks=chunks, copies=copies, parallel=copies and when.get("parallel") is not None)
+        at = self._look(**when)
+        if copies:
+            return memory.copies(at)
+        return memory.chunks(at) if chunks else memory.buffers(at)
+
+    @overload
+    def allocs(self, **when: Unpack[When]) -> Result[tuple[AllocRow, ...]]: ...
+
+    @overload
+    def allocs(self, *, trace: bool = False, free_blocks: str | None = None, **when: Unpack[When]) -> Result[Any]: ...
+
+    def allocs(self, *, trace: bool = False, free_blocks: str | None = None, **when: Unpack[When]) -> Result[Any]:
+        """Where the allocator puts every node with its sources, and every leaf; with `trace` how it got there, with
+        `free_blocks` what lies where when that node had got its memory.
+
+        Raises InspectError where the allocator never came to the node.
+        """
+        from ggmltool.api import memory
+
+        _one_of(trace=trace, free_blocks=free_blocks is not None)
+        at = self._look(**when)
+        if free_blocks is not None:
+            return memory.free_blocks(at, free_blocks)
+        return memory.story(at) if trace else memory.allocs(at)
+
+    def hash(
+        self, *, at: str | None = None, before: str | None = None, sched: bool = False, **when: Unpack[When]
+    ) -> Result[tuple[HashRow, ...]] | Result[tuple[SchedRow, ...]]:
+        """The allocator's hash table, at the end, `at` a node that had got its memory, or `before` one; with `sched`
+        the scheduler's.
+
+        Raises InspectError where the allocator never came to the node.
+        """
+        from ggmltool.api import memory
+
+        _one_of(at=at is not None, before=before is not None, sched=sched)
+        looked = self._look(**when)
+        return memory.sched_table(looked) if sched else memory.hash_table(looked, at, before)
+
+    def limits(self, *, all: bool = False, **when: Unpack[When]) -> Result[tuple[Checkup, ...]]:
+        """Every limit of ggml with its gauge (`check`); with `all` of every graph, the closest of each.
+
+        The rows are the gauges. Raises InspectError for `all` beside a graph or a step.
+        """
+        from ggmltool.api import schedule
+
+        _one_of(all=all, graph=all and when.get("graph") is not None, after=all and when.get("after") is not None)
+        return schedule.limits(self._look(**when), all)
+
+    def context(self, only: str | None = None, **when: Unpack[When]) -> Result[tuple[Context, ...]]:
+        """What lies where in the arenas of the contexts; `only` is one context's name.
+
+        Raises InspectError where there is no such context.
+        """
+        from ggmltool.api import memory
+
+        return memory.context(self._look(**when), only)
+
+    def tensor(self, name: str, **when: Unpack[When]) -> Result[TensorFacts]:
+        """Everything about one tensor. Raises InspectError where the graph has none of that id or name."""
+        from ggmltool.api import memory
+
+        return memory.tensor(self._look(**when), name)
+
+    @overload
+    def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Result[NodeFacts]: ...
+
+    @overload
+    def explain(self, what: int, other: None = None, **when: Unpack[When]) -> Result[SplitFacts]: ...
+
+    @overload
+    def explain(
+        self, what: tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
+    ) -> Result[ReallocFacts]: ...
+
+    def explain(
+        self, what: str | int | tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
+    ) -> Result[NodeFacts] | Result[SplitFacts] | Result[ReallocFacts]:
+        """Why a node is on its backend (its id), why a split begins (its number), or whether the memory planned for
+        one graph serves another (both names); the second graph can be one of the scenario `other`.
+
+        Raises InspectError for a node or a split that is not there, StepRefused where ggml refuses a graph.
+        """
+        from ggmltool.api import explained
+
+        if isinstance(what, tuple):
+            whose = self if other is None else _own(other)
+            first = self._look(**when)
+            first = Look(first.opened, first.moment._replace(graph=what[0]))
+            second = first if whose is self else whose._look(**when)
+            return explained.realloc(first, Look(second.opened, second.moment._replace(graph=what[1])))
+        at = self._look(**when)
+        return explained.split(at, what) if isinstance(what, int) else explained.node(at, what)
+
+    def lifetime(self, name: str, other: str | None = None, **when: Unpack[When]) -> Result[tuple[TensorLife, ...]]:
+        """Who has a tensor's memory before it and after it; with `other`, whether the two collide.
+
+        Raises InspectError where the graph has no such tensor.
+        """
+        from ggmltool.api import memory
+
+        return memory.lifetime(self._look(**when), (name,) if other is None else (name, other))
+
+    def trace(self, *, compute: bool = True, decisions: bool = False) -> Result[Trace]:
+        """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.
+
+        Without `compute` only what is planned. Raises ScenarioError where a value is missing that a step needs.
+        """
+        from ggmltool.api import schedule
+
+        return schedule.trace(self.opened, compute, decisions)
+
+    def backends(self) -> Result[tuple[BackendInfo, ...]]:
+        """The scenario's backends: devices, memory, capabilities and buffer types."""
+        from ggmltool.api.reference import backends_of
+
+        return backends_of(self.model, self.opened.title)
+
+    def supports(
+        self, graph: str | None = None, *, by: str = "op", only: State | None = None
+    ) -> Result[tuple[Asked, ...]]:
+        """Which backend supports which node, and the reason of every no; the rows are the nodes.
+
+        `by` "node" shows a row for every node; `only` "yes", "no", "copy" or "offload" keeps those to which some
+        backend says so. Raises ScenarioError for a graph that is not there.
+        """
+        from ggmltool.api import schedule
+
+        return schedule.supports(self.opened, graph, by == "node", only)
+
+    def graph(
+        self, *, sched: bool = False, **when: Unpack[When]
+    ) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+        """The nodes and the leafs as ggml_build_forward_expand leaves them; with `sched` as the scheduler does.
+
+        Raises StepRefused where ggml refused before it had a graph.
+        """
+        from ggmltool.api import schedule
+
+        return schedule.graph(self._look(**when), sched)
+
+    def dot(
+        self,
+        *,
+        style: str = "ggmltool",
+        around: str | None = None,
+        radius: int = 2,
+        split: int | None = None,
+        fold: bool = False,
+        **when: Unpack[When],
+    ) -> str:
+        """The graph as text for Graphviz: `graphviz.Source(scenario.dot(fold=True))` draws it in a notebook.
+
+        Raises InspectError for a part that is not there, or options that exclude each other.
+        """
+        from ggmltool.api import schedule
+
+        return schedule.dot(self._look(**when), style, around, radius, split, fold)
+
+    def diff(
+        self,
+        other: Base | str | Path | None = None,
+        *,
+        other_graph: str | None = None,
+        only: Sequence[str] | None = None,
+        **when: Unpack[When],
+    ) -> Result[PlanDiff]:
+        """What differs between this plan and that of `other`: a scenario (loaded, or as `load` takes one), or this one.
+
+        `graph` names the graph of both, `other_graph` that of the other where it is another one. Without `other` and
+        `other_graph`, this scenario without and with the options `parallel` and `op_offload` is compared. `only` are
+        parts: nodes, splits, copies, buffers, sizes, contexts. Two releases of ggml are compared as
+        `load(file, ggml="2024-01").diff(load(file))`.
+
+        Raises InspectError where there is nothing to compare, or no such part.
+        """
+        from ggmltool.api import explained
+        from ggmltool.inspect.diff.sides import scenario_side
+
+        theirs = self if other is None else _own(other)
+        a, b = self._look(**when), theirs._look(**when)
+        if theirs is self and other_graph is None:
+            options = WhatIf(when.get("parallel"), when.get("op_offload"))
+            if not str(options):
+                raise InspectError("name another scenario, another graph or an option: diff(parallel=True)")
+            a = Look(self.opened.what_if(options.opposite), a.moment)
+        if other_graph is not None:
+            b = Look(b.opened, b.moment._replace(graph=other_graph))
+        titles = [at.opened.title for at in (a, b)]
+        if titles[0] == titles[1]:
+            titles = [f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (a, b)]
+        sides = scenario_side(*a), scenario_side(*b)
+        return explained.diff(sides, (titles[0], titles[1]), None if only is None else tuple(only))
+
+
+def _own(other: Base | str | Path) -> Scenario:
+    """Another scenario, as one that has these methods."""
+    if isinstance(other, Scenario):
+        return other
+    if isinstance(other, Base):
+        return Scenario(other.model)
+    from ggmltool.api.sources import load
+
+    return load(other)
+
+
+def _one_of(**asked: bool) -> None:
+    """Raises InspectError where two things are asked for that exclude each other."""
+    names = [name for name, wanted in asked.items() if wanted]
+    if len(names) > 1:
+        raise InspectError(f"{' and '.join(names)} exclude each other; choose one")

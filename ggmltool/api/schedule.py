@@ -1,0 +1,196 @@
+"""Plans and what the scheduler did for them: splits, copies, passes, supports, the graph and its drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.api.look import Look, answer
+from ggmltool.api.result import Result
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.record import Keep, Record
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.plan import SplitPlan
+    from ggmltool.ggml.tensor import Tensor
+    from ggmltool.inspect.copied import CopiedInput
+    from ggmltool.inspect.limits import Checkup
+    from ggmltool.inspect.opened import Opened
+    from ggmltool.inspect.passes import PassRecord
+    from ggmltool.inspect.supports import Asked, State
+    from ggmltool.inspect.trace import Trace
+
+KEYS = ("op", "backend", "cause", "type", "split")
+"""What nodes are counted by."""
+
+
+def splits(look: Look) -> Result[tuple[SplitPlan, ...]]:
+    from ggmltool.views.plan.documents import SplitsDocument
+    from ggmltool.views.plan.splits import splits_report
+
+    at = look.watch()
+    plan, tensors = at.plan, look.tensors(at)
+    return answer(
+        at,
+        "splits",
+        plan.splits,
+        partial(SplitsDocument.of, plan, tensors),
+        partial(splits_report, plan, tensors, at.title),
+        plan.splits,
+    )
+
+
+def counted(look: Look, by: Sequence[str]) -> Result[dict[tuple[str, ...], int]]:
+    from ggmltool.views.plan.documents import TallyDocument
+    from ggmltool.views.plan.tally import tally, tally_view
+
+    wrong = next((key for key in by if key not in KEYS), None)
+    if wrong is not None or len(set(by)) < len(by):
+        raise InspectError(f"nodes are counted by one or more of {', '.join(KEYS)}, not by {', '.join(by)}")
+    at = look.watch()
+    plan, tensors = at.plan, look.tensors(at)
+    counts = dict(tally(plan, tensors, by))
+    return answer(
+        at,
+        f"nodes by {', '.join(by)}",
+        counts,
+        partial(TallyDocument.of, plan, tensors, by),
+        partial(tally_view, plan, tensors, by, at.title),
+        tuple({**dict(zip(by, key, strict=True)), "nodes": n} for key, n in counts.items()),
+    )
+
+
+def copied(look: Look) -> Result[tuple[CopiedInput, ...]]:
+    from ggmltool.inspect.copied import copied_inputs, other_offload
+    from ggmltool.inspect.copied_experts import expert_copies
+    from ggmltool.views.plan.copied import copied_view
+    from ggmltool.views.plan.documents import CopiedDocument
+
+    at = look.watch()
+    plan, tensors, title = at.plan, look.tensors(at), at.title
+    other = other_offload(look.opened, plan, look.moment)
+    experts = expert_copies(plan, tensors, at.run.bufts)
+    inputs = tuple(copied_inputs(plan, tensors))
+    return answer(
+        at,
+        "copied inputs",
+        inputs,
+        partial(CopiedDocument.of, plan, tensors, other, experts),
+        lambda style: copied_view(plan, tensors, title, style, other, experts),
+        inputs,
+    )
+
+
+def passes(look: Look, number: int) -> Result[tuple[PassRecord, ...]]:
+    from ggmltool.views.plan.documents import PassDocument
+    from ggmltool.views.plan.passes import pass_view
+
+    at = look.watch(Record(Keep.PASSES))
+    at.check_pass(number)
+    plan, records, title, names = at.plan, tuple(at.record.passes.records), at.title, at.sched.passes
+    return answer(
+        at,
+        f"pass {number}",
+        records,
+        partial(PassDocument.of, plan, records, number),
+        lambda style: pass_view(plan, records, number, title, style, names),
+        next((record.assignments for record in records if record.number == number), ()),
+    )
+
+
+def limits(look: Look, all: bool) -> Result[tuple[Checkup, ...]]:
+    from ggmltool.inspect.limits import check_all
+    from ggmltool.views.explain.check import checked_json, checked_view, closest
+
+    found, title, what = check_all(look.opened, look.moment, all)
+    return Result(
+        f"limits, {what} of {title}",
+        tuple(found),
+        partial(checked_json, found, look.moment.after),
+        partial(checked_view, found, title, what),
+        tuple(closest(found)),
+        next((one.plan for one in found if not one.plan.ok), found[0].plan),
+    )
+
+
+def supports(opened: Opened, graph: str | None, by_node: bool, only: State | None) -> Result[tuple[Asked, ...]]:
+    from ggmltool.inspect import supports as asking
+    from ggmltool.views.explain import supports as shown
+
+    name = opened.scenario.graph_name(graph)
+    plan = opened.scenario.plan(name)
+    run = opened.scenario.start()
+    nodes = asking.asked(run, name, plan)
+    chosen = tuple(shown.only(nodes, only))
+    backends, total, title = [b.name for b in run.backends], len(nodes), opened.title
+    return Result(
+        f"supports of graph {name} of {title}",
+        chosen,
+        partial(shown.supports_json, chosen, backends, plan),
+        partial(shown.supports_view, chosen, total, backends, title, name, by_node),
+        chosen,
+        plan,
+    )
+
+
+def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+    from ggmltool.inspect.watched import graph_at
+    from ggmltool.views.plan.documents import BuiltGraph, SchedulerGraph
+    from ggmltool.views.plan.graph_print import graph_print
+
+    if not sched:
+        name = graph_at(look.opened, look.moment)
+        built = look.opened.scenario.start().build(name)
+        nodes, leafs = tuple(built.nodes), tuple(built.leafs)
+        about = f"graph {name} of {look.opened.title}"
+        document: Any = partial(BuiltGraph.of, look.opened.model.ggml, name, nodes, leafs)
+        return Result(about, (nodes, leafs), document, lambda style: graph_print(nodes, leafs))
+    at = look.watch()
+    if not at.sched.nodes and at.plan.error is not None:
+        raise at.refusal("the scheduler has no graph:\n")
+    nodes, leafs = tuple(at.sched.nodes), tuple(at.sched.leafs)
+    document = partial(SchedulerGraph.of, at.plan, nodes, leafs)
+    return answer(at, "graph of the scheduler", (nodes, leafs), document, lambda style: graph_print(nodes, leafs))
+
+
+def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> str:
+    from ggmltool.inspect.built import built_graph
+    from ggmltool.inspect.neighbours import near, part_of
+    from ggmltool.inspect.watched import graph_at
+    from ggmltool.views.plan.dot import ggml_dot, split_dot
+    from ggmltool.views.plan.fold_dot import fold_dot
+
+    if style not in ("ggml", "ggmltool"):
+        raise InspectError(f'no style of drawing is called {style!r}; they are "ggmltool" and "ggml"')
+    if style == "ggml":
+        if split is not None or fold:
+            raise InspectError('split and fold are for style="ggmltool"; ggml draws every node and knows of no splits')
+        name = graph_at(look.opened, look.moment)
+        tensors = look.opened.tensors(name)
+        nodes, leafs = built_graph(look.opened.scenario, name, tensors)
+        return ggml_dot(nodes, leafs, tensors, near([t.id for t in (*nodes, *leafs)], tensors, around, radius))
+    if (split is not None) + (around is not None) + fold > 1:
+        raise InspectError("split, around and fold are different drawings; choose one")
+    at = look.watch()
+    if at.plan.error is not None and not at.plan.splits:
+        raise at.refusal("there is no plan to draw:\n")
+    tensors = look.tensors(at)
+    if fold:
+        return fold_dot(at.plan, tensors, at.title)
+    return split_dot(at.plan, tensors, at.title, part_of(at.plan, tensors, around, radius, split))
+
+
+def trace(opened: Opened, compute: bool, decisions: bool) -> Result[Trace]:
+    from ggmltool.inspect.trace import trace_steps
+    from ggmltool.views.compute.calls import calls_of, trace_json, trace_view
+
+    found, title = trace_steps(opened.scenario, compute), opened.title
+    calls = tuple(call for step in found.steps for call in calls_of(step.events, found.families, decisions))
+    return Result(
+        f"trace of {title}",
+        found,
+        partial(trace_json, found.steps),
+        lambda style: trace_view(found.steps, found.families, title, style, decisions),
+        calls,
+    )

@@ -1,0 +1,199 @@
+"""Every command has its counterpart in Python, and the two say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import ggmltool
+from ggmltool import load
+from tests.cli.conftest import Call, call
+
+__all__ = ["call"]
+
+SAID: list[tuple[str, Callable[[], Any]]] = [
+    ("plan transformer", lambda: load("transformer").plan()),
+    ("plan --step reserve --parallel moe", lambda: load("moe").plan(step="reserve", parallel=True)),
+    ("splits --format json transformer", lambda: load("transformer").splits()),
+    ("splits --format json preallocated", lambda: load("preallocated").splits()),
+    ("splits --by op,backend --format json moe", lambda: load("moe").splits(by="op,backend")),
+    ("splits --bytes --format json moe", lambda: load("moe").splits(bytes=True)),
+    ("splits --pass 2 --format json moe", lambda: load("moe").splits(after_pass=2)),
+    ("buffers --json moe", lambda: load("moe").buffers()),
+    ("buffers --chunks --json moe", lambda: load("moe").buffers(chunks=True)),
+    ("buffers --copies --json pipeline", lambda: load("pipeline").buffers(copies=True)),
+    ("allocs --format json transformer", lambda: load("transformer").allocs()),
+    ("allocs --trace --format json transformer", lambda: load("transformer").allocs(trace=True)),
+    ("allocs --free-blocks kq --format json transformer", lambda: load("transformer").allocs(free_blocks="kq")),
+    ("hash --format json transformer", lambda: load("transformer").hash()),
+    ("hash --at kq --format json transformer", lambda: load("transformer").hash(at="kq")),
+    ("hash --sched --format json transformer", lambda: load("transformer").hash(sched=True)),
+    ("check --json transformer", lambda: load("transformer").limits()),
+    ("check --all --step reserve --json outgrown", lambda: load("outgrown").limits(all=True, step="reserve")),
+    ("check --after 2 --json outgrown", lambda: load("outgrown").limits(after=2)),
+    ("check --json preallocated", lambda: load("preallocated").limits()),
+    ("context --format json transformer", lambda: load("transformer").context()),
+    ("tensor --format json kq transformer", lambda: load("transformer").tensor("kq")),
+    ("explain --json kq transformer", lambda: load("transformer").explain("kq")),
+    ("explain --json --no-op-offload up moe", lambda: load("moe").explain("up", op_offload=False)),
+    ("explain split 1 --json transformer", lambda: load("transformer").explain(1)),
+    ("explain realloc --json small large outgrown", lambda: load("outgrown").explain(("small", "large"))),
+    ("explain error --json 'tensor buffer not set'", lambda: ggmltool.explain_error("tensor buffer not set")),
+    ("lifetime --json kq transformer", lambda: load("transformer").lifetime("kq")),
+    ("lifetime --json kq probs transformer", lambda: load("transformer").lifetime("kq", "probs")),
+    ("trace --no-compute --json transformer", lambda: load("transformer").trace(compute=False)),
+    ("trace --json inplace", lambda: load("inplace").trace()),
+    ("backends --format json", lambda: ggmltool.backends()),
+    ("backends --format json moe", lambda: load("moe").backends()),
+    ("backends --device CUDA0:24GiB --device CPU --format json", lambda: ggmltool.backends("CUDA0:24GiB", "CPU")),
+    ("backends --ggml 2024-01 --format json", lambda: ggmltool.backends(ggml="2024-01")),
+    ("supports --json moe", lambda: load("moe").supports()),
+    ("supports --only no --json moe", lambda: load("moe").supports(only="no")),
+    ("graph --json transformer", lambda: load("transformer").graph()),
+    ("graph --sched --json transformer", lambda: load("transformer").graph(sched=True)),
+    ("diff --json transformer moe", lambda: load("transformer").diff("moe")),
+    ("diff --parallel --json moe", lambda: load("moe").diff(parallel=True)),
+    (
+        "diff --only splits,copies --json moe transformer",
+        lambda: load("moe").diff("transformer", only=["splits", "copies"]),
+    ),
+    (
+        "diff --ggml 2024-01,0.20.2 --json matmul",
+        lambda: load("matmul", ggml="2024-01").diff(load("matmul", ggml="0.20.2")),
+    ),
+    ("ops --json", lambda: ggmltool.ops()),
+    ("ops --json rope", lambda: ggmltool.ops("rope")),
+    ("types --format json", lambda: ggmltool.types()),
+    ("types --format json q4_K", lambda: ggmltool.types("q4_K")),
+    ("sample --json", lambda: ggmltool.samples()),
+]  # fmt: skip
+"""A command, and the same question in Python."""
+
+TITLES = {"diff": ("a", "b")}
+"""What a command calls by the words of the command line, where Python has values."""
+
+
+@pytest.mark.parametrize(("words", "ask"), SAID, ids=[words for words, _ in SAID])
+def test_python_says_what_the_command_says(call: Call, words: str, ask: Callable[[], Any]) -> None:
+    from shlex import split
+
+    command = split(words)
+    if "--json" not in command and "--format" not in command:
+        command.append("--json")
+    told = json.loads(call(*command).out)
+    answered = json.loads(json.dumps(ask().as_dict()))
+    for side in TITLES.get(command[0], ()):
+        assert told[side].pop("title")
+        assert answered[side].pop("title")
+    assert answered == told
+
+
+def test_a_plan_after_a_step_is_that_of_the_command(call: Call) -> None:
+    told = json.loads(call("plan", "--after", 2, "--json", "outgrown").out)
+    assert told.pop("after") == 2
+    assert load("outgrown").plan(after=2).as_dict() == told
+
+
+def test_the_drawing_is_that_of_the_command(call: Call) -> None:
+    moe = ggmltool.load("moe")
+    assert moe.dot() == call("dot", "--style", "ggmltool", "moe").out
+    assert moe.dot(fold=True) == call("dot", "--style", "ggmltool", "--fold", "moe").out
+    assert moe.dot(style="ggml", around="up", radius=1) == call("dot", "--around", "up", "--radius", 1, "moe").out
+    with pytest.raises(ggmltool.InspectError, match="different drawings"):
+        moe.dot(fold=True, split=1)
+
+
+@pytest.mark.parametrize(("words", "ask"), SAID, ids=[words for words, _ in SAID])
+def test_a_result_shows_itself(words: str, ask: Callable[[], Any]) -> None:
+    result = ask()
+    assert re_line(repr(result))
+    page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")
+    if isinstance(result, ggmltool.Result):
+        text = "".join(page.itertext())
+        assert [line.rstrip() for line in text.splitlines()] == [line.rstrip() for line in str(result).splitlines()]
+        for row in result.rows:
+            assert isinstance(row, dict) or hasattr(row, "_fields") or dataclasses.is_dataclass(row), type(row)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            result.facts = None
+
+
+def re_line(text: str) -> bool:
+    """Whether it is one short line in brackets."""
+    return text.startswith("<") and text.endswith(">") and "\n" not in text and len(text) < 200
+
+
+def test_rows_make_a_data_frame() -> None:
+    scenario = ggmltool.load("moe")
+    rows = {
+        "limits": (scenario.limits().rows, {"key", "used", "limit", "where"}),
+        "lifetimes": (scenario.buffers().rows, {"tensor", "buft", "offset", "size", "start", "end"}),
+        "copied": (scenario.splits(bytes=True).rows, {"split", "tensor", "nbytes"}),
+        "splits": (scenario.splits().rows, {"id", "backend", "i_start"}),
+        "supports": (scenario.supports().rows, {"id", "op", "backend", "answers"}),
+        "counts": (scenario.splits(by=["op", "backend"]).rows, {"op", "backend", "nodes"}),
+    }
+    for found, wanted in rows.values():
+        assert found
+        assert wanted <= set(columns(found[0]))
+        if importlib.util.find_spec("pandas") is not None:
+            assert wanted <= set(importlib.import_module("pandas").DataFrame(list(found)).columns)
+
+
+def columns(row: Any) -> list[str]:
+    """What pandas names the columns of a list of such rows."""
+    if isinstance(row, dict):
+        return list(row)
+    return list(row._fields) if hasattr(row, "_fields") else [f.name for f in dataclasses.fields(row)]
+
+
+def test_hostile_names_are_text_in_a_notebook() -> None:
+    hostile = "</script><img src=x onerror=alert(1)>\ufe0f"
+    nodes = {hostile: {"op": "relu", "src": ["x"]}}
+    source = {"ggmltool": 1, "contexts": {"c": {"tensors": {"x": "f32[4]"}}}, "graphs": {"main": {"nodes": nodes}}}
+    scenario = ggmltool.load(source)
+    for result in (scenario.explain(hostile), scenario.lifetime(hostile), scenario.tensor(hostile), scenario.allocs()):
+        page = result._repr_html_()
+        assert "<img" not in page
+        assert "\ufe0f" not in page + repr(result)
+        assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_what_is_public_is_documented() -> None:
+    assert ggmltool.__all__ == sorted(ggmltool.__all__, key=lambda name: (not name[0].isupper(), name))
+    for name in ggmltool.__all__:
+        thing = getattr(ggmltool, name)
+        assert name == "__version__" or (thing.__doc__ or "").strip(), name
+    for name, method in inspect.getmembers(ggmltool.Scenario, inspect.isfunction):
+        if not name.startswith("_"):
+            assert method.__doc__, name
+            takes = [p for p in inspect.signature(method).parameters if p != "self"]
+            assert not takes or "Raises" in method.__doc__ or name in FINE, name
+
+
+FINE = ("graph_name", "start", "run", "steps", "outputs")
+"""Methods of the scenario itself, which say what they raise in other words."""
+
+
+def test_errors_say_where_and_what_to_do() -> None:
+    moe = ggmltool.load("moe")
+    with pytest.raises(ggmltool.InspectError, match="did you mean up"):
+        moe.tensor("upp")
+    with pytest.raises(ggmltool.InspectError, match="there is no split 99"):
+        moe.explain(99)
+    with pytest.raises(ggmltool.InspectError, match="exclude each other"):
+        moe.splits(by="op", bytes=True)
+    with pytest.raises(ggmltool.ScenarioError, match="graph"):
+        moe.explain("up", graph="nowhere")
+    with pytest.raises(ggmltool.InspectError, match="has no parallel; it exists since"):
+        ggmltool.load("moe", ggml="2024-01").plan(parallel=True)
+    with pytest.raises(ggmltool.StepRefused, match="cannot run the operation"):
+        ggmltool.load("preallocated").explain(0)
+    with pytest.raises(ggmltool.InspectError, match="no type is called"):
+        ggmltool.types("q9")
