@@ -10,6 +10,7 @@ from ggmltool.ggml.events import Event, Grown, NotReused, ReallocNeeded, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.samples import samples_folder
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.views.explain.words import words
 
 
 def load(name: str) -> Scenario:
@@ -156,7 +157,7 @@ def test_every_reason_against_reuse_is_given() -> None:
     events: list[Event] = []
     load("inplace").plan(events=events.append)
     reused = {e.tensor: e.parent for e in events if isinstance(e, Reused)}
-    refused = {(e.tensor, e.parent): e.reason for e in events if isinstance(e, NotReused)}
+    refused = {(e.tensor, e.parent): words(e) for e in events if isinstance(e, NotReused)}
     assert reused["ok"] == "x1"
     assert refused["twice", "x2"] == "2 uses of it are left"
     assert refused["kept", "x3"] == "it is an output"

@@ -192,8 +192,9 @@ def _check_sides(other: str | None, values: Path | None, eval_log: Path | None, 
 def _check_test_nodes(model: Model) -> None:
     """Refuse --tensor of a ggml that compares every node. Raises CliError."""
     from ggmltool.cli.errors import CliError
-    from ggmltool.scenario.versions import TEST_NODES_SINCE, lacks
+    from ggmltool.scenario.since import days
+    from ggmltool.scenario.versions import lacks
 
-    if lacks(model.release, TEST_NODES_SINCE):
-        message = f"ggml {model.ggml} compares every node; single nodes can be named since {TEST_NODES_SINCE}"
+    if lacks(model.release, days().test_nodes):
+        message = f"ggml {model.ggml} compares every node; single nodes can be named since {days().test_nodes}"
         raise CliError(f"{message}. Leave --tensor out")

@@ -37,7 +37,7 @@ COMMANDS: dict[str, str] = {
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
     "sweep": "Place a captured model in many ways, and find the largest that fits.",
     "import": "Summarise a GGML_SCHED_DEBUG log.",
-    "schema": "Print the JSON Schema of what --json prints.",
+    "schema": "Print the JSON Schema of a scenario, or of what --json prints.",
     "sample": "List the samples that teach, or print one of them.",
     "help": "Show a page of the manual: the format of a scenario, and more.",
     "man": "Print the manual page.",

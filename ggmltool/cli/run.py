@@ -145,10 +145,11 @@ def _watcher(
     from ggmltool.cli.dump import Dump
     from ggmltool.cli.errors import CliError
     from ggmltool.cli.watcher import Watcher
-    from ggmltool.scenario.versions import EVAL_CALLBACK_SINCE, lacks
+    from ggmltool.scenario.since import days
+    from ggmltool.scenario.versions import lacks
 
-    if lacks(opened.model.release, EVAL_CALLBACK_SINCE):
-        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {EVAL_CALLBACK_SINCE}"
+    if lacks(opened.model.release, days().eval_callback):
+        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {days().eval_callback}"
         raise CliError(f"{message}, and --watch and --dump see nodes by it; -t shows tensors")
 
     several = sum(step.kind == "compute" for step in opened.model.steps) > 1

@@ -1,4 +1,4 @@
-"""`ggmltool schema`: the JSON Schema of what commands print with --json."""
+"""`ggmltool schema`: the JSON Schema of the scenario file, and of what commands print with --json."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def _complete_schemas(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @json_option
 @output_to(".json")
 def schema(name: str | None, json: bool, output: Output) -> int:
-    """Print a JSON Schema, or list them. NAME is the `kind` of what a command prints with --json.
+    """Print a JSON Schema, or list them. NAME is `scenario`, the file that an editor completes and checks with its
+    schema, or the `kind` of what a command prints with --json.
 
     \b
     Example:
       ggmltool schema
       ggmltool schema plan -o plan.schema.json
+      ggmltool schema scenario -o scenario.schema.json
     """
     if name is None:
         from ggmltool.views.json_text import json_text
@@ -46,15 +48,19 @@ def _schemas() -> dict[str, str]:
     """What each schema is of."""
     from ggmltool.views.documents import about, kinds
 
-    return {kind: about(forms) for kind, forms in kinds().items()}
+    return {"scenario": "A scenario file.", **{kind: about(forms) for kind, forms in kinds().items()}}
 
 
 def _schema(name: str) -> dict[str, Any]:
     from ggmltool.scenario.errors import did_you_mean
     from ggmltool.views.documents import kinds, schema_of
 
+    if name == "scenario":
+        from ggmltool.scenario.schema import scenario_schema
+
+        return scenario_schema()
     there = kinds()
     if name not in there:
-        hint = did_you_mean(name, there) or "`ggmltool schema` lists them"
+        hint = did_you_mean(name, _schemas()) or "`ggmltool schema` lists them"
         raise CliError(f"no document is called {name!r}; {hint}")
     return schema_of(name, there[name])

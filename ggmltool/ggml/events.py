@@ -1,4 +1,4 @@
-"""What the engine announces while it works: every decision, with its reason, as a value.
+"""What the engine announces while it works: every decision, with its reason as a code and its facts.
 
 A listener is a callable that takes one event; without one an announcement costs a single test. Tensors are named by
 their ids, buffers by their buffer types, positions by the index of the node in the graph the allocator walks.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ggmltool.ggml.why import Why
+from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 
 class Entered(NamedTuple):
@@ -29,7 +29,7 @@ class Assigned(NamedTuple):
     """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label.
 
     `by` is the tensor that settled it: the one with memory, the weight, the neighbor, the view's source, the user of
-    a source; "" where it was none. `why` is the reason's code.
+    a source; "" where it was none. `why` is the reason's code, `facts` what it is about.
     """
 
     tensor: str
@@ -37,32 +37,32 @@ class Assigned(NamedTuple):
     rule: int
     cause: str
     why: Why
-    reason: str
     by: str = ""
+    facts: Facts = NO_FACTS
 
 
 class PassedOver(NamedTuple):
-    """A rule was asked for a tensor and did not settle it, for `reason`; `backend` the one it was asked of, if any."""
+    """A rule was asked for a tensor and did not settle it; `backend` is the one it was asked of, if any."""
 
     tensor: str
     rule: int
     cause: str
     why: Why
-    reason: str
     backend: str = ""
+    facts: Facts = NO_FACTS
 
 
 class Refused(NamedTuple):
-    """A backend was considered for a tensor by the rule `cause` and does not support its op, for `reason`.
+    """A backend was considered for a tensor by the rule `cause` and does not support its op.
 
-    `lacks`: it has no such op at all, whatever the operands.
+    `condition` is what the device's rule says, in its own words; `lacks`: it has no such op at all.
     """
 
     tensor: str
     backend: str
     rule: int
     cause: str
-    reason: str
+    condition: str
     lacks: bool = False
 
 
@@ -74,7 +74,7 @@ class SplitStarted(NamedTuple):
     at: int
     node: str
     why: Why
-    reason: str
+    facts: Facts = NO_FACTS
 
 
 class InputAdded(NamedTuple):
@@ -131,11 +131,12 @@ class Reused(NamedTuple):
 
 
 class NotReused(NamedTuple):
-    """A node could have been computed in the memory of `parent`, but for `reason`."""
+    """A node could have been computed in the memory of `parent`, but for what `why` says."""
 
     tensor: str
     parent: str
-    reason: str
+    why: Why
+    facts: Facts = NO_FACTS
 
 
 class Freed(NamedTuple):
@@ -168,7 +169,7 @@ class ReallocNeeded(NamedTuple):
     the matter. `node` is where it was found out; `slot` says that `tensor` is this source of it.
     """
 
-    reason: str
+    why: Why
     tensor: str = ""
     old_size: int | None = None
     new_size: int | None = None

@@ -24,10 +24,11 @@ from ggmltool.ggml.op import CAN_INPLACE
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
 from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.why import Facts, Why
 
 _MIB = 1024.0 * 1024.0
 _CALL_RESERVE = "cannot reallocate multi buffer graph automatically, call reserve"
-_Outgrows = Callable[[Tensor, TensorAlloc, str], ReallocNeeded | None]
+_Outgrows = Callable[[Tensor, TensorAlloc], ReallocNeeded | None]
 _TooLarge = tuple[ReallocNeeded, Tensor, Tensor | None]
 """What is too large for the plan: why, the node, and its source where that is the one."""
 
@@ -273,15 +274,15 @@ class Gallocr:
                 k = parent.index
                 if not hn.allocated[k]:
                     if events:
-                        events(NotReused(node.label, parent.label, _why_not_own(parent)))
+                        events(NotReused(node.label, parent.label, why_not_allocated(parent)))
                     continue
                 if parent.flags & FLAG_OUTPUT:
                     if events:
-                        events(NotReused(node.label, parent.label, "it is an output"))
+                        events(NotReused(node.label, parent.label, Why.OUTPUT))
                     continue
                 if parent.type is not node.type or parent.ne != node.ne or parent.nb != node.nb:
                     if events:
-                        events(NotReused(node.label, parent.label, "the layouts differ"))
+                        events(NotReused(node.label, parent.label, Why.LAYOUT))
                     continue
                 if hn.n_children[k] == 1 and hn.n_views[k] == 0:
                     hn.buffer_id[i] = b = hn.buffer_id[k]
@@ -294,7 +295,7 @@ class Gallocr:
                         self._free_extra_space(node, parent)
                     return
                 if events:
-                    events(NotReused(node.label, parent.label, _why_in_use(hn.n_children[k], hn.n_views[k])))
+                    events(NotReused(node.label, parent.label, *why_in_use(hn.n_children[k], hn.n_views[k])))
         buft = self.bufts[buffer_id]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
         hn.buffer_id[i] = buffer_id
@@ -362,10 +363,12 @@ class Gallocr:
     def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
         """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
         function = "ggml_gallocr_needs_realloc"
-        for what, planned, given in (("nodes", self.node_allocs, nodes), ("leafs", self.leaf_allocs, leafs)):
-            if len(planned) != len(given):
-                self.say(f"{function}: graph has different number of {what}")
-                return ReallocNeeded(f"different number of {what}", "", len(planned), len(given))
+        if len(self.node_allocs) != len(nodes):
+            self.say(f"{function}: graph has different number of nodes")
+            return ReallocNeeded(Why.N_NODES, "", len(self.node_allocs), len(nodes))
+        if len(self.leaf_allocs) != len(leafs):
+            self.say(f"{function}: graph has different number of leafs")
+            return ReallocNeeded(Why.N_LEAFS, "", len(self.leaf_allocs), len(leafs))
         for why, node, source in self._too_large(nodes, self._node_needs_realloc):
             what = f"node {node.name}" if source is None else f"src {why.slot} ({source.name}) of node {node.name}"
             self.say(f"{function}: {what} is not valid")
@@ -381,27 +384,27 @@ class Gallocr:
 
     def _too_large(self, nodes: list[Tensor], outgrows: _Outgrows) -> Iterator[_TooLarge]:
         for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
-            why = outgrows(node, dst, "node")
+            why = outgrows(node, dst)
             if why is not None:
                 yield why._replace(node=node.label), node, None
             n = len(srcs)
             for j, s in enumerate(node.src):
                 if s is not None:
-                    why = outgrows(s, srcs[j] if j < n else INVALID, "source")
+                    why = outgrows(s, srcs[j] if j < n else INVALID)
                     if why is not None:
                         yield why._replace(node=node.label, slot=j), node, s
 
-    def _outgrows(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
+    def _outgrows(self, t: Tensor, planned: TensorAlloc) -> ReallocNeeded | None:
         """Whether a tensor has no place in the plan, or too small a one."""
         if t.data or t.view_src is not None:
             return None
         if planned.buffer_id < 0:
-            return ReallocNeeded(f"{what} had memory of its own", t.label, None, t.nbytes)
+            return ReallocNeeded(Why.PREALLOCATED, t.label, None, t.nbytes)
         buft = self.bufts[planned.buffer_id]
         size = t.nbytes if buft.plain else buft.get_alloc_size(t)
         if planned.size_max >= size:
             return None
-        return ReallocNeeded(f"{what} is larger", t.label, planned.size_max, size)
+        return ReallocNeeded(Why.LARGER, t.label, planned.size_max, size)
 
     _node_needs_realloc = _outgrows
     """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough; this one's is not None."""
@@ -478,15 +481,13 @@ class Gallocr:
         return buffer.size()
 
 
-def _why_not_own(parent: Tensor) -> str:
+def why_not_allocated(parent: Tensor) -> Why:
+    """Why no memory of the allocator's belongs to a source."""
     if parent.view_src is not None:
-        return "it is a view"
-    if parent.data or parent.buffer is not None:
-        return "it has memory of its own"
-    return "its memory was taken over already"
+        return Why.IS_VIEW
+    return Why.PREALLOCATED if parent.data or parent.buffer is not None else Why.TAKEN_OVER
 
 
-def _why_in_use(n_children: int, n_views: int) -> str:
-    if n_views:
-        return f"{n_views} view{'s' if n_views > 1 else ''} of it still in use"
-    return f"{n_children} uses of it are left"
+def why_in_use(n_children: int, n_views: int) -> tuple[Why, Facts]:
+    """What still needs the memory of a source."""
+    return (Why.VIEWS, Facts(n_views=n_views)) if n_views else (Why.CHILDREN, Facts(n_children=n_children))

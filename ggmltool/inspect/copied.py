@@ -8,7 +8,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors, tensor_infos
-from ggmltool.scenario.versions import OP_OFFLOAD_SINCE, lacks
+from ggmltool.scenario.versions import has_no_op_offload
 
 
 class CopiedInput(NamedTuple):
@@ -59,7 +59,7 @@ class OtherPlan(NamedTuple):
 def other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | None:
     """What would be copied with op offload the other way round, where that makes a difference to `plan`."""
     model = opened.model
-    if lacks(model.release, OP_OFFLOAD_SINCE):
+    if has_no_op_offload(model.release):
         return None
     offload = not model.scheduler.op_offload
     watched = watch(opened.what_if(WhatIf(op_offload=offload)), moment)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import Assigned, PassedOver, Refused
+from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.answers import answer
 from ggmltool.inspect.errors import InspectError
@@ -30,17 +30,6 @@ class Outcome(NamedTuple):
     backend: str | None
     splits: int
     copied: int
-
-
-class RuleAsked(NamedTuple):
-    """A rule of the scheduler that was asked for the tensor, of one backend or of none; whether it settled it."""
-
-    number: int
-    cause: str
-    backend: str
-    settled: bool
-    why: str
-    by: str = ""
 
 
 class SourceFacts(NamedTuple):
@@ -70,8 +59,9 @@ class BackendAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A tensor and what was asked about it; `reason` is why it is where it is, `chain` why the tensors that settled it
-    are, nearest first.
+    """A tensor; `asked` are the rules of the scheduler that were asked for it, in order, with what they decided.
+
+    `reason` is why it is where it is, `chain` why the tensors that settled it are, nearest first.
 
     `moves` are changes that were planned and that move it, `now` is the plan without one.
     """
@@ -81,7 +71,7 @@ class NodeFacts:
     shape: str
     place: str
     split: int | None
-    asked: tuple[RuleAsked, ...]
+    asked: tuple[Said, ...]
     reason: Reason
     chain: tuple[Reason, ...]
     sources: tuple[SourceFacts, ...]
@@ -90,9 +80,9 @@ class NodeFacts:
     moves: tuple[Outcome, ...]
 
     @property
-    def verdict(self) -> RuleAsked | None:
-        """The rule that settled it last."""
-        return next((a for a in reversed(self.asked) if a.settled), None)
+    def verdict(self) -> Assigned | None:
+        """What settled it last."""
+        return self.reason.settled
 
 
 def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, NodeFacts]:
@@ -118,7 +108,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
         shape=f"{found.type.name}{dims(found.ne)}",
         place=_place(found, built),
         split=node.split if node is not None and plan.splits else None,
-        asked=tuple(_asked(event) for event in heard.said.get(name, ())),
+        asked=tuple(heard.said.get(name, ())),
         reason=heard.reason(name, built, names),
         chain=tuple(heard.reason(i, built, names) for i in chain if i in heard.settled),
         sources=tuple(_sources(found, plan)),
@@ -161,16 +151,6 @@ def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError
         return InspectError(f"{text}; it keeps the memory of its context in {home.buft}", refused=True)
     told = f'{text} and no memory; to write to it is ggml\'s "tensor buffer not set"'
     return InspectError(f"{told}. Use it in the graph, or give its context a buft", refused=True)
-
-
-def _asked(event: Said) -> RuleAsked:
-    match event:
-        case Assigned(_, backend, rule, cause, _, reason, by):
-            return RuleAsked(rule, cause, backend, True, reason, by)
-        case PassedOver(_, rule, cause, _, reason, backend):
-            return RuleAsked(rule, cause, backend, False, reason)
-        case Refused(_, backend, rule, cause, reason):
-            return RuleAsked(rule, cause, backend, False, reason)
 
 
 def _sources(t: Tensor, plan: Plan) -> list[SourceFacts]:

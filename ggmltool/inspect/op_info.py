@@ -13,7 +13,7 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.op_reference import OpFacts, op_facts
 from ggmltool.scenario.errors import did_you_mean
 from ggmltool.scenario.load import load_model
-from ggmltool.scenario.op_examples import NOTES, RESULT, op_example
+from ggmltool.scenario.op_examples import RESULT, op_example, op_note
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.scenario.params import signature
 from ggmltool.scenario.scenario import Scenario
@@ -124,7 +124,7 @@ def op_info(facts: OpFacts) -> OpInfo:
         dict(facts.supports),
         facts.result_of,
         op_example(op) or "",
-        NOTES.get(op, ""),
+        op_note(op),
     )
 
 

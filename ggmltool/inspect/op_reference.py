@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from ggmltool.data import load as load_data
 from ggmltool.ggml.device import RULE, YES
 from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.op import CAN_INPLACE, FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
-from ggmltool.ggml.ops.checked import CASES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
 
 Support = Literal["yes", "no", "some"]
@@ -26,6 +26,9 @@ RESULT_OF: dict[Op, str] = {
     Op.OPT_STEP_SGD: "a",
 }
 """The ops that compute into the memory of a source: which one."""
+
+CHECKED = "checked_ops.toml"
+"""How many calls of each op the tests compare with ggml's CPU backend, by its name."""
 
 _VARIANTS = ("_swapped", "_split")
 
@@ -76,6 +79,7 @@ def op_facts() -> tuple[OpFacts, ...]:
     for c in CONSTRUCTORS.values():
         builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
     tables = _op_tables()
+    cases = load_data(CHECKED, dict[str, int])
     facts = []
     for key, (op, function) in enumerate(_keys()):
         member = op if function is None else function
@@ -93,7 +97,7 @@ def op_facts() -> tuple[OpFacts, ...]:
                 RESULT_OF.get(op, ""),
                 bool(CAN_INPLACE[op]),
                 op in KERNELS,
-                CASES.get(member.name.lower(), 0),
+                cases.get(member.name.lower(), 0),
                 tuple((name, _SUPPORT.get(table[key], "no")) for name, table in tables),
             )
         )

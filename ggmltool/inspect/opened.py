@@ -113,9 +113,10 @@ class Opened:
 
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""
-        from ggmltool.scenario.versions import KEYS_SINCE, lacks
+        from ggmltool.scenario.since import days
+        from ggmltool.scenario.versions import lacks
 
         for name in names:
-            since = KEYS_SINCE.get(("scheduler", name), "")
+            since = days().keys.get(f"scheduler.{name}", "")
             if lacks(self.model.release, since):
                 raise InspectError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")

@@ -47,7 +47,7 @@ def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str
     higher = list(backends) if settled is None else list(backends[: backends.index(settled.backend)])
     refusals = {e.backend: e for e in said if isinstance(e, Refused)}
     turned_down = [
-        TurnedDown(name, op, refusals[name].reason, refusals[name].lacks) for name in higher if name in refusals
+        TurnedDown(name, op, refusals[name].condition, refusals[name].lacks) for name in higher if name in refusals
     ]
     rule = 1 if settled is None else settled.rule
     passed = [

@@ -40,7 +40,8 @@ class InputFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts:
-    """A split: nodes `[start, end)` on `backend`, begun by node `first` for `reason`, behind a split on `before`.
+    """A split: `nodes` from the first to the one behind the last, on `backend`, behind a split on `before`; `start` is
+    why it begins.
 
     `why_first` is why that node is on its backend, then the same of the tensors that settled it, nearest first;
     `read_again` are copies of earlier splits (the copied tensor, and the node here that reads it first); `merges`
@@ -51,9 +52,7 @@ class SplitFacts:
     of: int
     backend: str
     nodes: tuple[int, int]
-    first: str
-    why: Why
-    reason: str
+    start: SplitStarted
     before: str | None
     last_before: str
     why_first: tuple[Reason, ...]
@@ -61,9 +60,6 @@ class SplitFacts:
     read_again: tuple[tuple[str, str], ...]
     now: Outcome
     merges: tuple[Outcome, ...]
-
-
-_ONLY_VIEWS = (Why.VIEWS_ONLY, "all nodes are views")
 
 
 def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, SplitFacts]:
@@ -79,7 +75,7 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         there = "split #0 alone" if len(plan.splits) == 1 else f"splits #0 to #{len(plan.splits) - 1}"
         raise InspectError(f"there is no split {number} in {state.heading}, which has {there}")
     split = plan.splits[number]
-    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, *_ONLY_VIEWS)
+    of_views = SplitStarted(number, split.backend, split.i_start, plan.nodes[split.i_start].id, Why.VIEWS_ONLY)
     start = next((e for e in heard.started if e.split == number), of_views)
     before = plan.splits[number - 1] if number else None
     facts = SplitFacts(
@@ -87,9 +83,7 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         of=len(plan.splits),
         backend=split.backend,
         nodes=(split.i_start, split.i_end),
-        first=start.node,
-        why=start.why,
-        reason=start.reason,
+        start=start,
         before=None if before is None else before.backend,
         last_before=plan.nodes[split.i_start - 1].id if before is not None else "",
         why_first=tuple(_why_first(opened, state, heard, start.node)),

@@ -14,7 +14,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.versions import OP_OFFLOAD_SINCE, lacks
+from ggmltool.scenario.versions import has_no_op_offload
 
 MOST = 24
 """Changes that are tried at most."""
@@ -95,7 +95,7 @@ def to_another_backend(
         yield from _mark(model, i)
     for asker in askers:
         yield _larger_batch(model, asker)
-    if any(b.type != "cpu" for b in model.backends[:-1]) and not lacks(model.release, OP_OFFLOAD_SINCE):
+    if any(b.type != "cpu" for b in model.backends[:-1]) and not has_no_op_offload(model.release):
         yield _op_offload(model)
     if spec.op:
         for i in dict.fromkeys(s for s in spec.src if s is not None and s != node):

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.kinds import (
+    BOOL,
+    ID,
+    Keys,
+    Kind,
+    defined,
+    either,
+    integer,
+    one_or_list,
+    read_keys,
+    size,
+    word,
+)
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.support_rules import op_keys, read_supports
 from ggmltool.scenario.values import (
-    as_bool,
     as_id,
     as_int,
     as_list,
@@ -27,21 +39,12 @@ from ggmltool.scenario.values import (
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
 
-T = TypeVar("T")
-
-BACKEND_KEYS = (
-    "name", "profile", "type", "buft", "alignment", "max_size", "row_padding", "host", "supports", "supports_bufts",
-    "offload_min_batch", "events", "memory", "engine", "features", "graph_optimize", "max_tensor_size",
-)  # fmt: skip
-PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
 NO_DEVICE = "none"
 """What stands for no GPU, as in llama.cpp's --device."""
 _DIGITS = 25
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SIZE = re.compile(r"[0-9.]+ ?([kmgtp]i?b?|b)?", re.IGNORECASE)
 _GIB_AT_MOST, _MIB_AT_MOST = 512, 1 << 20
-BUFFER_TYPE_KEYS = ("device", "alignment", "max_size", "row_padding", "host", "ops")
-SCHEDULER_KEYS = ("graph_size", "parallel", "op_offload")
 DEVICE_TYPES: dict[str, DeviceType] = {"cpu": "cpu", "gpu": "gpu", "igpu": "igpu", "accel": "accel"}
 ENGINES: dict[str, Literal["numpy", "cupy", "auto"]] = {"numpy": "numpy", "cupy": "cupy", "auto": "auto"}
 MAX_GRAPH_SIZE = 1 << 28
@@ -165,31 +168,20 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
         if is_device_file(given["profile"]):
             file = at("profile", profile_file, given["profile"], folder, lambda v: _read_device(v, folder))
             given = {**file, **{key: value for key, value in given.items() if key != "profile"}}
-    if "name" not in given:
+    if given.get("name") is None:
         raise Mistake("a backend needs a name", "{name: ..., ...}")
-    name = read(given, "name", lambda v: as_id(v, "name"), "")
+    name = at("name", as_id, given["name"], "name")
+    written = given.get("profile")
+    profile = profile_of_name(name) if written is None else at("profile", PROFILE.read, written, "profile")
     batch = given.get("offload_min_batch", 0)
-    profile = read(given, "profile", lambda v: as_word(v, "profile", profile_names()), profile_of_name(name))
-    return BackendSpec(
-        name=name,
-        profile=profile,
-        type=read(given, "type", lambda v: DEVICE_TYPES[as_word(v, "type", DEVICE_TYPES)], None),
-        buft=read(given, "buft", lambda v: as_id(v, "buft"), None),
-        alignment=read(given, "alignment", _alignment, None),
-        max_size=read(given, "max_size", _max_size, None),
-        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), None),
-        host=read(given, "host", lambda v: as_bool(v, "host"), None),
-        supports=read(given, "supports", lambda v: read_supports(v, name, folder), None),
-        supports_bufts=read(given, "supports_bufts", _names, None),
-        offload_min_batch=read(given, "offload_min_batch", _batch, None),
-        never_offloads=batch is None or batch == "never",
-        events=read(given, "events", lambda v: as_bool(v, "events"), None),
-        memory=read(given, "memory", lambda v: as_size(v, "memory"), None),
-        engine=read(given, "engine", lambda v: ENGINES[as_word(v, "engine", ENGINES)], ENGINES["auto"]),
-        features=read(given, "features", lambda v: _features(v, profile), None),
-        graph_optimize=read(given, "graph_optimize", lambda v: as_bool(v, "graph_optimize"), None),
-        max_tensor_size=read(given, "max_tensor_size", lambda v: _max_tensor_size(v, profile), None),
+    said = read_keys(
+        {**given, "profile": profile},
+        BACKEND_KEYS,
+        supports=lambda v: read_supports(v, name, folder),
+        features=lambda v: _features(v, profile),
+        max_tensor_size=lambda v: _max_tensor_size(v, profile),
     )
+    return BackendSpec(**said, never_offloads=batch is None or batch == "never")
 
 
 def _read_device(value: object, folder: Path | None = None) -> BackendSpec:
@@ -223,41 +215,67 @@ def _max_tensor_size(value: object, profile: str) -> int:
     return as_size(value, "max_tensor_size")
 
 
-def read(given: dict[str, Any], key: str, convert: Callable[[Any], T], default: T) -> T:
-    """The converted value of a key, the default where it is missing or null."""
-    value = given.get(key)
-    if value is None:
-        return default
-    return at(key, convert, value)
-
-
-def _alignment(value: object) -> int:
-    alignment = as_size(value, "alignment")
+def _alignment(value: object, what: str) -> int:
+    alignment = as_size(value, what)
     if alignment < 1 or alignment & (alignment - 1):
-        raise Mistake(f"alignment must be a power of two, not {alignment}")
+        raise Mistake(f"{what} must be a power of two, not {alignment}")
     return alignment
 
 
-def _max_size(value: object) -> int:
-    size = as_size(value, "max_size")
+def _max_size(value: object, what: str) -> int:
+    size = as_size(value, what)
     if size < 1:
-        raise Mistake("max_size must be at least 1 byte")
+        raise Mistake(f"{what} must be at least 1 byte")
     return size
 
 
-def _batch(value: object) -> int | None:
-    return None if isinstance(value, str) and value == "never" else as_int(value, "offload_min_batch")
+def _batch(value: object, what: str) -> int | None:
+    return None if isinstance(value, str) and value == "never" else as_int(value, what)
 
 
-def _names(value: object) -> tuple[str, ...]:
-    items = [value] if isinstance(value, str) else as_list(value, "supports_bufts")
-    out: list[str] = []
-    for i, item in enumerate(items):
-        try:
-            out.append(as_id(item, "a buffer type"))
-        except Mistake as mistake:
-            raise mistake.below(i) from None
-    return tuple(out)
+def _names(value: object, what: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (as_id(value, "a buffer type"),)
+    return tuple(at(i, as_id, item, "a buffer type") for i, item in enumerate(as_list(value, what)))
+
+
+PROFILE = Kind(
+    lambda value, what: as_word(value, what, profile_names()),
+    lambda: either({"enum": list(profile_names())}, defined("device_file").schema()),
+)
+ALIGNMENT = Kind(_alignment, size(1).schema)
+MAX_SIZE = Kind(_max_size, size(1).schema)
+ROW_PADDING = integer(0, 1 << 32)
+
+BACKEND_KEYS: Keys = {
+    "name": ID,
+    "profile": PROFILE,
+    "type": word(lambda: DEVICE_TYPES),
+    "buft": ID,
+    "alignment": ALIGNMENT,
+    "max_size": MAX_SIZE,
+    "row_padding": ROW_PADDING,
+    "host": BOOL,
+    "supports": defined("supports"),
+    "supports_bufts": Kind(_names, lambda: one_or_list(ID.schema())),
+    "offload_min_batch": Kind(_batch, lambda: either({"const": "never"}, integer().schema())),
+    "events": BOOL,
+    "memory": size(),
+    "engine": word(lambda: ENGINES),
+    "features": defined("features"),
+    "graph_optimize": BOOL,
+    "max_tensor_size": size(),
+}
+BUFFER_TYPE_KEYS: Keys = {
+    "device": ID,
+    "alignment": ALIGNMENT,
+    "max_size": MAX_SIZE,
+    "row_padding": ROW_PADDING,
+    "host": BOOL,
+    "ops": Kind(lambda value, _: op_keys(value), defined("op_list").schema),
+}
+SCHEDULER_KEYS: Keys = {"graph_size": integer(1, MAX_GRAPH_SIZE), "parallel": BOOL, "op_offload": BOOL}
+PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
 
 
 def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[BufferTypeSpec]:
@@ -286,17 +304,16 @@ def _read_buffer_type(name: str, given: dict[str, Any], devices: list[str]) -> B
     check_keys(given, BUFFER_TYPE_KEYS, "a buffer type")
     if given.get("device") is None:
         raise Mistake("a buffer type needs a device", f"one of {', '.join(devices)}")
-    device = read(given, "device", lambda v: _device(v, devices, name), "")
+    said = read_keys(given, BUFFER_TYPE_KEYS, device=lambda v: _device(v, devices, name))
+    device = said["device"]
     memory = PROFILES["custom" if device in devices or device != name else profile_of_name(device)]
-    return BufferTypeSpec(
-        name=name,
-        device=device,
-        alignment=read(given, "alignment", _alignment, memory.alignment),
-        max_size=read(given, "max_size", _max_size, None if memory.max_size == SIZE_MAX else memory.max_size),
-        row_padding=read(given, "row_padding", lambda v: as_int(v, "row_padding", 0, 1 << 32), memory.row_padding),
-        host=read(given, "host", lambda v: as_bool(v, "host"), memory.host),
-        ops=read(given, "ops", op_keys, None),
-    )
+    of_memory = {
+        "alignment": memory.alignment,
+        "max_size": None if memory.max_size == SIZE_MAX else memory.max_size,
+        "row_padding": memory.row_padding,
+        "host": memory.host,
+    }
+    return BufferTypeSpec(name, **{**of_memory, **said})
 
 
 def _device(value: object, devices: list[str], buft: str) -> str:
@@ -389,8 +406,4 @@ def read_scheduler(value: object) -> SchedulerSpec:
         return SchedulerSpec()
     given = as_map(value, "scheduler")
     check_keys(given, SCHEDULER_KEYS, "scheduler")
-    return SchedulerSpec(
-        graph_size=read(given, "graph_size", lambda v: as_int(v, "graph_size", 1, MAX_GRAPH_SIZE), None),
-        parallel=read(given, "parallel", lambda v: as_bool(v, "parallel"), False),
-        op_offload=read(given, "op_offload", lambda v: as_bool(v, "op_offload"), True),
-    )
+    return SchedulerSpec(**read_keys(given, SCHEDULER_KEYS))

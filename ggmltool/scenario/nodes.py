@@ -14,8 +14,8 @@ from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.params import Binding, signature
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import Call, parse_call
+from ggmltool.scenario.since import days
 from ggmltool.scenario.values import INT64_MAX, shape_text
-from ggmltool.scenario.versions import OPS_UNTIL
 
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 
@@ -58,8 +58,9 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
         raise Mistake(f"{base.name} cannot work in place", "leave out _inplace")
     if name in OPS:
         raise Mistake(f"{name} has no short form", "write it as {op: ..., src: [...], type: ..., ne: [...]}")
-    if name in OPS_UNTIL:
-        raise Mistake(f"{name} was an op of ggml until {OPS_UNTIL[name]}; ggmltool has it in no version")
+    until = days().ops_until.get(name)
+    if until is not None:
+        raise Mistake(f"{name} was an op of ggml until {until}; ggmltool has it in no version")
     raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS, **COMPOSITES}))
 
 

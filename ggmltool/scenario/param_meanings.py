@@ -2,109 +2,33 @@
 
 from __future__ import annotations
 
-_KERNEL = "the kernel moves on by so many elements in dimension {}"
-_PADDING = "zeros beside the elements of dimension {}, on both sides"
-_DILATION = "elements of the kernel lie so far apart in dimension {}"
+from collections.abc import Mapping
+from functools import cache
 
-_MEANINGS: dict[str, str] = {
-    "IC": "channels in",
-    "K": "how many states are kept: the last, and those of the tokens before it",
-    "alpha": "factor within the sigmoid",
-    "alpha_n": "its softplus, plus beta, is the factor where x is negative",
-    "alpha_p": "its softplus is the factor of x² where x is positive",
-    "attn_factor": "factor of the cosines and sines",
-    "b": "bias, added after the product",
-    "beta": "factor of x",
-    "beta_fast": "turns from which on a dimension is extrapolated (YaRN)",
-    "beta_slow": "turns up to which a dimension is interpolated (YaRN)",
-    "c": "the value of every element",
-    "circular": "whether a dimension goes on from its other end instead of with zeros",
-    "dim": "the dimension along which b follows a",
-    "dst_type": "type of the result",
-    "eps": "added to the variance, so that nothing is divided by zero",
-    "ext_factor": "how much is extrapolated (YaRN); 0 for not at all",
-    "freq_base": "base of the frequencies",
-    "freq_scale": "factor of the positions",
-    "h0": "rows of the image",
-    "hint": "what ggml_mul_mat_set_hint sets: 1 says that a is a Hadamard matrix",
-    "is_2D": "whether the image has two dimensions",
-    "k": "how many elements",
-    "kh": "keys in a row or column of the image",
-    "left": "a stands left of x; true is all ggml has",
-    "limit": "bound of x and g",
-    "logit_softcap": "scores become softcap * tanh(score / softcap); 0 for not at all",
-    "lower": "a is lower triangular; true is all ggml has",
-    "masked": "whether keys behind a query are hidden from it",
-    "max": "largest value",
-    "max_bias": "largest slope of ALiBi; 0 for no slopes",
-    "max_period": "longest period",
-    "min": "smallest value",
-    "mode": "which elements of a row are a pair",
-    "n": "volumes in a batch",
-    "n_ctx_orig": "context length of the training (YaRN)",
-    "n_dims": "elements of each row that are turned",
-    "n_groups": "groups of channels",
-    "n_iter": "how often the columns are normalised; between two times the rows are",
-    "n_past": "columns that are never masked",
-    "n_tasks": "threads that call the function, max for all there are; here it is called once",
-    "nb": "byte strides from nb1 on; contiguous where left out",
-    "ne": "extents of the result",
-    "negative_slope": "factor where x is negative",
-    "oc": "channels out",
-    "offset": "bytes from the beginning of a",
-    "op": "which function",
-    "order": "the smallest (asc) or the largest (desc) first",
-    "prec": "precision of the sum: 0 the default, 10 f32",
-    "qh": "queries in a row or column of the image",
-    "s": "factor",
-    "scale": "factor of the scores",
-    "scale_factor": "how many times as large",
-    "sections": "pairs that each of a token's four positions turns",
-    "start": "first value",
-    "step": "difference of two values",
-    "stop": "end, not reached",
-    "stride": "places between two elements of the image in the result",
-    "swapped": "whether the function is of the second half of a row, not the first",
-    "type": "type of the result",
-    "uni": "the diagonal of a is ones; false is all ggml has",
-    "w": "columns and rows of a window",
-    "w0": "columns of the image",
-    **{f"nb{i}": f"byte stride of dimension {i}" for i in range(1, 4)},
-    **{f"ne{i}": f"extent of dimension {i}" for i in range(4)},
-    **{f"axis{i}": f"where dimension {i} goes" for i in range(4)},
-    **{f"k{i}": f"size of the window in dimension {i}" for i in range(3)},
-    **{f"s{i}": _KERNEL.format(i) for i in range(3)},
-    **{f"stride{i}": _KERNEL.format(i) for i in range(3)},
-    **{f"p{i}": _PADDING.format(i) for i in range(4)},
-    **{f"pad{i}": _PADDING.format(i) for i in range(4)},
-    **{f"d{i}": _DILATION.format(i) for i in range(3)},
-    **{f"dilation{i}": _DILATION.format(i) for i in range(3)},
-    **{f"lp{i}": f"elements before those of dimension {i}" for i in range(4)},
-    **{f"rp{i}": f"elements behind those of dimension {i}" for i in range(4)},
-    **{f"shift{i}": f"places that elements move along dimension {i}" for i in range(4)},
-}
+from msgspec import Struct
 
-_OF_AN_OP: dict[tuple[str, str], str] = {
-    ("conv_3d", "c"): "channels in",
-    ("dsv4_hc_comb", "eps"): "added to every element and every sum, so that nothing is divided by zero",
-    ("gated_linear_attn", "scale"): "factor of q",
-    ("l2_norm", "eps"): "smallest length that a row is divided by",
-    ("timestep_embedding", "dim"): "length of a row of the result",
-    ("tri", "type"): "which triangle is kept",
-    ("upscale", "mode"): "how values between elements are found",
-    ("pad_reflect_1d", "p0"): "elements in front",
-    ("pad_reflect_1d", "p1"): "elements behind",
-    ("xielu", "eps"): "largest x of which expm1 is taken where x is negative",
-    ("conv_transpose_1d", "s0"): "places between two elements of the signal in the result",
-    ("conv_transpose_1d", "p0"): "must be 0",
-    ("conv_transpose_1d", "d0"): "must be 1",
-    ("col2im_1d", "s0"): "places between two columns in the result",
-    ("col2im_1d", "p0"): "elements of the result that are cut off on both sides",
-    ("add", "type"): "type of the result; a's where left out",
-    **{("pad", f"p{i}"): f"zeros behind the elements of dimension {i}" for i in range(4)},
-}
+from ggmltool.data import load
+
+_DIGITS = "0123456789"
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    names: dict[str, str]
+    ops: dict[str, dict[str, str]]
+
+
+@cache
+def _file() -> _File:
+    return load("param_meanings.toml", _File)
 
 
 def param_meaning(op: str, name: str) -> str:
     """What the parameter `name` of an op (its lower-case name) means, "" where its name says all there is to say."""
-    return _OF_AN_OP.get((op, name)) or _MEANINGS.get(name, "")
+    file = _file()
+    return _meaning(file.ops.get(op, {}), name) or _meaning(file.names, name)
+
+
+def _meaning(meanings: Mapping[str, str], name: str) -> str:
+    """That of the name itself, else that of all names that differ in the number at their end."""
+    stem = name.rstrip(_DIGITS)
+    return meanings.get(name) or meanings.get(f"{stem}#", "").replace("#", name[len(stem) :])

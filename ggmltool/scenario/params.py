@@ -11,7 +11,7 @@ from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.shortform import Arg, Call
 from ggmltool.scenario.values import as_bool, as_float, as_int, as_list, as_type, kind_of
 
-_INT64_MIN = -(1 << 63)
+INT64_MIN = -(1 << 63)
 
 
 def convert(param: Param, value: object) -> object:
@@ -27,7 +27,7 @@ def convert(param: Param, value: object) -> object:
     if kind == "int":
         if isinstance(value, bool):
             return int(value)
-        return as_int(value, param.name, _INT64_MIN)
+        return as_int(value, param.name, INT64_MIN)
     if kind == "float":
         return as_float(value, param.name)
     if kind == "bool":
@@ -42,7 +42,7 @@ def _int_list(param: Param, value: object) -> tuple[int, ...]:
     out: list[int] = []
     for i, item in enumerate(items):
         try:
-            out.append(as_int(item, f"{param.name}[{i}]", 0 if param.name in ("ne", "nb") else _INT64_MIN))
+            out.append(as_int(item, f"{param.name}[{i}]", 0 if param.name in ("ne", "nb") else INT64_MIN))
         except Mistake as mistake:
             raise mistake.below(i) from None
     if not out and param.name == "ne":

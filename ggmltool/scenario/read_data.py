@@ -29,6 +29,7 @@ from ggmltool.scenario.data_files import check_npy_file, inside_folder
 from ggmltool.scenario.encode import can_encode
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.gguf_file import check_gguf_file, read_gguf_tensor
+from ggmltool.scenario.kinds import NUMBER, Keys, integer
 from ggmltool.scenario.values import as_float, as_int, as_map, as_text, at, check_keys, kind_of, shape_text
 
 MAX_ELEMENTS = 1 << 32
@@ -55,17 +56,17 @@ def _parse(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
     if not isinstance(value, dict):
         raise Mistake(f"data must be a list or a map, not {kind_of(value)}", "for example {fill: 0} or [1, 2, 3]")
     given = as_map(value, "data")
-    kinds = [key for key in given if key in _PARSERS]
+    kinds = [key for key in given if key in KINDS]
     if not kinds:
         first = next(iter(given), None)
-        hint = (did_you_mean(first, _PARSERS) if first is not None else "") or f"the kinds are {', '.join(_PARSERS)}"
+        hint = (did_you_mean(first, KINDS) if first is not None else "") or f"the kinds are {', '.join(KINDS)}"
         raise Mistake(f"data has no kind {quoted(first)}" if first is not None else "data is empty", hint)
     if len(kinds) > 1:
         raise Mistake(f"data cannot be both {kinds[0]} and {kinds[1]}", "", kinds[1], on_key=True)
     kind = kinds[0]
     check_keys(given, ("gguf", "tensor") if kind == "gguf" else (kind,), "data")
     try:
-        data = _PARSERS[kind](given, type, ne, folder)
+        data = KINDS[kind](given, type, ne, folder)
     except Mistake as mistake:
         raise (mistake if kind == "gguf" else mistake.below(kind)) from None
     if not isinstance(data, BytesData | GgufData) and not can_encode(type):
@@ -173,12 +174,20 @@ def _stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[i:]
 
 
-def _options(given: dict[str, Any], kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
+GENERATED: dict[str, Keys] = {
+    "normal": {"seed": integer(), "mean": NUMBER, "std": NUMBER},
+    "uniform": {"seed": integer(), "low": NUMBER, "high": NUMBER},
+    "arange": {"start": NUMBER, "step": NUMBER},
+}
+"""Kinds of data that are made up, with their options."""
+
+
+def _options(given: dict[str, Any], kind: str) -> dict[str, Any]:
     value = given[kind]
     if value is None:
         return {}
     options = as_map(value, kind)
-    check_keys(options, keys, kind)
+    check_keys(options, GENERATED[kind], kind)
     return options
 
 
@@ -197,7 +206,7 @@ def _parse_fill(given: dict[str, Any], type: DType, ne: Dims, folder: Path | Non
 
 
 def _parse_normal(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "normal", ("seed", "mean", "std"))
+    options = _options(given, "normal")
     std = _option(options, "std", 1.0)
     if not std >= 0:
         raise Mistake(f"std must be at least 0, not {std}", "", "std")
@@ -205,7 +214,7 @@ def _parse_normal(given: dict[str, Any], type: DType, ne: Dims, folder: Path | N
 
 
 def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "uniform", ("seed", "low", "high"))
+    options = _options(given, "uniform")
     low, high = _option(options, "low", -1.0), _option(options, "high", 1.0)
     if not low <= high or high - low == _INF:
         raise Mistake(f"low must not be above high: {low}, {high}", "", "low")
@@ -215,7 +224,7 @@ def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | 
 
 
 def _parse_arange(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "arange", ("start", "step"))
+    options = _options(given, "arange")
     numbers: list[Number] = []
     for key, default in (("start", 0), ("step", 1)):
         numbers.append(at(key, _number, options.get(key, default), type))
@@ -274,7 +283,7 @@ def _parse_gguf(given: dict[str, Any], type: DType, ne: Dims, folder: Path | Non
     return GgufData(file, name, path)
 
 
-_PARSERS: dict[str, Callable[[dict[str, Any], DType, Dims, Path | None], Data]] = {
+KINDS: dict[str, Callable[[dict[str, Any], DType, Dims, Path | None], Data]] = {
     "fill": _parse_fill,
     "normal": _parse_normal,
     "uniform": _parse_uniform,

@@ -16,11 +16,11 @@ from ggmltool.scenario.errors import Mistake, quoted
 _TENSOR = re.compile(r"\s*([^\s\[\](),=]+)\s*\[")
 _CALL = re.compile(r"\s*([^\s\[\](),=]+)\s*\(")
 _WORD = re.compile(r"[^(),=\[\]]+")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
-_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 _WORDS: dict[str, bool | float] = {"true": True, "false": False}
-_MAX_LENGTH = 100_000
+MAX_LENGTH = 100_000
 _MAX_DIGITS = 400
 
 
@@ -61,9 +61,9 @@ def literal(word: str) -> object:
     if len(word) <= _MAX_DIGITS:
         if _INTEGER.fullmatch(word):
             return int(word)
-        if _NUMBER.fullmatch(word):
+        if NUMBER.fullmatch(word):
             return float(word)
-        if _HEX.fullmatch(word):
+        if HEX.fullmatch(word):
             return int(word, 16)
     return word
 
@@ -121,8 +121,8 @@ class _Scanner:
     """A place in the text of a short form, and the steps that move it."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > _MAX_LENGTH:
-            raise Mistake(f"{quoted(text)} has {len(text)} characters", f"at most {_MAX_LENGTH} in a short form")
+        if len(text) > MAX_LENGTH:
+            raise Mistake(f"{quoted(text)} has {len(text)} characters", f"at most {MAX_LENGTH} in a short form")
         self.text = text
         self.i = 0
 

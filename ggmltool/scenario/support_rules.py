@@ -29,10 +29,16 @@ OPERANDS = {"result": RESULT, "src": EVERY_SOURCE, **{f"src{i}": i for i in rang
 RULE_KEYS = ("op", *OPERANDS, "same_type", "same_shape")
 NUMBERS: tuple[Number, ...] = get_args(Number)
 CONDITION_KEYS = ("types", "contiguous", "present", *NUMBERS)
-CONTIGUITY: dict[str, Contiguity] = {"rows": "rows", "from 1": "from 1", "from 2": "from 2", "all": "all"}
+CONTIGUITY: dict[str, Contiguity] = {
+    "true": "all",
+    "rows": "rows",
+    "from 1": "from 1",
+    "from 2": "from 2",
+    "all": "all",
+}
 ANY = "any"
-_MOST_RULES = 1000
-_MOST_ITEMS = 256
+MOST_RULES = 1000
+MOST_ITEMS = 256
 _FORMS = "{only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}"
 
 
@@ -94,8 +100,8 @@ def _keys(item: object) -> tuple[int, ...]:
 def _list(value: object, what: str, convert: Callable[[Any], T]) -> list[T]:
     """The items of a list, or one alone, bounded."""
     items = list(value) if isinstance(value, list | tuple) else [value]
-    if not items or len(items) > _MOST_ITEMS:
-        raise Mistake(f"{what} has {len(items)} items", f"1 to {_MOST_ITEMS} are allowed")
+    if not items or len(items) > MOST_ITEMS:
+        raise Mistake(f"{what} has {len(items)} items", f"1 to {MOST_ITEMS} are allowed")
     return (
         [at(i, convert, item) for i, item in enumerate(items)] if isinstance(value, list | tuple) else [convert(value)]
     )
@@ -103,8 +109,8 @@ def _list(value: object, what: str, convert: Callable[[Any], T]) -> list[T]:
 
 def _rules(value: object) -> tuple[SupportRule, ...]:
     items = as_list(value, "rules")
-    if len(items) > _MOST_RULES:
-        raise Mistake(f"there are {len(items)} rules", f"at most {_MOST_RULES} are allowed")
+    if len(items) > MOST_RULES:
+        raise Mistake(f"there are {len(items)} rules", f"at most {MOST_RULES} are allowed")
     return tuple(at(i, _rule, item) for i, item in enumerate(items))
 
 
@@ -141,7 +147,7 @@ def _conditions(value: object, operand: str) -> Conditions:
         raise Mistake(f"present is asked of one source, src0 to src{MAX_SRC - 1}", "", "present", on_key=True)
     return Conditions(
         types=tuple(at("types", _list, given["types"], "types", _type)) if given.get("types") is not None else None,
-        contiguous=at("contiguous", _contiguity, given["contiguous"]) if given.get("contiguous") else None,
+        contiguous=at("contiguous", _contiguity, given["contiguous"]) if given.get("contiguous") is not None else None,
         present=at("present", as_bool, given["present"], "present") if given.get("present") is not None else None,
         numbers=tuple((n, at(n, _bounds, given[n], n)) for n in NUMBERS if given.get(n) is not None),
     )
@@ -154,7 +160,7 @@ def _type(value: object) -> DType:
 def _contiguity(value: object) -> Contiguity | None:
     if isinstance(value, bool):
         return "all" if value else None
-    return CONTIGUITY[as_word(value, "contiguous", ["true", *CONTIGUITY])]
+    return CONTIGUITY[as_word(value, "contiguous", CONTIGUITY)]
 
 
 def _bounds(value: object, number: str) -> Bounds:

@@ -22,7 +22,10 @@ INT64_MAX = (1 << 63) - 1
 MAX_ID = 1000
 """Characters an id may have (ggml cuts names at 63 bytes; ids are ours)."""
 
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgtKMGT]?)(i?)([bB]?)\s*")
+MAX_SIZE_LENGTH = 40
+SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgtKMGT]?)(i?)([bB]?)\s*")
+NOT_FINITE = ("inf", "-inf", "+inf", "nan")
+"""Numbers that are written as words."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -111,7 +114,7 @@ def as_float(value: object, what: str) -> float:
     """A number; also `inf`, `-inf` and `nan` as words."""
     if isinstance(value, bool | None):
         raise Mistake(f"{what} must be a number, not {kind_of(value)}")
-    if isinstance(value, str) and value.strip().lower() not in ("inf", "-inf", "+inf", "nan"):
+    if isinstance(value, str) and value.strip().lower() not in NOT_FINITE:
         raise Mistake(f"{what} must be a number, not {kind_of(value)}")
     try:
         return float(cast("float", value))
@@ -121,14 +124,14 @@ def as_float(value: object, what: str) -> float:
         raise Mistake(f"{what} must be a number, not {kind_of(value)}") from None
 
 
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def as_bool(value: object, what: str) -> bool:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in _TRUTH:
-        return _TRUTH[value.lower()]
+    if isinstance(value, str) and value.lower() in TRUTH:
+        return TRUTH[value.lower()]
     raise Mistake(f"{what} must be true or false, not {kind_of(value)}")
 
 
@@ -168,8 +171,8 @@ def as_size(value: object, what: str) -> int:
     """Bytes: a number, or text such as `2GiB`, `512 MiB`, `24GB`, `16K` (K, M, G and T alone are powers of 1024)."""
     if not isinstance(value, str):
         return as_int(value, what)
-    match = _SIZE.fullmatch(value[:40])
-    if match is None or len(value) > 40:
+    match = SIZE.fullmatch(value[:MAX_SIZE_LENGTH])
+    if match is None or len(value) > MAX_SIZE_LENGTH:
         raise Mistake(f"{what} must be a size in bytes, not {kind_of(value)}", "for example 1024, 512MiB, 24GB")
     number, prefix, binary, unit = match.groups()
     base = 1000 if unit and not binary and prefix else 1024
@@ -197,9 +200,11 @@ def as_ne(value: object, what: str = "ne") -> Dims:
     if type(value) is list and len(value) == MAX_DIMS:
         a, b, c, d = value
         if type(a) is type(b) is type(c) is type(d) is int and a >= 0 and b >= 0 and c >= 0 and d >= 0:
-            if a * b * c * d > INT64_MAX:
+            count = a * b * c * d
+            if count > INT64_MAX:
                 raise Mistake(f"{what} {value} has more than 2^63-1 elements")
-            return (a, b, c, d)
+            if count or max(value) <= INT64_MAX:
+                return (a, b, c, d)
     if isinstance(value, int) and not isinstance(value, bool):
         value = [value]
     values = as_list(value, what)

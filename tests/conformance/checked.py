@@ -2,7 +2,7 @@
 
     python -m tests.conformance.checked
 
-writes the numbers that `ggmltool ops` shows (`ggml/ops/checked.py`); a test holds them against the tables.
+writes the numbers that `ggmltool ops` shows (`data/checked_ops.toml`); a test holds them against the tables.
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import ggmltool.ggml.ops.checked as recorded
+import ggmltool.data
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
-from ggmltool.inspect.op_reference import op_facts
+from ggmltool.inspect.op_reference import CHECKED, op_facts
 from tests.conformance.op_sets import SETS
 from tests.conformance.ops_case import Call, check_values
 from tests.conformance.test_ops_custom import COMPUTED
 
-HEADER = '''"""How many calls of each op the tests give to the engine and to ggml's CPU backend, which do the same.
+HEADER = """\
+# How many calls of each op the tests give to the engine and to ggml's CPU backend, which do the same.
+# Written by `python -m tests.conformance.checked`.
 
-Written by `python -m tests.conformance.checked`.
 """
-
-from __future__ import annotations
-
-CASES: dict[str, int] = {
-'''
 
 
 def compared() -> Iterator[Call]:
@@ -57,5 +53,5 @@ def counts() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    lines = [f'    "{name}": {n},\n' for name, n in counts().items()]
-    Path(recorded.__file__).write_text(HEADER + "".join(lines) + "}\n", encoding="utf-8")
+    path = Path(ggmltool.data.__file__).with_name(CHECKED)
+    path.write_text(HEADER + "".join(f"{name} = {n}\n" for name, n in counts().items()), encoding="utf-8")

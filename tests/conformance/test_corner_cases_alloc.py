@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.events import Freed, NotReused, ReallocNeeded, Reused
+from ggmltool.ggml.why import Facts, Why
 from tests.conformance.judged import GPU, hazards, judged
 
 X = {"type": "f32", "ne": [64], "flags": ["input"]}
@@ -45,7 +46,7 @@ def test_01_a_cast_with_one_user_counts_it_and_itself() -> None:
 def test_02_a_source_used_twice_by_one_node_is_never_overwritten(op: str) -> None:
     j = judged(cpu({"y": f"{op}(x, x)"}))
     assert j.sizes() == {"CPU": 512}
-    assert [e.reason for e in j.of(NotReused)] == ["2 uses of it are left"] * 2
+    assert [(e.why, e.facts) for e in j.of(NotReused)] == [(Why.CHILDREN, Facts(n_children=2))] * 2
 
 
 def test_03_nothing_is_computed_in_place_of_a_view() -> None:
@@ -70,7 +71,7 @@ def test_05_an_explicit_in_place_node_is_a_view_and_not_reused_by_its_user() -> 
     j = judged(cpu({"s": "sin(x)", "i": "scale_inplace(s, s=2)", "y": "sqr(i)"}))
     assert (j.offset("s"), j.offset("i"), j.offset("y")) == (256, 256, 0)
     assert j.row("i").alloc_size is None
-    assert NotReused("y", "i", "it is a view") in j.of(NotReused)
+    assert NotReused("y", "i", Why.IS_VIEW) in j.of(NotReused)
 
 
 def test_05_an_explicit_in_place_node_keeps_its_root_alive() -> None:
@@ -162,7 +163,7 @@ def test_10_odd_strides_of_an_extent_of_one_forbid_computing_in_place() -> None:
     odd = {"type": "f32", "ne": [64, 1, 2], "nb": [4, 512, 256, 512], "flags": ["input"]}
     j = judged(cpu({"y": "sqr(x)"}, {"x": odd}))
     assert j.sizes() == {"CPU": 1024}
-    assert NotReused("y", "x", "the layouts differ") in j.of(NotReused)
+    assert NotReused("y", "x", Why.LAYOUT) in j.of(NotReused)
 
 
 EMPTY = {"type": "f32", "ne": [64, 0], "flags": ["input"]}
@@ -287,7 +288,7 @@ def test_54_one_source_more_than_the_plan_knows_needs_a_new_plan() -> None:
         "h": {"nodes": {"a": "sin(x)", "y": "add(a, x)"}},
     }
     j = judged(source, ["reserve g", "alloc h"])
-    assert [e.reason for e in j.of(ReallocNeeded)] == ["source had memory of its own"]
+    assert [(e.why, e.slot is None) for e in j.of(ReallocNeeded)] == [(Why.PREALLOCATED, False)]
     assert j.offset("y") == j.offset("a")
 
 

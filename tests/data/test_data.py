@@ -18,7 +18,11 @@ import ggmltool.data
 from ggmltool.data import load
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import FILES, Message, messages
-from ggmltool.ggml.version import RELEASES, VERSION
+from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.ops import load as load_ops
+from ggmltool.ggml.ops.registry import CONSTRUCTORS
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.version import VERSION
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
@@ -28,10 +32,18 @@ ALL = """
 from ggmltool.ggml.changes import changes
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.op_reference import op_facts
+from ggmltool.scenario.op_examples import op_example
+from ggmltool.scenario.since import days
+from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
 changes()
+days()
 messages()
+op_facts()
+op_example("rope")
+param_meaning("rope", "mode")
 for release in RELEASES:
     limits_of(release)
 weight_of("output_norm.weight")
@@ -57,10 +69,10 @@ def test_every_file_is_read_by_something_and_once() -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "splits", "buffers", "run"])
-def test_what_is_planned_needs_no_texts(command: str) -> None:
+def test_to_plan_the_days_are_read_and_no_texts(command: str) -> None:
     sample = PACKAGE.parent / "sample_graphs" / "matmul.yaml"
     code = f"from ggmltool.cli.main import cli\ncli([{command!r}, {str(sample)!r}], standalone_mode=False)\n"
-    assert files_read(code) == []
+    assert files_read(code) == ["since.toml"]
 
 
 @pytest.mark.parametrize("name", TOML)
@@ -121,3 +133,27 @@ def test_the_limits_that_an_error_names_are_there() -> None:
         named |= set(re.findall(r'\)\.of\("(\w+)"', path.read_text("utf-8")))
     assert len(named) > 5
     assert named <= limits_of(VERSION).keys()
+
+
+def test_examples_and_notes_are_of_ops_that_there_are() -> None:
+    file = load("op_examples.toml", dict[str, dict[str, Any]])
+    for names in file.values():
+        assert names.keys() <= set(KEY_NAMES)
+        assert list(names) == [name for name in KEY_NAMES if name in names]
+
+
+def test_every_meaning_is_that_of_a_parameter() -> None:
+    file = load("param_meanings.toml", dict[str, dict[str, Any]])
+    own = {(op, name) for op, meanings in file["ops"].items() for name in meanings}
+    load_ops()
+    shared, found = set(), set()
+    for constructor in CONSTRUCTORS.values():
+        for param in constructor.params:
+            names = {param.name, re.sub(r"\d$", "#", param.name)}
+            if special := own & {(constructor.name, name) for name in names}:
+                found |= special
+            else:
+                shared |= names
+    assert own == found
+    assert file["names"].keys() <= shared
+    assert list(file["names"]) == sorted(file["names"], key=str.lower)

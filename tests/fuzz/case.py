@@ -82,7 +82,7 @@ def _scenario(seed: int, through: Through, rng: random.Random) -> Case:
     else:
         value = scenarios.mutated(rng)
         if through == "api" and rng.random() < 0.1:
-            places = list(scenarios._places(value))
+            places = list(scenarios.everywhere(value))
             if places:
                 where, key, _ = rng.choice(places)
                 where[key] = junk.foreign(rng)

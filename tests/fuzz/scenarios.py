@@ -60,12 +60,12 @@ def mutated_text(rng: random.Random) -> str:
     return text
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
+def everywhere(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
     """Every map or list in the scenario with each of its keys."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
         yield value, key, (*path, key)
-        yield from _places(item, (*path, key))
+        yield from everywhere(item, (*path, key))
 
 
 def _entries(scenario: Scenario) -> list[tuple[dict[str, Any], str]]:
@@ -102,19 +102,19 @@ def _long(scenario: Scenario, rng: random.Random) -> dict[str, Any]:
 
 def replace(scenario: Scenario, rng: random.Random) -> None:
     """Any value gives way to junk."""
-    where, key, _ = rng.choice(list(_places(scenario)))
+    where, key, _ = rng.choice(list(everywhere(scenario)))
     where[key] = junk.value(rng)
 
 
 def delete(scenario: Scenario, rng: random.Random) -> None:
     """Any value goes."""
-    where, key, _ = rng.choice(list(_places(scenario)))
+    where, key, _ = rng.choice(list(everywhere(scenario)))
     del where[key]
 
 
 def insert(scenario: Scenario, rng: random.Random) -> None:
     """A key that may have a meaning there, with junk or a value from elsewhere."""
-    places = list(_places(scenario))
+    places = list(everywhere(scenario))
     where, _, _ = rng.choice(places)
     other, key, _ = rng.choice(places)
     item = copy.deepcopy(other[key]) if rng.random() < 0.4 else junk.value(rng)
@@ -126,14 +126,14 @@ def insert(scenario: Scenario, rng: random.Random) -> None:
 
 def swap(scenario: Scenario, rng: random.Random) -> None:
     """Two values change places."""
-    places = list(_places(scenario))
+    places = list(everywhere(scenario))
     (a, i, _), (b, j, _) = rng.choice(places), rng.choice(places)
     a[i], b[j] = copy.deepcopy(b[j]), copy.deepcopy(a[i])
 
 
 def numbers(scenario: Scenario, rng: random.Random) -> None:
     """A number gives way to another."""
-    places = [(w, k) for w, k, _ in _places(scenario) if isinstance(w[k], int | float) and w is not scenario]
+    places = [(w, k) for w, k, _ in everywhere(scenario) if isinstance(w[k], int | float) and w is not scenario]
     where, key = rng.choice(places)
     where[key] = junk.number(rng)
 

@@ -17,6 +17,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import INPLACE_OPS, Op
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.ggml.why import Facts, Why
 from tests.ggml.graphs import Builder
 from tests.invariants import check_graph
 
@@ -118,7 +119,7 @@ def test_any_source_will_do_and_the_first_is_taken() -> None:
     sum = b.node("sum", Op.ADD, small, x, y, ne=(64,))
     bench.place(b, sum)
     assert offset(sum) == offset(x)
-    assert [(e.parent, e.reason) for e in bench.of(NotReused)] == [("small", "the layouts differ")]
+    assert bench.of(NotReused) == [NotReused("sum", "small", Why.LAYOUT)]
 
 
 def test_a_source_with_another_user_to_come_is_not_overwritten() -> None:
@@ -129,7 +130,7 @@ def test_a_source_with_another_user_to_come_is_not_overwritten() -> None:
     bench.place(b, b.node("sum", Op.ADD, first, second))
     assert offset(first) != offset(x)
     assert offset(second) == offset(x)
-    assert bench.of(NotReused)[0].reason == "2 uses of it are left"
+    assert bench.of(NotReused)[0][2:] == (Why.CHILDREN, Facts(n_children=2))
 
 
 def test_a_source_used_twice_by_one_node_is_not_overwritten() -> None:
@@ -146,7 +147,7 @@ def test_an_output_is_neither_overwritten_nor_freed() -> None:
     bench.place(b, last)
     assert offset(last) != offset(kept)
     assert bench.of(Kept) == [Kept("kept")]
-    assert bench.of(NotReused)[0].reason == "it is an output"
+    assert bench.of(NotReused)[0].why is Why.OUTPUT
 
 
 def test_an_input_is_freed_like_anything_else() -> None:
@@ -197,7 +198,7 @@ def test_a_view_is_never_reused_in_place() -> None:
     y = b.node("y", Op.SQR, view)
     assert bench.place(b, y) == 512
     assert offset(y) != offset(root)
-    assert bench.of(NotReused) == [NotReused("y", "view", "it is a view")]
+    assert bench.of(NotReused) == [NotReused("y", "view", Why.IS_VIEW)]
 
 
 def test_a_root_that_a_view_still_shows_is_not_reused_in_place() -> None:
@@ -207,7 +208,7 @@ def test_a_root_that_a_view_still_shows_is_not_reused_in_place() -> None:
     square = b.node("square", Op.SQR, root)
     bench.place(b, view, square, b.node("sum", Op.ADD, square, view))
     assert offset(square) != offset(root)
-    assert bench.of(NotReused)[0].reason == "1 view of it still in use"
+    assert bench.of(NotReused)[0][2:] == (Why.VIEWS, Facts(n_views=1))
 
 
 def test_a_cast_nobody_uses_is_freed_at_once() -> None:
@@ -230,7 +231,7 @@ def test_tensors_with_memory_of_their_own_are_left_alone() -> None:
     assert bench.place(b, y) == 256
     assert weight.buffer is not y.buffer
     assert offset(y) == offset(x)
-    assert bench.of(NotReused) == [NotReused("y", "w", "it has memory of its own")]
+    assert bench.of(NotReused) == [NotReused("y", "w", Why.PREALLOCATED)]
 
 
 def test_compute_buffers_are_marked_as_such() -> None:
@@ -334,8 +335,8 @@ def test_a_smaller_graph_of_the_same_form_is_served_too() -> None:
 @pytest.mark.parametrize(
     ("graph", "reason"),
     [
-        (simple(65), ReallocNeeded("node is larger", "n0", 256, 260, "n0")),
-        (simple(64, (Op.SIN,)), ReallocNeeded("different number of nodes", "", 2, 1)),
+        (simple(65), ReallocNeeded(Why.LARGER, "n0", 256, 260, "n0")),
+        (simple(64, (Op.SIN,)), ReallocNeeded(Why.N_NODES, "", 2, 1)),
     ],
 )
 def test_one_buffer_is_planned_anew_where_the_plan_does_not_serve(
@@ -362,7 +363,7 @@ def test_another_number_of_leafs_does_not_fit_the_plan() -> None:
     x = b.input("x", 64)
     g = b.graph(b.node("n0", Op.SIN, x), b.node("n1", Op.ADD, x, b.input("y", 64)))
     assert bench.alloc(b, g)
-    assert bench.of(ReallocNeeded) == [ReallocNeeded("different number of leafs", "", 1, 2)]
+    assert bench.of(ReallocNeeded) == [ReallocNeeded(Why.N_LEAFS, "", 1, 2)]
 
 
 def test_a_plan_is_judged_by_numbers_and_sizes_only_so_live_memory_may_be_handed_out() -> None:
@@ -387,7 +388,7 @@ def test_a_tensor_that_had_memory_when_the_plan_was_made_needs_a_new_plan_withou
     tensor_alloc(Buffer(bench.bufts[0], 256, AddressSpace()), g.leafs[0], 0)
     bench.reserve(b, g)
     assert bench.alloc(*simple())
-    assert [e.reason for e in bench.of(ReallocNeeded)] == ["source had memory of its own"]
+    assert [(e.why, e.slot) for e in bench.of(ReallocNeeded)] == [(Why.PREALLOCATED, 0)]
 
 
 def test_an_unused_leaf_that_lost_its_memory_is_not_noticed() -> None:

@@ -9,13 +9,14 @@ import pytest
 
 import ggmltool
 from ggmltool import ScenarioError
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.graph_copy import Copier
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.releases.parts import copier_of, profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.versions import OPS_SINCE, TYPES_SINCE
+from ggmltool.scenario.since import days
 
 MARCH = "2025-03"
 
@@ -104,8 +105,11 @@ def test_ops_that_were_there_are_fine(node: str) -> None:
 
 
 def test_the_tables_of_days_name_ops_and_types_that_there_are() -> None:
-    assert set(OPS_SINCE) <= set(KEY_NAMES)
-    assert set(TYPES_SINCE) <= set(TYPES)
+    assert days().ops.keys() <= set(KEY_NAMES)
+    assert days().types.keys() <= set(TYPES)
+    assert days().parts.keys() <= set(KEY_NAMES)
+    assert days().profiles.keys() <= PROFILES.keys()
+    assert days().ops_until.keys().isdisjoint(KEY_NAMES)
 
 
 def test_a_device_whose_rules_are_not_known_is_an_error() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
+from ggmltool.ggml.why import Facts, Why
 from ggmltool.inspect.diff.plans import PARTS, PlanDiff, plan_diff
 from ggmltool.inspect.diff.side import Held, HeldBuffer, Side, Titles
 from ggmltool.inspect.memory import memory_plan
@@ -25,12 +27,20 @@ GOLDEN = Path(__file__).parent / "golden"
 STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "256")}
 TITLES = Titles("before.yaml", "after.yaml")
 HELD = (Held("w1", "CUDA0", "weights", 10 * KIB), Held("w2", "CPU", "weights", 10 * KIB))
+
+
+def on_weight(tensor: str, weight: str, buft: str) -> dict[str, Assigned]:
+    """That a tensor's weight settled its backend."""
+    return {tensor: Assigned(tensor, buft, 1, "1.wgt0", Why.WEIGHT, weight, Facts(buft=buft))}
+
+
+FIRST = SplitStarted(0, "CUDA0", 0, "a", Why.FIRST_NODE)
 A = Side(
     TWO_DEVICES,
     TENSORS,
     memory_plan(EVENTS),
-    {"b": "its weight w2 is in CPU"},
-    ("the first node", "b runs on CPU", "d runs on CUDA0"),
+    on_weight("b", "w2", "CPU"),
+    (FIRST, SplitStarted(1, "CPU", 2, "b", Why.OTHER_BACKEND), SplitStarted(2, "CUDA0", 3, "d", Why.OTHER_BACKEND)),
     HELD,
     (HeldBuffer("CUDA0", "weights", 10 * KIB), HeldBuffer("CPU", "weights", 10 * KIB)),
 )
@@ -55,7 +65,7 @@ ON_ONE_DEVICE = replace(
         copies=TWO_DEVICES.copies[:1],
         buffer_sizes=(("CUDA0", 60 * KIB), ("CPU", 0)),
     ),
-    reasons={"b": "its weight w2 is in CUDA0"},
+    settled=on_weight("b", "w2", "CUDA0"),
     held=(HELD[0], HELD[1]._replace(buft="CUDA0")),
     held_buffers=(HeldBuffer("CUDA0", "weights", 20 * KIB),),
 )
@@ -68,7 +78,7 @@ WITHOUT_B = replace(
         ),
         splits=(SplitPlan(0, "CUDA0", 0, 3, ("inp",)),),
     ),
-    starts=("the first node",),
+    starts=(FIRST,),
 )
 
 PAIRS: dict[str, tuple[Side, Side]] = {
@@ -106,12 +116,11 @@ def test_a_node_on_another_backend_is_the_first_divergence_with_both_reasons() -
     assert (first.kind, first.at) == ("backend", 2)
     assert first.a is not None
     assert first.b is not None
-    assert (first.a.id, first.a.backend, first.a.reason, first.a.start) == (
-        "b", "CPU", "its weight w2 is in CPU", "b runs on CPU",
-    )  # fmt: skip
-    assert (first.b.id, first.b.backend, first.b.reason, first.b.start) == (
-        "b", "CUDA0", "its weight w2 is in CUDA0", None,
-    )  # fmt: skip
+    assert (first.a.id, first.a.backend, first.a.settled) == ("b", "CPU", A.settled["b"])
+    assert first.a.start is not None
+    assert first.a.start.why is Why.OTHER_BACKEND
+    assert (first.b.id, first.b.backend, first.b.settled) == ("b", "CUDA0", ON_ONE_DEVICE.settled["b"])
+    assert not first.b.begins
 
 
 def test_what_moved_is_copied_grew_and_came_is_told() -> None:
@@ -179,7 +188,8 @@ def test_names_cannot_steer_a_terminal() -> None:
     def renamed(side: Side) -> Side:
         plan = changed(side.plan, b={"id": bad, "backend": side.plan.nodes[2].backend})
         return replace(side, plan=plan, tensors=side.tensors | {bad: TENSORS["b"]._replace(id=bad, name=bad)},
-                       reasons={bad: bad}, held=[*side.held, Held(bad, bad, bad, len(side.plan.splits))])  # fmt: skip
+                       settled=on_weight(bad, bad, bad),
+                       held=[*side.held, Held(bad, bad, bad, len(side.plan.splits))])  # fmt: skip
 
     views: list[Callable[[PlanDiff], str]] = [
         lambda d: diff_view(d, Titles(bad, bad), tuple(PARTS), Style(80)),

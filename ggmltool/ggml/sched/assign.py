@@ -15,12 +15,15 @@ from ggmltool.ggml.events import Assigned, PassedOver, Refused
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
-from ggmltool.ggml.why import Why
+from ggmltool.ggml.why import NO_FACTS, Facts, Sweep, Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
 
 NULL_KEY = -1
+
+SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (True, False))
+"""The sweeps of pass 2."""
 
 
 def backend_from_buffer(s: SchedulerState, tensor: Tensor, op: Tensor) -> int:
@@ -61,30 +64,28 @@ def _backend_id_from_cur(s: SchedulerState, t: Tensor) -> int:
         s.causes[t.index] = "1.dst"
         if s.events:
             _pass_higher(s, t, "1.dst", buffer.buft, b)
-            whose = "its" if root is None else f"it is a view of {root.label}, whose"
-            reason = f"{whose} memory is in {buffer.buft.name}"
-            s.events(Assigned(t.id, s.names[b], 1, "1.dst", Why.MEMORY, reason, (root or t).label))
+            facts = Facts(buft=buffer.buft.name)
+            s.events(Assigned(t.id, s.names[b], 1, "1.dst", Why.MEMORY, (root or t).label, facts))
         return b
     if s.events:
-        s.events(PassedOver(t.id, 1, "1.dst", Why.NO_MEMORY, "it has no memory yet"))
+        s.events(PassedOver(t.id, 1, "1.dst", Why.NO_MEMORY))
     if t.flags & FLAG_INPUT:
         b = len(s.backends) - 1
         s.causes[t.index] = "1.inp"
         if s.events:
-            reason = "it is flagged input, and inputs go to the last backend"
-            s.events(Assigned(t.id, s.names[b], 1, "1.inp", Why.INPUT, reason, t.id))
+            s.events(Assigned(t.id, s.names[b], 1, "1.inp", Why.INPUT, t.id))
         return b
     if s.events:
-        s.events(PassedOver(t.id, 1, "1.inp", Why.NOT_INPUT, "it is not flagged input"))
+        s.events(PassedOver(t.id, 1, "1.inp", Why.NOT_INPUT))
     if t.op in s.rules.ignores_weights:
         if s.events:
-            s.events(PassedOver(t.id, 1, "1.wgt", Why.WEIGHTS_IGNORED, f"the weights of {op_desc(t)} do not count"))
+            s.events(PassedOver(t.id, 1, "1.wgt", Why.WEIGHTS_IGNORED, facts=Facts(op=op_desc(t))))
         return -1
     for i, src in enumerate(t.src):
         if src is not None and src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
             return _backend_by_weight(s, t, i, src)
     if s.events and t.op:
-        s.events(PassedOver(t.id, 1, "1.wgt", Why.NO_WEIGHT, "no source lies in a buffer of weights"))
+        s.events(PassedOver(t.id, 1, "1.wgt", Why.NO_WEIGHT))
     return -1
 
 
@@ -95,8 +96,7 @@ def _pass_higher(s: SchedulerState, t: Tensor, cause: str, buft: BufferType, b: 
             if buft in usable:
                 refused(s, t, i, 1, cause)
             else:
-                reason = f"{s.names[i]} cannot use memory in {buft.name}"
-                s.events(PassedOver(t.id, 1, cause, Why.BUFT, reason, s.names[i]))
+                s.events(PassedOver(t.id, 1, cause, Why.BUFT, s.names[i], Facts(buft=buft.name)))
 
 
 def refused(s: SchedulerState, t: Tensor, b: int, rule: int, cause: str) -> None:
@@ -117,20 +117,19 @@ def _backend_by_weight(s: SchedulerState, t: Tensor, i: int, src: Tensor) -> int
             if device.supports_op(t) and device.offload_op(t):
                 s.causes[t.index] = "1.off"
                 if s.events:
-                    batch = f"a batch of {device.batch_size(t)} (from {device.offload_min_batch} on)"
-                    reason = f"its weight {src.id} is in {buft.name}, but {s.names[higher]} offloads {batch}"
-                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", Why.OFFLOAD, reason, src.id))
+                    batch, least = device.batch_size(t), device.offload_min_batch
+                    facts = Facts(buft=buft.name, batch=batch, min_batch=least)
+                    s.events(Assigned(t.id, s.names[higher], 1, "1.off", Why.OFFLOAD, src.id, facts))
                 return higher
             if s.events:
                 _not_offloaded(s, t, higher)
         if s.events and not s.op_offload:
-            s.events(PassedOver(t.id, 1, "1.off", Why.OFFLOAD_OFF, "op offload is switched off"))
+            s.events(PassedOver(t.id, 1, "1.off", Why.OFFLOAD_OFF))
     s.causes[t.index] = f"1.wgt{i}"
     if s.events and buft is not None:
         _pass_higher(s, t, f"1.wgt{i}", buft, b)
         if b != -1:
-            reason = f"its weight {src.id} is in {buft.name}"
-            s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", Why.WEIGHT, reason, src.id))
+            s.events(Assigned(t.id, s.names[b], 1, f"1.wgt{i}", Why.WEIGHT, src.id, Facts(buft=buft.name)))
     return b
 
 
@@ -141,13 +140,13 @@ def _not_offloaded(s: SchedulerState, t: Tensor, b: int) -> None:
         refused(s, t, b, 1, "1.off")
         return
     batch, least = device.batch_size(t), device.offload_min_batch
-    why, reason = Why.SMALL_BATCH, f"offloading starts at a batch of {least}, and this one is {batch}"
+    why, facts = Why.SMALL_BATCH, Facts(batch=batch, min_batch=least)
     if least is None:
-        why, reason = Why.NEVER_OFFLOADS, "it never offloads"
+        why, facts = Why.NEVER_OFFLOADS, NO_FACTS
     elif batch <= 0:
-        why, reason = Why.NEVER_OFFLOADS, f"it never offloads {op_desc(t)}"
+        why, facts = Why.NEVER_OFFLOADS, Facts(op=op_desc(t))
     if s.events:
-        s.events(PassedOver(t.id, 1, "1.off", why, reason, s.names[b]))
+        s.events(PassedOver(t.id, 1, "1.off", why, s.names[b], facts))
 
 
 def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
@@ -170,13 +169,11 @@ def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
 def expand(s: SchedulerState, real: list[Tensor]) -> None:
     """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, down and up, then all."""
     last = len(s.backends) - 1
-    _sweep(s, real, last, "down from a higher-priority backend")
-    _sweep(s, real[::-1], last, "up from a higher-priority backend")
-    _sweep(s, real, -2, "down")
-    _sweep(s, real[::-1], -2, "up")
+    for sweep in SWEEPS:
+        _sweep(s, real if sweep.down else real[::-1], last if sweep.skips_last else -2, sweep)
 
 
-def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, direction: str) -> None:
+def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, sweep: Sweep) -> None:
     """One sweep. The backend `skipped` (the last one, for the GPU sweeps) does not spread and ends a spread.
 
     A node that the spreading backend cannot run is left alone, and the spread goes on behind it.
@@ -196,21 +193,19 @@ def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, direction: str)
                 s.causes[n.index] = "2.sup"
                 if events:
                     by = origin.label if origin is not None else ""
-                    reason = f"it goes with its neighbor {by}, expanding {direction}"
-                    events(Assigned(n.id, s.names[cur], 2, "2.sup", Why.NEIGHBOR, reason, by))
+                    events(Assigned(n.id, s.names[cur], 2, "2.sup", Why.NEIGHBOR, by, Facts(sweep=sweep)))
             elif events:
                 refused(s, n, cur, 2, "2.sup")
         elif events:
-            why, reason = _why_no_spread(s, origin, direction)
-            events(PassedOver(n.id, 2, "2.sup", why, reason))
+            why, facts = why_no_spread(s, origin, sweep)
+            events(PassedOver(n.id, 2, "2.sup", why, facts=facts))
 
 
-def _why_no_spread(s: SchedulerState, origin: Tensor | None, direction: str) -> tuple[Why, str]:
-    where = "above" if direction.startswith("down") else "below"
+def why_no_spread(s: SchedulerState, origin: Tensor | None, sweep: Sweep) -> tuple[Why, Facts]:
+    """Why nothing expands to a node, with `origin` the nearest one that has a backend, if any."""
     if origin is None:
-        return Why.NO_NEIGHBOR, f"no node {where} it has a backend yet"
-    on = s.names[s.ids[origin.index]]
-    return Why.SPREADS_LAST, f"{origin.label} {where} it is on {on}, which spreads last"
+        return Why.NO_NEIGHBOR, Facts(sweep=sweep)
+    return Why.SPREADS_LAST, Facts(tensor=origin.label, backend=s.names[s.ids[origin.index]], sweep=sweep)
 
 
 def buffer_supported(s: SchedulerState, t: Tensor, backend_id: int) -> bool:
@@ -243,12 +238,11 @@ def choose_or_upgrade(s: SchedulerState, real: list[Tensor]) -> None:
                     ids[n.index] = higher
                     s.causes[n.index] = "3.upg"
                     if s.events:
-                        reason = f"{s.names[higher]} shares the buffer type of {s.names[b]} and has priority"
-                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", Why.SAME_BUFT, reason))
+                        facts = Facts(backend=s.names[b])
+                        s.events(Assigned(n.id, s.names[higher], 3, "3.upg", Why.SAME_BUFT, facts=facts))
                     break
                 if s.events and s.backends[higher].device.supports_op(n):
-                    unread = "it cannot read all sources"
-                    s.events(PassedOver(n.id, 3, "3.upg", Why.SOURCES, unread, s.names[higher]))
+                    s.events(PassedOver(n.id, 3, "3.upg", Why.SOURCES, s.names[higher]))
                 elif s.events:
                     refused(s, n, higher, 3, "3.upg")
 
@@ -290,18 +284,15 @@ def _announce_best(s: SchedulerState, n: Tensor, readable: dict[int, int]) -> No
     if not events:
         return
     b = s.ids[n.index]
-    others = {s.names[other]: count for other, count in readable.items() if other != b}
-    for name, count in others.items():
-        reason = f"it can read {count} of the node's sources where they are"
-        events(PassedOver(n.id, 3, "3.best", Why.FEWER_SOURCES, reason, name))
-    why, reason = Why.ONLY_ONE, "no other backend supports it" if len(s.backends) > 1 else "there is no other backend"
-    if others:
-        why = Why.MOST_SOURCES
-        told = ", ".join(f"{name} {count}" for name, count in others.items())
-        total = sum(source is not None for source in n.src)
-        first = "; of equals the first is taken" if readable[b] in others.values() else ""
-        reason = f"{s.names[b]} can read {readable[b]} of its {total} sources where they are, {told}{first}"
-    events(Assigned(n.id, s.names[b], 3, "3.best", why, reason))
+    for other, count in readable.items():
+        if other != b:
+            events(PassedOver(n.id, 3, "3.best", Why.FEWER_SOURCES, s.names[other], Facts(n_src=count)))
+    if len(readable) > 1:
+        counts = tuple((s.names[other], count) for other, count in readable.items())
+        facts = Facts(n_src=sum(source is not None for source in n.src), readable=counts)
+        events(Assigned(n.id, s.names[b], 3, "3.best", Why.MOST_SOURCES, facts=facts))
+    else:
+        events(Assigned(n.id, s.names[b], 3, "3.best", Why.ONLY_ONE, facts=Facts(n_backends=len(s.backends))))
 
 
 def assign_sources(s: SchedulerState, graph: CGraph) -> None:
@@ -338,8 +329,7 @@ def _take_first_able(s: SchedulerState, n: Tensor) -> None:
             s.ids[n.index] = b
             s.causes[n.index] = "2.sup"
             if s.events:
-                reason = "no neighbor and no source has a backend, and this is the first that supports it"
-                s.events(Assigned(n.label, s.names[b], 4, "2.sup", Why.FIRST_ABLE, reason))
+                s.events(Assigned(n.label, s.names[b], 4, "2.sup", Why.FIRST_ABLE))
             return
     raise GgmlAssert(
         "ggml_backend_sched_split_graph",
@@ -350,5 +340,4 @@ def _take_first_able(s: SchedulerState, n: Tensor) -> None:
 
 def _announce(s: SchedulerState, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
     if s.events and s.ids[t.index] != -1:
-        reason = f"it is a view of {by.label}" if why is Why.VIEW else f"its first reader {by.label} is there"
-        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, why, reason, by.label))
+        s.events(Assigned(t.label, s.names[s.ids[t.index]], 4, cause, why, by.label))

@@ -29,7 +29,7 @@ class Scheduler(SchedulerState):
         self.causes[tensor.index] = "usr"
         self.is_reset = False
         if self.events:
-            self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", Why.USER, "the program assigned it"))
+            self.events(Assigned(tensor.id, self.names[backend_id], 0, "usr", Why.USER))
 
     def set_eval_callback(self, callback: EvalCallback | None) -> None:
         """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed (None: nobody).

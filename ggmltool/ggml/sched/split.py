@@ -21,7 +21,7 @@ from ggmltool.ggml.sched.assign import (
     expand,
 )
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
-from ggmltool.ggml.why import Why
+from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.arena import Split
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _FUNCTION = "ggml_backend_sched_split_graph"
 
-_Start = tuple[Why, str]
-"""Why a split begins, as code and in words."""
+_Start = tuple[Why, Facts]
+"""Why a split begins."""
 
 
 def run_passes(s: SchedulerState, graph: CGraph) -> None:
@@ -76,7 +76,7 @@ def split(s: SchedulerState, graph: CGraph) -> None:
         b = ids[n.index]
         if b != cur:
             _check_assigned(s, n)
-            start: _Start | None = (Why.OTHER_BACKEND, f"{n.id} runs on {s.names[b]}")
+            start: _Start | None = Why.OTHER_BACKEND, NO_FACTS
         elif cur_split.inputs:
             start = _needs_new_split(s, n, cur, cur_split)
         else:
@@ -89,8 +89,8 @@ def split(s: SchedulerState, graph: CGraph) -> None:
             cur_split.i_start = i
             cur_split.inputs = []
         if s.events and (start or not started):
-            why, reason = start or (Why.FIRST_NODE, "the first node")
-            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.id, why, reason))
+            why, facts = start or (Why.FIRST_NODE, NO_FACTS)
+            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.id, why, facts))
             started = True
         src = n.src
         for j, t in enumerate(src):
@@ -149,13 +149,11 @@ def _needs_new_split(s: SchedulerState, n: Tensor, cur: int, cur_split: Split) -
             and ids[t.index] != cur
             and not buffer_supported(s, t, cur)
         ):
-            reason = f"its weight {t.id} must be copied from {t.buffer.buft.name}; the split has inputs already"
-            return Why.WEIGHT_COPIED, reason
+            return Why.WEIGHT_COPIED, Facts(tensor=t.id, buft=t.buffer.buft.name)
         if full and ids[t.index] != cur:
             made = s.copies[t.index]
             if (made is None or made[cur] is None) and not buffer_supported(s, t, cur):
-                reason = f"{t.id} must be copied, and the split has {len(cur_split.inputs)} inputs, all it has room for"
-                return Why.NO_ROOM, reason
+                return Why.NO_ROOM, Facts(tensor=t.id, n_inputs=len(cur_split.inputs))
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
+from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, PlanError
 from ggmltool.ggml.tensor import dims
 from ggmltool.inspect.diff.matching import in_order, match
@@ -17,9 +18,9 @@ from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
 class Place(NamedTuple):
-    """Where a node is: its position in the graph, its backend with the cause and the reason, and its split.
+    """Where a node is: its position in the graph, its backend with the cause and what settled it, and its split.
 
-    `start` is why a split begins with this node, None where none does or where it is the graph's first.
+    `begins`: a split begins with this node, other than the graph's first; `start` is why, where that is known.
     """
 
     index: int  # type: ignore[assignment]
@@ -27,9 +28,10 @@ class Place(NamedTuple):
     op: str
     backend: str | None
     cause: str | None
-    reason: str
+    settled: Assigned | None
     split: int
-    start: str | None
+    begins: bool
+    start: SplitStarted | None
 
 
 class NodePair(NamedTuple):
@@ -227,11 +229,10 @@ def _rule(cause: str) -> str:
 
 def _places(side: Side) -> list[Place]:
     plan = side.plan
-    start_of: dict[str, str] = {}
+    start_of: dict[str, SplitStarted | None] = {}
     for place, split in enumerate(plan.splits):
         if place and split.i_start < split.i_end:
-            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else ""
-    reasons = side.reasons or {}
+            start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else None
     return [
         Place(
             n.index,
@@ -239,8 +240,9 @@ def _places(side: Side) -> list[Place]:
             _op(n, side.tensors),
             n.backend,
             n.cause,
-            reasons.get(n.id, ""),
+            side.settled.get(n.id),
             n.split,
+            n.id in start_of,
             start_of.get(n.id),
         )
         for n in plan.nodes

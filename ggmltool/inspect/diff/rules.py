@@ -154,9 +154,9 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
     if is_now == "3.best":
         return "best-backend"
     if is_now == "2.sup" and was.startswith("2.") and was != is_now:
-        origin = diff.b.origins.get(b.id, "")
-        moved = any(origin == other.b.id for other in diff.moved)
-        return "" if moved and origin == diff.a.origins.get(a.id) else "down-first"
+        origins = [side.settled[n.id].by if n.id in side.settled else "" for side, n in ((diff.a, a), (diff.b, b))]
+        moved = any(origins[1] == other.b.id for other in diff.moved)
+        return "" if moved and origins[0] == origins[1] else "down-first"
     return "rest" if a.backend is None else ""
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_row
 
+from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.inspect.diff.matching import Item
@@ -53,24 +54,23 @@ class HeldBuffer(NamedTuple):
 class Side:
     """One of two plans to compare, and what is known beside it.
 
-    `memory` is None and `is_log` true for a graph of a log. `reasons` say why a node has its backend, `starts` why each
-    split begins, `origins` which neighbour or source settled a node's backend. `refused` are the pairs of a node and a
-    backend that does not support it, `tails` the tensors that gave back what the node in their place does not need.
-    `order` are the ids of the nodes before devices put them into an order of their own, if they do. `again` is how the
-    command line names the side, behind a command; "" where it cannot.
+    `memory` is None and `is_log` true for a graph of a log. `settled` is why a node has its backend, `starts` why each
+    split begins. `refused` are the pairs of a node and a backend that does not support it, `tails` the tensors that
+    gave back what the node in their place does not need. `order` are the ids of the nodes before devices put them into
+    an order of their own, if they do. `again` is how the command line names the side, behind a command; "" where it
+    cannot.
     """
 
     plan: Plan
     tensors: Tensors
     memory: MemoryPlan | None = None
-    reasons: Mapping[str, str] | None = None
-    starts: Sequence[str] = ()
+    settled: Mapping[str, Assigned] = field(default_factory=dict)
+    starts: Sequence[SplitStarted] = ()
     held: Sequence[Held] = ()
     held_buffers: Sequence[HeldBuffer] = ()
     order: Sequence[str] = ()
     again: str = ""
     is_log: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)
     refused: frozenset[tuple[str, str]] = frozenset()
     tails: frozenset[str] = frozenset()
 

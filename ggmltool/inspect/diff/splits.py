@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, copied_inputs
 from ggmltool.inspect.diff.matching import in_order
@@ -38,7 +39,7 @@ class SplitSide(NamedTuple):
     first: str
     n_nodes: int
     copied: Amount
-    reason: str
+    start: SplitStarted | None
 
 
 class SplitPair(NamedTuple):
@@ -79,10 +80,10 @@ class CopiedPair(NamedTuple):
 def pair_splits(
     a: Plan,
     tensors_a: Tensors,
-    starts_a: Sequence[str],
+    starts_a: Sequence[SplitStarted],
     b: Plan,
     tensors_b: Tensors,
-    starts_b: Sequence[str],
+    starts_b: Sequence[SplitStarted],
     partner: Mapping[str, str],
 ) -> tuple[SplitPair, ...]:
     """All splits of both plans in order; partners are those that have most nodes in common."""
@@ -101,14 +102,14 @@ def pair_splits(
     return (*out, *(SplitPair(None, other, ("new",)) for other in theirs[next_b:]))
 
 
-def _sides(plan: Plan, tensors: Tensors, starts: Sequence[str]) -> list[SplitSide]:
+def _sides(plan: Plan, tensors: Tensors, starts: Sequence[SplitStarted]) -> list[SplitSide]:
     out = []
     for place, split in enumerate(plan.splits):
         nodes = plan.nodes[split.i_start : split.i_end]
         index, first = (nodes[0].index, nodes[0].id) if nodes else (split.i_start, "")
         copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount(0, 0, 0))
-        reason = starts[place] if place < len(starts) else ""
-        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, reason))
+        start = starts[place] if place < len(starts) else None
+        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, start))
     return out
 
 

@@ -32,6 +32,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
 )
 from ggmltool.inspect.trace import TracedStep
+from ggmltool.views.explain.words import event_json, words
 from ggmltool.views.table import Style, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
 
@@ -84,16 +85,16 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
             return _access(0, get, tensor, buft, offset, nbytes, families)
         case TensorCopied():
             return _copy(event, families)
-        case SplitStarted(split, backend, at, node, _, reason):
-            return [Call(0, f"split {split} on {backend} from node {at}, {node}: {reason}", True)]
+        case SplitStarted(split, backend, at, node):
+            return [Call(0, f"split {split} on {backend} from node {at}, {node}: {words(event)}", True)]
         case InputAdded(split, backend, tensor, node, _):
             return [Call(0, f"{tensor} is copied to {backend} before split {split}, for {node}", True)]
         case Reordered(backend, at, nodes):
             what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
             return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
-        case ReallocNeeded(reason, tensor, old, new):
+        case ReallocNeeded(_, tensor, old, new):
             sizes = f" ({old} → {new})" if old is not None else ""
-            what = f"{reason}: {tensor}" if tensor else reason
+            what = f"{words(event)}: {tensor}" if tensor else words(event)
             return [Call(0, f"the reserved plan does not serve: {what}{sizes}", True)]
         case IdsChanged(at, tensor, is_leaf, old, new):
             return [Call(0, f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}", True)]
@@ -107,10 +108,10 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
 def _decision(event: Event) -> str:
     """A decision of the scheduler's passes or of the allocator in a line."""
     match event:
-        case Assigned(tensor, backend, _, cause, _, reason):
-            return f"{tensor} → {backend} ({cause}): {reason}"
-        case Refused(tensor, backend, rule, _, reason):
-            return f"{tensor} not on {backend} in pass {rule}: {reason}"
+        case Assigned(tensor, backend, _, cause):
+            return f"{tensor} → {backend} ({cause}): {words(event)}"
+        case Refused(tensor, backend, rule, _, condition):
+            return f"{tensor} not on {backend} in pass {rule}: {condition}"
         case AllocationStarted(-1):
             return "the allocator: leafs and inputs"
         case AllocationStarted(at, node):
@@ -119,8 +120,8 @@ def _decision(event: Event) -> str:
             return f"allocate {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
         case Reused(tensor, parent):
             return f"compute {tensor} in the memory of {parent}"
-        case NotReused(tensor, parent, reason):
-            return f"not {tensor} in the memory of {parent}: {reason}"
+        case NotReused(tensor, parent):
+            return f"not {tensor} in the memory of {parent}: {words(event)}"
         case Freed(tensor, buft, chunk, offset, size):
             return f"free {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
         case Kept(tensor):
@@ -211,7 +212,7 @@ def trace_json(steps: Sequence[TracedStep]) -> dict[str, Any]:
             {
                 "step": traced.step,
                 "error": traced.error or None,
-                "events": [{"event": type(e).__name__, **e._asdict()} for e in traced.events],
+                "events": [{"event": type(e).__name__, **event_json(e)} for e in traced.events],
             }
             for traced in steps
         ],

@@ -14,6 +14,7 @@ from ggmltool.views.diff.memory import buffers_section, contexts_section, sizes_
 from ggmltool.views.diff.rules import rules_section
 from ggmltool.views.diff.splits import copies_section, splits_section
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.explain.words import words
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened
@@ -121,7 +122,7 @@ def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
     for side, place in ((diff.b, divergence.b), (diff.a, divergence.a)):
         if place is None or not side.again or divergence.kind == "order":
             continue
-        if divergence.kind == "split" and place.start is None:
+        if divergence.kind == "split" and not place.begins:
             continue
         what = ["split", str(place.split)] if divergence.kind == "split" else ["node", place.id]
         yield printable(f"ggmltool explain {join(what)} {side.again}")
@@ -134,11 +135,12 @@ def _name(place: Place | None) -> str:
 
 def _decision(place: Place) -> str:
     """The backend of a node and why, and the split it is in or begins."""
-    why = ": ".join(part for part in (place.cause, place.reason) if part)
+    reason = "" if place.settled is None else words(place.settled)
+    why = ": ".join(part for part in (place.cause, reason) if part)
     backend = f"{place.backend or 'no backend'}{f' ({why})' if why else ''}"
-    if place.start is None:
+    if not place.begins:
         return f"{backend}; in split #{place.split}"
-    return f"{backend}; begins split #{place.split}{': ' if place.start else ''}{place.start}"
+    return f"{backend}; begins split #{place.split}{f': {words(place.start)}' if place.start else ''}"
 
 
 def _nodes(diff: PlanDiff, style: Style) -> str:

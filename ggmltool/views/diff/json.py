@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ggmltool.inspect.diff.plans import PARTS, NodePair, PlanDiff
+from ggmltool.ggml.events import Assigned, SplitStarted
+from ggmltool.inspect.diff.plans import PARTS, NodePair, Place, PlanDiff
 from ggmltool.inspect.diff.rules import RuleChange
 from ggmltool.inspect.diff.side import Side, Titles
-from ggmltool.inspect.diff.splits import Amount
+from ggmltool.inspect.diff.splits import Amount, SplitSide
 from ggmltool.views.diff.rules import rules_of
+from ggmltool.views.explain.words import words
 
 
 def diff_json(diff: PlanDiff, titles: Titles, parts: Collection[str]) -> dict[str, Any]:
@@ -96,7 +98,29 @@ def _value(value: Any) -> Any:
     if isinstance(value, Amount):
         exact = {"tensors": value.n, "nbytes": value.low}
         return exact if value.low == value.high else exact | {"nbytes_max": value.high}
+    if isinstance(value, Place):
+        return _place(value)
+    if isinstance(value, SplitSide):
+        known = value._asdict() | {"copied": _value(value.copied), "reason": _said(value.start)}
+        return {key: known[key] for key in known if key != "start"}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         names = {"src": "from", "dst": "to"}
         return {names.get(key, key): _value(item) for key, item in value._asdict().items()}
     return [_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "index": place.index,
+        "id": place.id,
+        "op": place.op,
+        "backend": place.backend,
+        "cause": place.cause,
+        "reason": _said(place.settled),
+        "split": place.split,
+        "start": _said(place.start) if place.begins else None,
+    }
+
+
+def _said(event: Assigned | SplitStarted | None) -> str:
+    return "" if event is None else words(event)

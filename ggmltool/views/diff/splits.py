@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import CopiedPair, SplitPair, SplitSide
 from ggmltool.views.diff.cells import MAX_ROWS, amounts, change, inks_of, mark
+from ggmltool.views.explain.words import words
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, size_between
 
@@ -73,7 +74,7 @@ def _split_row(pair: SplitPair, inks: dict[str, str]) -> Row:
         both(lambda s: str(s.n_nodes)),
         both(lambda s: size_between(s.copied.low, s.copied.high) if s.copied.n else "–"),
         f"{there.index} {there.first}",
-        there.reason,
+        "" if there.start is None else words(there.start),
     ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.node import BackendAnswer, NodeFacts, Outcome, SourceFacts
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
+from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
 from ggmltool.views.text import size, wrapped
@@ -36,11 +38,11 @@ def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style
     parts = [heading(f"{title}: {facts.id}", [when], style), "\n", render_lines(_verdict(facts, style.width), style)]
     asked: list[Row] = [
         [
-            str(a.number),
+            str(a.rule),
             a.cause,
             Cell(a.backend or "–", inks.get(a.backend, "dim")),
-            Cell("yes", "bold") if a.settled else Cell("no", "dim"),
-            a.why + (f" (asked {n} times)" if n > 1 else ""),
+            Cell("yes", "bold") if isinstance(a, Assigned) else Cell("no", "dim"),
+            words(a) + (f" (asked {n} times)" if n > 1 else ""),
         ]
         for a, n in Counter(facts.asked).items()
     ]
@@ -116,7 +118,13 @@ def explain_node_json(facts: NodeFacts, plan: Plan) -> dict[str, Any]:
         "cause": verdict.cause if verdict is not None else None,
         "decided_by": verdict.by or None if verdict is not None else None,
         "rules": [
-            {"pass": a.number, "cause": a.cause, "backend": a.backend or None, "settled": a.settled, "why": a.why}
+            {
+                "pass": a.rule,
+                "cause": a.cause,
+                "backend": a.backend or None,
+                "settled": isinstance(a, Assigned),
+                "why": words(a),
+            }
             for a in facts.asked
         ],
         "reason": reason_json(facts.reason),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.events import IdsChanged, ReallocNeeded
 from ggmltool.inspect.realloc import Parting, ReallocFacts
+from ggmltool.views.explain.words import event_json, words
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
 from ggmltool.views.text import printable, size, wrapped
@@ -79,7 +80,7 @@ def _why(f: ReallocFacts) -> str:
         return ""
     if not why.tensor:
         parting = f"; the first difference is at node {f.parting.at}: {_parting(f.parting)}" if f.parting else ""
-        return f"{why.reason}, {why.old_size} and {why.new_size}{parting}"
+        return f"{words(why)}, {why.old_size} and {why.new_size}{parting}"
     of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
     needed = size(why.new_size or 0)
     if why.old_size is None:
@@ -124,9 +125,9 @@ def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
         "first": f.first._asdict() | {"buffers": dict(zip(f.backends, f.first.buffers, strict=True))},
         "second": f.second._asdict() | {"buffers": dict(zip(f.backends, f.second.buffers, strict=True))},
         "alone": dict(zip(f.backends, f.alone, strict=True)),
-        "why": None if f.why is None else f.why._asdict(),
+        "why": None if f.why is None else event_json(f.why),
         "backend_ids_changed": isinstance(f.why, IdsChanged),
-        "outgrown": [o._asdict() for o in f.outgrown],
+        "outgrown": [event_json(o) for o in f.outgrown],
         "parting": None if f.parting is None else f.parting._asdict(),
         "grown": [g._asdict() for g in f.grown],
         "serves_back": f.serves_back,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.reasons import Reason, TurnedDown
+from ggmltool.views.explain.words import words
 
 _NOT_BY_CHOICE = frozenset((Why.NEIGHBOR, Why.MOST_SOURCES, Why.ONLY_ONE, Why.FIRST_ABLE))
 """What settles a tensor that could be anywhere: then the reason is who was turned down, if anybody was."""
@@ -32,10 +33,10 @@ def reason_text(reason: Reason) -> str:
     refusals = [refusal_text(t) for t in reason.turned_down]
     if not refusals or settled.why not in _NOT_BY_CHOICE:
         more = refusals if settled.why in (Why.WEIGHT, Why.MEMORY) else []
-        return "; ".join(dict.fromkeys([settled.reason, *more, *_passed_over(reason)]))
+        return "; ".join(dict.fromkeys([words(settled), *more, *_passed_over(reason)]))
     if reason.is_next:
         return "; ".join([*refusals, f"{settled.backend} is the next that does"])
-    return "; ".join([settled.reason, *refusals])
+    return "; ".join([words(settled), *refusals])
 
 
 def refusal_text(refused: TurnedDown) -> str:
@@ -46,11 +47,11 @@ def refusal_text(refused: TurnedDown) -> str:
 
 
 def _passed_over(reason: Reason) -> Iterable[str]:
-    return (passed.reason for passed in reason.passed_over if passed.why in _WORTH_SAYING)
+    return (words(passed) for passed in reason.passed_over if passed.why in _WORTH_SAYING)
 
 
 def _cannot_use(reason: Reason) -> Iterable[str]:
-    return (passed.reason for passed in reason.passed_over if passed.why is Why.BUFT)
+    return (words(passed) for passed in reason.passed_over if passed.why is Why.BUFT)
 
 
 def reason_json(reason: Reason) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def reason_json(reason: Reason) -> dict[str, Any]:
         "rule": settled.rule if settled is not None else None,
         "cause": settled.cause if settled is not None else None,
         "why": settled.why if settled is not None else None,
-        "reason": settled.reason if settled is not None else None,
+        "reason": words(settled) if settled is not None else None,
         "by": settled.by if settled is not None else "",
         "turned_down": [refused._asdict() for refused in reason.turned_down],
         "text": reason_sentence(reason),

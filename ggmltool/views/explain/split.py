@@ -9,6 +9,7 @@ from ggmltool.ggml.why import Why
 from ggmltool.inspect.split import InputFacts, SplitFacts
 from ggmltool.views.explain.node import MOVES, move_row
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
+from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
 from ggmltool.views.text import count, shortened, size, wrapped
@@ -56,10 +57,10 @@ def _sentences(f: SplitFacts) -> list[str]:
     why = list(map(reason_sentence, f.why_first))
     if f.before is None:
         return [f"It is the first: {here}.", *why]
-    behind = f"It begins with {f.first}, behind {f.last_before} on {f.before}: {here}."
-    if f.why is Why.OTHER_BACKEND and why:
+    behind = f"It begins with {f.start.node}, behind {f.last_before} on {f.before}: {here}."
+    if f.start.why is Why.OTHER_BACKEND and why:
         return [*why, behind]
-    return [f"{f.first} begins it: {f.reason}.", *why, behind]
+    return [f"{f.start.node} begins it: {words(f.start)}.", *why, behind]
 
 
 def _input(i: InputFacts, number: int, inks: dict[str, str]) -> Row:
@@ -88,9 +89,9 @@ def explain_split_json(facts: SplitFacts, plan: Plan) -> dict[str, Any]:
         "backend": facts.backend,
         "i_start": facts.nodes[0],
         "i_end": facts.nodes[1],
-        "first": facts.first,
-        "reason": facts.reason,
-        "why": facts.why,
+        "first": facts.start.node,
+        "reason": words(facts.start),
+        "why": facts.start.why,
         "why_first": [reason_json(reason) for reason in facts.why_first],
         "behind": facts.before,
         "inputs": [

@@ -10,6 +10,7 @@ from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, ChunkState
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
+from ggmltool.views.explain.words import event_json, words
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
@@ -123,8 +124,8 @@ def _step(step: AllocStep, nodes: Sequence[NodeLabel]) -> Row:
             return ["", "allocate", tensor, str(size), _at(buft, chunk, offset), free]
         case Reused(tensor, parent, buft, chunk, offset):
             return ["", Cell("reuse", "green"), tensor, "", _at(buft, chunk, offset), f"in place of {parent}"]
-        case NotReused(tensor, parent, reason):
-            return ["", Cell("no reuse", "yellow"), tensor, "", "", f"not {parent}: {reason}"]
+        case NotReused(tensor, parent) as kept:
+            return ["", Cell("no reuse", "yellow"), tensor, "", "", f"not {parent}: {words(kept)}"]
         case Freed(tensor, buft, chunk, offset, size, extra):
             return ["", "free tail" if extra else "free", tensor, str(size), _at(buft, chunk, offset), free]
         case Kept(tensor):
@@ -158,7 +159,7 @@ def story_json(steps: Sequence[AllocStep], graph: str, step: str) -> dict[str, A
         "steps": [
             {
                 "event": type(s.event).__name__,
-                **s.event._asdict(),
+                **event_json(s.event),
                 "free_blocks": None if s.chunk is None else [[b.offset, b.size] for b in s.chunk.free],
                 "max_size": None if s.chunk is None else s.chunk.max_size,
             }

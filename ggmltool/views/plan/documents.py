@@ -16,6 +16,7 @@ from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.inspect.passes import PassRecord
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 from ggmltool.views.document import ReleaseDocument, Row, StepDocument, between, head
+from ggmltool.views.explain.words import words
 from ggmltool.views.plan.passes import changes
 from ggmltool.views.plan.tally import tally
 
@@ -289,7 +290,7 @@ class PassDocument(StepDocument, kw_only=True):
             )
             for a in record.assignments
         ]
-        splits = [PassSplit(s.split, s.backend, s.at, s.node, s.reason) for s in record.splits]
+        splits = [PassSplit(s.split, s.backend, s.at, s.node, words(s)) for s in record.splits]
         inputs = [PassInput(i.split, i.tensor, i.backend) for i in record.inputs]
         return cls(**head(plan), number=number, complete=True, tensors=tensors, splits=splits, inputs=inputs)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
+from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
@@ -70,7 +71,7 @@ def _counts(
 def changes(record: PassRecord) -> dict[str, str]:
     """Per tensor that the pass assigned: the reason (of its last assignment)."""
     there = {a.tensor for a in record.assignments}
-    return {e.tensor: e.reason for e in record.assigned if e.tensor in there}
+    return {e.tensor: words(e) for e in record.assigned if e.tensor in there}
 
 
 def _node_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
@@ -95,6 +96,6 @@ def _split_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
     for start in record.splits:
         names = [i.tensor for i in record.inputs if i.split == start.split]
         ink = inks.get(start.backend, "")
-        rows.append([f"#{start.split}", Cell(start.backend, ink), str(start.at), start.reason, shortened(names, 3)])
+        rows.append([f"#{start.split}", Cell(start.backend, ink), str(start.at), words(start), shortened(names, 3)])
     lines = [f"{count(len(rows), 'split')}, {count(len(record.inputs), 'input')} to copy"]
     return render_lines(lines, style) + (render_table(_SPLITS, rows, style) if rows else "")

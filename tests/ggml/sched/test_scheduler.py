@@ -14,6 +14,7 @@ from ggmltool.ggml.ops.registry import float_bits
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
+from ggmltool.ggml.why import Why
 from tests.ggml.sched.bench import Bench, device, names
 
 
@@ -243,4 +244,4 @@ def test_14_attention_of_another_batch_may_outgrow_the_plan_though_its_bytes_fit
     b.alloc(many)
     outgrown = [e for e in b.of(ReallocNeeded) if e.tensor == "y"]
     copies = 2 * (2 * 128 * 256 * 2)
-    assert [(e.reason, e.old_size, e.new_size) for e in outgrown] == [("node is larger", 4096, 4096 + copies)]
+    assert [(e.why, e.old_size, e.new_size) for e in outgrown] == [(Why.LARGER, 4096, 4096 + copies)]

@@ -10,6 +10,7 @@ from ggmltool.ggml.events import Assigned, InputAdded, PassedOver, Refused, Spli
 from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
+from ggmltool.ggml.why import Facts, Why
 from tests.ggml.sched.bench import Bench, device, names
 
 
@@ -53,10 +54,10 @@ def test_every_assignment_is_announced_with_its_reason() -> None:
         ("x", "CPU", 1, "1.inp"),
         ("h", "GPU0", 1, "1.wgt0"),
     ]
-    assert [e.reason for e in b.of(Assigned)] == [
-        "its memory is in GPU0",
-        "it is flagged input, and inputs go to the last backend",
-        "its weight w is in GPU0",
+    assert [(e.why, e.by, e.facts) for e in b.of(Assigned)] == [
+        (Why.MEMORY, "w", Facts(buft="GPU0")),
+        (Why.INPUT, "x", Facts()),
+        (Why.WEIGHT, "w", Facts(buft="GPU0")),
     ]
 
 
@@ -260,13 +261,13 @@ def test_rules_that_do_not_settle_a_tensor_say_why_and_what_settles_it_is_named(
     w, v, x = b.weight("w", 64, 64, on=0), b.weight("v", 64, 64, on=1), b.input("x", 64, 4)
     h = b.node("h", Op.MUL_MAT, w, x, ne=(64, 4))
     b.split(b.node("y", Op.MUL_MAT, v, b.node("s", Op.SQR, h, ne=(64, 4)), ne=(64, 4)))
-    told = [(e.tensor, e.rule, e.cause, e.backend, e.reason) for e in b.of(PassedOver)]
+    told = [(e.tensor, e.rule, e.cause, e.backend, e.why, e.facts) for e in b.of(PassedOver)]
     assert [t for t in told if t[0] == "s"] == [
-        ("s", 1, "1.dst", "", "it has no memory yet"),
-        ("s", 1, "1.inp", "", "it is not flagged input"),
-        ("s", 1, "1.wgt", "", "no source lies in a buffer of weights"),
+        ("s", 1, "1.dst", "", Why.NO_MEMORY, Facts()),
+        ("s", 1, "1.inp", "", Why.NOT_INPUT, Facts()),
+        ("s", 1, "1.wgt", "", Why.NO_WEIGHT, Facts()),
     ]
-    assert ("y", 1, "1.off", "GPU0", "it never offloads") in told
-    assert ("y", 1, "1.wgt0", "GPU0", "GPU0 cannot use memory in CPU") in told
+    assert ("y", 1, "1.off", "GPU0", Why.NEVER_OFFLOADS, Facts()) in told
+    assert ("y", 1, "1.wgt0", "GPU0", Why.BUFT, Facts(buft="CPU")) in told
     by = {e.tensor: e.by for e in b.of(Assigned)}
     assert by == {"w": "w", "v": "v", "x": "x", "h": "w", "s": "h", "y": "v"}

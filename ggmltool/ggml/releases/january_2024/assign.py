@@ -14,7 +14,7 @@ from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, PassedOver
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.why import Why
+from ggmltool.ggml.why import Facts, Sweep, Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
@@ -27,6 +27,9 @@ PASSES = (
     "splits and copies",
 )
 """What each pass does, by its number; 0 is what was said before."""
+
+SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (False, True))
+"""The sweeps of pass 2."""
 
 
 def allocr_from_buffer(s: MeasuredScheduler, t: Tensor, buffer: Buffer | None) -> int:
@@ -76,36 +79,32 @@ def _allocr_from_cur(s: MeasuredScheduler, t: Tensor) -> int:
     """sched_allocr_from_cur."""
     b = allocr_from_buffer(s, t, t.buffer)
     if b != -1:
-        return _decided(s, t, b, "1.dst", Why.MEMORY, "its memory is in", t.buffer, t)
+        return _decided(s, t, b, "1.dst", Why.MEMORY, t.buffer, t)
     if s.events:
-        s.events(PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY, "it has no memory yet"))
+        s.events(PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY))
     root = t.view_src
     if root is not None:
         b = allocr_from_buffer(s, t, root.buffer)
         if b != -1:
-            told = f"it is a view of {root.label}, whose memory is in"
-            return _decided(s, t, b, "1.vsrc", Why.MEMORY, told, root.buffer, root)
+            return _decided(s, t, b, "1.vsrc", Why.MEMORY, root.buffer, root)
         if s.events:
-            s.events(PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, f"{root.label} has no memory yet"))
+            s.events(PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, facts=Facts(tensor=root.label)))
     for i, src in enumerate(t.src):
         if src is None:
             break
         if src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
             b = allocr_from_buffer(s, src, src.buffer)
-            return _decided(s, t, b, f"1.wgt{i}", Why.WEIGHT, f"its weight {src.label} is in", src.buffer, src)
+            return _decided(s, t, b, f"1.wgt{i}", Why.WEIGHT, src.buffer, src)
     if s.events and t.op:
-        s.events(PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT, "no source lies in a buffer of weights"))
+        s.events(PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT))
     return -1
 
 
-def _decided(
-    s: MeasuredScheduler, t: Tensor, b: int, cause: str, why: Why, reason: str, buffer: Buffer | None, by: Tensor
-) -> int:
+def _decided(s: MeasuredScheduler, t: Tensor, b: int, cause: str, why: Why, buffer: Buffer | None, by: Tensor) -> int:
     s.causes[t.index] = cause
     if s.events and buffer is not None:
-        own = s.tallocs[b].buffer is buffer
-        where = f"the scheduler's own memory for {s.names[b]}" if own else buffer.buft.name
-        s.events(Assigned(t.label, s.names[b], 1, cause, why, f"{reason} {where}", by.label))
+        facts = Facts(buft=None if s.tallocs[b].buffer is buffer else buffer.buft.name)
+        s.events(Assigned(t.label, s.names[b], 1, cause, why, by.label, facts))
     return b
 
 
@@ -116,13 +115,11 @@ def expand(s: MeasuredScheduler, graph: CGraph) -> None:
     """
     real = [n for n in graph.nodes if not n.is_view_op]
     last = len(s.names) - 1
-    _sweep(s, real[::-1], last, "2.1", "up from a higher-priority backend")
-    _sweep(s, real, last, "2.2", "down from a higher-priority backend")
-    _sweep(s, real[::-1], -2, "2.3", "up")
-    _sweep(s, real, -2, "2.4", "down")
+    for number, sweep in enumerate(SWEEPS, 1):
+        _sweep(s, real if sweep.down else real[::-1], last if sweep.skips_last else -2, f"2.{number}", sweep)
 
 
-def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, direction: str) -> None:
+def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, sweep: Sweep) -> None:
     ids, causes, events = s.ids, s.causes, s.events
     cur = -1
     origin: Tensor | None = None
@@ -139,19 +136,16 @@ def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, 
             continue
         if cur != -1:
             by = origin.label if origin is not None else ""
-            reason = f"it goes with its neighbor {by}, expanding {direction}"
-            events(Assigned(n.label, s.names[cur], 2, cause, Why.NEIGHBOR, reason, by))
+            events(Assigned(n.label, s.names[cur], 2, cause, Why.NEIGHBOR, by, Facts(sweep=sweep)))
         else:
-            why, reason = _why_no_spread(s, origin, direction)
-            events(PassedOver(n.label, 2, cause, why, reason))
+            why, facts = _why_no_spread(s, origin, sweep)
+            events(PassedOver(n.label, 2, cause, why, facts=facts))
 
 
-def _why_no_spread(s: MeasuredScheduler, origin: Tensor | None, direction: str) -> tuple[Why, str]:
-    where = "above" if direction.startswith("down") else "below"
+def _why_no_spread(s: MeasuredScheduler, origin: Tensor | None, sweep: Sweep) -> tuple[Why, Facts]:
     if origin is None:
-        return Why.NO_NEIGHBOR, f"no node {where} it has a backend yet"
-    on = s.names[s.ids[origin.index]]
-    return Why.SPREADS_LAST, f"{origin.label} {where} it is on {on}, which spreads last"
+        return Why.NO_NEIGHBOR, Facts(sweep=sweep)
+    return Why.SPREADS_LAST, Facts(tensor=origin.label, backend=s.names[s.ids[origin.index]], sweep=sweep)
 
 
 def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
@@ -186,10 +180,9 @@ def _announce(s: MeasuredScheduler, t: Tensor, cause: str, why: Why, by: Tensor)
         return
     b = s.ids[t.index]
     if b != -1:
-        reason = f"it is a view of {by.label}" if why is Why.VIEW else f"its first reader {by.label} is there"
-        s.events(Assigned(t.label, s.names[b], 3, cause, why, reason, by.label))
+        s.events(Assigned(t.label, s.names[b], 3, cause, why, by.label))
     else:
-        s.events(PassedOver(t.label, 3, cause, Why.NO_BACKEND, f"{by.label} has no backend either"))
+        s.events(PassedOver(t.label, 3, cause, Why.NO_BACKEND, facts=Facts(tensor=by.label)))
 
 
 def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:

@@ -18,6 +18,7 @@ from ggmltool.ggml.releases.january_2024.tallocr import BestFitTallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 BARRIER = -1
 """In `parse_seq`: what was computed since the last barrier gives its memory back here."""
@@ -227,7 +228,7 @@ class DirectGallocr(Gallocr):
             why_not = self._why_not(alloc, n, parent)
             if why_not:
                 if self.events:
-                    self.events(NotReused(n.label, parent.label, why_not))
+                    self.events(NotReused(n.label, parent.label, *why_not))
                 continue
             root = parent.view_src or parent
             n.view_src = root
@@ -241,27 +242,27 @@ class DirectGallocr(Gallocr):
             return True
         return False
 
-    def _why_not(self, alloc: BestFitTallocr, n: Tensor, parent: Tensor) -> str:
-        """Why a node cannot be computed in the memory of this source; "" where it can."""
+    def _why_not(self, alloc: BestFitTallocr, n: Tensor, parent: Tensor) -> tuple[Why, Facts] | None:
+        """Why a node cannot be computed in the memory of this source; None where it can."""
         if not alloc.is_own(parent):
-            return f"it is not in the memory of {alloc.name}"
+            return Why.OTHER_BUFFER, Facts(buft=alloc.name)
         hn = self.hash_nodes
         children, views = hn.n_children[parent.index], hn.n_views[parent.index]
         if not parent.data:
-            return "it has no memory"
+            return Why.NO_MEMORY, NO_FACTS
         if children != 1 or views != 0:
-            return f"it is still in use, by {children} nodes and {views} views"
+            return Why.IN_USE, Facts(n_children=children, n_views=views)
         if not are_same_layout(n, parent):
-            return "the layouts differ"
+            return Why.LAYOUT, NO_FACTS
         root = parent.view_src
         if root is None:
-            return ""
+            return None
         children, views = hn.n_children[root.index], hn.n_views[root.index]
         if views != 1 or children != 0:
-            return f"what it is a view of, {root.label}, is still in use, by {children} nodes and {views} views"
+            return Why.ROOT_IN_USE, Facts(tensor=root.label, n_children=children, n_views=views)
         if root.data != parent.data:
-            return f"it is a view into the middle of {root.label}"
-        return ""
+            return Why.INSIDE_ROOT, Facts(tensor=root.label)
+        return None
 
     def _update_parents(self, n: Tensor) -> None:
         """The node is computed: give back the sources that nobody needs any more."""

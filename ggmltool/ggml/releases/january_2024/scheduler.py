@@ -134,7 +134,7 @@ class MeasuredScheduler(Scheduler):
         self.grow_state()
         self.ids[tensor.index] = backend_id
         if self.events:
-            self.events(Assigned(tensor.label, self.names[backend_id], 0, "usr", Why.USER, "the program assigned it"))
+            self.events(Assigned(tensor.label, self.names[backend_id], 0, "usr", Why.USER))
 
     def init_measure(self, graph: CGraph) -> None:
         """ggml_backend_sched_init_measure: split `graph`, find out what memory it needs, and make the buffers.

@@ -71,10 +71,8 @@ def split(s: MeasuredScheduler, graph: CGraph) -> None:
             cur_split.i_start = i
             cur_split.inputs = []
         if s.events and (n is first or cur_split.i_start == i):
-            why, reason = Why.OTHER_BACKEND, f"{n.label} runs on {s.names[cur]}"
-            if n is first:
-                why, reason = Why.FIRST_NODE, "the first node"
-            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.label, why, reason))
+            why = Why.FIRST_NODE if n is first else Why.OTHER_BACKEND
+            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.label, why))
         for j, t in enumerate(n.src):
             if t is None:
                 break

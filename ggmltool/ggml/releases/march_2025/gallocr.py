@@ -40,9 +40,9 @@ class UnchunkedGallocr(Gallocr):
             )
         super()._allocate_node(node, buffer_id)
 
-    def _node_needs_realloc(self, t: Tensor, planned: TensorAlloc, what: str) -> ReallocNeeded | None:
+    def _node_needs_realloc(self, t: Tensor, planned: TensorAlloc) -> ReallocNeeded | None:
         """ggml_gallocr_node_needs_realloc, whose answer is true where the plan is enough."""
-        why = self._outgrows(t, planned, what)
+        why = self._outgrows(t, planned)
         if why is not None and planned.buffer_id < 0:
             raise GgmlAssert(
                 "ggml_gallocr_node_needs_realloc",
