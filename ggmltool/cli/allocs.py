@@ -29,12 +29,16 @@ from ggmltool.views.table import Style
 @click.command(cls=Command)
 @scenario_argument
 @moment_options
-@click.option("--trace", is_flag=True, help="How the allocator got there, line by line, with the free blocks then.")
+@click.option(
+    "--trace",
+    is_flag=True,
+    help="Show how the allocator got there, line by line, with the free blocks at each point.",
+)
 @click.option(
     "--free-blocks",
     metavar="NODE",
     shell_complete=complete_tensors,
-    help="Draw what lies where, and what is free, when this node had got its memory.",
+    help="Draw what is where, and what is free, right after this node was allocated.",
 )
 @ggml_option
 @format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
@@ -47,10 +51,10 @@ def allocs(
     format: str | None,
     output: Output,
 ) -> int:
-    """Show where the graph allocator puts every node with its sources, and every leaf: node_allocs and leaf_allocs.
+    """Show where the graph allocator puts every node and its sources, and every leaf: node_allocs and leaf_allocs.
 
-    Sources stand as `name buffer:offset+size_max`. Buffer -1 is ggml's mark for a view or a tensor with memory of its
-    own. The nodes are the scheduler's, so copies and the dependencies before them are among them.
+    Sources are `name buffer:offset+size_max`. Buffer -1 is ggml's mark for a view or a pre-allocated tensor. The nodes
+    are the scheduler's: copies, and the dependencies before them, are among them.
 
     \b
     Example:
@@ -61,9 +65,9 @@ def allocs(
       ggmltool allocs --after 3 graph.yaml
     """
     if trace and free_blocks is not None:
-        raise click.UsageError("--trace and --free-blocks are two views; ask for one.")
+        raise click.UsageError("--trace and --free-blocks are different views; choose one.")
     if trace and format == "gdb":
-        raise click.UsageError("--trace is a story, and gdb prints structs; ask for one of the two.")
+        raise click.UsageError("--trace and --format gdb are different views; choose one.")
     opened = open_scenario(scenario)
     watched = watch_allocator(opened, moment, free_blocks)
     if format == "gdb":

@@ -39,24 +39,27 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
     multiple=True,
     envvar="GGMLTOOL_BACKENDS_DEVICE",
     shell_complete=_complete_devices,
-    help="Instead of a scenario: init this device; may be repeated. PARAMS are key=value, by commas, with the keys of "
-    "a backend in a scenario; a size alone is its memory. Or a file of devices, as --format yaml writes it.",
+    help="Show this device instead of a scenario's; may be repeated. PARAMS are key=value pairs separated by commas, "
+    "with the keys of a backend in a scenario; a size alone is its memory. Or a file of devices, as --format "
+    "yaml writes it.",
 )
 @click.option(
-    "--interface", is_flag=True, help="Show the function tables: what a backend has, what is NULL, what ggml does then."
+    "--interface",
+    is_flag=True,
+    help="Show the function tables: what a backend has, what is NULL, and what ggml does without it.",
 )
 @ggml_option
-@format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device takes back.")
+@format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device reads.")
 @output_option
 def backends(
     scenario: str | None, devices: tuple[str, ...], interface: bool, format: str | None, output: Output
 ) -> int:
     """Show the backends of a scenario: devices, memory, capabilities and buffer types.
 
-    Without a scenario and without --device: the kinds of devices that are known, and what of each is left out. No
-    device has to be in this machine; NVIDIA GPUs are looked for, where cupy is installed, to say who would compute.
-    With --format yaml the devices are written as a file to edit: as a list for `backends` of a scenario, for
-    `profile: FILE` there, or for --device FILE.
+    Without a scenario and without --device, show the known devices and what each leaves out. No device has to be in
+    this machine. (If cupy is installed, NVIDIA GPUs are detected, to say which engine computes.) With --format yaml the
+    devices are written as a file to edit: a list for `backends` of a scenario, for `profile: FILE` there, or for
+    --device FILE.
 
     \b
     Example:
@@ -71,7 +74,7 @@ def backends(
     from ggmltool.views.json_text import json_text
 
     if scenario is not None and devices:
-        raise click.UsageError("--device is instead of a scenario; name one or the other.")
+        raise click.UsageError("--device replaces the scenario; name one or the other.")
     if scenario is None and not devices:
         if interface:
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
@@ -86,7 +89,7 @@ def backends(
     model, title = _given(scenario, devices)
     if format == "yaml":
         if interface:
-            raise click.UsageError("--interface is not what a file of devices has; leave one of the two out.")
+            raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
         output.write(_device_file(model))
         return 0
     made, bufts = made_backends(model)

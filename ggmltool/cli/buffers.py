@@ -31,7 +31,7 @@ from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_json, buffers_vie
 @what_if_options
 @click.option("--peak", is_flag=True, help="Show the tensors that are alive at the peak, largest first (default).")
 @click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
-@click.option("--chart", is_flag=True, help="Draw what lies where: program order to the right, offsets upwards.")
+@click.option("--chart", is_flag=True, help="Draw what is where: program order to the right, offsets upwards.")
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
 @click.option("--chunks", is_flag=True, help="Show the chunks: sizes, limits, and the tensor that opened each.")
 @click.option("--copies", is_flag=True, help="Show what pipeline copies cost: the same plan with and without them.")
@@ -51,10 +51,10 @@ def buffers(
     json: bool,
     output: Output,
 ) -> int:
-    """Show the size of every compute buffer and what lies in it at its peak, largest first.
+    """Show the size of every compute buffer and what is in it at its peak, largest first.
 
-    The peak is the node during which most bytes are alive; a buffer is larger than that where the memory between
-    living tensors is in pieces.
+    The peak is the node at which the most bytes are alive. A buffer is larger than its peak if free memory between
+    living tensors is fragmented.
 
     \b
     Example:
@@ -68,7 +68,7 @@ def buffers(
     if len(views) > 1:
         raise click.UsageError(f"{' and '.join(views)} are different views; choose one.")
     if all and views not in ([], ["--peak"]):
-        raise click.UsageError(f"--all is for the tensors at the peak, not for {views[0]}.")
+        raise click.UsageError(f"--all is for the tensors at the peak; leave it out with {views[0]}.")
     if ascii and not chart:
         raise click.UsageError("--ascii is for --chart.")
     if chart and json:

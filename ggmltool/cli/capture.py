@@ -36,12 +36,12 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
         try:
             text = Path(value[1:]).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "this is no text"
+            reason = getattr(error, "strerror", None) or "this is not text"
             raise click.BadParameter(f"{value[1:]}: {reason}", ctx, option) from None
     words = text.replace(",", " ").split()
     wrong = next((w for w in words if not (w.isascii() and w.isdecimal()) or int(w[:11]) > _MAX_TOKEN), None)
     if wrong is not None or not words:
-        found = f"{wrong[:20]!r} is no token's number" if wrong is not None else "there is no token"
+        found = f"{wrong[:20]!r} is not a token id" if wrong is not None else "there are no tokens"
         raise click.BadParameter(f"{found}; for example 2,818,5279", ctx, option)
     return tuple(map(int, words))
 
@@ -49,26 +49,32 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
 @click.command(cls=Command)
 @click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
 @model_options(parallel=True)
-@click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Note that the KV cache stays on the CPU.")
-@click.option("--embeddings", is_flag=True, help="A context that gives embeddings.")
+@click.option(
+    "-nkvo", "--no-kv-offload", is_flag=True, help="Keep the KV cache on the CPU when the scenario is placed."
+)
+@click.option("--embeddings", is_flag=True, help="Capture a context that returns embeddings.")
 @click.option(
     "--phase", type=click.Choice(["prompt", "token", "both"]), default="prompt", show_default=True,
     help="A whole ubatch of a prompt, one token of each sequence, or a graph of each (`prompt` and `token`).",
 )  # fmt: skip
-@click.option("--n-tokens", type=_NUMBER, metavar="N", help="Tokens of the graph, instead of what the phase says.")
-@click.option("--n-seqs", type=_NUMBER, metavar="N", help="Sequences of the graph (default: all that the context has).")
-@click.option("--prompt", metavar="TEXT", help="The graph that decodes this text, with its inputs, to be computed.")
+@click.option("--n-tokens", type=_NUMBER, metavar="N", help="Tokens of the graph, overriding --phase.")
+@click.option("--n-seqs", type=_NUMBER, metavar="N", help="Sequences of the graph (default: all of the context).")
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Capture the graph that decodes this text, with its inputs, so that `run` can compute it.",
+)
 @click.option(
     "--tokens", metavar="LIST", callback=_token_list,
-    help="The same for tokens by their numbers, 2,818,5279; @FILE has them in a file.",
+    help="The same for token ids: 2,818,5279, or @FILE to read them from a file.",
 )  # fmt: skip
 @click.option(
     "--next-tokens", metavar="LIST", callback=_token_list,
-    help="Tokens that come after the prompt, one at a time, on the same KV cache.",
+    help="Decode these tokens after the prompt, one at a time, on the same KV cache.",
 )  # fmt: skip
 @click.option(
     "--weights/--no-weights", default=False, show_default=True,
-    help="Say where the weights' values are, so that `run` can compute (of --prompt and --tokens always).",
+    help="Record where the weights' values are, so that `run` can compute (always on with --prompt and --tokens).",
 )  # fmt: skip
 @output_to(".json", ".yaml", ".yml")
 @click.pass_context
@@ -89,13 +95,13 @@ def capture(
 ) -> int:
     """Write the graph that llama.cpp builds for a model as a scenario, everything on the CPU.
 
-    Of the weights only names and shapes are read, and they get no memory: a model of 400 GB takes no longer than a
-    small one. Of a model in parts, name the first (…-00001-of-0000N.gguf). The scenario is JSON, packed where the
-    file's name ends in .gz; on a terminal it goes to MODEL.json.gz here, unless -o says otherwise. Needs the extra
-    llama.
+    Only names and shapes of the weights are read, and no memory is allocated for them: a model of 400 GB takes no
+    longer than a small one. For a split model, name the first file (…-00001-of-0000N.gguf). The scenario is JSON,
+    compressed if the file's name ends in .gz; on a terminal it goes to MODEL.json.gz in the current folder, unless -o
+    names a file. Needs the extra llama.
 
-    With --prompt or --tokens the graphs are those that decode these tokens, with all inputs as llama.cpp sets them,
-    and `run` computes the logits.
+    With --prompt or --tokens the graphs are those that decode these tokens, with all inputs as llama.cpp sets them, and
+    `run` computes the logits.
 
     \b
     Example:
@@ -132,15 +138,15 @@ def _check_tokens(
 ) -> None:
     """Refuse options that tokens make senseless. Raises click.UsageError."""
     if prompt is not None and tokens:
-        raise click.UsageError("--prompt and --tokens say the same: name one of them", ctx)
+        raise click.UsageError("--prompt and --tokens exclude each other: give one of them", ctx)
     if prompt == "":
-        raise click.UsageError("--prompt needs a text", ctx)
+        raise click.UsageError("--prompt is empty", ctx)
     if next_tokens and not tokens and not prompt:
-        raise click.UsageError("--next-tokens come after --prompt or --tokens: name one of them", ctx)
+        raise click.UsageError("--next-tokens needs --prompt or --tokens", ctx)
     for name in ("for", "phase", "n_tokens", "n_seqs") if tokens or prompt else ():
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} is for a graph of any tokens; --prompt and --tokens say all of them", ctx)
+            raise click.UsageError(f"{option} cannot be combined with --prompt or --tokens, which name all tokens", ctx)
 
 
 def _capture(model: Path, options: CaptureOptions, more: dict[str, Any]) -> Captured:

@@ -50,11 +50,11 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
 
     models = [name for name in names if name is not None and is_gguf(Path(name))]
     if wanted.given and not models:
-        raise CliError(f"{wanted.given[0]} makes another graph: it needs the model itself, MODEL.gguf, not its capture")
+        raise CliError(f"{wanted.given[0]} changes the graph: name the model itself, MODEL.gguf, not its capture")
     each = wanted.each()
     n = len(models) * len(each)
     if n > MAX_CAPTURES:
-        raise CliError(f"{n} graphs are too many to capture, {MAX_CAPTURES} are allowed")
+        raise CliError(f"{n} graphs are too many to capture; the limit is {MAX_CAPTURES}")
     out = []
     with progress("capturing", n, "graphs") as done:
         for name in names or (None,):

@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @scenario_argument
 @moment_options
-@click.option("--all", is_flag=True, help="Check every graph, each on a fresh scheduler; the closest of each gauge.")
+@click.option(
+    "--all",
+    is_flag=True,
+    help="Check every graph, each on a fresh scheduler, and show the highest value of each gauge.",
+)
 @ggml_option
 @json_option
 @output_option
 def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: Output) -> int:
     """Show every limit of ggml with its gauge: used, limit, where, and what ggml does beyond it.
 
-    The exit status is 1 where a limit is breached, or ggml would not go on for another reason. Not a breach: an array
-    that grows with a warning (a split's 30 inputs), a name that is cut.
+    The exit status is 1 if a limit is breached, or if ggml would fail for another reason. An array that grows with a
+    warning (a split's 30 inputs) or a name that is cut is not a breach.
 
     \b
     Example:

@@ -65,7 +65,7 @@ def common_options() -> list[click.Option]:
             expose_value=False,
             callback=_set_color,
             envvar="GGMLTOOL_COLOR",
-            help="When to colour the output (default: auto, on a terminal and without NO_COLOR).",
+            help="When to use colors (default: auto, on a terminal unless NO_COLOR is set).",
         ),
         click.Option(
             ["-v", "--verbose"],
@@ -73,7 +73,7 @@ def common_options() -> list[click.Option]:
             expose_value=False,
             callback=_set_verbose,
             envvar="GGMLTOOL_VERBOSE",
-            help="Also say what ggml logs, on standard error.",
+            help="Also show what ggml logs, on standard error.",
         ),
         click.Option(
             ["-q", "--quiet"],
@@ -81,7 +81,7 @@ def common_options() -> list[click.Option]:
             expose_value=False,
             callback=_set_quiet,
             envvar="GGMLTOOL_QUIET",
-            help="Say nothing but results and errors.",
+            help="Print only results and errors.",
         ),
         click.Option(
             ["--traceback"],
@@ -90,7 +90,7 @@ def common_options() -> list[click.Option]:
             expose_value=False,
             callback=_set_traceback,
             envvar="GGMLTOOL_TRACEBACK",
-            help="Show Python's traceback of an error.",
+            help="Show Python's traceback if there is an error.",
         ),
     ]
 

@@ -43,22 +43,22 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option(
     "--backends",
     metavar="A,B",
-    help="The two backends, of the scenario or known ones. Default: the scenario's first and its CPU, else CUDA0,CPU. "
-    "With --with, --values or --eval-log only A, by default the CPU.",
+    help="The two backends, from the scenario or known ones. Default: the scenario's first and its CPU, else "
+    "CUDA0,CPU. With --with, --values or --eval-log only A; default: the CPU.",
 )
 @click.option(
     "--with",
     "other",
     type=click.Choice(["backend", "library"]),
     envvar="GGMLTOOL_COMPARE_WITH",
-    help="What to compare with: the second backend (default), or the real ggml's CPU, by the installed library (the "
-    "extra `oracle`).",
+    help="What to compare with: the second backend (default), or the CPU backend of the real ggml (needs the extra "
+    "`oracle`).",
 )
 @click.option(
     "--values",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="Compare with values that your backend computed: a folder of NAME.npy, or a GGUF file.",
+    help="Compare with values that your backend computed: a folder of NAME.npy files, or a GGUF file.",
 )
 @click.option(
     "--eval-log",
@@ -70,15 +70,15 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
     "--tolerance",
     type=click.FloatRange(0),
     metavar="NMSE",
-    help="Allow every node this much. Default: what ggml's own tests allow its op and types, 1e-7 for most, 5e-4 for "
-    "products and where halves or quantized operands are computed with.",
+    help="Allow every node this NMSE. Default: what ggml's own tests allow for its op and types: 1e-7 for most, 5e-4 "
+    "for products and for half-precision or quantized operands.",
 )
 @click.option(
     "--inject",
     multiple=True,
     metavar="NODE=OP",
     shell_complete=_complete_injection,
-    help="Break a kernel on purpose: the second side computes NODE by the kernel of OP. May be given again.",
+    help="Break a kernel on purpose: the second side computes NODE with the kernel of OP. May be given more than once.",
 )
 @click.option(
     "-t",
@@ -89,14 +89,14 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
     help="Compute the graph as a whole and compare only this node; may be given more than once.",
 )
 @click.option(
-    "--worst", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Rows of the table at most."
+    "--worst", type=click.IntRange(0), default=10, show_default=True, metavar="N", help="Show at most N rows."
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="For values that are made up; given, weights without values get some, too.",
+    help="Seed of random values; if given, weights without values get some, too.",
 )
 @zeros_option
 @memory_option
@@ -125,23 +125,23 @@ def compare(
 ) -> int:
     """Compute a graph on two sides, node by node, and show the first kernel that is off.
 
-    As ggml's own tests do (ggml_backend_compare_graph_backend): all tensors in the memory of the first backend, the
-    graph copied to the second, each node computed by itself on both. Every node is judged from the same inputs: the
-    second side also computes it from the first side's. So a node is named only for what its own kernel does, whatever
-    came before it; `end to end` is the error where each side goes on with its own values. The error is the NMSE: the
-    squared error by the squares of the first side's values. NaN and infinities must be in the same places, integers
-    equal.
+    This is what ggml's own tests do (ggml_backend_compare_graph_backend): all tensors are in the memory of the first
+    backend, the graph is copied to the second, and each node is computed by itself on both. Every node is judged from
+    the same inputs: the second side also computes it from the first side's. So a node is named only if its own kernel
+    is off, whatever came before it. `end to end` is the error when each side continues with its own values. The error
+    is the NMSE: the squared error divided by the squares of the first side's values. NaN and infinities must be in the
+    same places; integers must be equal.
 
-    The second side can be what a real backend computed. --values: a file for each tensor, by ggml's name of it or by
-    its id (`Qcur-0`, the second of this name `Qcur-0~2`; `/` and the like as in a URL), of shape ne reversed, such as
-    `run --dump` writes; a node is computed here from the other side's values of its sources. --eval-log: the log has
-    some elements and the sum of each node; a node is off where it differs by more than its inputs make it.
+    The second side can be what a real backend computed. --values reads a file for each tensor, called by ggml's name or
+    by its id (`Qcur-0`, the second of this name `Qcur-0~2`; `/` and the like as in a URL), of shape ne reversed, as
+    `run --dump` writes them; a node is computed here from the other side's values of its sources. --eval-log reads some
+    elements and the sum of each node; a node is off if it differs by more than its inputs explain.
 
-    Floats without data are made up, from -1 to 1; integers without data are 0, and so are types that cannot be
-    quantized here. Exit status 1: a node is off.
+    Floats without data get random values from -1 to 1; integers without data, and types that cannot be quantized here,
+    are 0. Exit status 1: a node is off.
 
-    The JSON has for every node `nmse`, `tolerance`, `largest_error`, `at` and `values` from the same inputs, and under
-    `end_to_end` the same as each side went on; `first_bad` is the first whose own kernel is off.
+    In JSON, every node has `nmse`, `tolerance`, `largest_error`, `at` and `values` from the same inputs, and under
+    `end_to_end` the same for each side's own values; `first_bad` is the first node whose own kernel is off.
 
     \b
     Example:
@@ -183,10 +183,10 @@ def _check_sides(other: str | None, values: Path | None, eval_log: Path | None, 
     given = {"--with": other, "--values": values, "--eval-log": eval_log}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise click.UsageError(f"{' and '.join(names)} each name the other side: give one of them.")
+        raise click.UsageError(f"{' and '.join(names)} both name the other side: give one of them.")
     for name, wanted in (("--inject", inject), ("--tensor", tensor)):
         if wanted and names and names[0] != "--with":
-            raise click.UsageError(f"{name} is for sides that are computed; {names[0]} reads the other one.")
+            raise click.UsageError(f"{name} needs two computed sides; {names[0]} reads the other one.")
 
 
 def _check_test_nodes(model: Model) -> None:

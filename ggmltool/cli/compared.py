@@ -163,7 +163,7 @@ def _read_log(model: Model, graph: str, path: Path) -> _Recorded:
     with progress(f"reading {path.name}", path.stat().st_size, "bytes") as advance:
         log = read_eval_log(path, advance)
     if log.left_out:
-        note(f"{path}: only the beginning is read, it has too many elements")
+        note(f"{path}: it has too many elements, so only the beginning is read")
     nodes = log_nodes(log, model, graph, str(path))
     return _Recorded(nodes.samples, {}, nodes.unknown)
 
@@ -174,8 +174,8 @@ def _check_inputs(model: Model, graph: str, told: set[str], path: Path) -> None:
     if missing:
         names = shortened(missing, _NAMES_SHOWN)
         raise CliError(
-            f"{model.source}: these tensors have no values, neither here nor in {path}: {names}. Give them the `data` "
-            "that the other side had (`ggmltool capture --prompt` does for a model)"
+            f"{model.source}: these tensors have values neither here nor in {path}: {names}. Give them the `data` "
+            "that the other side had (for a model, `ggmltool capture --prompt` does)"
         )
 
 

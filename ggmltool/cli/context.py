@@ -28,13 +28,13 @@ from ggmltool.views.memory.objects import contexts_json, contexts_view, print_ob
     "--only",
     metavar="CONTEXT",
     shell_complete=complete_contexts,
-    help="Only this context (default: all of them).",
+    help="Show only this context (default: all).",
 )
 @ggml_option
 @format_option("table", "ggml", "json", help="A table (default), the text of ggml_print_objects, or JSON.")
 @output_option
 def context(scenario: str | None, moment: Moment, only: str | None, format: str | None, output: Output) -> int:
-    """Show the object map of each context: offset, size, type and tensor, and how the cgraph is laid out.
+    """Show the object map of each context: offset, size, type and tensor, and the layout of the cgraph.
 
     After the contexts of the file come `graph NAME`, with the nodes and the cgraph, and `scheduler`, with its copies
     and dependencies. Addresses are simulated; offsets and sizes are ggml's.

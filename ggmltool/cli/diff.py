@@ -35,7 +35,7 @@ def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     for part in parts:
         if part not in PARTS:
             hint = did_you_mean(part, PARTS) or f" The parts are {', '.join(PARTS)}."
-            raise click.BadParameter(f"{part!r} is nothing to compare.{hint}", ctx, param)
+            raise click.BadParameter(f"{part!r} is not a part to compare.{hint}", ctx, param)
     return parts
 
 
@@ -56,9 +56,9 @@ def _complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     envvar="GGMLTOOL_DIFF_ONLY",
     callback=_parts,
     shell_complete=_complete_parts,
-    help=f"Compare only some of {', '.join(PARTS)}; the exit status then is theirs.",
+    help=f"Compare only some of {', '.join(PARTS)}; they alone decide the exit status.",
 )
-@click.option("--brief", is_flag=True, help="Only say whether they differ, and in what.")
+@click.option("--brief", is_flag=True, help="Only say whether the plans differ, and in which parts.")
 @ggml_pair_option
 @json_option
 @output_option
@@ -73,17 +73,17 @@ def diff(
     json: bool,
     output: Output,
 ) -> int:
-    """Show what differs between two plans, and the first node where they part.
+    """Show what differs between two plans, and the first node where they diverge.
 
-    Nodes are found again by id, else by name, else by what they are computed from. Compared is what ggml decides, not
-    values and parameters. Exit status as diff's: 0 nothing differs, 1 something does (or ggml refuses one of the
-    plans), 2 wrong use or a bad file.
+    Nodes are matched by id, else by name, else by what they are computed from. Only ggml's decisions are compared, not
+    values and parameters. Exit status as diff's: 0 no difference, 1 a difference (or ggml fails on one of the plans), 2
+    wrong use or a bad file.
 
-    With one scenario and an option of the scheduler, its plans without and with that are compared. Graphs of a log of
-    GGML_SCHED_DEBUG=2 are compared as far as it can tell, with another (`LOG:1 LOG:3`) or with a scenario.
+    One scenario and an option of the scheduler: its plans without and with that option are compared. Graphs of a
+    GGML_SCHED_DEBUG=2 log are compared with another (`LOG:1 LOG:3`) or with a scenario, as far as a log tells.
 
-    With two versions of ggml, one scenario is planned by each, and the rules of ggml that changed between them are
-    named with what each did to this graph.
+    One scenario and two versions of ggml: it is planned by each, and each rule of ggml that changed between them is
+    named with what it did to this graph.
 
     \b
     Example:

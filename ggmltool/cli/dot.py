@@ -41,11 +41,9 @@ HOW_TO_GET_DOT = (
     "--around",
     metavar="ID",
     shell_complete=complete_tensors,
-    help="Draw only what is near this node or leaf.",
+    help="Draw only the neighborhood of this node or leaf.",
 )
-@click.option(
-    "--radius", type=click.IntRange(0), default=2, show_default=True, help="How many edges away --around still draws."
-)
+@click.option("--radius", type=click.IntRange(0), default=2, show_default=True, help="How many edges --around goes.")
 @click.option(
     "--split",
     type=click.IntRange(0),
@@ -55,17 +53,17 @@ HOW_TO_GET_DOT = (
 @click.option(
     "--fold",
     is_flag=True,
-    help="Draw repeated layers once, with their number (with --style ggmltool).",
+    help="Draw repeated layers once, with their count (with --style ggmltool).",
 )
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> int:
     """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
 
-    With --style ggmltool: a cluster per split in its backend's colour, the copies between splits as dashed arrows
-    with their bytes. With --fold also a whole model fits: layers that follow each other with the same ops, shapes and
-    backends are one box "× 10"; the types of their weights and the parameters of their ops may differ.
+    --style ggmltool draws a cluster per split in its backend's color, and the copies between splits as dashed arrows
+    with their bytes. With --fold a whole model fits, too: consecutive layers with the same ops, shapes and backends are
+    one box "× 10"; the types of their weights and the parameters of their ops may differ.
 
-    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, which is drawn with --style ggmltool; --graph is then a
-    graph's number or a part of its title.
+    A GGML_SCHED_DEBUG=2 log can take the place of the scenario (with --style ggmltool); --graph is then a graph's
+    number or a part of its title.
 
     \b
     Example:
@@ -75,15 +73,15 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
     if isinstance(opened, OpenedLog):
         style = _style_of_log(style)
     if split is not None and style == "ggml":
-        raise click.UsageError("--split is for --style ggmltool; ggml's drawing knows of no splits.")
+        raise click.UsageError("--split needs --style ggmltool; ggml's drawing has no splits.")
     choose(split=split, around=around)
     if fold and style == "ggml":
-        raise click.UsageError("--fold is for --style ggmltool; ggml's drawing has every node.")
+        raise click.UsageError("--fold needs --style ggmltool; ggml's drawing has every node.")
     if fold and (split is not None or around is not None):
         raise click.UsageError("--fold draws the whole graph; leave out --split and --around.")
     format = look.format or _text_for(output)
     if format in ("png", "pdf") and output.to_terminal:
-        raise CliError(f"a {format.upper()} is nothing for a terminal; name a file with -o graph.{format}")
+        raise CliError(f"a {format.upper()} cannot be shown on a terminal; name a file with -o graph.{format}")
     if isinstance(opened, OpenedLog):
         from ggmltool.sources.sched_log.plan import log_plan
 
@@ -119,7 +117,7 @@ def _style_of_log(style: str) -> str:
     from ggmltool.cli.log_views import refuse_moment, refuse_options
 
     refuse_moment()
-    refuse_options(fold="has no shapes and no views, by which equal layers are known")
+    refuse_options(fold="has no shapes and no views, and equal layers are recognized by them")
     if style == "ggml":
         refuse_options(style="has no shapes and types; leave --style ggml out")
     return "ggmltool"

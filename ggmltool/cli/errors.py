@@ -114,8 +114,8 @@ def describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "Error: out of memory", WRONG_USE
     return (
-        f"Error: ggmltool itself failed: {type(error).__name__}: {error}\n"
-        "This is a mistake in ggmltool. Please report it with the output of the same command and --traceback."
+        f"Error: internal error: {type(error).__name__}: {error}\nThis is a bug in ggmltool. Please report it with "
+        "the output of the same command and --traceback."
     ), INTERNAL
 
 

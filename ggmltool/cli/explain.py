@@ -52,23 +52,23 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 def explain(
     words: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
 ) -> int:
-    """Explain a decision of ggml's: which rules were asked, what settled it, and what would change it.
+    """Explain a decision of ggml: which rules were asked, which one decided, and what would change it.
 
     \b
     WHAT is one of these:
       NODE     why it runs on its backend: every rule that was asked, what each
                backend answers, and changes that would move it
-      split N  why a new split begins there, what it copies and for whom, and
-               changes with which there are fewer splits
+      split N  why a new split begins there, what it copies and for which nodes,
+               and changes that make fewer splits
       realloc A B
                would the memory planned for A serve B? A and B are graphs of the
                scenario, or two scenarios (FILE:GRAPH, or --graph for both)
       error TEXT
-               what a message of ggml's or llama.cpp's means, what brings it
-               about, what to do. TEXT is a line of a log, a part of one, a
-               file, or `-` for standard input
-    A node that is called like such a word is `node NODE`. Changes are tried:
-    each that is shown was planned.
+               what a message of ggml or llama.cpp means, what causes it, what to
+               do. TEXT is a line of a log, a part of one, a file, or `-` for
+               standard input
+    A node called `split`, `realloc` or `error` is `node NAME`. Every change that
+    is shown was verified by planning.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def explain(
     """
     given = [*words, *([scenario] if scenario is not None else [])]
     if not given:
-        raise click.UsageError(f"Say what to explain: NODE, {', '.join(list(FORMS.values())[1:])}.")
+        raise click.UsageError(f"What should be explained? NODE, {', '.join(list(FORMS.values())[1:])}.")
     form = given.pop(0) if given[0] in FORMS else "node"
     if form == "error":
         return _error(given, moment, what_if, json, output)
@@ -93,7 +93,7 @@ def explain(
 def _named(given: list[str], form: str) -> tuple[str, str | None]:
     """What is explained, and the scenario where one is named. Raises UsageError for too few words, or too many."""
     if not given or len(given) > 2:
-        raise click.UsageError(f"It is `explain {FORMS[form]} [SCENARIO]`.")
+        raise click.UsageError(f"Usage: `explain {FORMS[form]} [SCENARIO]`.")
     return given[0], given[1] if len(given) > 1 else None
 
 
@@ -116,7 +116,9 @@ def _split(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
 
     number, scenario = _named(given, "split")
     if not number.lstrip("#").isdecimal() or len(number) > 9:
-        raise CliError(f"a split has a number, not {number!r}; `explain node {number}` explains a node of that name")
+        raise CliError(
+            f"a split is named by its number, not {number!r}; `explain node {number}` explains a node of that name"
+        )
     state, facts = explain_split(open_scenario(scenario).what_if(what_if), moment, int(number.lstrip("#")))
     if json:
         return _write_json(state, explain_split_json(facts, state.plan), output)
@@ -130,7 +132,7 @@ def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, outp
     from ggmltool.views.explain.realloc import explain_realloc_json, explain_realloc_view
 
     if len(given) not in (2, 3):
-        raise click.UsageError(f"It is `explain {FORMS['realloc']} [SCENARIO]`.")
+        raise click.UsageError(f"Usage: `explain {FORMS['realloc']} [SCENARIO]`.")
     _no_moment(moment, "realloc")
     title, first, second = named_sides(given, moment.graph, what_if)
     facts = explain_realloc(first, second)
@@ -148,12 +150,12 @@ def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
     from ggmltool.views.explain.error import explain_error_json, explain_error_view, nearest_text
 
     if moment.graph is not None or str(what_if):
-        raise click.UsageError("`explain error` takes a text, and no graph or scheduler.")
+        raise click.UsageError("`explain error` takes a text; leave out options of graph and scheduler.")
     _no_moment(moment, "error")
     text = _content(given[0]) if given == ["-"] or _is_file(given) else " ".join(given)
     if not text.strip():
         raise click.UsageError(
-            f"It is `explain {FORMS['error']}`, with a message of ggml's, a log, or `-` for standard input."
+            f"Usage: `explain {FORMS['error']}`, with a message of ggml, a log, or `-` for standard input."
         )
     found = find(text)
     near = nearest(text) if found is None else []

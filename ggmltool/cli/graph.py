@@ -14,7 +14,7 @@ from ggmltool.inspect.watched import graph_at, watch
 @click.option(
     "--sched",
     is_flag=True,
-    help="The graph that the scheduler hands to the allocator, with copies and dependencies (default: as built).",
+    help="Print the graph that the scheduler hands to the allocator, with copies and dependencies (default: as built).",
 )
 @raw_option
 def graph(look: Look, sched: bool) -> int:

@@ -35,12 +35,15 @@ from ggmltool.views.memory.hash_nodes import hash_json, hash_view, sched_json, s
     "--at",
     metavar="NODE",
     shell_complete=complete_tensors,
-    help="The table as it stood when this node had got its memory (default: at the end).",
+    help="Show the table right after this node was allocated (default: at the end).",
 )
 @click.option(
-    "--before", metavar="NODE", shell_complete=complete_tensors, help="The same, when the allocator came to this node."
+    "--before",
+    metavar="NODE",
+    shell_complete=complete_tensors,
+    help="Show the table right before this node was allocated.",
 )
-@click.option("--sched", is_flag=True, help="The scheduler's own table: backend, cause and copies of every tensor.")
+@click.option("--sched", is_flag=True, help="Show the scheduler's table: backend, cause and copies of every tensor.")
 @ggml_option
 @format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @output_option
@@ -55,8 +58,8 @@ def hash(
 ) -> int:
     """Show the allocator's hash-node table: slot, uses left, views left, and the planned place of every tensor.
 
-    Slots follow from simulated addresses of the tensors. A tensor that has memory of its own, and a view, stay at
-    offset 0 of buffer 0 and are never `allocated`; nor is what was freed, or taken over in place.
+    Slots follow from simulated addresses of the tensors. A pre-allocated tensor or a view stays at offset 0 of buffer 0
+    and is never `allocated`; neither is a tensor that was freed or taken over in place.
 
     \b
     Example:
@@ -66,7 +69,7 @@ def hash(
       ggmltool hash --after 3 graph.yaml
     """
     if at is not None and before is not None:
-        raise click.UsageError("--at and --before are two moments; choose one.")
+        raise click.UsageError("--at and --before are different moments; choose one.")
     if sched and (at is not None or before is not None):
         raise click.UsageError(
             f"--{'at' if before is None else 'before'} is for the allocator's table, not for --sched."

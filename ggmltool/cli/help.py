@@ -25,9 +25,9 @@ def _complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 @output_option
 @click.pass_context
 def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> int:
-    """Show a page of the manual, or list them. TOPIC can be a command, too, whose --help is shown.
+    """Show a page of the manual, or list the pages. TOPIC can also be a command, whose --help is shown.
 
-    A terminal gets the page laid out, a pipe or a file gets its Markdown.
+    A terminal gets the page laid out; a pipe or a file gets Markdown.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
         hint = did_you_mean(topic, (*pages, *COMMANDS)) or " `ggmltool help` lists the topics."
         raise CliError(f"there is no help on {topic!r}.{hint}")
     if json:
-        raise click.UsageError("--json is for pages of the manual, not for the help of a command.")
+        raise click.UsageError("--json has pages of the manual, not the help of a command.")
     with click.Context(command, info_name=topic, parent=root) as inner:
         output.write(command.get_help(inner) + "\n")
     return 0

@@ -31,26 +31,26 @@ def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     "-g",
     "--graph",
     metavar="N|TITLE",
-    help="Show one graph: its number, or text that its title holds (then the first such graph).",
+    help="Show one graph, by its number or a part of its title (the first match).",
 )
 @click.option(
     "--nodes/--no-nodes",
     default=True,
     show_default=True,
-    help="With --json: all graphs with splits and nodes, or only what is counted.",
+    help="With --json: all graphs with splits and nodes, or only the summary.",
 )
 @json_option
 @output_option
 def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output) -> int:
-    """Summarise a log of GGML_SCHED_DEBUG=2: its graphs, how often buffers were reallocated and why, memory.
+    """Summarize a GGML_SCHED_DEBUG=2 log: its graphs, how often buffers were reallocated and why, memory.
 
-    LOG is a file, also .gz, or `-`. Text of any ggml since 2024 is read, also with time stamps and levels before or
-    within its lines. A log has no shapes, no types and no view nodes, names and ops are cut, and sizes are whole K or
-    M: they are shown as the two numbers of bytes they lie between. So no scenario can be made from a log, but `splits`,
-    `plan` and `dot --style ggmltool` take one in place of a scenario, with --graph N or TITLE.
+    LOG is a file, also .gz, or `-`. It may come from any ggml since 2024, with time stamps and levels before or within
+    its lines. A log has no shapes, no types and no view nodes; names and ops are cut; sizes are whole K or M, and shown
+    as the two numbers of bytes they lie between. So a log cannot become a scenario, but `splits`, `plan` and `dot
+    --style ggmltool` take one in place of a scenario, with --graph N or TITLE.
 
-    Of a log without graphs (a program that only loads a model, or that died) it shows what was allocated, what failed
-    and where it aborted; then the exit status is 1, and `explain error LOG` says what it means.
+    From a log without graphs (a program that only loads a model, or that died) it shows what was allocated, what failed
+    and where ggml aborted; then the exit status is 1, and `explain error LOG` says what it means.
 
     \b
     Make one:

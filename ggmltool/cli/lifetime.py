@@ -30,12 +30,12 @@ from ggmltool.inspect.opened import Moment, WhatIf
 def lifetime(
     names: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
 ) -> int:
-    """Show who has the bytes of the tensor NAME before it and who takes them next, in program order.
+    """Show who has the bytes of the tensor NAME before it and who gets them next, in program order.
 
-    It is alive from the node that it is made for to the last one that needs it; then its memory may be given to
-    others. With OTHER: do the two share bytes, are both alive at once, and who is written over whom? NAME may be a
-    view, an input, a weight, or a copy that the scheduler made. Nodes are counted as ggml computes them, with the
-    scheduler's copies, as `allocs` does.
+    A tensor is alive from the node that creates it to the last one that needs it; then its memory may go to others.
+    With OTHER: do the two share bytes, are both alive at once, and who overwrites whom? NAME may be a view, an input, a
+    weight, or a copy that the scheduler made. Nodes are numbered as ggml computes them, with the scheduler's copies, as
+    in `allocs`.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def lifetime(
     found = Lifetimes(open_for(wanted[-1], file, "lifetime NAME").what_if(what_if), moment)
     facts = [found.of(name) for name in wanted]
     if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
-        raise click.UsageError(f"{facts[0].tensor} is one tensor; name another one beside it, or it alone.")
+        raise click.UsageError(f"{facts[0].tensor} is named twice; name two different tensors, or one.")
     state = found.watched.at
     if json:
         from ggmltool.views.json_text import json_text
@@ -67,7 +67,7 @@ def lifetime(
 def _sorted(given: list[str]) -> tuple[list[str], str | None]:
     """Names and the scenario: of two words the second is a scenario where there is one of that name."""
     if not given or len(given) > 3:
-        raise click.UsageError("It is `lifetime NAME [OTHER] [SCENARIO]`.")
+        raise click.UsageError("Usage: `lifetime NAME [OTHER] [SCENARIO]`.")
     if len(given) == 3 or (len(given) == 2 and is_scenario(given[1])):
         return given[:-1], given[-1]
     return given, None

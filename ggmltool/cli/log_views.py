@@ -32,12 +32,12 @@ def refuse_options(**reasons: str) -> None:
 
 def refuse_moment() -> None:
     """Refuse --step and --after. Raises CliError."""
-    refuse_options(step="shows what was printed, whatever it was for", after="has no steps")
+    refuse_options(step="shows what was printed, reserve or alloc", after="has no steps")
 
 
 def refuse_what_if() -> None:
     """Refuse --parallel and --op-offload. Raises CliError."""
-    made = "shows what was planned, with the options it was planned with"
+    made = "shows a plan that was made with its own options"
     refuse_options(parallel=made, op_offload=made)
 
 
@@ -66,9 +66,9 @@ def show_splits(
         raise refuse("--by type", "has no types")
     graph = log.graph()
     if by and graph.level == 1:
-        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
     if "cause" in by and not any(node.cause for node in graph.nodes):
-        raise CliError("this log has no causes; ggml prints them only where it is built with them")
+        raise CliError("this log has no causes; only a debug build of ggml prints them")
     if format in (None, "text") and not by and not bytes:
         from ggmltool.views.plan.sched_debug import sched_debug
 

@@ -96,5 +96,5 @@ class OpenedLog:
 
             note(f"Graph {graph.number}: {what_is_cut([graph])}")
         if self.choice is None and more:
-            note(f"The first graph of the log; `ggmltool import {self.argument}` lists all, --graph N shows another")
+            note(f"The first graph of the log; `ggmltool import {self.argument}` lists all; --graph N shows another")
         return graph

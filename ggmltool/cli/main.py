@@ -12,24 +12,24 @@ import click
 from ggmltool.cli.command import Command, Group
 
 COMMANDS: dict[str, str] = {
-    "run": "Do the steps of a scenario, compute, and show the outputs.",
-    "compare": "Compute a graph on two backends and find the bad node.",
+    "run": "Run the steps of a scenario, compute, and show the outputs.",
+    "compare": "Compute a graph on two sides and find the bad kernel.",
     "plan": "Show devices, splits, copies and buffers on one screen.",
     "splits": "Show which backend every node gets and why, as ggml prints it.",
-    "buffers": "Show the size of every buffer and what lies in it at its peak.",
-    "allocs": "Show the graph allocator's plan, and how it came about.",
+    "buffers": "Show the size of every buffer and what is in it at its peak.",
+    "allocs": "Show the graph allocator's plan, and how it got there.",
     "hash": "Show the hash tables of allocator and scheduler.",
     "check": "Show how near the graph is to every limit of ggml.",
-    "context": "Show what lies where in the arenas of the contexts.",
+    "context": "Show the object maps of the contexts.",
     "tensor": "Show everything about one tensor.",
-    "explain": "Explain where nodes run, splits, reallocations, and errors.",
+    "explain": "Explain placement, splits, reallocations, and error messages.",
     "lifetime": "Show who has a tensor's memory before and after it.",
     "trace": "Show the calls that ggml makes, in order.",
     "backends": "Show devices, buffer types and function tables.",
-    "supports": "Show which backend could run which node, and why not.",
+    "supports": "Show which backend supports which node, and why not.",
     "dot": "Draw the graph.",
     "graph": "Print the graph as ggml_graph_print does.",
-    "diff": "Show what differs between two plans, and where they part first.",
+    "diff": "Show what differs between two plans, and where they diverge.",
     "verify": "Run the scenario on the real ggml too and show what differs.",
     "ops": "List the ops of ggml, or show one in full.",
     "types": "List the types of ggml, or show its tables of values.",
@@ -45,9 +45,9 @@ COMMANDS: dict[str, str] = {
 """Every command and its one line of help, so that `--help` imports none of them."""
 
 EPILOG = """\
-A scenario is a YAML or JSON file, also .gz (`ggmltool help scenario`: its format), or the name of a sample:
-`ggmltool plan moe`; `-` reads standard input. Without one, graph.yaml in the current folder is taken, else the sample
-matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
+A scenario is a YAML or JSON file, also .gz (its format: `ggmltool help scenario`), or the name of a sample:
+`ggmltool plan moe`; `-` reads standard input. By default it is graph.yaml in the current folder, else the sample
+matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`. `ggmltool
 
 Exit status: 0 fine, 1 ggml would have failed (or `diff` or `verify` found a
 difference), 2 wrong use or a bad file.
@@ -117,7 +117,7 @@ def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     is_eager=True,
     expose_value=False,
     callback=print_version,
-    help="Show ggmltool's version and that of the ggml it follows.",
+    help="Show the versions of ggmltool and of the ggml it follows.",
 )
 def cli() -> None:
     """See what ggml does to a graph: backends, splits, copies, buffers, values."""

@@ -41,7 +41,7 @@ def manual_page() -> str:
 def _manual(root: click.Context) -> Manual:
     group = root.command
     if not isinstance(group, click.Group):
-        raise TypeError("the root is no group")
+        raise TypeError("the root is not a group")
     common = {option.name for option in common_options()}
     pages = []
     for name in group.list_commands(root):

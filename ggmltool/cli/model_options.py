@@ -58,7 +58,7 @@ class ModelOptions(NamedTuple):
         """Every combination of the values. Raises click.UsageError for -np auto of a program without, and CliError."""
         program: Program = self.program or _SERVER
         if _AUTO in self.n_parallel and program != _SERVER:
-            raise click.UsageError(f"-np auto is llama-server's; for {program} name a number of sequences")
+            raise click.UsageError(f"-np auto exists in llama-server only; give {program} a number of sequences")
         given = {field: values for field in _FIELDS if (values := getattr(self, field))}
         flags = {name: value.strip() for name, value in self._flags().items() if value}
         base = CaptureOptions(program=program, swa_full=self.swa_full, kv_unified=self.kv_unified)
@@ -147,26 +147,27 @@ def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
 
     sequences = Numbers(1, auto=_AUTO) if lists else _Parallel(1)
     return [
-        number("-c", "--ctx-size", least=0, help="Size of the context (default: the model's own)."),
+        number("-c", "--ctx-size", least=0, help="Context size (default: the model's own)."),
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
         number("-ub", "--ubatch-size", least=1, help="Physical batch, in tokens (default: 512)."),
         click.option(
             "-np", parallel, type=sequences, metavar="LIST" if lists else "N|auto",
-            help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} that share one KV cache, which is what "
-            "llama-server has where -np is left out.",
+            help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} sequences that share one KV cache, as "
+                 "in llama-server without -np.",
         ),
         word(
             "-fa", "--flash-attn", choices=tuple(FLASH_ATTN),
-            help="Flash attention (default: auto, which is on, as it is where every device has it).",
+            help="Flash attention (default: auto, which is on here, as on every device that supports it).",
         ),
-        word("-ctk", "--cache-type-k", choices=CACHE_TYPES, help="Type of the K cache (default: f16)."),
-        word("-ctv", "--cache-type-v", choices=CACHE_TYPES, help="Type of the V cache (default: f16)."),
-        click.option("--swa-full", is_flag=True, help="Give sliding windows a cache of the context's size."),
+        word("-ctk", "--cache-type-k", choices=CACHE_TYPES, help="Data type of the K cache (default: f16)."),
+        word("-ctv", "--cache-type-v", choices=CACHE_TYPES, help="Data type of the V cache (default: f16)."),
+        click.option("--swa-full", is_flag=True, help="Give sliding-window layers a cache of the full context size."),
         click.option("-kvu", "--kv-unified", is_flag=True, help="One KV cache for all sequences."),
         click.option(
             "--for", type=click.Choice(PROGRAMS),
             help="Reserve memory as this program does: llama-server (default) and llama-cli for the logits of one "
-            "token of each sequence, a program on the library's defaults (llama-bench) for those of every token.",
+                 "token of each sequence; a program on the library's defaults (llama-bench) for the logits of every "
+                 "token.",
         ),
-        number("--outputs", least=0, help="Tokens that have logits, instead of what --for says."),
+        number("--outputs", least=0, help="Tokens that have logits, overriding --for."),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ def _complete_ops(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
 
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_ops)
-@click.option("--example", is_flag=True, help="Print only the scenario that shows the op NAME.")
+@click.option("--example", is_flag=True, help="Print only an example scenario of the op NAME.")
 @json_option
 @output_to(".yaml", ".yml")
 def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
@@ -45,7 +45,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
     if json and example:
         raise click.UsageError("--example prints a scenario; it does not go with --json.")
     if not example and format_of(output.path) == "yaml":
-        raise click.UsageError("a YAML file is for the scenario of --example; name a .txt or .json file.")
+        raise click.UsageError("only --example writes YAML; name a .txt or .json file.")
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.op_reference import op_facts
     from ggmltool.views.json_text import json_text
@@ -59,7 +59,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
     info = info._replace(result=example_result(info))
     if example:
         if not info.example:
-            raise CliError(f"there is no example of {info.name}: ggml itself refuses to build it.")
+            raise CliError(f"there is no example of {info.name}: ggml itself cannot build it.")
         output.write(info.example)
     elif json:
         output.write(json_text({"ggmltool": 1, "kind": "op", "ggml": VERSION, **op_json(info)}))

@@ -39,7 +39,7 @@ def scenarios_argument(command: F) -> F:
 def graph_option(command: F) -> F:
     """--graph: which graph; None for the first."""
     return click.option(
-        "-g", "--graph", metavar="NAME", shell_complete=_complete_graphs, help="Which graph (default: the first)."
+        "-g", "--graph", metavar="NAME", shell_complete=_complete_graphs, help="Name of the graph (default: the first)."
     )(command)
 
 
@@ -50,7 +50,7 @@ def step_option(command: F) -> F:
         type=click.Choice(["reserve", "alloc"]),
         default="alloc",
         show_default=True,
-        help="Look at the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
+        help="Show the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
     )(command)
 
 
@@ -62,7 +62,7 @@ def work_option(command: F) -> F:
         expose_value=False,
         callback=_keep_operations,
         envvar="GGMLTOOL_MAX_OPERATIONS",
-        help="Compute nodes of up to N multiply-adds, for example 1e13 (default: 4e11, some ten seconds).",
+        help="Compute nodes of up to N multiply-adds, e.g. 1e13 (default: 4e11, some ten seconds).",
     )(command)
 
 
@@ -87,7 +87,7 @@ def ggml_option(command: F) -> F:
         callback=_keep_ggml,
         envvar="GGMLTOOL_GGML",
         shell_complete=_complete_releases,
-        help="Decide as this version of ggml, 0.20.2, 2025-03 or 2024-01, whatever the scenario says.",
+        help="Decide as this ggml does: 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
     )(command)
 
 
@@ -101,7 +101,7 @@ def ggml_pair_option(command: F) -> F:
         callback=_keep_pair,
         envvar="GGMLTOOL_GGML",
         shell_complete=_complete_pair,
-        help="Decide as this version of ggml, whatever the scenarios say; or A as one and B as another.",
+        help="Decide as this ggml does, overriding the scenarios; two: A by the first, B by the second.",
     )(command)
 
 
@@ -113,7 +113,7 @@ def _keep_ggml(ctx: click.Context, param: click.Parameter, value: str | None) ->
 def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[Release, ...]:
     releases = () if value is None else tuple(_release(ctx, param, name.strip()) for name in value.split(","))
     if len(releases) > 2:
-        raise click.BadParameter("one version, or two with a comma between them.", ctx, param)
+        raise click.BadParameter("one version, or two separated by a comma.", ctx, param)
     if len(releases) == 1:
         settings(ctx).release = releases[0]
     return releases if len(releases) == 2 else ()
@@ -125,7 +125,7 @@ def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:
 
     if name not in RELEASES:
         hint = did_you_mean(name, RELEASES)
-        raise click.BadParameter(f"{name!r} is none of {', '.join(RELEASES)}.{hint}", ctx, param)
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(RELEASES)}.{hint}", ctx, param)
     return RELEASES[name]
 
 
@@ -153,8 +153,8 @@ def moment_options(command: F) -> F:
         "--after",
         type=click.IntRange(1),
         metavar="N",
-        help="Look at the state after this one of the scenario's own steps, done one after the other on one scheduler; "
-        "its number is the one that `run` prints.",
+        help="Show the state after step N of the scenario (numbered as in `run`), with all steps up to it on one "
+        "scheduler.",
     )
     return graph_option(step_option(option(cast(F, with_moment))))
 
@@ -164,7 +164,7 @@ def _no_other_step(*names: str) -> None:
     ctx = click.get_current_context()
     for name in names:
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--after names a step of the scenario, which has its graph; leave --{name} out.")
+            raise click.UsageError(f"--after names a step, which has its own graph; leave out --{name}.")
 
 
 def what_if_options(command: F) -> F:
@@ -177,12 +177,12 @@ def what_if_options(command: F) -> F:
     offload = click.option(
         "--op-offload/--no-op-offload",
         default=None,
-        help="Let devices ask for ops whose weights lie on the host, or not, whatever the scenario says.",
+        help="Let devices offload ops whose weights are in host memory, or not. Overrides the scenario.",
     )
     parallel = click.option(
         "--parallel/--no-parallel",
         default=None,
-        help="Plan with the four copies of pipeline parallelism, or without, whatever the scenario says.",
+        help="Plan with the four copies of pipeline parallelism, or without. Overrides the scenario.",
     )
     return parallel(offload(cast(F, with_what_if)))
 
@@ -252,7 +252,7 @@ def output_to(*endings: str) -> Callable[[F], F]:
             type=click.Path(path_type=Path, allow_dash=True),
             is_eager=True,
             callback=_output,
-            help="Write to a file instead of standard output (`-`); its ending names the format.",
+            help="Write to a file instead of standard output (`-`); its extension selects the format.",
         )(force(cast(F, with_output)))
 
     return decorate
@@ -280,8 +280,8 @@ def raw_option(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_keep,
-        help="Print ggml's text on a terminal byte for byte, as in a pipe; else what a name could steer the terminal "
-        "with is escaped there.",
+        help="Print ggml's text byte for byte on a terminal, too; by default control characters in names are escaped "
+        "there.",
     )(command)
 
 

@@ -53,7 +53,10 @@ SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 )  # fmt: skip
 @click.option(
     "-ts", "--tensor-split", metavar="SHARES",
-    help="How GPUs share the layers: 3,1. Default: by their memory. auto: what leaves the fullest GPU most memory.",
+    help=(
+        "How GPUs share the layers, e.g. 3,1 (default: by their memory). auto: the split that leaves the fullest GPU "
+        "the most memory."
+    ),
 )  # fmt: skip
 @click.option(
     "-ncmoe", "--n-cpu-moe", type=click.IntRange(0, 10_000), metavar="N", default=0,
@@ -78,12 +81,12 @@ def place(
 ) -> int:
     """Show where llama.cpp would put a captured model with these options, and whether that fits.
 
-    The scenario is one of `ggmltool capture`, wherever its tensors lie there; neither llama.cpp nor a GPU is needed.
-    Of a MODEL.gguf in its place the graph is captured first, with the options from -c to --outputs (needs the extra
-    llama). Weights, caches, llama.cpp's own assignments and its scheduler follow llama.cpp's rules.
+    The scenario is a capture (`ggmltool capture`), wherever its tensors are; neither llama.cpp nor a GPU is needed. For
+    a MODEL.gguf the graph is captured first, with the options from -c to --outputs (needs the extra llama). Weights,
+    caches, user assignments and the scheduler's options follow llama.cpp's rules.
 
-    A device's memory is what is free on it, and it fits if a margin of that is left. Exit status 1: it does not. With
-    -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
+    MEMORY of a device is what is free on it; a placement fits if a margin of that is left. Exit status 1: it does not
+    fit. With -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
 
     \b
     Example:
@@ -94,7 +97,7 @@ def place(
     """
     (graph,) = open_captures([scenario], wanted)
     opened = graph.opened
-    refuse_older(opened, "llama.cpp's rules here are those of its ggml")
+    refuse_older(opened, "the llama.cpp rules here belong to ggml")
     split = read_split(tensor_split) if tensor_split not in (None, "", AUTO_SPLIT) else ()
     chosen = overrides(override_tensor, n_cpu_moe, common.cpu_moe)
     options = options_of(opened.model, common, read_layers(n_gpu_layers), split, chosen)
@@ -202,7 +205,7 @@ def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
     """What was asked for and moves nothing."""
     out = []
     if not placement.layers.layers:
-        out.append("there are no layers: they are known by llama.cpp's names, blk.0.attn_q.weight, which captures have")
+        out.append("there are no layers: no tensor has a name such as blk.0.attn_q.weight, which captures have")
     asked_for = dict.fromkeys(override.option for override in options.overrides)
     idle = [option for option in asked_for if not any(t.rule.startswith(option) for t in placement.tensors)]
     return out + [f"no weight is placed by {option}" for option in idle]

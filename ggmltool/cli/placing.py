@@ -71,22 +71,23 @@ def common_options(command: F) -> F:
     options = (
         click.option(
             "--device", metavar="DEVICE", multiple=True, shell_complete=_complete_devices,
-            help="A device as NAME or NAME:MEMORY, MEMORY being what is free on it: CUDA0:24GiB; several by commas or "
-            "by repeating it; none: no GPU. Default: the scenario's GPUs, else CUDA0.",
+            help="A device as NAME or NAME:MEMORY, where MEMORY is what is free on it: CUDA0:24GiB. Several are "
+                 "separated by commas, or the option is repeated; none: no GPU. Default: the scenario's GPUs, else "
+                 "CUDA0.",
         ),
         click.option(
             "--margin", metavar="SIZE[,…]", default="1GiB", show_default=True, callback=_margins,
-            help="What has to stay free on each GPU (without any: of the CPU's memory), or a size for each GPU: what "
-            "llama.cpp's --fit keeps, for the driver's context, runtime pools and what else no planner sees.",
+            help="Memory that must stay free on each GPU (without a GPU: on the CPU), or a size for each GPU, as "
+                 "llama.cpp's --fit keeps it: for the driver's context, runtime pools and whatever else no plan has.",
         ),
         click.option(
             "-sm", "--split-mode", type=click.Choice(["layer", "none"]), default="layer", show_default=True,
-            help="Whether GPUs share the layers, or the main one has all.",
+            help="Split the layers across GPUs, or put all on the main GPU.",
         ),
         click.option("-mg", "--main-gpu", type=click.IntRange(0), metavar="N", default=0, help="The GPU for -sm none."),
         click.option("-cmoe", "--cpu-moe", is_flag=True, help="Keep the experts of all layers on the CPU."),
         click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Keep the KV cache on the CPU."),
-        click.option("--no-op-offload", is_flag=True, help="Run no op on a GPU whose weights are on the CPU."),
+        click.option("--no-op-offload", is_flag=True, help="Do not offload ops whose weights are on the CPU."),
         click.option(
             "-nr", "--no-repack", is_flag=True, help="Do not use the CPU's extra buffer types (repacking)."
         ),
@@ -108,7 +109,7 @@ def read_layers(text: str) -> int:
     if text == "auto":
         raise click.BadParameter("auto is not supported; `ggmltool sweep` finds what fits", param_hint="'-ngl'")
     if not text.isdecimal() or len(text) > 6:
-        raise click.BadParameter(f"{text!r} is neither a number of layers, from 0 on, nor all", param_hint="'-ngl'")
+        raise click.BadParameter(f"{text!r} is not a number of layers, nor all", param_hint="'-ngl'")
     return int(text)
 
 
@@ -119,7 +120,7 @@ def read_split(text: str) -> tuple[float, ...]:
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a list of numbers, e.g. 3,1", param_hint="'-ts'") from None
     if not all(0 <= share < float("inf") for share in shares) or not any(shares):
-        raise click.BadParameter(f"{text!r}: shares are numbers from 0 on, not all of them 0", param_hint="'-ts'")
+        raise click.BadParameter(f"{text!r}: shares must not be negative, nor all 0", param_hint="'-ts'")
     return shares
 
 
@@ -172,10 +173,10 @@ def devices_of(model: Model, common: Common, n_split: int) -> list[BackendSpec]:
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
     for unknown in (b.name for b in made if b.profile == "custom" and b.supports is None):
-        note(f"{printable(unknown)} is not a known device: it is taken to run every op (known: `ggmltool backends`)")
+        note(f"{printable(unknown)} is not a known device (see `ggmltool backends`): it is assumed to support every op")
     n_gpus = sum((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in made)
     if n_split > n_gpus:
-        raise CliError(f"-ts has {n_split} shares for {count(n_gpus, 'GPU')}; name them all with --device")
+        raise CliError(f"-ts has {n_split} shares for {count(n_gpus, 'GPU')}; name every GPU with --device")
     return made if any((b.type or PROFILES[b.profile].type) == "cpu" for b in made) else [*made, *_cpu(model)]
 
 

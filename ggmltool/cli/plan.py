@@ -13,8 +13,8 @@ def plan(look: Look) -> int:
 
     With --json: the whole plan, with the backend, the split and the place in memory of every node.
 
-    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, as far as it can tell; --graph is then a graph's number
-    or a part of its title.
+    A GGML_SCHED_DEBUG=2 log can take the place of the scenario, as far as it tells; --graph is then a graph's number or
+    a part of its title.
 
     \b
     Example:

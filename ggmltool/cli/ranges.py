@@ -36,12 +36,12 @@ def read_range(text: str, most: int, option: str, all: bool = True) -> list[int]
             numbers = range(first, min(last, max(first, most)) + 1, int(found[3] or 1))
             if len(numbers) > _VALUES:
                 raise click.BadParameter(
-                    f"{part!r} has {len(numbers)} numbers, {_VALUES} are allowed", param_hint=f"'{option}'"
+                    f"{part!r} has {len(numbers)} numbers; the limit is {_VALUES}", param_hint=f"'{option}'"
                 )
             out += [min(n, most) for n in numbers]
     if not out:
         raise click.BadParameter(
-            f"{text!r} has no number in it; the first must not be larger than the last", param_hint=f"'{option}'"
+            f"{text!r} is an empty range; its first number is larger than its last", param_hint=f"'{option}'"
         )
     return list(dict.fromkeys(out))
 

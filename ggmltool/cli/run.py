@@ -43,23 +43,27 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="ID",
     shell_complete=complete_tensors,
-    help="Show this tensor instead of the graph's outputs; may be given more than once.",
+    help="Show this tensor instead of the outputs; may be given more than once.",
 )
 @click.option(
     "--watch",
     multiple=True,
     metavar="NODE",
     shell_complete=complete_nodes,
-    help="Show this node as soon as it is computed; a glob (`'ffn_*'`) is for all it matches. May be given again.",
+    help=(
+        "Show this node, or all that match a glob (`'ffn_*'`), as soon as it is computed. May be given more than once."
+    ),
 )
 @click.option(
     "--dump",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Write every node, or those of --watch, to npy files in this folder; --force overwrites.",
+    help="Write every node, or those of --watch, to .npy files in this folder; --force overwrites.",
 )
 @click.option("--compute/--no-compute", default=True, help="Compute (default), or only plan and allocate.")
-@click.option("--times", is_flag=True, help="Show what each backend spent on copies and on computing (ggml 2024-01).")
+@click.option(
+    "--times", is_flag=True, help="Show the time each backend spent on copies and on computing (ggml 2024-01)."
+)
 @zeros_option
 @memory_option
 @work_option
@@ -78,19 +82,18 @@ def run(
     json: bool,
     output: Output,
 ) -> int:
-    """Do the steps of a scenario, compute on the simulated devices, and show the outputs.
+    """Run the steps of a scenario, compute on the simulated devices, and show the outputs.
 
-    Weights (of contexts with `usage: weights`) must have values: else nothing is computed, unless --zeros asks for it.
-    Other tensors without data are zero, and named.
+    Weights (contexts with `usage: weights`) must have values; otherwise nothing is computed, unless --zeros is given.
+    Other tensors without data are zero, and are named.
 
-    The outputs are the nodes flagged output, else the last node. Of a captured prompt the logits' likeliest next tokens
-    are shown, too, with their text. With --json: the plans of all reserve and alloc
-    steps, and the outputs as nested lists.
+    The outputs are the nodes flagged output, else the last node. For a captured prompt, the likeliest next tokens are
+    shown, too, with their text. With --json: the plans of all reserve and alloc steps, and the outputs as nested lists.
 
     --watch and --dump see nodes as ggml's eval callback does (ggml_backend_sched_set_eval_callback): each split is
-    computed in parts that end with a node that is wanted. Files have the name of the node, with what is no letter,
-    digit or one of ._-~ escaped as in a URL; manifest.json says what is in them. Values are float32, as arrays of
-    shape ne reversed; integers keep their type.
+    computed in parts that end with a wanted node. A file has the name of its node, with everything but letters, digits
+    and ._-~ escaped as in a URL; manifest.json says what is in each. Values are float32, as arrays of shape ne
+    reversed; integers keep their type.
 
     \b
     Example:
@@ -99,9 +102,9 @@ def run(
       ggmltool run --ggml 2024-01 --times model.yaml
     """
     if (watch or dump is not None) and not compute:
-        raise click.UsageError("--watch and --dump see what is computed, and --no-compute computes nothing.")
+        raise click.UsageError("--watch and --dump need computed nodes; leave out --no-compute.")
     if times and not compute:
-        raise click.UsageError("--times is of what is computed, and --no-compute computes nothing.")
+        raise click.UsageError("--times needs computed nodes; leave out --no-compute.")
     opened = open_scenario(scenario)
     watcher = _watcher(opened, watch, dump, output, streamed=output.path is None and not json)
     result = _Result(opened, tensor, compute, watcher)
@@ -150,7 +153,7 @@ def _watcher(
 
     if lacks(opened.model.release, days().eval_callback):
         message = f"ggml {opened.model.ggml} has no eval callback; it exists since {days().eval_callback}"
-        raise CliError(f"{message}, and --watch and --dump see nodes by it; -t shows tensors")
+        raise CliError(f"{message}, which --watch and --dump need; -t shows tensors")
 
     several = sum(step.kind == "compute" for step in opened.model.steps) > 1
     return Watcher(opened, watch, Dump(dump, output.force, several) if dump is not None else None, output, streamed)
@@ -176,8 +179,8 @@ class _Result:
         from ggmltool.scenario.measured_run import MeasuredRun
 
         if not isinstance(self.run, MeasuredRun):
-            message = f"ggml {self.opened.model.ggml} keeps no times of its backends"
-            raise CliError(f"{message}; that of 2024-01 did: --ggml 2024-01")
+            message = f"ggml {self.opened.model.ggml} keeps no times per backend"
+            raise CliError(f"{message}; ggml 2024-01 does: --ggml 2024-01")
 
     def check_wanted(self) -> None:
         """Refuse a tensor that no graph has before any work is done. Raises ScenarioError."""
@@ -247,8 +250,8 @@ class _Result:
             them = f"{count(len(copies), 'copy')} of the first time ({shortened(copies, 4)})"
             note(
                 f"Step {number}, compute {graph}, splits a build of the graph that was split before: its sources are "
-                f"{them}. Nothing is copied into them now, and others may use their memory. Build the graph anew after "
-                f"a reset (`alloc {graph}`), or leave out the reset."
+                f"{them}. Nothing is copied into them now, and other tensors may use their memory. Build the graph "
+                f"anew after a reset (`alloc {graph}`), or leave out the reset."
             )
 
     def _keep_times(self, graph: str) -> None:

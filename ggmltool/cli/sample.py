@@ -26,7 +26,7 @@ def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -
 def sample(name: str | None, json: bool, output: Output) -> int:
     """List the samples, or print one of them: a commented scenario that teaches one thing.
 
-    Graphs captured from a real model are packed; they come out unpacked unless -o names a .gz file.
+    Graphs captured from a real model are compressed; they are printed uncompressed unless -o names a .gz file.
 
     \b
     Example:

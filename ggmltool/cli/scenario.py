@@ -38,10 +38,10 @@ def open_scenario(argument: str | None, release: Release | None = None) -> Opene
         return opened(scenario_path(argument), argument, release=release)
     path = default_scenario()
     if path == MINE:
-        note(f"No scenario named, taking {MINE}")
+        note(f"No scenario named; using {MINE}")
         return opened(path, path, release=release)
     name = sample_name(Path(path))
-    note(f"No scenario named, taking the sample {name}")
+    note(f"No scenario named; using the sample {name}")
     return opened(path, name, release=release)
 
 
@@ -54,7 +54,7 @@ def open_for(name: str, scenario: str | None, usage: str) -> Opened:
     if scenario is None and name.endswith(ENDINGS):
         from ggmltool.cli.errors import CliError
 
-        raise CliError(f"{name} is a scenario; say what to look for in it: `ggmltool {usage} {name}`")
+        raise CliError(f"{name} is a scenario; also name what to look for in it: `ggmltool {usage} {name}`")
     return open_scenario(scenario)
 
 
@@ -70,7 +70,7 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     with waiting_for(path, WRITER):
         model = load_model(path, stream=stream, ggml=release)
     if model.left_out:
-        note(f"ggml {model.ggml} knows nothing of {', '.join(dict.fromkeys(model.left_out))}; left out")
+        note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"
     return Opened(Scenario(model), argument, options, log_lines, debug=current_settings().verbosity > 0)
 

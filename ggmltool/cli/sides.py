@@ -51,8 +51,7 @@ def open_sides(
     """
     if a is None or (b is None and not str(what_if) and not releases):
         raise click.UsageError(
-            "Name two scenarios, or one and what to compare it with: --ggml 2024-01,0.20.2 or an option such as "
-            "--no-parallel."
+            "Name two scenarios, or one with --ggml 2024-01,0.20.2 or an option such as --no-parallel."
         )
     mine = what_if.opposite if b is None and not releases else what_if
     asked = [
@@ -64,7 +63,7 @@ def open_sides(
     for side in asked:
         file, graph = with_graph(side.argument)
         if graph is not None and moment.after is not None:
-            raise click.UsageError(f"--after names a step, which has its graph; leave :{graph} out.")
+            raise click.UsageError(f"--after names a step, which has its own graph; leave out :{graph}.")
         if (file, side.release) not in opened:
             if file == "-" and opened:
                 raise CliError("standard input can be read only once; write it to a file to compare two releases")
@@ -84,7 +83,7 @@ def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> Side:
     opened.choice = moment.graph
     graph = opened.graph()
     if graph.level == 1:
-        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
     plan, tensors = log_plan(graph)
     return Side(plan, tensors, is_log=True)
 
@@ -124,7 +123,7 @@ def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[s
         ]
         return "two scenarios" if len(opened) > 1 else sides[0].opened.title, sides[0], sides[1]
     if graph is not None:
-        raise click.UsageError("The graphs are named already; leave --graph out.")
+        raise click.UsageError("The graphs are already named; leave out --graph.")
     only = open_scenario(given[2] if len(given) > 2 else None).what_if(what_if)
     one, other = (ReallocSide(only, only.scenario.graph_name(name), name) for name in given[:2])
     return only.title, one, other

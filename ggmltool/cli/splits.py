@@ -31,7 +31,7 @@ def _keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
     for key in keys:
         if key not in KEYS:
             hint = did_you_mean(key, KEYS) or f" The keys are {', '.join(KEYS)}."
-            raise click.BadParameter(f"{key!r} is nothing to count by.{hint}", ctx, param)
+            raise click.BadParameter(f"{key!r} is not a key to count by.{hint}", ctx, param)
     if len(set(keys)) < len(keys):
         raise click.BadParameter("a key is named twice.", ctx, param)
     return keys
@@ -48,12 +48,12 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 @click.option(
     "--debug",
     type=click.IntRange(1, 2),
-    help="ggml's text for this GGML_SCHED_DEBUG: 1 the splits, 2 also their nodes (default: 2).",
+    help="Print ggml's text for this GGML_SCHED_DEBUG: 1 the splits, 2 their nodes, too (default: 2).",
 )
 @click.option(
     "--causes/--no-causes",
     default=None,
-    help="Print why each tensor has its backend (default), or leave it out as ggml's release builds do.",
+    help="Print the cause of each assignment (default), or leave it out as ggml's release builds do.",
 )
 @raw_option
 @click.option(
@@ -81,21 +81,21 @@ def splits(
 ) -> int:
     """Show which backend every node gets and why, and what is copied.
 
-    In place of a scenario a log of GGML_SCHED_DEBUG=2 will do, as far as it can tell; --graph is then a graph's number
-    or a part of its title.
+    A GGML_SCHED_DEBUG=2 log can take the place of the scenario, as far as it tells; --graph is then a graph's number or
+    a part of its title.
 
     \b
     The causes, by the scheduler's passes:
-      1.dst  its own memory lies there      1.wgt<i>  its source i is a weight there
+      1.dst  it is pre-allocated there      1.wgt<i>  its source i is a weight there
       1.inp  it is a graph input            1.off     offloaded, with a weight on the host
-      2.sup  a neighbour's backend can too  3.best    most of its sources are there
+      2.sup  expanded from a neighbor       3.best    most of its sources are there
       3.upg  a faster one with that memory  4.vsrc    where the tensor it views is
       4.cur  where the node that needs it is  usr     the scenario says so
 
     \b
     Those of ggml 2024-01, whose scheduler has four passes:
-      1.dst, 1.wgt<i>  as above                1.vsrc  what it views lies there
-      2.1 2.2  a GPU neighbour's, below, above 2.3 2.4  any neighbour's, below, above
+      1.dst, 1.wgt<i>  as above                1.vsrc  the tensor it views is there
+      2.1 2.2  a GPU neighbor's, down, up      2.3 2.4  any neighbor's, down, up
       3.vsrc   where the tensor it views is    3.cur   where the node that needs it is
 
     \b
@@ -111,16 +111,18 @@ def splits(
     printed = number is not None and format == "text"
     detailed = debug is not None or causes is not None
     if view and not printed and (detailed or format == "text"):
-        raise click.UsageError(f"--debug, --causes and --format text are for ggml's text, not for {option_of(view)}.")
+        raise click.UsageError((
+            f"--debug, --causes and --format text are for ggml's text; leave them out with {option_of(view)}."
+        ))
     if format not in (None, "text") and detailed:
-        raise click.UsageError(f"--debug and --causes are for ggml's text, not for --format {format}.")
+        raise click.UsageError(f"--debug and --causes are for ggml's text; leave them out with --format {format}.")
     opened = open_either(look.scenario, look.moment.graph)
     if isinstance(opened, OpenedLog):
         from ggmltool.cli.log_views import refuse_moment, refuse_options, refuse_what_if, show_splits
 
         refuse_moment()
         refuse_what_if()
-        refuse_options(number="shows the end of the passes only")
+        refuse_options(number="shows only the result of all passes")
         return show_splits(opened, debug or 2, causes is not False, by, bytes, format, look.output)
     opened = opened.what_if(look.what_if)
     if printed or (format in (None, "text") and not view):
@@ -185,8 +187,8 @@ def _debug_text(look: Look, opened: Opened, number: int | None, level: int, caus
         watched.check_pass(number or 1)
         text = _printed(sched, number, level, causes)
     elif number is not None:
-        message = f"ggml {sched.release.name} prints nothing of single passes"
-        raise CliError(f"{message}; that of 2024-01 could: --ggml 2024-01")
+        message = f"ggml {sched.release.name} prints no single passes"
+        raise CliError(f"{message}; ggml 2024-01 can: --ggml 2024-01")
     else:
         there = watched.is_split or watched.plan.ok
         counts = opened.model.release.prints_use_counts

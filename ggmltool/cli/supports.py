@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     type=click.Choice(["op", "node"]),
     default="op",
     show_default=True,
-    help="A row for all nodes with the same op, types and answers, or a row for every node.",
+    help="Show a row for all nodes with the same op, types and answers, or a row for every node.",
 )
 @click.option(
     "--only", "wanted", type=click.Choice(STATES), envvar="GGMLTOOL_SUPPORTS_ONLY",
-    help="Only nodes to which some backend gives this answer.",
+    help="Show only nodes to which some backend gives this answer.",
 )  # fmt: skip
 @ggml_option
 @json_option
 @output_option
 def supports(scenario: str | None, graph: str | None, by: str, wanted: State | None, json: bool, output: Output) -> int:
-    """Show which backend supports which node of a graph, and the reason of every no.
+    """Show which backend supports which node of a graph, and the reason for every no.
 
     \b
     The answers, as the scheduler gets them before it begins:
-      yes      it supports the op, and can use all memory that is there already
+      yes      it supports the op, and can use all memory that is already allocated
       copy     it supports the op after sources are copied, such as weights elsewhere
-      offload  the same, and it takes it: the batch makes the copy worth it
+      offload  the same, and it offloads the op: the batch makes the copy worth it
       no       it does not support the op (supports_op), or cannot use the memory
-               that the node has (supports_buft); the reasons stand below the table
+               that the node has (supports_buft); the reasons are below the table
 
     \b
     Example:

@@ -57,12 +57,12 @@ class Varied(NamedTuple):
 )  # fmt: skip
 @click.option(
     "-ts", "--tensor-split", metavar="SHARES", multiple=True,
-    help="How GPUs share the layers; may be repeated. auto: searched for each placement, what leaves the fullest GPU "
-    "most memory.",
+    help="How GPUs share the layers; may be repeated. auto: for each placement, the split that leaves the fullest GPU "
+         "the most memory.",
 )  # fmt: skip
 @click.option(
     "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
-    help="Overrides of one placement, or `none`; each further -ot is for another placement.",
+    help="Overrides of one placement, or `none`; each further -ot makes another placement.",
 )  # fmt: skip
 @click.option(
     "-ncmoe", "--n-cpu-moe", metavar="RANGE", default="0",
@@ -70,7 +70,13 @@ class Varied(NamedTuple):
 )  # fmt: skip
 @common_options
 @model_options(lists=True)
-@click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes (default: one for each core).")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Number of processes (default: one for each core).",
+)
 @format_option("text", "json", "csv", help="Text (default), or JSON or CSV with exact bytes.")
 @output_option
 def sweep(
@@ -85,15 +91,15 @@ def sweep(
     format: str | None,
     output: Output,
 ) -> int:
-    """Place a captured model in many ways: splits, copied bytes, memory per device, and the largest that fits.
+    """Place a captured model in many ways: splits, copied bytes, memory per device, and the best that fits.
 
-    Every value of -ngl is combined with every -ts, -ot, --n-cpu-moe and scenario; several scenarios are captures of
-    one model with other options. Of a MODEL.gguf in place of a scenario the graph is captured first, once for every
-    combination of the options from -c to --outputs, which may have several values (needs the extra llama).
+    Every value of -ngl is combined with every -ts, -ot, --n-cpu-moe and scenario; several scenarios are captures of one
+    model with different options. For a MODEL.gguf the graph is captured first, once for every combination of the
+    options from -c to --outputs, which may have several values (needs the extra llama).
 
-    A device's memory is what is free on it, and a placement fits if a margin of that is left. The largest is the one
-    with most layers on GPUs; of several that with most weights there, then the longest context, most sequences, the
-    largest ubatch, the largest cache, and most memory left on the fullest device. Exit status 1: nothing fits.
+    MEMORY of a device is what is free on it; a placement fits if a margin of that is left. The best one has the most
+    layers on GPUs; then the most weights there, the longest context, the most sequences, the largest ubatch, the
+    largest cache, and the most memory left on the fullest device. Exit status 1: nothing fits.
 
     \b
     Example:
@@ -107,7 +113,7 @@ def sweep(
 
     graphs = open_captures(scenario, wanted)
     for graph in graphs:
-        refuse_older(graph.opened, "llama.cpp's rules here are those of its ggml")
+        refuse_older(graph.opened, "the llama.cpp rules here belong to ggml")
     varied = _varied(graphs, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
     placers = _placers(graphs, common, varied)
     combined, work = _jobs(graphs, common, varied)
@@ -169,7 +175,7 @@ def _jobs(graphs: list[Graph], common: Common, varied: Varied) -> tuple[list[dic
 
     n = len(graphs) * len(varied.layers) * len(varied.splits) * len(varied.overridden) * len(varied.n_cpu_moe)
     if n > MAX_PLACEMENTS:
-        raise CliError(f"{n} placements are too many, {MAX_PLACEMENTS} are allowed; take larger steps: 0..99:10")
+        raise CliError(f"{n} placements are too many; the limit is {MAX_PLACEMENTS}. Use larger steps, e.g. 0..99:10")
     rules = {
         (ot, moe): overrides([ot] if ot else [], moe, common.cpu_moe)
         for ot, moe in product(varied.overridden, varied.n_cpu_moe)

@@ -42,7 +42,7 @@ def _by_value(low: float, high: float, step: float) -> list[int]:
     steps = (high - low) / step
     if steps >= 1 << 16:
         raise click.UsageError(
-            "that is more than the 65536 entries of the table; --range 0x0000 0xffff shows them all."
+            "that is more than the 65536 entries of the table; --range 0x0000 0xffff shows all of them."
         )
     values = (low + i * step for i in range(math.floor(steps + 1e-9) + 1)) if steps >= 0 else ()
     return list(dict.fromkeys(_half(min(x, high)) for x in values))
@@ -61,7 +61,7 @@ def _index(text: str, bits: int) -> int:
     except ValueError:
         raise click.UsageError(f"{text!r} is not an index; write it as 0x{'0' * (bits // 4)}.") from None
     if not 0 <= index < 1 << bits:
-        raise click.UsageError(f"{text} is not an index; they go from 0x0 to 0x{(1 << bits) - 1:x}.")
+        raise click.UsageError(f"{text} is not an index; indices go from 0x0 to 0x{(1 << bits) - 1:x}.")
     return index
 
 

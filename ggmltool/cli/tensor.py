@@ -27,7 +27,7 @@ from ggmltool.views.memory.tensor import strides_view, tensor_gdb, tensor_json, 
 @click.argument("name", shell_complete=complete_tensors)
 @scenario_argument
 @moment_options
-@click.option("--strides", is_flag=True, help="Draw how its elements lie in memory.")
+@click.option("--strides", is_flag=True, help="Draw how the elements lie in memory.")
 @ggml_option
 @format_option("table", "gdb", "json", help="A table (default), the struct as gdb prints it, or JSON.")
 @output_option
@@ -50,7 +50,7 @@ def tensor(
       ggmltool tensor --strides kq graph.yaml
     """
     if strides and format not in (None, "table"):
-        raise click.UsageError(f"--strides is a drawing; it has no --format {format}.")
+        raise click.UsageError(f"--strides is a drawing; leave out --format {format}.")
     opened = open_for(name, scenario, "tensor NAME")
     watched = watch_allocator(opened, moment)
     state = watched.at

@@ -17,8 +17,12 @@ from ggmltool.views.errors import ggml_error
 
 @click.command(cls=Command)
 @scenario_argument
-@click.option("--compute/--no-compute", default=True, help="Do every step (default), or only reserve, alloc and reset.")
-@click.option("--decisions", is_flag=True, help="Also every decision of the scheduler's passes and of the allocator.")
+@click.option(
+    "--compute/--no-compute", default=True, help="Run every step (default), or only reserve, alloc and reset."
+)
+@click.option(
+    "--decisions", is_flag=True, help="Also show every decision of the scheduler's passes and of the allocator."
+)
 @zeros_option
 @memory_option
 @work_option

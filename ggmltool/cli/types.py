@@ -26,7 +26,7 @@ def _complete_types(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_types)
-@click.option("--table", type=click.Choice(TABLE_NAMES), help="Show a table of values that ggml's CPU backend keeps.")
+@click.option("--table", type=click.Choice(TABLE_NAMES), help="Show a lookup table of ggml's CPU backend.")
 @click.option(
     "--range",
     nargs=2,
@@ -34,8 +34,8 @@ def _complete_types(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     help="Which entries: values of x (-4 4), or indices, which are the bits of x (0x0000 0x0004).",
 )
 @click.option("--every", metavar="STEP", help="The step from one entry to the next, of x or of the index.")
-@click.option("--at", multiple=True, metavar="X", help="The entry of this x or index; may be given several times.")
-@format_option("table", "csv", "json", help="A table (default), comma separated values, or JSON.")
+@click.option("--at", multiple=True, metavar="X", help="The entry of this x or index; may be given more than once.")
+@format_option("table", "csv", "json", help="A table (default), comma-separated values, or JSON.")
 @output_option
 def types(
     name: str | None,
@@ -48,8 +48,8 @@ def types(
 ) -> int:
     """List the types of ggml, or show one in full: block and type size, conversions, the type it is multiplied with.
 
-    With --table, the values that ggml looks up instead of computing them: fp16 (f16 as f32), gelu, gelu_quick, and the
-    scales of mxfp4 (e8m0) and nvfp4 (ue4m3); silu and exp as earlier releases kept them.
+    --table shows the values that ggml looks up instead of computing them: fp16 (f16 as f32), gelu, gelu_quick, and the
+    scales of mxfp4 (e8m0) and nvfp4 (ue4m3); silu and exp as older releases had them.
 
     \b
     Example:

@@ -23,9 +23,7 @@ _NAMES_SHOWN = 3
 
 def zeros_option(command: F) -> F:
     """--zeros: compute with weights that have no values."""
-    return click.option("--zeros", is_flag=True, help="Compute although weights have no values: they are zero.")(
-        command
-    )
+    return click.option("--zeros", is_flag=True, help="Compute even if weights have no values: they are zero.")(command)
 
 
 def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], without: str) -> list[str]:
@@ -40,8 +38,8 @@ def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], wi
     if found.weights:
         names = shortened(found.weights, _NAMES_SHOWN)
         raise CliError(
-            f"{model.source}: the weights have no values ({names}); computing would give zeros. Give them `data`: "
-            f"`ggmltool capture --weights` does for a model. {without} only plans; --zeros computes with zeros"
+            f"{model.source}: the weights have no values ({names}), so the result would be zeros. Give them `data` "
+            f"(for a model, `ggmltool capture --weights` does). {without} only plans; --zeros computes with zeros"
         )
     return found.inputs
 
@@ -58,7 +56,7 @@ def check_run(model: Model, zeros: bool) -> None:
         return
     inputs = check_weights(model, graphs, model.steps, "--no-compute")
     if inputs:
-        note(f"without data, zero: {shortened(inputs, _NAMES_SHOWN)}")
+        note(f"no data, so zero: {shortened(inputs, _NAMES_SHOWN)}")
 
 
 def tell_of_undone(run: Run, step: Step) -> str:
@@ -67,8 +65,8 @@ def tell_of_undone(run: Run, step: Step) -> str:
         return ""
     names = shortened(run.undone, _NAMES_SHOWN)
     note(
-        f"{step} makes {names} anew, and what `set` wrote is gone. Put `set` behind the `alloc` that gives the tensor "
-        "its memory, or the tensor into a context with a `buft`"
+        f"{step} creates {names} anew, so what `set` wrote is gone. Put `set` after the `alloc` that allocates the "
+        "tensor, or the tensor into a context with a `buft`"
     )
     return f"undoes set {names}"
 
@@ -87,7 +85,7 @@ def memory_option(command: F) -> F:
         "--memory-check/--no-memory-check",
         default=True,
         callback=_bound_memory,
-        help="Compute nothing that needs more memory than is free on this machine (default), or try.",
+        help="Stop before computing if it needs more memory than is free on this machine (default), or try.",
     )(command)
 
 
@@ -110,6 +108,6 @@ def check_memory(opened: Opened, compared: str | None = None) -> None:
         return
     parts = f"tensors {size(need.contexts)}, results {size(need.buffers)}, values as floats {size(need.converted)}"
     raise CliError(
-        f"computing needs about {size(need.total)} ({parts}), and {size(free)} is free here. Take fewer tokens or a "
-        "smaller context (`capture --n-tokens`, -c); --no-memory-check computes all the same"
+        f"computing needs about {size(need.total)} ({parts}), but only {size(free)} is free here. Use fewer tokens or "
+        "a smaller context (`capture --n-tokens`, -c); --no-memory-check computes anyway"
     )

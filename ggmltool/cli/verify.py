@@ -43,17 +43,17 @@ NMSE_F32, NMSE_OTHER = 1e-7, 5e-4
 @json_option
 @output_option
 def verify(scenario: str | None, values: bool | None, json: bool, output: Output) -> int:
-    """Run the scenario on the real ggml too and show what differs, or that nothing does.
+    """Run the scenario on the real ggml, too, and show what differs.
 
-    Compared are all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
-    values of the outputs. Exit status 1 if something differs.
+    It compares all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
+    values of the outputs. Exit status 1 if anything differs.
 
     \b
     Example:
       ggmltool verify --no-values model.yaml
     """
     opened = open_scenario(scenario)
-    refuse_older(opened, "the real library here is")
+    refuse_older(opened, "the real library here belongs to")
     model = opened.model
     if values is None:
         values = _has_data(model)

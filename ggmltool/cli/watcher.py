@@ -54,8 +54,8 @@ class Watcher:
                 near = nearest(pattern, known)
                 hint = f"did you mean {near}?" if near else ""
                 if pattern in leafs:
-                    hint = f"{pattern} is not computed; `run -t {pattern}` shows it"
-                raise ScenarioError(f"no node that is computed is called {pattern}", model.source, None, hint)
+                    hint = f"{pattern} is never computed; `run -t {pattern}` shows it"
+                raise ScenarioError(f"no computed node is called {pattern}", model.source, None, hint)
         if self.dump is not None:
             self.dump.check((step, id) for step, graph in self._computed for id in sorted(self._wanted[graph]))
 

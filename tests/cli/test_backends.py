@@ -92,10 +92,10 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
         (("--device", "CUDA0:features=avx2"), "expected one of turing, ada"),
         (("--device", "SYCL0:features=avx2"), "the profile SYCL knows no features"),
         (("--device", "CUDA0:max_tensor_size=1GiB"), "devices of the profile CUDA look at no tensor's size"),
-        (("--device", "CPU", SAMPLES / "matmul.yaml"), "instead of a scenario"),
+        (("--device", "CPU", SAMPLES / "matmul.yaml"), "--device replaces the scenario"),
         (("--interface",), "name a scenario, or --device"),
         (("--format", "yaml"), "--format yaml writes devices: name a scenario, or --device"),
-        (("--format", "yaml", "--interface", "--device", "CPU"), "--interface is not what a file of devices has"),
+        (("--format", "yaml", "--interface", "--device", "CPU"), "A file of devices has no function tables"),
         (("--device", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )

@@ -154,7 +154,7 @@ def test_all_graphs_at_once_show_the_one_that_is_closest(call: Call) -> None:
     assert [g["graph"] for g in graphs] == ["main", "small"]
     wrong = call("check", "--all", "--graph", "main", "-", stdin=text(scenario))
     assert wrong.status == 2
-    assert "--all is for every graph" in wrong.err
+    assert "--all checks every graph" in wrong.err
 
 
 def test_after_a_step_the_room_that_an_earlier_graph_made_is_still_there(call: Call) -> None:

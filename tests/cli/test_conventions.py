@@ -155,10 +155,10 @@ def test_traceback_is_there_for_who_wants_it(call: Call) -> None:
 def test_without_a_scenario_graph_yaml_here_is_taken_then_the_sample(call: Call) -> None:
     result = call("plan")
     assert result.status == 0
-    assert result.err == "No scenario named, taking the sample matmul\n"
+    assert result.err == "No scenario named; using the sample matmul\n"
     Path("graph.yaml").write_bytes((SAMPLES / "moe.yaml").read_bytes())
     result = call("plan")
-    assert result.err == "No scenario named, taking graph.yaml\n"
+    assert result.err == "No scenario named; using graph.yaml\n"
     assert result.out.startswith("mixture of experts")
     assert call("plan", "--quiet").err == ""
 
@@ -274,7 +274,7 @@ def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ggmltool.cli.plan.open_either", broken)
     result = call("plan", MATMUL)
     assert result.status == 3
-    assert "ggmltool itself failed: ZeroDivisionError: oops" in result.err
+    assert "internal error: ZeroDivisionError: oops" in result.err
     assert "Traceback" not in result.err
 
 

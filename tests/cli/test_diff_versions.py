@@ -120,9 +120,9 @@ def test_files_of_two_versions_are_compared_by_rule_too(call: Call, tmp_path: Pa
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("2024-01,0.20", "moe"), "'0.20' is none of"),
-        (("2024-01,2025-03,0.20.2", "moe"), "one version, or two with a comma between them"),
-        (("2024-01", "moe"), "Name two scenarios, or one and what to compare it with"),
+        (("2024-01,0.20", "moe"), "'0.20' is not one of"),
+        (("2024-01,2025-03,0.20.2", "moe"), "one version, or two separated by a comma"),
+        (("2024-01", "moe"), "Name two scenarios, or one with --ggml"),
         (("2024-01,0.20.2", "-"), "standard input can be read only once"),
     ],
 )

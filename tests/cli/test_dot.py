@@ -85,9 +85,9 @@ def test_a_split_of_a_real_model_is_drawn_alone(call: Call) -> None:
     ("args", "said"),
     [
         (("--around", "q_heds"), 'did you mean "q_heads"?'),
-        (("--split", "1"), "--split is for --style ggmltool"),
+        (("--split", "1"), "--split needs --style ggmltool"),
         (("--style", "ggmltool", "--split", "99"), "there is no split 99; the last one is 2"),
-        (("--fold",), "--fold is for --style ggmltool"),
+        (("--fold",), "--fold needs --style ggmltool"),
         (("--style", "ggmltool", "--fold", "--split", "1"), "--fold draws the whole graph"),
     ],
 )

@@ -209,11 +209,11 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         (("gat", "transformer"), "did you mean gate?"),
         (("CPU#norm2#0", "transformer"), "is the copy of norm2 for CPU"),
         (("split", "3", "transformer"), "splits #0 to #2"),
-        (("split", "one", "transformer"), "a split has a number"),
-        (("split", "9" * 30, "transformer"), "a split has a number"),
+        (("split", "one", "transformer"), "a split is named by its number"),
+        (("split", "9" * 30, "transformer"), "a split is named by its number"),
         (("split",), "split N [SCENARIO]"),
         (("node",), "node NODE [SCENARIO]"),
-        ((), "Say what to explain: NODE, split N, realloc A B, error TEXT"),
+        ((), "What should be explained? NODE, split N, realloc A B, error TEXT"),
         (("error",), "error TEXT"),
         (("error", " "), "error TEXT"),
         (("error", "out of free blocks", "--graph", "main"), "takes a text"),
@@ -223,7 +223,7 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         (("realloc", "small"), "realloc A B [SCENARIO]"),
         (("realloc", "matmul", "transformer"), "matmul and transformer have different backends"),
         (("realloc", "small", "large", "outgrown", "--after", "1"), "neither --after nor --step"),
-        (("realloc", "small", "large", "outgrown", "--graph", "small"), "leave --graph out"),
+        (("realloc", "small", "large", "outgrown", "--graph", "small"), "leave out --graph"),
         (("gate", "transformer", "moe"), "node NODE [SCENARIO]"),
     ],
 )
@@ -473,7 +473,7 @@ def test_a_file_alone_is_no_name_of_something_in_the_sample(
     file.write_text("ggmltool: 1\n")
     result = call(*command, file)
     assert (result.status, result.out) == (2, "")
-    assert "two.yaml is a scenario; say what to look for in it: `ggmltool " in result.err
+    assert "two.yaml is a scenario; also name what to look for in it: `ggmltool " in result.err
     assert "sample" not in result.err
 
 

@@ -299,7 +299,7 @@ def test_the_tables_are_printed_as_gdb_prints_their_structs(call: Call) -> None:
 def test_a_story_is_nothing_that_gdb_prints(call: Call) -> None:
     result = call("allocs", "--trace", "--format", "gdb", "-", stdin=WALK_TEXT)
     assert (result.status, result.out) == (2, "")
-    assert "--trace is a story" in result.err
+    assert "--trace and --format gdb are different views" in result.err
 
 
 def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) -> None:

@@ -161,7 +161,7 @@ graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'sca
         (("a", "b", "c", "d"), "NAME [OTHER] [SCENARIO]"),
         (("quer", "q_rop", "transformer"), "has no tensor 'quer'"),
         (("q_rop", "transformer"), "did you mean q_rope?"),
-        (("kq", "kq", "transformer"), "kq is one tensor; name another one beside it, or it alone"),
+        (("kq", "kq", "transformer"), "kq is named twice; name two different tensors, or one"),
     ],
 )
 def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:

@@ -116,11 +116,11 @@ def test_experts_stay_on_the_cpu(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (("-ngl", "many"), "Invalid value for '-ngl': 'many' is neither a number of layers, from 0 on, nor all"),
-        (("-ngl", "-1"), "'-1' is neither a number of layers, from 0 on, nor all"),
+        (("-ngl", "many"), "Invalid value for '-ngl': 'many' is not a number of layers, nor all"),
+        (("-ngl", "-1"), "'-1' is not a number of layers, nor all"),
         (("-ngl", "auto"), "auto is not supported; `ggmltool sweep` finds what fits"),
         (("-ts", "3;1"), "'3;1' is not a list of numbers, e.g. 3,1"),
-        (("-ts", "0,0"), "not all of them 0"),
+        (("-ts", "0,0"), "nor all 0"),
         (("-ts", "1,1", "--device", "CUDA0"), "-ts has 2 shares for 1 GPU;"),
         (("-ot", "ffn"), "'ffn' is no REGEX=DEVICE"),
         (("-ot", "ffn=GPU7"), "there is no GPU7; there are CUDA0, CPU"),
@@ -150,7 +150,7 @@ def test_what_moves_nothing_is_said(call: Call) -> None:
 def test_a_device_of_another_name_is_said_to_do_everything(call: Call) -> None:
     result = call("place", "--device", "CUDO0:2GiB", GEMMA)
     assert (result.status, result.err) == (
-        0, "CUDO0 is not a known device: it is taken to run every op (known: `ggmltool backends`)\n"
+        0, "CUDO0 is not a known device (see `ggmltool backends`): it is assumed to support every op\n"
     )  # fmt: skip
     assert call("place", "-q", "--device", "CUDO0:2GiB", GEMMA).err == ""
     assert call("place", "--device", "Vulkan1:2GiB", GEMMA).err == ""

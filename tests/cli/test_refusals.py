@@ -174,7 +174,7 @@ def test_ggmls_words_come_first_then_the_explanation(call: Call, kind: str) -> N
     text, words, explanations = REFUSALS[kind]
     result = call("run", "-", stdin=text.encode())
     assert result.status == 1
-    assert all(line.startswith("without data, zero: ") for line in result.err.splitlines())
+    assert all(line.startswith("no data, so zero: ") for line in result.err.splitlines())
     said, _, explanation = result.out[result.out.index(f"{words}\n") :].partition("\n")
     assert said == words
     assert explanation.startswith("  in ")

@@ -117,7 +117,7 @@ def test_what_is_no_result_goes_to_standard_error(call: Call, tmp_path: Path) ->
     loud = call("run", "a.yaml", "-v", tty=True)
     assert (quiet.status, quiet.err) == (0, "")
     assert loud.out == quiet.out
-    assert "without data, zero: x" in loud.err
+    assert "no data, so zero: x" in loud.err
     assert "\r" not in loud.out
 
 

@@ -140,7 +140,7 @@ def test_a_pass_that_ggml_does_not_finish_shows_the_ones_before(call: Call) -> N
         (("--by", "zzz"), "The keys are op, backend, cause, type, split."),
         (("--by", "op,op"), "a key is named twice"),
         (("--by", "op", "--bytes"), "--by and --bytes are different views"),
-        (("--pass", "1", "--debug", "2"), "not for --pass"),
+        (("--pass", "1", "--debug", "2"), "leave them out with --pass"),
         (("--pass", "6"), "--pass"),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_range_beyond_all_layers_ends_with_all(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (("-ngl", "3..1"), "'3..1' has no number in it"),
+        (("-ngl", "3..1"), "'3..1' is an empty range"),
         (("-ngl", "a"), "Invalid value for '-ngl': 'a' is not a number or a range, e.g. 0..32:4"),
         (("-ngl", "-3"), "'-3' is not a number or a range"),
         (("-ngl", "0..9:0"), "is not a number or a range"),

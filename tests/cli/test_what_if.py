@@ -69,4 +69,4 @@ def test_a_log_was_made_with_what_it_was_made_with(call: Call, command: str, opt
     log = Path(__file__).parents[1] / "sources" / "logs" / "2025-03.log"
     result = call(command, option, log)
     assert (result.status, result.out) == (2, "")
-    assert "needs a scenario: a log shows what was planned" in result.err
+    assert "needs a scenario: a log shows a plan that was made with its own options" in result.err

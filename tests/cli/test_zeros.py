@@ -62,7 +62,7 @@ def test_no_compute_plans_only(call: Call) -> None:
 def test_a_cache_begins_as_zeros_and_other_inputs_are_named(call: Call) -> None:
     document = json.loads(source("any"))
     result = call("run", "-", stdin=json.dumps(document).encode())
-    assert (result.status, result.err) == (0, "without data, zero: w\n")
+    assert (result.status, result.err) == (0, "no data, so zero: w\n")
     assert call("run", "-q", "-", stdin=json.dumps(document).encode()).err == ""
 
 
@@ -136,7 +136,7 @@ def test_a_set_that_the_next_alloc_undoes_is_told(call: Call, command: str) -> N
     ]
     result = call(command, "-", stdin=json.dumps(document).encode())
     assert result.status == 0
-    assert result.err.startswith("alloc main makes x anew, and what `set` wrote is gone. Put `set` behind the `alloc`")
+    assert result.err.startswith("alloc main creates x anew, so what `set` wrote is gone. Put `set` after the `alloc`")
     if command == "run":
         assert "undoes set x" in result.out
     document["steps"][3:5] = reversed(document["steps"][3:5])

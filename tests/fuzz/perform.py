@@ -229,7 +229,7 @@ def _line(case: Case) -> Outcome:
     said, told = err.text(), out.text()
     if any(isinstance(error, MemoryError) for error in seen):
         return _wrong(seen[-1])
-    if status not in STATUSES or "itself failed" in said:
+    if status not in STATUSES or "internal error" in said:
         return _wrong(seen[-1]) if seen else Outcome("status", f"exit status {status}", said[:300])
     if "Traceback" in said:
         return Outcome("traceback", "a traceback on standard error", said[:300])
