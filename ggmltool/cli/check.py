@@ -42,7 +42,7 @@ def check(scenario: str | None, moment: Moment, all: bool, json: bool, output: O
     """
     if all and (moment.graph is not None or moment.after is not None):
         other = "--graph" if moment.after is None else "--after"
-        raise click.UsageError(f"--all is for every graph, {other} for one; choose one.")
+        raise click.UsageError(f"--all checks every graph, {other} only one; choose one.")
     from ggmltool.inspect.limits import check_all
     from ggmltool.views.explain.check import all_is_fine
 

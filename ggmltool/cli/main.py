@@ -35,11 +35,11 @@ COMMANDS: dict[str, str] = {
     "types": "List the types of ggml, or show its tables of values.",
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
-    "sweep": "Place a captured model in many ways, and find the largest that fits.",
-    "import": "Summarise a GGML_SCHED_DEBUG log.",
+    "sweep": "Place a captured model in many ways, and find the best that fits.",
+    "import": "Summarize a GGML_SCHED_DEBUG log.",
     "schema": "Print the JSON Schema of a scenario, or of what --json prints.",
-    "sample": "List the samples that teach, or print one of them.",
-    "help": "Show a page of the manual: the format of a scenario, and more.",
+    "sample": "List the samples, or print one of them.",
+    "help": "Show a page of the manual.",
     "man": "Print the manual page.",
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
@@ -47,7 +47,7 @@ COMMANDS: dict[str, str] = {
 EPILOG = """\
 A scenario is a YAML or JSON file, also .gz (its format: `ggmltool help scenario`), or the name of a sample:
 `ggmltool plan moe`; `-` reads standard input. By default it is graph.yaml in the current folder, else the sample
-matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`. `ggmltool
+matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
 
 Exit status: 0 fine, 1 ggml would have failed (or `diff` or `verify` found a
 difference), 2 wrong use or a bad file.

@@ -152,7 +152,7 @@ def _watcher(
     from ggmltool.scenario.versions import lacks
 
     if lacks(opened.model.release, days().eval_callback):
-        message = f"ggml {opened.model.ggml} has no eval callback; it exists since {days().eval_callback}"
+        message = f"ggml {opened.model.ggml} has no eval callback; it came on {days().eval_callback}"
         raise CliError(f"{message}, which --watch and --dump need; -t shows tensors")
 
     several = sum(step.kind == "compute" for step in opened.model.steps) > 1

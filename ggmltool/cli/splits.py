@@ -111,9 +111,9 @@ def splits(
     printed = number is not None and format == "text"
     detailed = debug is not None or causes is not None
     if view and not printed and (detailed or format == "text"):
-        raise click.UsageError((
+        raise click.UsageError(
             f"--debug, --causes and --format text are for ggml's text; leave them out with {option_of(view)}."
-        ))
+        )
     if format not in (None, "text") and detailed:
         raise click.UsageError(f"--debug and --causes are for ggml's text; leave them out with --format {format}.")
     opened = open_either(look.scenario, look.moment.graph)
