@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.devices.duties import Duty, duties
-from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.inspect.interfaces import Duty, Table, duties, tables_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import Computing, computing
 from ggmltool.scenario.model import BackendSpec, Model
@@ -34,22 +33,6 @@ class ProfileInfo(NamedTuple):
     ggml: str
     description: str
     leaves_out: str
-
-
-class Function(NamedTuple):
-    """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
-
-    field: str
-    function: str | None
-    if_null: str
-
-
-class Table(NamedTuple):
-    """A function table: its struct, what ggml's source calls it, its fields in order."""
-
-    kind: str
-    instance: str
-    functions: tuple[Function, ...]
 
 
 class EngineInfo(NamedTuple):
@@ -191,7 +174,7 @@ def _backend(
         device.buft.name,
         tuple(t.name for t in bufts if device.supports_buft(t)),
         device.offload_min_batch,
-        _tables(profile.interface) if profile.interface is not None else None,
+        tables_of(profile.name, profile.ggml),
         tuple(f for f in profile.features if f in (profile.has if spec.features is None else spec.features)),
         profile.features,
         None if profile.graph_optimize is None else device.graph_optimize is not None,
@@ -205,13 +188,6 @@ def _max_tensor_size(spec: BackendSpec, profile: Profile) -> int | None:
     if spec.max_tensor_size is not None or profile.max_tensor_size == SIZE_MAX:
         return spec.max_tensor_size
     return profile.max_tensor_size
-
-
-def _tables(interface: Interface) -> tuple[Table, ...]:
-    return tuple(
-        Table(t.kind, t.instance, tuple(Function(f, name, t.if_null(f)) for f, name in t.functions().items()))
-        for t in interface.tables()
-    )
 
 
 def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:

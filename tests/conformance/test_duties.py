@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.ggml.devices.duties import TABLES, Duty, Need, Outcome, duties
+from ggmltool.inspect.interfaces import Duty, Need, Outcome, duties
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import quiet_child
 from tests.conformance.ops_case import real_library
@@ -21,7 +21,7 @@ P, Z = ctypes.c_void_p, ctypes.c_size_t
 
 
 class RegI(ctypes.Structure):
-    _fields_ = tuple((name, P) for name in TABLES["ggml_backend_reg_i"])
+    _fields_ = tuple((duty.field, P) for duty in duties()["ggml_backend_reg_i"])
 
 
 class Reg(ctypes.Structure):

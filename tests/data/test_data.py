@@ -33,6 +33,7 @@ from ggmltool.ggml.changes import changes
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.since import days
@@ -40,12 +41,14 @@ from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
 changes()
 days()
+duties()
 messages()
 op_facts()
 op_example("rope")
 param_meaning("rope", "mode")
 for release in RELEASES:
     limits_of(release)
+    tables_of("CPU", release)
 weight_of("output_norm.weight")
 """
 """What reads every file."""
@@ -157,3 +160,17 @@ def test_every_meaning_is_that_of_a_parameter() -> None:
     assert own == found
     assert file["names"].keys() <= shared
     assert list(file["names"]) == sorted(file["names"], key=str.lower)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_tables_of_functions_name_fields_of_their_structs(release: str) -> None:
+    today = load("interfaces/functions.toml", dict[str, dict[str, Any]])
+    file = load(f"interfaces/{release}.toml", dict[str, dict[str, Any]])
+    structs = file.get("structs", today)
+    for backend in file["backends"].values():
+        assert backend.get("like", "CPU") in file["backends"]
+        for part, table in backend.items():
+            if part != "like":
+                fields = set(structs[f"ggml_backend_{part}_i".replace("backend_backend", "backend")])
+                assert {*table.get("null", ()), *table.get("named", ())} <= fields
+    assert file.get("if_null", {}).keys() <= today["ggml_backend_i"].keys()

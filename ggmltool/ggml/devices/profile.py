@@ -21,7 +21,6 @@ from ggmltool.ggml.device import (
 )
 from ggmltool.ggml.devices.conditions import Supports, both, by_op, support_rules
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
-from ggmltool.ggml.devices.interfaces import Interface
 from ggmltool.ggml.version import SIZE_MAX
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
@@ -44,9 +43,8 @@ class Profile:
     `extra` are the types besides it. `features` are the names of what such hardware may have, `has` what it has
     unless somebody says otherwise. `graph_optimize` is the node order the device makes by default. `leaves_out` says
     what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
-    of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has), `interface` its function tables
-    (None: no device of ggml's), `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much
-    larger than asked for its buffers are. Sizes are bytes.
+    of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has), `alloc_more` says what
+    `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its buffers are. Sizes are bytes.
     """
 
     name: str
@@ -79,7 +77,6 @@ class Profile:
     description: str = ""
     caps: frozenset[str] = frozenset()
     known_caps: frozenset[str] = frozenset(CAPS)
-    interface: Interface | None = None
     alloc_more: str = ""
     slack: int = 0
 

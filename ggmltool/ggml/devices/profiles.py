@@ -10,7 +10,6 @@ from ggmltool.ggml.devices import (
     cpu,
     cpu_extra,
     cuda,
-    interfaces,
     metal,
     metal_order,
     opencl,
@@ -62,7 +61,6 @@ PROFILES: dict[str, Profile] = {
         names="CPU",
         description="the host; runs nearly every op on host memory of any kind",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
-        interface=interfaces.CPU,
     ),
     "BLAS": Profile(
         "BLAS",
@@ -74,7 +72,6 @@ PROFILES: dict[str, Profile] = {
         names="BLAS",
         description="a BLAS library; large matrix products on host memory",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
-        interface=interfaces.BLAS,
     ),
     "CUDA": Profile(
         "CUDA",
@@ -93,7 +90,6 @@ PROFILES: dict[str, Profile] = {
         names="CUDA0, CUDA1, …",
         description="an NVIDIA GPU with memory of its own; Ada or newer unless features say otherwise",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
-        interface=interfaces.CUDA,
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.EXTRA,
     ),
@@ -115,7 +111,6 @@ PROFILES: dict[str, Profile] = {
         names="ROCm0, ROCm1, …",
         description="an AMD GPU with memory of its own; RDNA 3 or newer unless features say otherwise",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
-        interface=interfaces.CUDA,
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.AMD_EXTRA,
     ),
@@ -139,7 +134,6 @@ PROFILES: dict[str, Profile] = {
         names="Metal, MTL0, MTL1, …",
         description="an Apple GPU (M1 or newer) whose memory is the host's too",
         caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
-        interface=interfaces.METAL,
         alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
     ),
     "Vulkan": Profile(
@@ -162,7 +156,6 @@ PROFILES: dict[str, Profile] = {
         names="Vulkan0, Vulkan1, …",
         description="a GPU with a current Vulkan driver; compute buffers in blocks of at most 1 GiB",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
-        interface=interfaces.VULKAN,
     ),
     "SYCL": Profile(
         "SYCL",
@@ -180,7 +173,6 @@ PROFILES: dict[str, Profile] = {
         names="SYCL0, SYCL1, …",
         description="an Intel GPU",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
-        interface=interfaces.SYCL,
     ),
     "OpenCL": Profile(
         "OpenCL",
@@ -192,7 +184,6 @@ PROFILES: dict[str, Profile] = {
         "experts of further types on Adreno, what old Adreno compilers cannot build",
         names="OpenCL",
         description="a GPU with OpenCL, such as Qualcomm's Adreno",
-        interface=interfaces.OPENCL,
         alloc_more="room for the gaps between the parts of a quantized tensor",
     ),
     "CANN": Profile(
@@ -210,7 +201,6 @@ PROFILES: dict[str, Profile] = {
         names="CANN0, CANN1, …",
         description="an Ascend NPU",
         caps=frozenset(("host_buffer", "mmap_support")),
-        interface=interfaces.CANN,
     ),
     "RPC": Profile(
         "RPC",
@@ -219,7 +209,6 @@ PROFILES: dict[str, Profile] = {
         names="RPC0, RPC0[host:port], …",
         description="a device of another machine; said to run every op",
         caps=frozenset(("mmap_support",)),
-        interface=interfaces.RPC,
     ),
 }
 """The known profiles by name."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.device import EMPTY_OPS, OpRule
-from ggmltool.ggml.devices import cpu, cuda, old_interfaces, profiles
+from ggmltool.ggml.devices import cpu, cuda, profiles
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.dtypes import F16, F32, I16, I32, TYPES
@@ -116,7 +116,6 @@ def _cuda(name: str) -> Profile:
         has=frozenset(),
         leaves_out="matrices whose rows are split among devices",
         caps=frozenset(("async", "host_buffer")),
-        interface=old_interfaces.CUDA_2024,
         alloc_more="without the gaps between rows",
     )
 
@@ -134,7 +133,6 @@ PROFILES: Mapping[str, Profile] = {
         has=frozenset(),
         leaves_out="whether this machine has memory of high bandwidth",
         caps=frozenset(("buffer_from_host_ptr",)),
-        interface=old_interfaces.CPU_2024,
     ),
     "CUDA": _cuda("CUDA"),
     "ROCm": _cuda("ROCm"),
@@ -156,7 +154,6 @@ PROFILES: Mapping[str, Profile] = {
         has=frozenset(),
         leaves_out="the device's maxBufferLength; buffers rounded up to whole pages",
         caps=frozenset(("buffer_from_host_ptr",)),
-        interface=old_interfaces.METAL_2024,
         alloc_more="",
     ),
 }

@@ -10,7 +10,6 @@ from ggmltool.ggml.device import EMPTY_OPS, OpRule
 from ggmltool.ggml.devices import blas, cpu, cuda, profiles
 from ggmltool.ggml.devices.cuda import NOT_CONTIGUOUS
 from ggmltool.ggml.devices.extra import ExtraBuft
-from ggmltool.ggml.devices.old_interfaces import INTERFACES_2025
 from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32, TYPES, DType
 from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
@@ -216,8 +215,7 @@ _CAPS = frozenset(CAPS) - {"mmap_support"}
 def _then(name: str) -> Profile:
     """What a profile had then as now: the name, memory, batches, events."""
     today = profiles.PROFILES[name]
-    tables = INTERFACES_2025.get(name)
-    return replace(today, caps=today.caps & _CAPS, known_caps=_CAPS, interface=tables, ggml="2025-03")
+    return replace(today, caps=today.caps & _CAPS, known_caps=_CAPS, ggml="2025-03")
 
 
 PROFILES: dict[str, Profile] = {

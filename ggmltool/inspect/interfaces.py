@@ -1,0 +1,159 @@
+"""The function tables of ggml's backends: which functions there are, which ones a backend leaves NULL, and which ones a
+backend of one's own has to implement (ggml 0.20.2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from ggmltool.data import load
+from ggmltool.ggml.version import VERSION
+
+
+class Need(StrEnum):
+    """Whether a function has to be there."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    WITH_EVENTS = "with events"
+    WITH_CAP = "with its cap"
+
+
+class Outcome(StrEnum):
+    """What comes of a call where the function is NULL."""
+
+    CRASH = "crash"
+    ASSERT = "assert"
+    FINE = "fine"
+
+
+class Function(NamedTuple):
+    """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
+
+    field: str
+    function: str | None
+    if_null: str
+
+
+class Table(NamedTuple):
+    """A function table: its struct, what ggml's source calls it, its fields in order."""
+
+    kind: str
+    instance: str
+    functions: tuple[Function, ...]
+
+
+class Duty(NamedTuple):
+    """A function of a table: whether it has to be there, what it does, and what ggml does where it is NULL."""
+
+    field: str
+    need: Need
+    does: str
+    outcome: Outcome
+    if_null: str
+
+
+class _Own(Struct, forbid_unknown_fields=True):
+    """What a function is to a backend of one's own."""
+
+    need: Need
+    outcome: Outcome
+    if_null: str
+
+
+class _Doing(Struct, forbid_unknown_fields=True):
+    """What a function does, and what ggml does where it is NULL; "" where every backend of ggml's has it."""
+
+    does: str
+    if_null: str = ""
+    own: _Own | None = None
+
+
+class _Table(Struct, forbid_unknown_fields=True):
+    """`prefix` begins the names of the functions, `null` are the ones that a backend does not have, `named` those whose
+    name does not follow the field's."""
+
+    instance: str
+    prefix: str
+    null: frozenset[str] = frozenset()
+    named: dict[str, str] = {}
+
+
+class _Backend(Struct, forbid_unknown_fields=True):
+    """The tables of a backend; the last two are those of its default buffer type and of that type's buffers."""
+
+    like: str = ""
+    backend: _Table | None = None
+    device: _Table | None = None
+    buffer_type: _Table | None = None
+    buffer: _Table | None = None
+
+
+class _Release(Struct, forbid_unknown_fields=True):
+    """`structs` has the fields of each struct, `if_null` what ggml did where it was not what it does today."""
+
+    backends: dict[str, _Backend]
+    structs: dict[str, tuple[str, ...]] = {}
+    if_null: dict[str, str] = {}
+
+    def table(self, backend: str, part: str) -> _Table | None:
+        """One table of a backend: older ones have none of a device."""
+        tables = self.backends[backend]
+        own: _Table | None = getattr(tables, part)
+        return self.table(tables.like, part) if own is None and tables.like else own
+
+
+_STRUCTS = {
+    "backend": "ggml_backend_i",
+    "device": "ggml_backend_device_i",
+    "buffer_type": "ggml_backend_buffer_type_i",
+    "buffer": "ggml_backend_buffer_i",
+}
+"""The struct of each part of a backend, from the backend to the buffer."""
+
+
+@cache
+def _functions() -> dict[str, dict[str, _Doing]]:
+    """The functions of each struct in order, those of the registry before those of a backend's parts."""
+    return load("interfaces/functions.toml", dict[str, dict[str, _Doing]])
+
+
+@cache
+def _release(name: str) -> _Release:
+    return load(f"interfaces/{name}.toml", _Release)
+
+
+def tables_of(profile: str, release: str = VERSION) -> tuple[Table, ...] | None:
+    """The tables of a kind of device in a release, None where they are not known."""
+    known = _release(release)
+    if profile not in known.backends:
+        return None
+    tables = ((kind, known.table(profile, part)) for part, kind in _STRUCTS.items())
+    return tuple(_table(kind, table, known) for kind, table in tables if table is not None)
+
+
+def _table(kind: str, table: _Table, of: _Release) -> Table:
+    fields = of.structs.get(kind) or _functions()[kind]
+    return Table(kind, table.instance, tuple(_function(kind, field, table, of) for field in fields))
+
+
+def _function(kind: str, field: str, table: _Table, of: _Release) -> Function:
+    name = None if field in table.null else table.named.get(field, table.prefix + field)
+    doing = _functions()[kind].get(field)
+    return Function(field, name, of.if_null.get(field, doing.if_null if doing is not None else ""))
+
+
+def duties() -> dict[str, tuple[Duty, ...]]:
+    """What a backend of one's own has to implement: every function of every table, from the registry to the buffer."""
+    return {kind: tuple(_duty(name, of) for name, of in table.items()) for kind, table in _functions().items()}
+
+
+def _duty(name: str, of: _Doing) -> Duty:
+    if of.own is not None:
+        return Duty(name, of.own.need, of.does, of.own.outcome, of.own.if_null)
+    if of.if_null:
+        return Duty(name, Need.OPTIONAL, of.does, Outcome.FINE, of.if_null)
+    return Duty(name, Need.REQUIRED, of.does, Outcome.CRASH, "a crash: it is called without a check")
