@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
 from ggmltool.views.text import harmless, printable
 
@@ -19,18 +19,23 @@ if TYPE_CHECKING:
     Piece = tuple[str, Styled]
     """A part of a line, and its style ("" for none)."""
 
+T = TypeVar("T")
+
 _LAST_NUMBER = re.compile(r"(?<=[^\s,])[-#~]\d+$")
 _GAP = 2
 _MIN_NAME = 8
 _DROP_FIRST = 5
 
 
-class Column(NamedTuple):
-    """A column. `cut` says that its cells may be shortened with an ellipsis; `drop` that the whole column may go
-    where there is too little room, the highest number first (0: it stays), from 5 on before anything is cut.
-    `numbers` says that numbers stand in cells that may be cut: such a cell ends behind a comma, not within a number."""
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A column of rows that are made elsewhere. `cut` says that its cells may be shortened with an ellipsis; `drop`
+    that the whole column may go where there is too little room, the highest number first (0: it stays), from 5 on
+    before anything is cut. `numbers` says that numbers stand in cells that may be cut: such a cell ends behind a comma,
+    not within a number."""
 
     header: str
+    _: KW_ONLY
     right: bool = False
     cut: bool = False
     drop: int = 0
@@ -44,6 +49,17 @@ class Cell(NamedTuple):
     style: str = ""
 
 
+Shown = str | int | Cell | None
+"""What a cell can be made of; None makes an empty one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Head, Generic[T]):
+    """A column that has its cells from records."""
+
+    get: Callable[[T], Shown]
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How a view may write: the columns it has, and the colours ("": none, as when the output is a file)."""
@@ -52,14 +68,27 @@ class Style:
     colors: Literal["", "standard", "256"] = ""
 
 
-Row = Sequence[str | Cell]
+Row = Sequence[Shown]
 
 
-def _safe(cell: str | Cell) -> Cell:
-    return Cell(printable(cell.text), cell.style) if isinstance(cell, Cell) else Cell(printable(cell))
+class Table(Generic[T]):
+    """A table of records."""
+
+    def __init__(self, *columns: Column[T]) -> None:
+        self.columns = columns
+
+    def render(self, records: Iterable[T], style: Style) -> str:
+        """The table as text, a row for each record, as `render_table` has it."""
+        return render_table(self.columns, [[column.get(r) for column in self.columns] for r in records], style)
 
 
-def render_table(columns: Sequence[Column], rows: Sequence[Row], style: Style) -> str:
+def _safe(cell: Shown) -> Cell:
+    if isinstance(cell, Cell):
+        return Cell(printable(cell.text), cell.style)
+    return Cell(printable("" if cell is None else str(cell)))
+
+
+def render_table(columns: Sequence[Head], rows: Sequence[Row], style: Style) -> str:
     """The table as text, one line per row, below a header, and last the columns that there was no room for; ends with a
     newline."""
     from rich.cells import cell_len
@@ -126,8 +155,8 @@ def _stripped(cells: Sequence[Piece]) -> list[Piece]:
     return line
 
 
-def _fit(columns: Sequence[Column], natural: Sequence[int], empty: Sequence[bool], width: int) -> list[int]:
-    """Column widths that fit: first the cells that may be cut shrink, the widest first, then columns go; before that
+def _fit(columns: Sequence[Head], natural: Sequence[int], empty: Sequence[bool], width: int) -> list[int]:
+    """Head widths that fit: first the cells that may be cut shrink, the widest first, then columns go; before that
     those in which nothing stands."""
     widths = list(natural)
     gone: set[int] = set()
@@ -212,6 +241,6 @@ def heading(title: str, facts: Sequence[str], style: Style) -> str:
     return render_lines(lines, style)
 
 
-def section(name: str, columns: Sequence[Column], rows: Sequence[Row], style: Style) -> list[str]:
+def section(name: str, columns: Sequence[Head], rows: Sequence[Row], style: Style) -> list[str]:
     """A table under its name, nothing where it has no rows."""
     return [render_lines(["", name], style), render_table(columns, rows, style)] if rows else []

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ggmltool.views.table import Cell, Column, Style, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Head, Style, Table, render_lines, render_table
 
-COLUMNS = (Column("#", right=True), Column("tensor", cut=True), Column("places", cut=True, numbers=True))
+COLUMNS = (Head("#", right=True), Head("tensor", cut=True), Head("places", cut=True, numbers=True))
 ROWS = [["0", "a_long_name_of_a_tensor", "0–128, 256–512, 1024–…"], ["1", "b", "weight 0:1234567+4096, b 1:77+32"]]
 
 
@@ -26,7 +26,7 @@ def test_a_number_is_whole_or_not_there(width: int) -> None:
 
 
 def test_a_list_ends_behind_a_comma_where_there_is_no_room_for_it() -> None:
-    columns = (Column("tensor"), Column("free", cut=True, numbers=True))
+    columns = (Head("tensor"), Head("free", cut=True, numbers=True))
     tables = [render_table(columns, [["tensor", ROWS[0][2]]], Style(width)) for width in range(18, 60)]
     shown = dict.fromkeys(table.splitlines()[1].split("  ")[-1] for table in tables)
     assert list(shown) == ["0–128, …", "0–128, 256–512, …", "0–128, 256–512, 1024–…"]
@@ -45,13 +45,13 @@ def test_a_list_ends_behind_a_comma_where_there_is_no_room_for_it() -> None:
     ],
 )
 def test_a_name_keeps_the_number_at_its_end(name: str, shown: str) -> None:
-    table = render_table((Column("tensor", cut=True),), [[name]], Style(14))
+    table = render_table((Head("tensor", cut=True),), [[name]], Style(14))
     assert table.splitlines()[1] == f"  {shown}"
 
 
 def test_a_column_without_room_is_named_below_the_table() -> None:
     """U38"""
-    columns = (Column("node"), Column("shape", drop=1), Column("why", drop=2), Column("usage", drop=1))
+    columns = (Head("node"), Head("shape", drop=1), Head("why", drop=2), Head("usage", drop=1))
     rows = [["q", "[64, 8]", "it fits there", ""]]
     assert "left out" not in render_table(columns, rows, Style(80))
     assert render_table(columns, rows, Style(33)) == (
@@ -83,9 +83,16 @@ def test_lines_look_as_rich_prints_them(colors: Literal["", "standard", "256"]) 
 @pytest.mark.parametrize("colors", ["", "256"])
 def test_a_table_of_very_many_rows_is_written_in_a_moment(colors: Literal["", "256"]) -> None:
     """R5"""
-    columns = [Column("name", cut=True), Column("op"), Column("size", right=True)]
+    columns = [Head("name", cut=True), Head("op"), Head("size", right=True)]
     rows = [[Cell(f"node_{i}", "red"), "MUL_MAT", "1.2 MiB"] for i in range(30_000)]
     start = time.process_time()
     table = render_table(columns, rows, Style(20, colors))
     assert table.count("\n") == 30_001
     assert time.process_time() - start < 5
+
+
+def test_a_column_has_its_cells_from_records() -> None:
+    table = Table[tuple[str, int | None]](
+        Column("name", lambda r: Cell(r[0], "bold")), Column("size", lambda r: r[1], right=True)
+    )
+    assert table.render([("a", 10), ("bcdef", None)], Style()) == "  name   size\n  a        10\n  bcdef\n"

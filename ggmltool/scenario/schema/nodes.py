@@ -22,7 +22,7 @@ from ggmltool.scenario.tensors import MAX_NAME_LENGTH
 
 _SECTION = "Tensors and nodes"
 _WORD = integer(-0x80000000, 0xFFFFFFFF).schema
-_GIVEN: Schema = {"not": NULL}
+_NOT_NULL: Schema = {"not": NULL}
 
 
 def definitions() -> dict[str, Schema]:
@@ -77,10 +77,8 @@ def _leaf() -> Schema:
         "required": ["view_src"],
         "properties": {"view_src": TEXT.schema(), "view_offs": nullable(integer().schema())},
     }
-    own: Schema = {
-        "required": ["type", "ne"],
-        "properties": {"type": _GIVEN, "ne": _GIVEN, "view_src": NULL, "view_offs": FALSY},
-    }
+    own = _given(["type", "ne"])
+    own["properties"] |= {"view_src": NULL, "view_offs": FALSY}
     return {**_of_map(closed(KEYS, described(_SECTION, keys))), "anyOf": [{"type": "string"}, view, own]}
 
 
@@ -168,12 +166,18 @@ def _op_keys(name: str) -> Schema:
 def _needed(constructors: Sequence[Constructor]) -> Schema:
     """What has to be there: the parameters without a default, or what a captured node has in place of them."""
     if not constructors:
-        return {"required": ["type", "ne"]}
+        return _given(["type", "ne"])
     by_name = [[p.name for p in c.params if p.required] for c in constructors]
     nameable = [names for names in by_name if "op" not in names]
     if not all(nameable):
         return {}
-    return {"anyOf": [{"required": names} for names in (*nameable, ["op_params"], ["type", "ne"])]}
+    return {"anyOf": [_given(names) for names in (*nameable, ["op_params"], ["type", "ne"])]}
+
+
+def _given(names: Sequence[str]) -> Schema:
+    """These keys are there, and the shape is not null."""
+    shape = {name: _NOT_NULL for name in names if name in ("type", "ne", "nb")}
+    return {"required": list(names), "properties": shape} if shape else {"required": list(names)}
 
 
 def _forms(names: Iterable[str]) -> str:

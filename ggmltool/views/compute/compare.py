@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened, size
 
 if TYPE_CHECKING:
@@ -189,16 +189,16 @@ def _error(n: ComparedNode) -> str:
 
 
 _COLUMNS = [
-    Column("node", right=True, drop=3),
-    Column("name", cut=True),
-    Column("op", cut=True, drop=2),
-    Column("result", drop=4),
-    Column("NMSE", right=True),
-    Column("allowed", right=True),
-    Column("largest error", right=True, drop=1),
-    Column("end to end", right=True, drop=1),
-    Column("not finite", right=True, drop=5),
-    Column(""),
+    Head("node", right=True, drop=3),
+    Head("name", cut=True),
+    Head("op", cut=True, drop=2),
+    Head("result", drop=4),
+    Head("NMSE", right=True),
+    Head("allowed", right=True),
+    Head("largest error", right=True, drop=1),
+    Head("end to end", right=True, drop=1),
+    Head("not finite", right=True, drop=5),
+    Head(""),
 ]
 
 

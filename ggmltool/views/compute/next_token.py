@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.views.table import Column, Style, heading, render_table
+from ggmltool.views.table import Head, Style, heading, render_table
 from ggmltool.views.text import printable
 
 
@@ -31,10 +31,10 @@ def next_token_view(found: NextToken, style: Style) -> str:
     """The likeliest tokens, one row each."""
     row = f"the last of {found.n_rows} rows of {found.id}" if found.n_rows > 1 else f"by {found.id}"
     columns = [
-        Column("token", right=True),
-        Column("text", cut=True),
-        Column("logit", right=True),
-        Column("probability", right=True),
+        Head("token", right=True),
+        Head("text", cut=True),
+        Head("logit", right=True),
+        Head("probability", right=True),
     ]
     rows = [
         [str(t.token), "" if t.text is None else f'"{printable(t.text)}"', f"{t.logit:.3f}", f"{t.probability:.1%}"]

@@ -10,7 +10,7 @@ from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.compute.next_token import NextToken, next_token_json
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.plan.splits import input_bytes
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, size
 
 
@@ -35,13 +35,13 @@ class StepReport(NamedTuple):
 def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Tensors, title: str, style: Style) -> str:
     """One row per step, and ggml's error where the run ended with one."""
     columns = [
-        Column("", right=True),
-        Column("step", cut=True),
-        Column("splits", right=True),
-        Column("inputs copied", right=True, drop=2),
-        Column("bytes", right=True, drop=3),
-        *[Column(name, right=True, drop=1) for name in backends],
-        Column("", cut=True),
+        Head("", right=True),
+        Head("step", cut=True),
+        Head("splits", right=True),
+        Head("inputs copied", right=True, drop=2),
+        Head("bytes", right=True, drop=3),
+        *[Head(name, right=True, drop=1) for name in backends],
+        Head("", cut=True),
     ]
     rows = [_row(step, backends, tensors) for step in steps]
     text = heading(title, [count(len(steps), "step")], style) + "\n" + render_table(columns, rows, style)

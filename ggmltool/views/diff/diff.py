@@ -16,13 +16,13 @@ from ggmltool.views.diff.splits import copies_section, splits_section
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.explain.words import words
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened
 
 _FEW = 3
 
-_SUMMARY = (Column(""), Column("A", right=True), Column("B", right=True), Column("difference", right=True))
-_NODES = (Column("count", right=True), Column("what", cut=True), Column("which", cut=True))
+_SUMMARY = (Head(""), Head("A", right=True), Head("B", right=True), Head("difference", right=True))
+_NODES = (Head("count", right=True), Head("what", cut=True), Head("which", cut=True))
 
 
 def diff_view(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:

@@ -6,34 +6,34 @@ from collections.abc import Callable
 
 from ggmltool.inspect.diff.plans import BufferPair, BufferSide, HeldMove, PlanDiff, ShapePair
 from ggmltool.views.diff.cells import MAX_ROWS, bytes_of, change, growth, inks_of, wrapped_lines
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, shortened, size
 
 _BUFFERS = (
-    Column("backend"),
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("difference", right=True),
-    Column("peak", right=True, drop=2),
-    Column("while computing", cut=True, drop=3),
-    Column("chunks", cut=True, drop=1, numbers=True),
+    Head("backend"),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("difference", right=True),
+    Head("peak", right=True, drop=2),
+    Head("while computing", cut=True, drop=3),
+    Head("chunks", cut=True, drop=1, numbers=True),
 )
 _SIZES = (
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("difference", right=True),
-    Column("tensor", cut=True),
-    Column("op", drop=1),
-    Column("shape", drop=2),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("difference", right=True),
+    Head("tensor", cut=True),
+    Head("op", drop=1),
+    Head("shape", drop=2),
 )
 _HELD = (
-    Column("buffer type", cut=True),
-    Column("usage", drop=1),
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("difference", right=True),
+    Head("buffer type", cut=True),
+    Head("usage", drop=1),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("difference", right=True),
 )
-_MOVES = (Column("bytes", right=True), Column("tensors", right=True), Column("what"), Column("which", cut=True))
+_MOVES = (Head("bytes", right=True), Head("tensors", right=True), Head("what"), Head("which", cut=True))
 
 
 def buffers_section(diff: PlanDiff, style: Style) -> str:

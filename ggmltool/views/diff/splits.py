@@ -8,35 +8,35 @@ from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import CopiedPair, SplitPair, SplitSide
 from ggmltool.views.diff.cells import MAX_ROWS, amounts, change, inks_of, mark
 from ggmltool.views.explain.words import words
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, size_between
 
 _SPLITS = (
-    Column(""),
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("backend"),
-    Column("nodes", right=True),
-    Column("copied", right=True, drop=1),
-    Column("from node", cut=True),
-    Column("why it begins", cut=True),
+    Head(""),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("backend"),
+    Head("nodes", right=True),
+    Head("copied", right=True, drop=1),
+    Head("from node", cut=True),
+    Head("why it begins", cut=True),
 )
 _COPIES = (
-    Column("from"),
-    Column("to"),
-    Column("tensors", right=True),
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("difference", right=True),
+    Head("from"),
+    Head("to"),
+    Head("tensors", right=True),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("difference", right=True),
 )
 _COPIED = (
-    Column(""),
-    Column("A", right=True),
-    Column("B", right=True),
-    Column("tensor", cut=True),
-    Column("what", drop=1),
-    Column("from"),
-    Column("to"),
+    Head(""),
+    Head("A", right=True),
+    Head("B", right=True),
+    Head("tensor", cut=True),
+    Head("what", drop=1),
+    Head("from"),
+    Head("to"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.views.table import Cell, Column, Row, Style, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, render_lines, render_table
 from ggmltool.views.text import count, printable
 
 NOT_IN_GGML = frozenset({"cause", "explanation", "function"})
@@ -72,7 +72,7 @@ def _show(value: object) -> str:
 
 def differences_view(found: Sequence[Difference], style: Style) -> str:
     """The first differences as a table, the others counted."""
-    columns = (Column("where", cut=True), Column("ggmltool", cut=True), Column("ggml", cut=True))
+    columns = (Head("where", cut=True), Head("ggmltool", cut=True), Head("ggml", cut=True))
     rows: list[Row] = [[d.where, Cell(d.ours, "red"), Cell(d.ggml, "green")] for d in found[:MAX_SHOWN]]
     text = render_table(columns, rows, style)
     if len(found) > MAX_SHOWN:

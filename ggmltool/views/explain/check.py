@@ -11,7 +11,7 @@ from ggmltool.ggml.limits import limits_of
 from ggmltool.inspect.gauges import Gauge, highest
 from ggmltool.inspect.limits import Checkup
 from ggmltool.views.errors import ggml_error
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ _ROOMY = 100
 """Columns from which a bar has ten cells, else five."""
 _INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow", "breached": "bold red"}
 _COLUMNS = (
-    Column("limit"),
-    Column("used", right=True),
-    Column("of", right=True),
-    Column(""),
-    Column("", right=True),
-    Column("", drop=1),
-    Column("where", cut=True),
+    Head("limit"),
+    Head("used", right=True),
+    Head("of", right=True),
+    Head(""),
+    Head("", right=True),
+    Head("", drop=1),
+    Head("where", cut=True),
 )
 
 

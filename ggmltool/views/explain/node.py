@@ -11,25 +11,25 @@ from ggmltool.inspect.node import BackendAnswer, NodeFacts, Outcome, SourceFacts
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
 from ggmltool.views.text import size, wrapped
 
-_RULES = (Column("pass", right=True), Column("rule"), Column("backend"), Column("", drop=2), Column("why", cut=True))
+_RULES = (Head("pass", right=True), Head("rule"), Head("backend"), Head("", drop=2), Head("why", cut=True))
 _SOURCES = (
-    Column("slot", right=True, drop=2),
-    Column("source", cut=True),
-    Column("shape", drop=1),
-    Column("memory"),
-    Column("backend"),
-    Column(""),
+    Head("slot", right=True, drop=2),
+    Head("source", cut=True),
+    Head("shape", drop=1),
+    Head("memory"),
+    Head("backend"),
+    Head(""),
 )
 _ANSWERS = (
-    Column("backend"),
-    Column("supports it"),
-    Column("offloads it", drop=1),
-    Column("after copying", cut=True),
+    Head("backend"),
+    Head("supports it"),
+    Head("offloads it", drop=1),
+    Head("after copying", cut=True),
 )
-MOVES = (Column("to"), Column("splits", right=True), Column("copied", right=True), Column("change", cut=True))
+MOVES = (Head("to"), Head("splits", right=True), Head("copied", right=True), Head("change", cut=True))
 
 
 def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style: Style) -> str:

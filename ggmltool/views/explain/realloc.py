@@ -9,16 +9,16 @@ from ggmltool.ggml.events import IdsChanged, ReallocNeeded
 from ggmltool.inspect.realloc import Parting, ReallocFacts
 from ggmltool.views.explain.words import event_json, words
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
 from ggmltool.views.text import printable, size, wrapped
 
 _SHOWN = 10
 _OUTGROWN = (
-    Column("node", cut=True),
-    Column("tensor", cut=True),
-    Column("which"),
-    Column("reserved", right=True),
-    Column("needed", right=True),
+    Head("node", cut=True),
+    Head("tensor", cut=True),
+    Head("which"),
+    Head("reserved", right=True),
+    Head("needed", right=True),
 )
 
 
@@ -92,12 +92,12 @@ def _parting(p: Parting) -> str:
     return f"{p.first or 'nothing'}, then {p.second or 'nothing'}"
 
 
-def _graphs(f: ReallocFacts) -> tuple[list[Column], list[Row]]:
+def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
     inks = {name: color.term for name, color in colors(f.backends).items()}
     columns = [
-        Column(""),
-        Column(printable(f.first.called), right=True),
-        Column(printable(f.second.called), right=True),
+        Head(""),
+        Head(printable(f.first.called), right=True),
+        Head(printable(f.second.called), right=True),
     ]
     rows: list[Row] = [
         [what, str(getattr(f.first, key)), str(getattr(f.second, key))]

@@ -11,18 +11,18 @@ from ggmltool.views.explain.node import MOVES, move_row
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
 from ggmltool.views.text import count, shortened, size, wrapped
 
 _INPUTS = (
-    Column("input", cut=True),
-    Column("what", drop=1),
-    Column("shape", drop=2),
-    Column("bytes", right=True),
-    Column("from"),
-    Column("for", cut=True),
+    Head("input", cut=True),
+    Head("what", drop=1),
+    Head("shape", drop=2),
+    Head("bytes", right=True),
+    Head("from"),
+    Head("for", cut=True),
 )
-_MERGES = (Column("first node on"), *MOVES[1:])
+_MERGES = (Head("first node on"), *MOVES[1:])
 _USERS = 3
 
 

@@ -10,7 +10,7 @@ from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.supports import STATES, Answered, Asked, State
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened
 
 _INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
@@ -47,8 +47,8 @@ def _is_tight(backends: Sequence[str], width: int) -> bool:
     return sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > width - _ROOM_FOR_NODES
 
 
-def _columns(backends: Sequence[str], tight: bool) -> list[Column]:
-    return [Column(str(i) if tight else printable(name)) for i, name in enumerate(backends)]
+def _columns(backends: Sequence[str], tight: bool) -> list[Head]:
+    return [Head(str(i) if tight else printable(name)) for i, name in enumerate(backends)]
 
 
 def _cells(node: Asked, tight: bool) -> list[Cell]:
@@ -78,8 +78,8 @@ def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, s
         first = group[0]
         there = _runs_on(group, backends, tight)
         rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), there])
-    columns = [Column("op"), Column("nodes", right=True), Column("types", cut=True), Column("shape", drop=1)]
-    return render_table([*columns, *_columns(backends, tight), Column(_RUNS_ON[tight], cut=True)], rows, style)
+    columns = [Head("op"), Head("nodes", right=True), Head("types", cut=True), Head("shape", drop=1)]
+    return render_table([*columns, *_columns(backends, tight), Head(_RUNS_ON[tight], cut=True)], rows, style)
 
 
 def _called(backends: Sequence[str], tight: bool) -> dict[str, str]:
@@ -109,10 +109,10 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, st
         for n in nodes
     ]
     columns = [
-        Column("#", right=True, drop=1 if tight else 0), Column("node", cut=True), Column("op"),
-        Column("types", cut=True), Column("shape", drop=2),
+        Head("#", right=True, drop=1 if tight else 0), Head("node", cut=True), Head("op"),
+        Head("types", cut=True), Head("shape", drop=2),
     ]  # fmt: skip
-    return render_table([*columns, *_columns(backends, tight), Column(_RUNS_ON[tight])], rows, style)
+    return render_table([*columns, *_columns(backends, tight), Head(_RUNS_ON[tight])], rows, style)
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:

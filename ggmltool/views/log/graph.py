@@ -13,14 +13,14 @@ from ggmltool.views.palette import colors
 from ggmltool.views.plan.copied import copied_sums
 from ggmltool.views.plan.plan import MAX_SPLITS
 from ggmltool.views.plan.splits import plan_step, splits_table
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 _BACKENDS = (
-    Column("backend"),
-    Column("nodes", right=True),
-    Column("splits", right=True),
-    Column("copied in", right=True),
+    Head("backend"),
+    Head("nodes", right=True),
+    Head("splits", right=True),
+    Head("copied in", right=True),
 )
 
 

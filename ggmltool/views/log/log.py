@@ -10,7 +10,7 @@ from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.match import find_all
 from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogGraph, LogSummary, Message
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened, size_between
 
 if TYPE_CHECKING:
@@ -30,29 +30,29 @@ _DIALECTS = {
     Dialect.Y2026: "written as by ggml of 2026",
 }
 _MESSAGES = (
-    Column("times", right=True),
-    Column("line", right=True, drop=1),
-    Column("graph", right=True, drop=2),
-    Column("message", cut=True),
+    Head("times", right=True),
+    Head("line", right=True, drop=1),
+    Head("graph", right=True, drop=2),
+    Head("message", cut=True),
 )
 _GROWN = (
-    Column("buffer type", cut=True),
-    Column("times", right=True),
-    Column("from", right=True),
-    Column("to", right=True),
-    Column("largest", right=True, drop=1),
-    Column("line", right=True, drop=2),
+    Head("buffer type", cut=True),
+    Head("times", right=True),
+    Head("from", right=True),
+    Head("to", right=True),
+    Head("largest", right=True, drop=1),
+    Head("line", right=True, drop=2),
 )
-_BUFFERS = (Column("buffer"), Column("buffer type", cut=True), Column("lines", right=True), Column("sizes", cut=True))
+_BUFFERS = (Head("buffer"), Head("buffer type", cut=True), Head("lines", right=True), Head("sizes", cut=True))
 _BREAKDOWN = (
-    Column("device", cut=True),
-    Column("total", right=True),
-    Column("free", right=True, drop=2),
-    Column("self", right=True),
-    Column("model", right=True),
-    Column("context", right=True),
-    Column("compute", right=True),
-    Column("unaccounted", right=True, drop=1),
+    Head("device", cut=True),
+    Head("total", right=True),
+    Head("free", right=True, drop=2),
+    Head("self", right=True),
+    Head("model", right=True),
+    Head("context", right=True),
+    Head("compute", right=True),
+    Head("unaccounted", right=True, drop=1),
 )
 
 
@@ -132,13 +132,13 @@ def _aborts(log: LogSummary, style: Style) -> str:
 def _graphs(log: LogSummary, groups: list[AlikeGraphs], style: Style) -> str:
     inks = colors(log.backends)
     columns = (
-        Column("graph"),
-        Column("line", right=True, drop=6),
-        Column("title", cut=True),
-        *(Column(printable(name), right=True) for name in log.backends),
-        Column("splits", right=True),
-        Column("inputs", right=True, drop=5),
-        Column("copied", right=True, drop=2),
+        Head("graph"),
+        Head("line", right=True, drop=6),
+        Head("title", cut=True),
+        *(Head(printable(name), right=True) for name in log.backends),
+        Head("splits", right=True),
+        Head("inputs", right=True, drop=5),
+        Head("copied", right=True, drop=2),
     )
     has_titles = any(graph.title for graph, _ in groups)
     if not has_titles:
@@ -240,7 +240,7 @@ def _wrapped(row: Row, style: Style) -> list[Text]:
     """A message below its numbers, where there is no room beside them."""
     from rich.text import Text
 
-    times, line, graph, message = (cell.text if isinstance(cell, Cell) else cell for cell in row)
+    times, line, graph, message = (cell.text if isinstance(cell, Cell) else str(cell) for cell in row)
     if not line:
         return [Text(f"  {times} {message}", "dim")]
     where = f"  {times} × from line {line}" + (f", graph {graph}" if graph else "")

@@ -11,27 +11,27 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, ChunkState
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
 from ggmltool.views.explain.words import event_json, words
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 _MAX_BLOCKS = 6
 _NODES = (
-    Column("#", right=True),
-    Column("node", cut=True),
-    Column("buffer", cut=True, drop=1),
-    Column("chunk", right=True, drop=4),
-    Column("offset", right=True),
-    Column("size_max", right=True),
-    Column("sources", cut=True, drop=2, numbers=True),
+    Head("#", right=True),
+    Head("node", cut=True),
+    Head("buffer", cut=True, drop=1),
+    Head("chunk", right=True, drop=4),
+    Head("offset", right=True),
+    Head("size_max", right=True),
+    Head("sources", cut=True, drop=2, numbers=True),
 )
-_LEAFS = (Column("#", right=True), Column("leaf", cut=True), *_NODES[2:6])
+_LEAFS = (Head("#", right=True), Head("leaf", cut=True), *_NODES[2:6])
 _STORY = (
-    Column("#", right=True),
-    Column("what"),
-    Column("tensor", cut=True),
-    Column("bytes", right=True),
-    Column("place"),
-    Column("why, free blocks", cut=True, drop=1, numbers=True),
+    Head("#", right=True),
+    Head("what"),
+    Head("tensor", cut=True),
+    Head("bytes", right=True),
+    Head("place"),
+    Head("why, free blocks", cut=True, drop=1, numbers=True),
 )
 
 

@@ -10,30 +10,30 @@ from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, size
 
 MAX_TENSORS = 10
 """Tensors shown per buffer before the small ones are counted together."""
 
 _BUFFERS = (
-    Column("backend"),
-    Column("buffer type", cut=True, drop=2),
-    Column("size", right=True),
-    Column("chunks", right=True, drop=1),
-    Column("peak", right=True),
-    Column("tensors then", right=True),
-    Column("while computing", cut=True),
+    Head("backend"),
+    Head("buffer type", cut=True, drop=2),
+    Head("size", right=True),
+    Head("chunks", right=True, drop=1),
+    Head("peak", right=True),
+    Head("tensors then", right=True),
+    Head("while computing", cut=True),
 )
 _TENSORS = (
-    Column("size", right=True),
-    Column("of peak", right=True, drop=3),
-    Column("offset", right=True, drop=2),
-    Column("tensor", cut=True),
-    Column("op", drop=1),
-    Column("shape", drop=4),
-    Column("from", cut=True, drop=6),
-    Column("to", cut=True, drop=5),
+    Head("size", right=True),
+    Head("of peak", right=True, drop=3),
+    Head("offset", right=True, drop=2),
+    Head("tensor", cut=True),
+    Head("op", drop=1),
+    Head("shape", drop=4),
+    Head("from", cut=True, drop=6),
+    Head("to", cut=True, drop=5),
 )
 
 

@@ -11,7 +11,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 ROWS = 16
@@ -20,8 +20,8 @@ ROWS = 16
 _MARGIN = 14
 _WIDEST = 160
 _STEP_WIDTH = 4
-_LEGEND = (Column(""), Column("size", right=True), Column("tensor", cut=True), Column("from", cut=True, drop=2),
-           Column("to", cut=True, drop=1))  # fmt: skip
+_LEGEND = (Head(""), Head("size", right=True), Head("tensor", cut=True), Head("from", cut=True, drop=2),
+           Head("to", cut=True, drop=1))  # fmt: skip
 
 
 class Grid(NamedTuple):

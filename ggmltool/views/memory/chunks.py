@@ -11,28 +11,28 @@ from ggmltool.views.errors import ggml_error
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_table
 from ggmltool.views.text import count, size
 
 LAST_CHUNK = 15
 """The chunk that may be of any size: there is none after it."""
 
 _CHUNKS = (
-    Column("backend"),
-    Column("chunk", right=True),
-    Column("size", right=True),
-    Column("limit", right=True),
-    Column("below it", right=True, drop=1),
-    Column("tensors", right=True, drop=2),
-    Column("opened by", cut=True),
-    Column("of size", right=True),
-    Column("during", cut=True, drop=3),
+    Head("backend"),
+    Head("chunk", right=True),
+    Head("size", right=True),
+    Head("limit", right=True),
+    Head("below it", right=True, drop=1),
+    Head("tensors", right=True, drop=2),
+    Head("opened by", cut=True),
+    Head("of size", right=True),
+    Head("during", cut=True, drop=3),
 )
 _COPIES = (
-    Column("backend"),
-    Column("with", right=True),
-    Column("without", right=True),
-    Column("cost", right=True),
+    Head("backend"),
+    Head("with", right=True),
+    Head("without", right=True),
+    Head("cost", right=True),
 )
 
 

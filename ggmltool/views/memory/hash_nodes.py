@@ -7,21 +7,21 @@ from typing import Any
 
 from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 _NODES = (
-    Column("slot", right=True),
-    Column("tensor", cut=True),
-    Column("n_children", right=True),
-    Column("n_views", right=True),
-    Column("buffer", cut=True, drop=1),
-    Column("chunk", right=True, drop=3),
-    Column("offset", right=True),
-    Column("allocated"),
-    Column("probes", right=True, drop=6),
+    Head("slot", right=True),
+    Head("tensor", cut=True),
+    Head("n_children", right=True),
+    Head("n_views", right=True),
+    Head("buffer", cut=True, drop=1),
+    Head("chunk", right=True, drop=3),
+    Head("offset", right=True),
+    Head("allocated"),
+    Head("probes", right=True, drop=6),
 )
-_SCHED = (Column("tensor", cut=True), Column("backend"), Column("cause"), Column("copies", cut=True))
+_SCHED = (Head("tensor", cut=True), Head("backend"), Head("cause"), Head("copies", cut=True))
 
 
 def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: Style) -> str:

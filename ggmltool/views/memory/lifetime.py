@@ -7,19 +7,19 @@ from typing import Any
 
 from ggmltool.inspect.lifetime import TensorLife
 from ggmltool.inspect.memory import Lifetime
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, section
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
 from ggmltool.views.text import shortened, size, wrapped
 
 _SHOWN = 8
 _NAMES = 6
 _HISTORY = (
-    Column(""),
-    Column("tensor", cut=True),
-    Column("from", cut=True),
-    Column("to", cut=True),
-    Column("offset", right=True),
-    Column("size", right=True),
-    Column("how", cut=True, drop=1),
+    Head(""),
+    Head("tensor", cut=True),
+    Head("from", cut=True),
+    Head("to", cut=True),
+    Head("offset", right=True),
+    Head("size", right=True),
+    Head("how", cut=True, drop=1),
 )
 
 

@@ -9,7 +9,7 @@ from ggmltool.ggml.context import Context, Object
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import OBJECT_SIZE
 from ggmltool.inspect.contexts import GraphFacts
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, size
 
 TYPE_NUMBERS = {"tensor": 0, "graph": 1, "work_buffer": 2}
@@ -18,17 +18,17 @@ _CONTEXT_STRUCT = 64
 """How far before its pool the context's struct lies here; ggml has it wherever malloc put it."""
 
 _OBJECTS = (
-    Column("#", right=True),
-    Column("type"),
-    Column("offset", right=True),
-    Column("size", right=True),
-    Column("address", drop=5),
-    Column("tensor", cut=True),
-    Column("op", drop=2),
-    Column("shape", drop=3),
-    Column("data", drop=6),
+    Head("#", right=True),
+    Head("type"),
+    Head("offset", right=True),
+    Head("size", right=True),
+    Head("address", drop=5),
+    Head("tensor", cut=True),
+    Head("op", drop=2),
+    Head("shape", drop=3),
+    Head("data", drop=6),
 )
-_LAYOUT = (Column("field"), Column("offset", right=True), Column("bytes", right=True), Column("address", drop=1))
+_LAYOUT = (Head("field"), Head("offset", right=True), Head("bytes", right=True), Head("address", drop=1))
 
 
 def print_objects(ctx: Context) -> str:

@@ -26,7 +26,7 @@ from ggmltool.ggml.tensor import (
 )
 from ggmltool.inspect.tensor import GdbFacts, TensorFacts
 from ggmltool.views.memory.gdb import Value, char_array, gdb_value
-from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 _LINE = 100
@@ -173,11 +173,11 @@ def _signed(word: int) -> int:
 
 
 _STRIDES = (
-    Column("dim"),
-    Column("ne", right=True),
-    Column("nb", right=True),
-    Column("covers", right=True),
-    Column("gap", right=True),
+    Head("dim"),
+    Head("ne", right=True),
+    Head("nb", right=True),
+    Head("covers", right=True),
+    Head("gap", right=True),
 )
 _SHOWN = 4
 
@@ -207,7 +207,7 @@ def strides_view(t: Tensor, title: str, style: Style) -> str:
         return "".join([*parts, render_lines(["", "It has no elements."], style)])
     parts += [render_lines(["", f"byte offset of {unit} [i0, i1]", ""], style)]
     n0, n1 = min(t.ne[0] // block, _SHOWN), min(t.ne[1], _SHOWN)
-    columns = (Column(""), *(Column(f"i0 = {i}", right=True) for i in range(n0)), Column(""))
+    columns = (Head(""), *(Head(f"i0 = {i}", right=True) for i in range(n0)), Head(""))
     more = "…" if t.ne[0] // block > n0 else ""
     grid: list[Row] = [[f"i1 = {j}", *(str(i * t.nb[0] + j * t.nb[1]) for i in range(n0)), more] for j in range(n1)]
     if t.ne[1] > n1:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ggmltool.inspect.reasons import TurnedDown
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 
@@ -86,35 +86,35 @@ class Placed(NamedTuple):
 
 
 _DEVICES = (
-    Column("device"),
-    Column("buffer type", cut=True, drop=5),
-    Column("weights", right=True),
-    Column("cache", right=True),
-    Column("compute", right=True),
-    Column("output", right=True, drop=3),
-    Column("total", right=True),
-    Column("free", right=True, drop=6),
-    Column("left", right=True),
-    Column("margin", right=True, drop=4),
+    Head("device"),
+    Head("buffer type", cut=True, drop=5),
+    Head("weights", right=True),
+    Head("cache", right=True),
+    Head("compute", right=True),
+    Head("output", right=True, drop=3),
+    Head("total", right=True),
+    Head("free", right=True, drop=6),
+    Head("left", right=True),
+    Head("margin", right=True, drop=4),
 )
 
 _LAYERS = (
-    Column("layers"),
-    Column("device"),
-    Column("buffer type", cut=True, drop=6),
-    Column("weights", right=True),
-    Column("size", right=True),
-    Column("cache", right=True),
-    Column("reason", cut=True, drop=5),
+    Head("layers"),
+    Head("device"),
+    Head("buffer type", cut=True, drop=6),
+    Head("weights", right=True),
+    Head("size", right=True),
+    Head("cache", right=True),
+    Head("reason", cut=True, drop=5),
 )
 
 _TENSORS = (
-    Column("tensor", cut=True),
-    Column("layer", right=True, drop=1),
-    Column("type", drop=5),
-    Column("size", right=True),
-    Column("buffer"),
-    Column("reason", cut=True),
+    Head("tensor", cut=True),
+    Head("layer", right=True, drop=1),
+    Head("type", drop=5),
+    Head("size", right=True),
+    Head("buffer"),
+    Head("reason", cut=True),
 )
 
 

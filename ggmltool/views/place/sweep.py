@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.views.palette import colors
 from ggmltool.views.place.place import MARGIN
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, size
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -118,10 +118,10 @@ def _table(sweep: Sweep, style: Style) -> str:
     varied = sweep.varied
     known = bool(sweep.memory)
     columns = [
-        *(Column(name, right=name in _NUMBERS, cut=name in ("-ot", "file")) for name in varied),
-        *(Column(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
+        *(Head(name, right=name in _NUMBERS, cut=name in ("-ot", "file")) for name in varied),
+        *(Head(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
         *(column for device in sweep.devices for column in _device_columns(device, sweep.gpus)),
-        *([Column("left", right=True, drop=5), Column("fits")] if known else []),
+        *([Head("left", right=True, drop=5), Head("fits")] if known else []),
     ]
     rows: list[Row] = []
     best = sweep.best() if known else None
@@ -144,11 +144,11 @@ def _table(sweep: Sweep, style: Style) -> str:
     return render_table(columns, rows, style)
 
 
-def _device_columns(device: str, gpus: Sequence[str]) -> list[Column]:
+def _device_columns(device: str, gpus: Sequence[str]) -> list[Head]:
     """What a device is needed for, as far as there is room for that, and the sum; compute buffers of GPUs go last."""
     first = _LEAST_DROP + len(_PARTS) - 1 + len(_PARTS) * (device not in gpus)
-    parts = [Column(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
-    return [*parts, Column(device, right=True)]
+    parts = [Head(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
+    return [*parts, Head(device, right=True)]
 
 
 def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:

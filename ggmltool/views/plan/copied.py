@@ -10,17 +10,17 @@ from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size, size_between
 
 _COLUMNS = (
-    Column("split", right=True),
-    Column("bytes", right=True),
-    Column("tensor", cut=True),
-    Column("what", drop=1),
-    Column("from"),
-    Column("to"),
-    Column("shape", drop=2),
+    Head("split", right=True),
+    Head("bytes", right=True),
+    Head("tensor", cut=True),
+    Head("what", drop=1),
+    Head("from"),
+    Head("to"),
+    Head("shape", drop=2),
 )
 
 

@@ -11,25 +11,25 @@ from ggmltool.inspect.passes import Assignment, PassRecord
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened
 
-_PASSES = (Column("pass", right=True), Column("what it does", cut=True, drop=1))
+_PASSES = (Head("pass", right=True), Head("what it does", cut=True, drop=1))
 _NODES = (
-    Column(""),
-    Column("#", right=True),
-    Column("op", drop=1),
-    Column("tensor", cut=True),
-    Column("backend"),
-    Column("cause"),
-    Column("why", cut=True, drop=2),
+    Head(""),
+    Head("#", right=True),
+    Head("op", drop=1),
+    Head("tensor", cut=True),
+    Head("backend"),
+    Head("cause"),
+    Head("why", cut=True, drop=2),
 )
 _SPLITS = (
-    Column("split", right=True),
-    Column("backend"),
-    Column("from node", right=True),
-    Column("why", cut=True),
-    Column("copied", cut=True, drop=1),
+    Head("split", right=True),
+    Head("backend"),
+    Head("from node", right=True),
+    Head("why", cut=True),
+    Head("copied", cut=True, drop=1),
 )
 
 
@@ -57,8 +57,8 @@ def _counts(
 ) -> str:
     """How many nodes and leafs each backend has after each pass."""
     backends = [name for name, _ in plan.backends]
-    columns = [*_PASSES, *(Column(printable(b), right=True) for b in backends)]
-    columns += [Column("none yet", right=True), Column("changed", right=True)]
+    columns = [*_PASSES, *(Head(printable(b), right=True) for b in backends)]
+    columns += [Head("none yet", right=True), Head("changed", right=True)]
     rows: list[Row] = []
     for record in records:
         n = Counter(a.backend for a in record.assignments)

@@ -8,20 +8,20 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step, splits_table
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 MAX_SPLITS = 12
 """Splits shown before the middle ones are left out."""
 
 _DEVICES = (
-    Column("backend"),
-    Column("buffer type", cut=True, drop=2),
-    Column("nodes", right=True),
-    Column("splits", right=True),
-    Column("copied in", right=True, drop=1),
-    Column("contexts", right=True, drop=3),
-    Column("compute buffer", right=True),
+    Head("backend"),
+    Head("buffer type", cut=True, drop=2),
+    Head("nodes", right=True),
+    Head("splits", right=True),
+    Head("copied in", right=True, drop=1),
+    Head("contexts", right=True, drop=3),
+    Head("compute buffer", right=True),
 )
 
 

@@ -9,17 +9,17 @@ from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, shortened
 
 _COLUMNS = (
-    Column("split", right=True),
-    Column("backend"),
-    Column("nodes", right=True),
-    Column("count", right=True, drop=2),
-    Column("copied", right=True),
-    Column("inputs", cut=True, drop=3),
-    Column("main ops", cut=True, drop=4),
+    Head("split", right=True),
+    Head("backend"),
+    Head("nodes", right=True),
+    Head("count", right=True, drop=2),
+    Head("copied", right=True),
+    Head("inputs", cut=True, drop=3),
+    Head("main ops", cut=True, drop=4),
 )
 
 

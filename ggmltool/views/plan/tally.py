@@ -9,7 +9,7 @@ from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_table
 from ggmltool.views.text import count, printable
 
 KEYS = ("op", "backend", "cause", "type", "split")
@@ -77,7 +77,7 @@ def _list(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str:
     sums: Counter[str] = Counter({values[0]: n for values, n in counts.items()})
     rows: list[Row] = [[_cell(keys[0], v, inks), str(sums[v])] for v in _ordered(sums, keys[0], plan)]
     rows.append([Cell("total", "dim"), str(sums.total())])
-    return render_table((Column(keys[0], cut=True), Column("nodes", right=True)), rows, style)
+    return render_table((Head(keys[0], cut=True), Head("nodes", right=True)), rows, style)
 
 
 def _matrix(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str:
@@ -103,10 +103,10 @@ def _matrix(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str
         in_row = Counter({c: counts[*head, c] for c in columns if counts[*head, c]})
         rows.append(line([_cell(key, v, inks) for key, v in zip(keys, head, strict=False)], in_row))
     rows.append(line([Cell("total", "dim"), *[""] * (len(keys) - 2)], across))
-    table = [Column(key, cut=True) for key in keys[:-1]]
-    table += [Column(printable(name), right=True) for name in shown]
-    table += [Column(_rest(rest), right=True)] if rest else []
-    return render_table([*table, Column("total", right=True)], rows, style)
+    table = [Head(key, cut=True) for key in keys[:-1]]
+    table += [Head(printable(name), right=True) for name in shown]
+    table += [Head(_rest(rest), right=True)] if rest else []
+    return render_table([*table, Head("total", right=True)], rows, style)
 
 
 def _rest(columns: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
 from ggmltool.inspect.interfaces import Duty, Need, Table
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -
         if t.ops is not None:
             notes += _fact(t.name, f"with source 0 in it only {', '.join(t.ops)}", style)
     columns = (
-        Column("buffer type"), Column("of"), Column("alignment", right=True), Column("max size", right=True),
-        Column("is_host"), Column("alloc size"), Column("used by", cut=True),
+        Head("buffer type"), Head("of"), Head("alignment", right=True), Head("max size", right=True),
+        Head("is_host"), Head("alloc size"), Head("used by", cut=True),
     )  # fmt: skip
     return render_table(columns, rows, style) + (render_lines(["", *notes], style) if notes else "")
 
@@ -168,10 +168,10 @@ def _duty_table(kind: str, duties: Sequence[Duty], style: Style) -> str:
 
     rows: list[Row] = [[d.field, Cell(str(d.need), _NEEDS.get(d.need, "")), d.does, d.if_null] for d in duties]
     columns = (
-        Column("field"),
-        Column("needed"),
-        Column("what it does", cut=True, drop=6),
-        Column("where NULL", cut=True),
+        Head("field"),
+        Head("needed"),
+        Head("what it does", cut=True, drop=6),
+        Head("where NULL", cut=True),
     )
     return "\n" + render_lines([Text(kind, "bold")], style) + render_table(columns, rows, style)
 
@@ -182,7 +182,7 @@ def _named(table: Table, style: Style) -> str:
 
     top = render_lines([Text.assemble((table.kind, "bold"), ("  " + table.instance, "dim"))], style)
     rows = [[f.field, f.function or Cell(f"NULL  ({f.if_null})", "bold")] for f in table.functions]
-    return top + render_table((Column("field"), Column("function", cut=True)), rows, style)
+    return top + render_table((Head("field"), Head("function", cut=True)), rows, style)
 
 
 def _side_by_side(tables: Sequence[tuple[str, Table]], style: Style) -> str:
@@ -195,8 +195,8 @@ def _side_by_side(tables: Sequence[tuple[str, Table]], style: Style) -> str:
         has = [table.functions[at].function is not None for _, table in tables]
         cells = [Cell("yes") if yes else Cell("NULL", "bold") for yes in has]
         rows.append([first.field, *cells, "" if all(has) else first.if_null])
-    columns = [Column("field"), *(Column(printable(name)) for name, _ in tables)]
-    return top + render_table([*columns, Column("where NULL", cut=True)], rows, style)
+    columns = [Head("field"), *(Head(printable(name)) for name, _ in tables)]
+    return top + render_table([*columns, Head("where NULL", cut=True)], rows, style)
 
 
 def _engine_json(e: EngineInfo) -> dict[str, Any]:

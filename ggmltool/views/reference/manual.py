@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ggmltool.views.table import Column, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
-_COLUMNS = (Column("topic"), Column("about", cut=True))
+_COLUMNS = (Head("topic"), Head("about", cut=True))
 _WIDEST = 110
 """Columns that running text takes, at most."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.op_info import FormInfo, OpInfo
 from ggmltool.inspect.op_reference import REFERENCE_PROFILES
-from ggmltool.views.table import Cell, Column, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def _columns(style: Style) -> tuple[str, ...]:
 def _table(infos: Sequence[OpInfo], style: Style) -> str:
     spelled = style.width >= _SPELLED_FROM
     functions = bool(infos[0].function_of)
-    columns = [Column("#", right=True), Column("function" if functions else "op")]
+    columns = [Head("#", right=True), Head("function" if functions else "op")]
     if not functions:
-        columns.append(Column("symbol", cut=True, drop=1 if spelled else 5))
-    columns += [Column("sources", right=True, drop=3), Column("memory", drop=2), Column("engine", drop=1)]
-    columns.append(Column("cases", right=True, drop=4))
-    columns += [Column(name) for name in _columns(style)]
+        columns.append(Head("symbol", cut=True, drop=1 if spelled else 5))
+    columns += [Head("sources", right=True, drop=3), Head("memory", drop=2), Head("engine", drop=1)]
+    columns.append(Head("cases", right=True, drop=4))
+    columns += [Head(name) for name in _columns(style)]
     if spelled:
-        columns.append(Column("in a scenario", cut=True))
+        columns.append(Head("in a scenario", cut=True))
     rows: list[list[str | Cell]] = []
     for info in infos:
         cells: list[str | Cell] = [str(info.number), info.name]

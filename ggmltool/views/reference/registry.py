@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.inspect.devices import RegisteredInfo
-from ggmltool.views.table import Cell, Column, Row, Style, render_lines, render_table
+from ggmltool.views.table import Cell, Head, Row, Style, render_lines, render_table
 
 _COLUMNS = (
-    Column("registry", right=True),
-    Column("name"),
-    Column("made by", cut=True, drop=1),
-    Column("default buffer type"),
-    Column("alignment", right=True),
-    Column("a buffer of n bytes", cut=True, drop=2),
+    Head("registry", right=True),
+    Head("name"),
+    Head("made by", cut=True, drop=1),
+    Head("default buffer type"),
+    Head("alignment", right=True),
+    Head("a buffer of n bytes", cut=True, drop=2),
 )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.samples import SampleInfo
-from ggmltool.views.table import Column, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_COLUMNS = (Column("sample"), Column("shows", cut=True))
+_COLUMNS = (Head("sample"), Head("shows", cut=True))
 
 
 def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ggmltool.views.table import Column, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
-_COLUMNS = (Column("schema"), Column("of", cut=True))
+_COLUMNS = (Head("schema"), Head("of", cut=True))
 
 
 def schemas_view(schemas: Mapping[str, str], style: Style) -> str:

@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.inspect.types import TypeInfo
-from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 _ROW = 4096
 
 _COLUMNS = (
-    Column("#", right=True),
-    Column("type"),
-    Column("block", right=True),
-    Column("bytes", right=True),
-    Column("bits", right=True),
-    Column("quantized", drop=6),
-    Column("to_float"),
-    Column("from_float"),
-    Column("vec_dot"),
-    Column("here"),
+    Head("#", right=True),
+    Head("type"),
+    Head("block", right=True),
+    Head("bytes", right=True),
+    Head("bits", right=True),
+    Head("quantized", drop=6),
+    Head("to_float"),
+    Head("from_float"),
+    Head("vec_dot"),
+    Head("here"),
 )
 
 _LEGEND = (

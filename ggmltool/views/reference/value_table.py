@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.views.table import Column, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
 
 _FLOATS = {"f16": ("<H", "<e", 5, 10), "f32": ("<I", "<f", 8, 23)}
 """For each type how to pack its bits, how to unpack the value, and the bits of exponent and mantissa."""
@@ -60,11 +60,11 @@ def table_view(table: TableInfo, entries: Sequence[Entry], version: str, style: 
     """One row per entry, numbers as gdb prints them."""
     halves = table.index_bits == 16
     width = 16 if table.type == "f16" else 32
-    columns = [Column("index", right=True)]
+    columns = [Head("index", right=True)]
     if halves:
-        columns += [Column("s exp   mantissa", drop=6), Column("x", right=True)]
-    columns += [Column("value", right=True), Column("bits", right=True)]
-    columns += [Column("s exponent mantissa" if table.type == "f32" else "s exp   mantissa", drop=7)]
+        columns += [Head("s exp   mantissa", drop=6), Head("x", right=True)]
+    columns += [Head("value", right=True), Head("bits", right=True)]
+    columns += [Head("s exponent mantissa" if table.type == "f32" else "s exp   mantissa", drop=7)]
     rows: list[Row] = []
     for entry in entries:
         row = [_hex(entry.argument, table.index_bits)]
