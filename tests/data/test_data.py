@@ -32,6 +32,7 @@ ALL = """
 from ggmltool.ggml.changes import changes
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
+from ggmltool.ggml.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
@@ -40,6 +41,7 @@ from ggmltool.scenario.since import days
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
 changes()
+assertions()
 days()
 duties()
 messages()
