@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def buffers(look: Look) -> Result[MemoryPlan]:
-    from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_json, buffers_view
+    from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_view
+    from ggmltool.views.memory.documents import BuffersDocument
 
     at = look.watch(Record(Keep.MEMORY))
     plan, memory, title, tensors = at.plan, at.record.memory, at.title, look.tensors(at)
@@ -34,7 +35,7 @@ def buffers(look: Look) -> Result[MemoryPlan]:
         at,
         "buffers",
         memory,
-        partial(buffers_json, plan, memory),
+        partial(BuffersDocument.of, plan, memory),
         lambda style: buffers_view(plan, memory, tensors, title, style, MAX_TENSORS),
         memory.lifetimes,
     )
@@ -42,7 +43,8 @@ def buffers(look: Look) -> Result[MemoryPlan]:
 
 def chunks(look: Look) -> Result[MemoryPlan]:
     from ggmltool.inspect.devices import chunk_limits
-    from ggmltool.views.memory.chunks import chunks_json, chunks_view
+    from ggmltool.views.memory.chunks import chunks_view
+    from ggmltool.views.memory.documents import ChunksDocument
 
     at = look.watch(Record(Keep.MEMORY))
     args = at.plan, at.record.memory, chunk_limits(look.opened.model)
@@ -50,13 +52,14 @@ def chunks(look: Look) -> Result[MemoryPlan]:
         at,
         "chunks of the buffers",
         at.record.memory,
-        partial(chunks_json, *args),
+        partial(ChunksDocument.of, *args),
         partial(chunks_view, *args, at.title),
     )
 
 
 def copies(look: Look) -> Result[tuple[Plan, Plan]]:
-    from ggmltool.views.memory.chunks import copies_json, copies_view
+    from ggmltool.views.memory.chunks import copies_view
+    from ggmltool.views.memory.documents import CopiesDocument
 
     opened = look.opened
     both = (replace(opened.what_if(WhatIf(parallel=on)), options=opened.options) for on in (True, False))
@@ -66,13 +69,14 @@ def copies(look: Look) -> Result[tuple[Plan, Plan]]:
         parallel,
         "buffers with and without pipeline copies",
         plans,
-        partial(copies_json, *plans),
+        partial(CopiesDocument.of, *plans),
         partial(copies_view, *plans, parallel.title),
     )
 
 
 def allocs(look: Look) -> Result[tuple[AllocRow, ...]]:
-    from ggmltool.views.memory.allocs import allocs_json, allocs_view
+    from ggmltool.views.memory.alloc_documents import AllocsDocument
+    from ggmltool.views.memory.allocs import allocs_view
 
     found = watch_allocator(look.opened, look.moment)
     at, bufts, nodes, leafs = found.at, [b.name for b in found.gallocr.bufts], found.nodes, found.leafs
@@ -80,14 +84,15 @@ def allocs(look: Look) -> Result[tuple[AllocRow, ...]]:
         at,
         "allocs",
         (*nodes, *leafs),
-        partial(allocs_json, nodes, leafs, bufts, at.graph, at.kind),
+        partial(AllocsDocument.of, at.plan, nodes, leafs, bufts),
         partial(allocs_view, nodes, leafs, bufts, at.title, found.heading),
         (*nodes, *leafs),
     )
 
 
 def story(look: Look) -> Result[tuple[AllocStep, ...]]:
-    from ggmltool.views.memory.allocs import story_json, story_view
+    from ggmltool.views.memory.alloc_documents import AllocTrace
+    from ggmltool.views.memory.allocs import story_view
 
     found = watch_allocator(look.opened, look.moment)
     at, steps = found.at, tuple(found.record.steps)
@@ -95,14 +100,15 @@ def story(look: Look) -> Result[tuple[AllocStep, ...]]:
         at,
         "trace of the allocator",
         steps,
-        partial(story_json, steps, at.graph, at.kind),
+        partial(AllocTrace.of, at.plan, steps),
         partial(story_view, steps, found.planned.nodes, at.title, found.heading),
         steps,
     )
 
 
 def free_blocks(look: Look, node: str) -> Result[AllocMoment]:
-    from ggmltool.views.memory.free_blocks import free_blocks_json, free_blocks_view
+    from ggmltool.views.memory.alloc_documents import FreeBlocksDocument
+    from ggmltool.views.memory.free_blocks import free_blocks_view
 
     found = watch_allocator(look.opened, look.moment, node)
     at, then, bufts = found.at, found.moment(), [b.name for b in found.gallocr.bufts]
@@ -110,14 +116,15 @@ def free_blocks(look: Look, node: str) -> Result[AllocMoment]:
         at,
         f"free blocks at {node}",
         then,
-        partial(free_blocks_json, then, bufts, at.graph, at.kind, node),
+        partial(FreeBlocksDocument.of, at.plan, then, bufts, node),
         partial(free_blocks_view, then, bufts, at.title, f"{found.heading} at {node}"),
     )
 
 
 def hash_table(look: Look, at: str | None, before: str | None) -> Result[tuple[HashRow, ...]]:
     from ggmltool.inspect.hash_tables import hash_rows
-    from ggmltool.views.memory.hash_nodes import hash_json, hash_view
+    from ggmltool.views.memory.alloc_documents import HashDocument
+    from ggmltool.views.memory.hash_nodes import hash_view
 
     if at is not None and before is not None:
         raise InspectError("at and before are two moments; choose one")
@@ -129,7 +136,7 @@ def hash_table(look: Look, at: str | None, before: str | None) -> Result[tuple[H
         state,
         "hash table of the allocator",
         rows,
-        partial(hash_json, rows, size, state.graph, state.kind, at, before),
+        partial(HashDocument.of, state.plan, rows, size, at, before),
         partial(hash_view, rows, size, state.title, found.heading + then),
         rows,
     )
@@ -137,7 +144,8 @@ def hash_table(look: Look, at: str | None, before: str | None) -> Result[tuple[H
 
 def sched_table(look: Look) -> Result[tuple[SchedRow, ...]]:
     from ggmltool.inspect.hash_tables import sched_rows
-    from ggmltool.views.memory.hash_nodes import sched_json, sched_view
+    from ggmltool.views.memory.alloc_documents import SchedHash
+    from ggmltool.views.memory.hash_nodes import sched_view
 
     at = look.watch()
     rows, size, names = tuple(sched_rows(at)), at.sched.hash_size, at.sched.names
@@ -145,7 +153,7 @@ def sched_table(look: Look) -> Result[tuple[SchedRow, ...]]:
         at,
         "hash table of the scheduler",
         rows,
-        partial(sched_json, rows, size, at.graph, at.kind),
+        partial(SchedHash.of, at.plan, rows, size),
         partial(sched_view, rows, names, size, at.title, at.heading),
         rows,
     )
@@ -153,7 +161,8 @@ def sched_table(look: Look) -> Result[tuple[SchedRow, ...]]:
 
 def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
     from ggmltool.inspect.contexts import contexts_at
-    from ggmltool.views.memory.objects import contexts_json, contexts_view
+    from ggmltool.views.memory.documents import ContextDocument
+    from ggmltool.views.memory.objects import contexts_view
 
     at = look.watch()
     contexts, graph = contexts_at(at, only)
@@ -161,7 +170,7 @@ def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
         at,
         "contexts",
         tuple(contexts),
-        partial(contexts_json, contexts, graph, at.graph, at.kind),
+        partial(ContextDocument.of, at.plan, contexts, graph),
         partial(contexts_view, contexts, graph, at.title, at.heading),
         tuple(o for context in contexts for o in context.objects()),
     )
@@ -169,7 +178,8 @@ def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
 
 def tensor(look: Look, name: str) -> Result[TensorFacts]:
     from ggmltool.inspect.tensor import facts_of
-    from ggmltool.views.memory.tensor import tensor_json, tensor_view
+    from ggmltool.views.memory.documents import TensorDocument
+    from ggmltool.views.memory.tensor import tensor_view
 
     found = watch_allocator(look.opened, look.moment)
     at, facts = found.at, facts_of(found, name)
@@ -177,14 +187,15 @@ def tensor(look: Look, name: str) -> Result[TensorFacts]:
         at,
         f"tensor {name}",
         facts,
-        partial(tensor_json, facts, at.graph, at.kind),
+        partial(TensorDocument.of, at.plan, facts),
         partial(tensor_view, facts, at.title, at.heading),
     )
 
 
 def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...]]:
     from ggmltool.inspect.lifetime import Lifetimes
-    from ggmltool.views.memory.lifetime import lifetime_json, lifetime_view
+    from ggmltool.views.memory.documents import LifetimeDocument
+    from ggmltool.views.memory.lifetime import lifetime_view
 
     found = Lifetimes(look.opened, look.moment)
     at, facts = found.watched.at, tuple(found.of(name) for name in names)
@@ -194,7 +205,7 @@ def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...
         at,
         f"lifetime of {' and '.join(names)}",
         facts,
-        partial(lifetime_json, facts, found.nodes, at.graph, at.kind),
+        partial(LifetimeDocument.of, at.plan, facts, found.nodes),
         partial(lifetime_view, facts, found.nodes, at.title, found.watched.heading),
         facts[0].neighbours if len(facts) == 1 else facts,
     )

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ggmltool.cli.command import Command
-from ggmltool.cli.options import (
-    complete_tensors,
-    format_option,
-    ggml_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-)
-from ggmltool.cli.output import Output, status_of
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.complete import complete_tensors
+from ggmltool.cli.moment import Look, choose, moment_command
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.allocations import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
-from ggmltool.inspect.opened import Moment
-from ggmltool.views.memory.allocs import allocs_json, allocs_view, story_json, story_view
-from ggmltool.views.memory.free_blocks import free_blocks_json, free_blocks_view
+from ggmltool.views.memory.allocs import allocs_view, story_view
+from ggmltool.views.memory.free_blocks import free_blocks_view
 from ggmltool.views.memory.gdb import gdb_session
 from ggmltool.views.memory.gdb_allocs import TallocrState, alloc_prints, tallocr_prints
 from ggmltool.views.table import Style
 
+if TYPE_CHECKING:
+    from ggmltool.views.document import StepDocument
 
-@click.command(cls=Command)
-@scenario_argument
-@moment_options
+
+@moment_command("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @click.option(
     "--trace",
     is_flag=True,
@@ -40,17 +33,7 @@ from ggmltool.views.table import Style
     shell_complete=complete_tensors,
     help="Draw what is where, and what is free, right after this node was allocated.",
 )
-@ggml_option
-@format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
-@output_option
-def allocs(
-    scenario: str | None,
-    moment: Moment,
-    trace: bool,
-    free_blocks: str | None,
-    format: str | None,
-    output: Output,
-) -> int:
+def allocs(look: Look, trace: bool, free_blocks: str | None) -> int:
     """Show where the graph allocator puts every node and its sources, and every leaf: node_allocs and leaf_allocs.
 
     Sources are `name buffer:offset+size_max`. Buffer -1 is ggml's mark for a view or a pre-allocated tensor. The nodes
@@ -64,18 +47,16 @@ def allocs(
       ggmltool allocs --format gdb graph.yaml
       ggmltool allocs --after 3 graph.yaml
     """
-    if trace and free_blocks is not None:
-        raise click.UsageError("--trace and --free-blocks are different views; choose one.")
-    if trace and format == "gdb":
+    choose(trace=trace, free_blocks=free_blocks)
+    if trace and look.format == "gdb":
         raise click.UsageError("--trace and --format gdb are different views; choose one.")
-    opened = open_scenario(scenario)
-    watched = watch_allocator(opened, moment, free_blocks)
-    if format == "gdb":
-        text = _gdb(watched, free_blocks, opened.model.release, output.style.width)
-    else:
-        text = _text(watched, trace, free_blocks, format == "json", output.style)
-    output.write(text)
-    return status_of(watched.at)
+    opened = look.open()
+    watched = watch_allocator(opened, look.moment, free_blocks)
+    if look.format == "gdb":
+        return look.answer(watched.at, _gdb(watched, free_blocks, opened.model.release, look.style.width))
+    if look.json:
+        return look.answer(watched.at, _document(watched, trace, free_blocks))
+    return look.answer(watched.at, _text(watched, trace, free_blocks, look.style))
 
 
 def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int) -> str:
@@ -100,24 +81,23 @@ def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int
     return gdb_session([*plan, *prints], width)
 
 
-def _text(watched: WatchedAllocator, trace: bool, free_blocks: str | None, json: bool, style: Style) -> str:
-    state = watched.at
+def _text(watched: WatchedAllocator, trace: bool, free_blocks: str | None, style: Style) -> str:
     bufts = [b.name for b in watched.gallocr.bufts]
-    name, step, when = state.graph, state.kind, watched.heading
+    title, when = watched.at.title, watched.heading
     if free_blocks is not None:
-        then = watched.moment()
-        document = free_blocks_json(then, bufts, name, step, free_blocks)
-        text = "" if json else free_blocks_view(then, bufts, state.title, f"{when} at {free_blocks}", style)
-    elif trace:
-        steps = watched.record.steps
-        document = story_json(steps, name, step)
-        text = "" if json else story_view(steps, watched.planned.nodes, state.title, when, style)
-    else:
-        nodes, leafs = watched.nodes, watched.leafs
-        document = allocs_json(nodes, leafs, bufts, name, step)
-        text = "" if json else allocs_view(nodes, leafs, bufts, state.title, when, style)
-    if json:
-        from ggmltool.views.json_text import json_text
+        return free_blocks_view(watched.moment(), bufts, title, f"{when} at {free_blocks}", style)
+    if trace:
+        return story_view(watched.record.steps, watched.planned.nodes, title, when, style)
+    return allocs_view(watched.nodes, watched.leafs, bufts, title, when, style)
 
-        text = json_text(state.stamped(document))
-    return text
+
+def _document(watched: WatchedAllocator, trace: bool, free_blocks: str | None) -> StepDocument:
+    from ggmltool.views.memory.alloc_documents import AllocsDocument, AllocTrace, FreeBlocksDocument
+
+    plan = watched.at.plan
+    bufts = [b.name for b in watched.gallocr.bufts]
+    if free_blocks is not None:
+        return FreeBlocksDocument.of(plan, watched.moment(), bufts, free_blocks)
+    if trace:
+        return AllocTrace.of(plan, watched.record.steps)
+    return AllocsDocument.of(plan, watched.nodes, watched.leafs, bufts)

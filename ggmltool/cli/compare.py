@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import (
-    complete_nodes,
-    ggml_option,
-    graph_option,
-    json_option,
-    output_option,
-    scenario_argument,
-    work_option,
-)
+from ggmltool.cli.complete import complete_nodes
+from ggmltool.cli.options import ggml_option, graph_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_memory, check_weights, memory_option, zeros_option

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.main import did_you_mean
-from ggmltool.cli.options import (
-    complete_sides,
-    ggml_pair_option,
-    json_option,
-    moment_options,
-    output_option,
-    what_if_options,
-)
+from ggmltool.cli.complete import complete_sides
+from ggmltool.cli.errors import suggestion
+from ggmltool.cli.options import ggml_pair_option, json_option, moment_options, output_option, what_if_options
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Moment, WhatIf
 
@@ -34,7 +28,7 @@ def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     parts = tuple(part.strip() for part in value.split(","))
     for part in parts:
         if part not in PARTS:
-            hint = did_you_mean(part, PARTS) or f" The parts are {', '.join(PARTS)}."
+            hint = suggestion(part, PARTS) or f" The parts are {', '.join(PARTS)}."
             raise click.BadParameter(f"{part!r} is not a part to compare.{hint}", ctx, param)
     return parts
 

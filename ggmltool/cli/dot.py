@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command
-from ggmltool.cli.options import complete_tensors
 from ggmltool.cli.output import Output, note, status_of
 from ggmltool.cli.progress import progress
 from ggmltool.ggml.plan import Plan

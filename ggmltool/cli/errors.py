@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -134,10 +134,15 @@ def _nearest(error: click.UsageError) -> str:
     wrong = re.match(r"'(.*)' is not one of ", error.message)
     if wrong is None or param is None or not isinstance(param.type, click.Choice):
         return ""
+    return suggestion(wrong[1], map(str, param.type.choices))
 
-    from ggmltool.cli.main import did_you_mean
 
-    return did_you_mean(wrong[1], map(str, param.type.choices))
+def suggestion(name: str, valid: Iterable[str]) -> str:
+    """A sentence that names the nearest of `valid`, with a leading space; empty if nothing is near."""
+    from ggmltool.scenario.errors import nearest
+
+    near = nearest(name, valid)
+    return f" Did you mean {near!r}?" if near is not None else ""
 
 
 def _from_the_environment(error: click.UsageError) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from ggmltool.cli.command import Command
+from ggmltool.cli.complete import complete_sides, complete_words
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.options import (
-    complete_sides,
-    complete_words,
     ggml_option,
     json_option,
     moment_options,

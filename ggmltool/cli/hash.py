@@ -6,31 +6,18 @@ from collections.abc import Iterator
 
 import click
 
-from ggmltool.cli.command import Command
-from ggmltool.cli.options import (
-    complete_tensors,
-    format_option,
-    ggml_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-)
-from ggmltool.cli.output import Output, status_of
-from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.complete import complete_tensors
+from ggmltool.cli.moment import Look, choose, moment_command, option_of
 from ggmltool.ggml.sched.fields import backend_ids, sched_fields
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.hash_tables import SchedRow, hash_rows, sched_rows
-from ggmltool.inspect.opened import Moment
-from ggmltool.inspect.watched import Watched, watch
 from ggmltool.views.memory.gdb import Printed, gdb_session
 from ggmltool.views.memory.gdb_allocs import hash_prints, sched_prints
-from ggmltool.views.memory.hash_nodes import hash_json, hash_view, sched_json, sched_view
+from ggmltool.views.memory.hash_nodes import hash_view, sched_view
 
 
-@click.command(cls=Command)
-@scenario_argument
-@moment_options
+@moment_command("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
 @click.option(
     "--at",
     metavar="NODE",
@@ -44,18 +31,7 @@ from ggmltool.views.memory.hash_nodes import hash_json, hash_view, sched_json, s
     help="Show the table right before this node was allocated.",
 )
 @click.option("--sched", is_flag=True, help="Show the scheduler's table: backend, cause and copies of every tensor.")
-@ggml_option
-@format_option("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
-@output_option
-def hash(
-    scenario: str | None,
-    moment: Moment,
-    at: str | None,
-    before: str | None,
-    sched: bool,
-    format: str | None,
-    output: Output,
-) -> int:
+def hash(look: Look, at: str | None, before: str | None, sched: bool) -> int:
     """Show the allocator's hash-node table: slot, uses left, views left, and the planned place of every tensor.
 
     Slots follow from simulated addresses of the tensors. A pre-allocated tensor or a view stays at offset 0 of buffer 0
@@ -68,46 +44,36 @@ def hash(
       ggmltool hash --before ffn_out --format gdb graph.yaml
       ggmltool hash --after 3 graph.yaml
     """
-    if at is not None and before is not None:
-        raise click.UsageError("--at and --before are different moments; choose one.")
-    if sched and (at is not None or before is not None):
-        raise click.UsageError(
-            f"--{'at' if before is None else 'before'} is for the allocator's table, not for --sched."
-        )
-    opened = open_scenario(scenario)
+    view = choose(at=at, before=before)
+    if sched and view:
+        raise click.UsageError(f"{option_of(view)} is for the allocator's table, not for --sched.")
     if sched:
-        return _sched(watch(opened, moment), format, output)
-    watched = watch_allocator(opened, moment, before or at, before is not None)
-    state = watched.at
+        return _sched(look)
+    watched = watch_allocator(look.open(), look.moment, before or at, before is not None)
+    state, size = watched.at, watched.gallocr.hash_size
     rows = hash_rows(watched)
-    size = watched.gallocr.hash_size
-    if format == "json":
-        from ggmltool.views.json_text import json_text
+    if look.json:
+        from ggmltool.views.memory.alloc_documents import HashDocument
 
-        output.write(json_text(state.stamped(hash_json(rows, size, state.graph, state.kind, at, before))))
-    elif format == "gdb":
-        fields = opened.model.release.hash_node_fields
-        output.write(gdb_session(hash_prints(rows, fields), output.style.width))
-    else:
-        then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
-        when = watched.heading + then
-        output.write(hash_view(rows, size, state.title, when, output.style))
-    return status_of(state)
+        return look.answer(state, HashDocument.of(state.plan, rows, size, at, before))
+    if look.format == "gdb":
+        fields = state.run.model.release.hash_node_fields
+        return look.answer(state, gdb_session(hash_prints(rows, fields), look.style.width))
+    then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
+    return look.answer(state, hash_view(rows, size, state.title, watched.heading + then, look.style))
 
 
-def _sched(state: Watched, format: str | None, output: Output) -> int:
+def _sched(look: Look) -> int:
     """--sched: the scheduler's table."""
-    rows = sched_rows(state)
-    size = state.sched.hash_size
-    if format == "json":
-        from ggmltool.views.json_text import json_text
+    state = look.watch()
+    rows, size = sched_rows(state), state.sched.hash_size
+    if look.json:
+        from ggmltool.views.memory.alloc_documents import SchedHash
 
-        output.write(json_text(state.stamped(sched_json(rows, size, state.graph, state.kind))))
-    elif format == "gdb":
-        output.write(gdb_session(_sched_prints(state.sched, rows), output.style.width))
-    else:
-        output.write(sched_view(rows, state.sched.names, size, state.title, state.heading, output.style))
-    return status_of(state)
+        return look.answer(state, SchedHash.of(state.plan, rows, size))
+    if look.format == "gdb":
+        return look.answer(state, gdb_session(_sched_prints(state.sched, rows), look.style.width))
+    return look.answer(state, sched_view(rows, state.sched.names, size, state.title, state.heading, look.style))
 
 
 def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:

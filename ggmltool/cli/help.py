@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.main import COMMANDS, did_you_mean
+from ggmltool.cli.errors import CliError, suggestion
+from ggmltool.cli.main import COMMANDS
 from ggmltool.cli.options import json_option, output_option
 from ggmltool.cli.output import Output
 
@@ -52,7 +52,7 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
     group = root.command
     command = group.get_command(root, topic) if isinstance(group, click.Group) else None
     if command is None:
-        hint = did_you_mean(topic, (*pages, *COMMANDS)) or " `ggmltool help` lists the topics."
+        hint = suggestion(topic, (*pages, *COMMANDS)) or " `ggmltool help` lists the topics."
         raise CliError(f"there is no help on {topic!r}.{hint}")
     if json:
         raise click.UsageError("--json has pages of the manual, not the help of a command.")

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ggmltool.cli.command import Command
-from ggmltool.cli.options import (
-    complete_words,
-    ggml_option,
-    json_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-    what_if_options,
-)
-from ggmltool.cli.output import Output, status_of
-from ggmltool.cli.scenario import is_scenario, open_for
-from ggmltool.inspect.opened import Moment, WhatIf
+from ggmltool.cli.complete import complete_words
+from ggmltool.cli.moment import Look, moment_command
+from ggmltool.cli.scenario import is_scenario
 
 
-@click.command(cls=Command)
+@moment_command(what_if=True)
 @click.argument("names", nargs=-1, metavar="NAME [OTHER]", shell_complete=complete_words)
-@scenario_argument
-@moment_options
-@what_if_options
-@ggml_option
-@json_option
-@output_option
-def lifetime(
-    names: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
-) -> int:
+def lifetime(look: Look, names: tuple[str, ...]) -> int:
     """Show who has the bytes of the tensor NAME before it and who gets them next, in program order.
 
     A tensor is alive from the node that creates it to the last one that needs it; then its memory may go to others.
@@ -43,25 +25,21 @@ def lifetime(
       ggmltool lifetime kq probs graph.yaml
       ggmltool lifetime --after 2 kq graph.yaml
     """
-    given = [*names, *([scenario] if scenario is not None else [])]
-    wanted, file = _sorted(given)
     from ggmltool.inspect.lifetime import Lifetimes
 
-    found = Lifetimes(open_for(wanted[-1], file, "lifetime NAME").what_if(what_if), moment)
+    wanted, scenario = _sorted([*names, *([look.scenario] if look.scenario is not None else [])])
+    found = Lifetimes(look.naming(scenario).open_for(wanted[-1], "lifetime NAME"), look.moment)
     facts = [found.of(name) for name in wanted]
     if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
         raise click.UsageError(f"{facts[0].tensor} is named twice; name two different tensors, or one.")
     state = found.watched.at
-    if json:
-        from ggmltool.views.json_text import json_text
-        from ggmltool.views.memory.lifetime import lifetime_json
+    if look.json:
+        from ggmltool.views.memory.documents import LifetimeDocument
 
-        output.write(json_text(state.stamped(lifetime_json(facts, found.nodes, state.graph, state.kind))))
-    else:
-        from ggmltool.views.memory.lifetime import lifetime_view
+        return look.answer(state, LifetimeDocument.of(state.plan, facts, found.nodes), say=False)
+    from ggmltool.views.memory.lifetime import lifetime_view
 
-        output.write(lifetime_view(facts, found.nodes, state.title, found.watched.heading, output.style))
-    return status_of(state, say=not json)
+    return look.answer(state, lifetime_view(facts, found.nodes, state.title, found.watched.heading, look.style))
 
 
 def _sorted(given: list[str]) -> tuple[list[str], str | None]:

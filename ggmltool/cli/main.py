@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
 
@@ -81,20 +81,14 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}.{did_you_mean(name, COMMANDS)}")
+            from ggmltool.cli.errors import suggestion
+
+            ctx.fail(f"No such command {name!r}.{suggestion(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-
-def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """A sentence that names the nearest of `valid`, with a leading space; empty if nothing is near."""
-    import difflib
-
-    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

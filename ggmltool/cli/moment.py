@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,10 @@ class Look:
     def style(self) -> Style:
         """The room and the colours that a view may use."""
         return self.output.style
+
+    def naming(self, scenario: str | None) -> Look:
+        """The same with another scenario, for commands whose last word may be one."""
+        return replace(self, scenario=scenario)
 
     def open(self) -> Opened:
         """The scenario, with the options that stand in for its own. Raises ScenarioError for a mistake in it."""

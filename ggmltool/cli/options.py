@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from ggmltool.cli.command import settings
+from ggmltool.cli.complete import complete_graphs, complete_pair, complete_releases, complete_scenarios
 from ggmltool.cli.endings import ending_of, format_of, refusal
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Moment, WhatIf
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.scenario.model import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,20 +25,20 @@ _MOST_OPERATIONS = 1e30
 
 def scenario_argument(command: F) -> F:
     """SCENARIO: a file, `-` for standard input, a sample's name; None where none is named."""
-    return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=_complete_scenarios)(command)
+    return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=complete_scenarios)(command)
 
 
 def scenarios_argument(command: F) -> F:
     """SCENARIO...: any number of them, a tuple."""
     return click.argument(
-        "scenario", nargs=-1, required=False, metavar="[SCENARIO]...", shell_complete=_complete_scenarios
+        "scenario", nargs=-1, required=False, metavar="[SCENARIO]...", shell_complete=complete_scenarios
     )(command)
 
 
 def graph_option(command: F) -> F:
     """--graph: which graph; None for the first."""
     return click.option(
-        "-g", "--graph", metavar="NAME", shell_complete=_complete_graphs, help="Name of the graph (default: the first)."
+        "-g", "--graph", metavar="NAME", shell_complete=complete_graphs, help="Name of the graph (default: the first)."
     )(command)
 
 
@@ -86,7 +85,7 @@ def ggml_option(command: F) -> F:
         expose_value=False,
         callback=_keep_ggml,
         envvar="GGMLTOOL_GGML",
-        shell_complete=_complete_releases,
+        shell_complete=complete_releases,
         help="Decide as this ggml does: 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
     )(command)
 
@@ -100,7 +99,7 @@ def ggml_pair_option(command: F) -> F:
         metavar="VERSION[,VERSION]",
         callback=_keep_pair,
         envvar="GGMLTOOL_GGML",
-        shell_complete=_complete_pair,
+        shell_complete=complete_pair,
         help="Decide as this ggml does, overriding the scenarios; two: A by the first, B by the second.",
     )(command)
 
@@ -120,24 +119,13 @@ def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:
-    from ggmltool.cli.main import did_you_mean
+    from ggmltool.cli.errors import suggestion
     from ggmltool.ggml.releases.table import RELEASES
 
     if name not in RELEASES:
-        hint = did_you_mean(name, RELEASES)
+        hint = suggestion(name, RELEASES)
         raise click.BadParameter(f"{name!r} is not one of {', '.join(RELEASES)}.{hint}", ctx, param)
     return RELEASES[name]
-
-
-def _complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    *before, last = incomplete.split(",")
-    return [",".join([*before, name]) for name in _complete_releases(ctx, param, last) if name not in before]
-
-
-def _complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from ggmltool.ggml.releases.table import RELEASES
-
-    return [name for name in RELEASES if name.startswith(incomplete)]
 
 
 def moment_options(command: F) -> F:
@@ -307,81 +295,3 @@ def _output(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path 
     path = None if value is None or str(value) == "-" else value
     ctx.meta["ggmltool.output"] = path
     return path
-
-
-def _complete_scenarios(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
-    """Samples and files. Bash completes files itself only where nothing else is offered, so they are listed too."""
-    from click.shell_completion import CompletionItem
-
-    from ggmltool.scenario.samples import sample_name, samples
-
-    names = [name for name in map(sample_name, samples()) if name.startswith(incomplete)]
-    if not names:
-        return [CompletionItem(incomplete, type="file")]
-    here = sorted(f"{path}/" if path.is_dir() else str(path) for path in Path().glob(f"{escape(incomplete)}*"))
-    return [CompletionItem(name) for name in dict.fromkeys([*here, *names])]
-
-
-def complete_sides(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Samples and files, and behind the colon after one of them its graphs."""
-    file, colon, graph = incomplete.rpartition(":")
-    model = _model_on_the_line(ctx, file) if colon else None
-    if model is None:
-        return _complete_scenarios(ctx, param, incomplete)
-    return [f"{file}:{name}" for name in model.graphs if name.startswith(graph)]
-
-
-def _complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the graphs of the scenario that stands on the line."""
-    model = _model_on_the_line(ctx)
-    return [] if model is None else [name for name in model.graphs if name.startswith(incomplete)]
-
-
-def complete_tensors(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of the tensors and nodes of the scenario that stands on the line."""
-    model = _model_on_the_line(ctx)
-    if model is None:
-        return []
-    nodes = [node for graph in model.graphs.values() for node in graph.nodes]
-    ids = dict.fromkeys(tensor.id for tensor in (*nodes, *model.tensors()))
-    return [id for id in ids if id.startswith(incomplete)]
-
-
-def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """The ids of tensors, and behind the first word scenarios too: for commands that take names and a scenario."""
-    from click.shell_completion import CompletionItem
-
-    names = [CompletionItem(name) for name in complete_tensors(ctx, param, incomplete)]
-    given = ctx.params.get(param.name or "") or ctx.params.get("scenario")
-    scenarios = _complete_scenarios(ctx, param, incomplete) if given else []
-    return [*names, *(item for item in scenarios if item.type == "plain" or not names)]
-
-
-def complete_nodes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of the nodes of the scenario that stands on the line."""
-    model = _model_on_the_line(ctx)
-    nodes = [] if model is None else [node.id for graph in model.graphs.values() for node in graph.nodes]
-    return [id for id in dict.fromkeys(nodes) if id.startswith(incomplete)]
-
-
-def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the contexts of the scenario that stands on the line."""
-    model = _model_on_the_line(ctx)
-    return [] if model is None else [c.name for c in model.contexts if c.name.startswith(incomplete)]
-
-
-def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
-    from ggmltool.cli.scenario import default_scenario, is_scenario
-    from ggmltool.scenario.load import load_model
-    from ggmltool.scenario.samples import scenario_path
-
-    # While an option waits for its value, click has not yet given the arguments their names.
-    named = named or ctx.params.get("scenario")
-    if named is not None and not is_scenario(named):
-        named = None  # a name, of a command whose last word may be one
-    for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
-        try:
-            return None if argument == "-" else load_model(scenario_path(argument))
-        except Exception:  # a completion has nobody to complain to; this was no scenario
-            continue
-    return None

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import (
-    complete_nodes,
-    complete_tensors,
-    ggml_option,
-    json_option,
-    output_option,
-    scenario_argument,
-    work_option,
-)
+from ggmltool.cli.complete import complete_nodes, complete_tensors
+from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output, debug_log, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario

@@ -6,8 +6,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.main import did_you_mean
+from ggmltool.cli.errors import CliError, suggestion
 from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 from ggmltool.inspect.samples import sample_infos
@@ -41,7 +40,7 @@ def sample(name: str | None, json: bool, output: Output) -> int:
     paths = {sample_name(path): path for path in samples()}
     path = paths.get(name) or next((p for p in paths.values() if p.name == name), None)
     if path is None:
-        hint = did_you_mean(name, paths) or " `ggmltool sample` lists them."
+        hint = suggestion(name, paths) or " `ggmltool sample` lists them."
         raise CliError(f"no sample is called {name!r}.{hint}")
     data = path.read_bytes()
     if path.suffix == ".gz":

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.cli.errors import CliError
+from ggmltool.cli.errors import CliError, suggestion
 from ggmltool.cli.logs import OpenedLog, open_either
-from ggmltool.cli.main import did_you_mean
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
 from ggmltool.cli.options import raw_option
 from ggmltool.cli.output import note
@@ -30,7 +29,7 @@ def _keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
     keys = tuple(part.strip() for part in value.split(","))
     for key in keys:
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f" The keys are {', '.join(KEYS)}."
+            hint = suggestion(key, KEYS) or f" The keys are {', '.join(KEYS)}."
             raise click.BadParameter(f"{key!r} is not a key to count by.{hint}", ctx, param)
     if len(set(keys)) < len(keys):
         raise click.BadParameter("a key is named twice.", ctx, param)

@@ -11,15 +11,15 @@ import msgspec
 
 from ggmltool.views.document import Document
 
-_GROUPS = ("plan", "reference")
-"""The folders of views, each with a module `documents`."""
+_MODULES = ("plan.documents", "memory.documents", "memory.alloc_documents", "reference.documents")
+"""Where the documents stand, beside the views."""
 
 
 def kinds() -> dict[str, tuple[type[Document], ...]]:
     """The documents of each kind, in the order of their modules; a kind can have several forms."""
     out: dict[str, tuple[type[Document], ...]] = {}
-    for group in _GROUPS:
-        for cls in _documents(f"ggmltool.views.{group}.documents"):
+    for module in _MODULES:
+        for cls in _documents(f"ggmltool.views.{module}"):
             kind = _kind(cls)
             out[kind] = (*out.get(kind, ()), cls)
     return out

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ggmltool.ggml.version import RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.views.document import Document, ReleaseDocument
 from ggmltool.views.documents import kinds, schema_of
 from ggmltool.views.json_text import json_text
@@ -21,7 +21,8 @@ KINDS = kinds()
 SCENARIOS = ("matmul", "transformer", "moe", "preallocated", "outgrown", "views", "graph-twice", "chunks", "pipeline")
 COMMANDS = (
     "plan", "splits", "splits --by op,backend", "splits --bytes", "splits --pass 2", "splits --pass 5", "graph",
-    "graph --sched",
+    "graph --sched", "buffers", "buffers --chunks", "buffers --copies", "allocs", "allocs --trace", "hash",
+    "hash --sched", "context",
 )  # fmt: skip
 
 
@@ -88,6 +89,6 @@ def test_a_schema_is_whole(call: Call, kind: str) -> None:
 
 def test_the_schemas_are_listed(call: Call) -> None:
     listed = json.loads(call("schema", "--json").out)["schemas"]
-    assert [row["name"] for row in listed] == list(KINDS)
+    assert [row["name"] for row in listed] == ["scenario", *KINDS]
     assert all(row["about"] for row in listed)
     assert "did you mean" in call("schema", "plann").err

@@ -14,8 +14,9 @@ from ggmltool.inspect.memory import memory_plan
 from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.json_text import json_text
-from ggmltool.views.memory.buffers import buffers_json, buffers_view
-from ggmltool.views.plan.documents import SplitsDocument
+from ggmltool.views.memory.buffers import buffers_view
+from ggmltool.views.memory.documents import BuffersDocument
+from ggmltool.views.plan.documents import PlanDocument, SplitsDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
 from ggmltool.views.plan.plan import plan_view
 from ggmltool.views.plan.splits import splits_report
@@ -69,8 +70,8 @@ def test_view_looks_as_accepted(view: str, width: str) -> None:
         ),
         ("splits.dot", split_dot(TWO_DEVICES, TENSORS, 'two "devices"')),
         ("splits.json", json_text(SplitsDocument.of(TWO_DEVICES, TENSORS))),
-        ("buffers.json", json_text(buffers_json(TWO_DEVICES, memory_plan(EVENTS)))),
-        ("plan.json", json_text(TWO_DEVICES.as_dict())),
+        ("buffers.json", json_text(BuffersDocument.of(TWO_DEVICES, memory_plan(EVENTS)))),
+        ("plan.json", json_text(PlanDocument.of(TWO_DEVICES))),
     ],
 )
 def test_file_looks_as_accepted(file: str, text: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, ChunkState
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
-from ggmltool.views.explain.words import event_json, words
+from ggmltool.views.explain.words import words
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
 
@@ -74,37 +73,6 @@ def _short(place: TensorAlloc) -> str:
     return f"{place.buffer_id}:{chunk}{place.offset}+{place.size_max}"
 
 
-def allocs_json(
-    nodes: Sequence[AllocRow], leafs: Sequence[AllocRow], bufts: Sequence[str], graph: str, step: str
-) -> dict[str, Any]:
-    """The plan with every number; buffer_id is -1 where the allocator plans nothing."""
-    return {
-        "ggmltool": 1,
-        "kind": "allocs",
-        "graph": graph,
-        "step": step,
-        "bufts": list(bufts),
-        "node_allocs": [
-            {
-                "tensor": r.tensor,
-                "dst": _place(r.place),
-                "src": [{"tensor": name, **_place(alloc)} for name, alloc in r.sources],
-            }
-            for r in nodes
-        ],
-        "leaf_allocs": [{"tensor": r.tensor, "leaf": _place(r.place)} for r in leafs],
-    }
-
-
-def _place(place: TensorAlloc) -> dict[str, int]:
-    return {
-        "buffer_id": place.buffer_id,
-        "chunk": place.chunk,
-        "offset": place.offset,
-        "size_max": place.size_max,
-    }
-
-
 def story_view(steps: Sequence[AllocStep], nodes: Sequence[NodeLabel], title: str, when: str, style: Style) -> str:
     """Line by line what the allocator did, and the free blocks of the chunk after each step."""
     rows = [_step(step, nodes) for step in steps]
@@ -147,22 +115,3 @@ def free_blocks(chunk: ChunkState) -> str:
 def end_of(end: int) -> str:
     """The end of a block, … for the one that reaches to the end of all memory."""
     return "…" if end >= SIZE_MAX // 2 else str(end)
-
-
-def story_json(steps: Sequence[AllocStep], graph: str, step: str) -> dict[str, Any]:
-    """The events with their fields, and the free blocks as [offset, size] after each one that changed them."""
-    return {
-        "ggmltool": 1,
-        "kind": "allocs",
-        "graph": graph,
-        "step": step,
-        "steps": [
-            {
-                "event": type(s.event).__name__,
-                **event_json(s.event),
-                "free_blocks": None if s.chunk is None else [[b.offset, b.size] for b in s.chunk.free],
-                "max_size": None if s.chunk is None else s.chunk.max_size,
-            }
-            for s in steps
-        ],
-    }

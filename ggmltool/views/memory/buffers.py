@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
@@ -168,52 +168,3 @@ def _tensor_row(
 def _percent(part: int, whole: int) -> str:
     percent = 100 * part / max(whole, 1)
     return "<1%" if 0 < percent < 0.5 else f"{percent:.0f}%"
-
-
-def buffers_json(plan: Plan, memory: MemoryPlan) -> dict[str, Any]:
-    """Exact bytes of everything the view shows."""
-    out: dict[str, Any] = {
-        "ggmltool": 1,
-        "kind": "buffers",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "buffers": [
-            {
-                "backend": b.backend,
-                "buft": b.buft,
-                "size": b.size,
-                "shares": b.shared,
-                "chunks": b.chunks,
-                "peak": None if b.peak is None else _peak_json(b.peak, memory),
-            }
-            for b in buffers_of(plan, memory)
-        ],
-    }
-    if plan.error is not None:
-        out["error"] = dict(plan.error)
-    return out
-
-
-def _peak_json(peak: Peak, memory: MemoryPlan) -> dict[str, Any]:
-    def node(step: int | None) -> str | None:
-        return None if step is None or step < 0 else memory.nodes[step]
-
-    return {
-        "node": node(peak.step),
-        "nbytes": peak.nbytes,
-        "tensors": [
-            {
-                "id": t.tensor,
-                "size": t.size,
-                "chunk": t.chunk,
-                "offset": t.offset,
-                "from": node(t.start),
-                "to": node(t.end),
-                "output": t.kept,
-                "reused": t.reused,
-            }
-            for t in peak.tensors
-        ],
-    }

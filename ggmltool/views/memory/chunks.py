@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan
@@ -36,26 +36,31 @@ _COPIES = (
 )
 
 
-def chunk_rows(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> list[dict[str, Any]]:
-    """A row per chunk: `limit` the bytes of the buffer type's largest buffer (None: no limit), `opened_by` the tensor
-    for which there was no room in the chunks before."""
-    out: list[dict[str, Any]] = []
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk of a compute buffer: `limit` is the largest buffer of its type, None for none; `opened_by` the tensor for
+    which there was no room in the chunks before, `during` the node then, None before the first."""
+
+    backend: str
+    chunk: int
+    size: int
+    limit: int | None
+    tensors: int
+    opened_by: str
+    opened_by_size: int
+    during: str | None
+
+
+def chunk_rows(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> list[Chunk]:
+    """A row per chunk; `limits` are the bytes of the largest buffer of each type."""
+    out = []
     for buffer in buffers_of(plan, memory):
         for chunk, nbytes in enumerate(buffer.chunks):
             lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
             first = lives[0]
-            out.append(
-                {
-                    "backend": buffer.backend,
-                    "chunk": chunk,
-                    "size": nbytes,
-                    "limit": None if chunk == LAST_CHUNK else limits.get(buffer.buft),
-                    "tensors": len(lives),
-                    "opened_by": first.tensor,
-                    "opened_by_size": first.size,
-                    "during": memory.nodes[first.start] if first.start >= 0 else None,
-                }
-            )
+            limit = None if chunk == LAST_CHUNK else limits.get(buffer.buft)
+            during = memory.nodes[first.start] if first.start >= 0 else None
+            out.append(Chunk(buffer.backend, chunk, nbytes, limit, len(lives), first.tensor, first.size, during))
     return out
 
 
@@ -66,15 +71,15 @@ def chunks_view(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]
     parts = [heading(title, [plan_step(plan), count(len(rows), "chunk")], style), "\n"]
     table: list[Row] = [
         [
-            Cell(row["backend"], inks[row["backend"]]),
-            str(row["chunk"]),
-            size(row["size"]),
-            "none" if row["limit"] is None else size(row["limit"]),
-            _below(row["size"], row["limit"]),
-            str(row["tensors"]),
-            row["opened_by"],
-            size(row["opened_by_size"]),
-            row["during"] or "start",
+            Cell(row.backend, inks[row.backend]),
+            str(row.chunk),
+            size(row.size),
+            "none" if row.limit is None else size(row.limit),
+            _below(row.size, row.limit),
+            str(row.tensors),
+            row.opened_by,
+            size(row.opened_by_size),
+            row.during or "start",
         ]
         for row in rows
     ]
@@ -86,11 +91,6 @@ def _below(nbytes: int, limit: int | None) -> str:
     if limit is None:
         return ""
     return size(limit - nbytes) if nbytes <= limit else "over it"
-
-
-def chunks_json(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> dict[str, Any]:
-    """The rows of the view with exact bytes."""
-    return _head(plan, "chunks") | {"chunks": chunk_rows(plan, memory, limits)} | _error(plan)
 
 
 def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
@@ -114,26 +114,3 @@ def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
 
 def _difference(nbytes: int) -> str:
     return f"{'+' if nbytes > 0 else '-' if nbytes < 0 else ''}{size(abs(nbytes))}"
-
-
-def copies_json(parallel: Plan, single: Plan) -> dict[str, Any]:
-    """Buffer sizes in bytes, with and without."""
-    return (
-        _head(parallel, "pipeline_copies")
-        | {
-            "ok": parallel.ok and single.ok,
-            "with": {"copies": len(parallel.copies), "buffer_sizes": dict(parallel.buffer_sizes)},
-            "without": {"copies": len(single.copies), "buffer_sizes": dict(single.buffer_sizes)},
-        }
-        | _error(parallel if parallel.error is not None else single)
-    )
-
-
-def _head(plan: Plan, kind: str) -> dict[str, Any]:
-    return {
-        "ggmltool": 1, "kind": kind, "ggml": plan.ggml, "graph": plan.graph, "step": plan.step, "ok": plan.ok,
-    }  # fmt: skip
-
-
-def _error(plan: Plan) -> dict[str, Any]:
-    return {} if plan.error is None else {"error": dict(plan.error)}

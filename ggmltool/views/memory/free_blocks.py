@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ggmltool.inspect.allocations import AllocMoment, Block, ChunkState
 from ggmltool.views.memory.allocs import end_of
@@ -67,25 +66,3 @@ def _centred(text: str, width: int) -> str:
 
     left = (width - cell_len(text)) // 2
     return " " * left + text + " " * (width - cell_len(text) - left)
-
-
-def free_blocks_json(moment: AllocMoment, bufts: Sequence[str], graph: str, step: str, at: str) -> dict[str, Any]:
-    """Free and taken blocks of every chunk of every buffer id."""
-    return {
-        "ggmltool": 1,
-        "kind": "free_blocks",
-        "graph": graph,
-        "step": step,
-        "at": at,
-        "chunks": [
-            {
-                "buft": buft,
-                "chunk": number,
-                "max_size": state.max_size,
-                "free": [[b.offset, b.size] for b in state.free],
-                "taken": [b._asdict() for b in blocks],
-            }
-            for buft, states, taken in zip(bufts, moment.chunks, moment.taken, strict=True)
-            for number, (state, blocks) in enumerate(zip(states, taken, strict=True))
-        ],
-    }

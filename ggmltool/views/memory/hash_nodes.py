@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.palette import colors
@@ -45,24 +44,6 @@ def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: 
     return heading(title, facts, style) + render_lines([""], style) + render_table(_NODES, cells, style)
 
 
-def hash_json(
-    rows: Sequence[HashRow], size: int, graph: str, step: str, at: str | None, before: str | None
-) -> dict[str, Any]:
-    """The same, exact: at the end, or when the tensor `at` had got its memory, or before the node `before`."""
-    return {
-        "ggmltool": 1,
-        "kind": "hash",
-        "graph": graph,
-        "step": step,
-        "at": at,
-        "before": before,
-        "size": size,
-        "nodes": [
-            {"slot": r.slot, "tensor": r.tensor, **r.node._asdict(), "buft": r.buft, "probes": r.probes} for r in rows
-        ],
-    }
-
-
 def sched_view(
     rows: Sequence[SchedRow], backends: Sequence[str], size: int, title: str, when: str, style: Style
 ) -> str:
@@ -79,16 +60,3 @@ def sched_view(
     ]
     facts = [when, f"{size} slots"]
     return heading(title, facts, style) + render_lines([""], style) + render_table(_SCHED, cells, style)
-
-
-def sched_json(rows: Sequence[SchedRow], size: int, graph: str, step: str) -> dict[str, Any]:
-    """The same, exact."""
-    return {
-        "ggmltool": 1,
-        "kind": "hash",
-        "of": "scheduler",
-        "graph": graph,
-        "step": step,
-        "size": size,
-        "tensors": [{**r._asdict(), "copies": list(r.copies)} for r in rows],
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.inspect.lifetime import TensorLife
 from ggmltool.inspect.memory import Lifetime
@@ -194,44 +193,3 @@ def _harm(early: TensorLife, late: TensorLife, nodes: Sequence[str]) -> str:
 
 def _moment(at: int, nodes: Sequence[str]) -> str:
     return "the start" if at < 0 else f"node {at} {nodes[at]}" if at < len(nodes) else "the end"
-
-
-def lifetime_json(facts: Sequence[TensorLife], nodes: Sequence[str], graph: str, step: str) -> dict[str, Any]:
-    """The same, exact: steps are numbers of nodes, -1 before the first; `end` null is the end of the graph."""
-    out: dict[str, Any] = {"ggmltool": 1, "kind": "lifetime", "graph": graph, "step": step, "nodes": list(nodes)}
-    out["tensors"] = [_json(f) for f in facts]
-    if len(facts) > 1:
-        a, b = facts[0], facts[1]
-        out["shared"] = shared(a, b)
-        out["both_alive"] = together(a, b, len(nodes))
-        out["told"] = collision(a, b, nodes)
-    return out
-
-
-def _json(f: TensorLife) -> dict[str, Any]:
-    return {
-        "id": f.tensor,
-        "view_of": f.root,
-        "where": f.where or None,
-        "chunk": f.chunk,
-        "offset": f.offset,
-        "size": f.size,
-        "start": None if f.life is None else f.life.start,
-        "end": None if f.life is None else f.life.end,
-        "output": f.is_output,
-        "in_place_of": None if f.life is None else f.life.reused,
-        "readers": [r._asdict() for r in f.readers],
-        "views": list(f.views),
-        "owners": [
-            {
-                "id": n.tensor,
-                "start": n.start,
-                "end": n.end,
-                "offset": n.offset,
-                "size": n.size,
-                "in_place_of": n.reused,
-            }
-            for n in f.neighbours
-        ],
-        "overwritten_too_early": [{"by": t.tensor, "read_by": r.node} for t, r in f.overwritten_too_early],
-    }

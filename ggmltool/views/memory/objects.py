@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.context import Context, Object
 from ggmltool.ggml.op import Op
@@ -71,35 +70,3 @@ def _layout(address: int, graph: GraphFacts, style: Style) -> str:
         [name, str(offset), str(nbytes), f"{address + offset:#x}"] for name, offset, nbytes in graph.layout
     ]
     return render_lines(["", facts], style) + render_table(_LAYOUT, rows, style)
-
-
-def contexts_json(contexts: Sequence[Context], graph: GraphFacts, name: str, step: str) -> dict[str, Any]:
-    """Every object with its exact place, and the layout of the cgraph relative to its object."""
-    return {
-        "ggmltool": 1,
-        "kind": "context",
-        "graph": name,
-        "step": step,
-        "contexts": [
-            {
-                "name": ctx.name,
-                "base": ctx.base,
-                "used_mem": ctx.used_mem,
-                "objects": [
-                    {
-                        "type": o.type,
-                        "offset": o.offset,
-                        "size": o.size,
-                        "tensor": None if o.tensor is None else o.tensor.label,
-                        "data": None if o.tensor is None else o.tensor.data,
-                    }
-                    for o in ctx.objects()
-                ],
-            }
-            for ctx in contexts
-        ],
-        "cgraph": {
-            **graph._asdict(),
-            "layout": [{"field": field, "offset": at, "nbytes": n} for field, at, n in graph.layout],
-        },
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.op import Op
@@ -33,12 +32,12 @@ _LINE = 100
 """The most columns that a drawing of memory takes."""
 
 
-def _flags(flags: int) -> list[str]:
+def flag_names(flags: int) -> list[str]:
     named = [*FLAGS.items(), ("compute", FLAG_COMPUTE)]
     return [name for name, bit in named if flags & bit]
 
 
-def _layout(t: Tensor) -> list[str]:
+def layout(t: Tensor) -> list[str]:
     checks = (
         ("contiguous", is_contiguous),
         ("contiguous rows", is_contiguous_rows),
@@ -63,14 +62,14 @@ def tensor_view(facts: TensorFacts, title: str, when: str, style: Style) -> str:
         ("name", t.name),
         ("struct", f"{facts.address:#x} in {facts.context}"),
         ("op", op_desc(t) if op_desc(t) == Op(t.op).name else f"{Op(t.op).name} ({op_desc(t)})"),
-        ("op_params", " ".join(str(_signed(w)) for w in t.op_params)),
+        ("op_params", " ".join(str(signed(w)) for w in t.op_params)),
         ("type", f"{t.type.name}, {count(t.type.type_size, 'byte')} for {count(t.type.block_size, 'element')}"),
         ("ne", str(list(t.ne))),
         ("nb", str(list(t.nb))),
         ("elements", str(nelements(t))),
         ("nbytes", str(t.nbytes) if t.nbytes < 1024 else f"{t.nbytes} ({size(t.nbytes)})"),
-        ("layout", ", ".join(_layout(t))),
-        ("flags", ", ".join(_flags(facts.flags))),
+        ("layout", ", ".join(layout(t))),
+        ("flags", ", ".join(flag_names(facts.flags))),
         ("backend", "none" if facts.backend is None else f"{facts.backend} {facts.cause}".rstrip()),
         ("memory", _memory(t)),
         ("data", f"{t.data:#x}" if t.data else "NULL"),
@@ -97,50 +96,10 @@ def _fact(name: str, value: str, width: int) -> list[str]:
     )  # fmt: skip
 
 
-def tensor_json(facts: TensorFacts, graph: str, step: str) -> dict[str, Any]:
-    """The same facts, exact."""
-    t = facts.tensor
-    b = root_of(t).buffer
-    return {
-        "ggmltool": 1,
-        "kind": "tensor",
-        "graph": graph,
-        "step": step,
-        "tensor": {
-            "id": t.id or None,
-            "name": t.name,
-            "address": facts.address,
-            "context": facts.context,
-            "op": Op(t.op).name,
-            "op_params": [_signed(w) for w in t.op_params],
-            "type": t.type.name,
-            "ne": list(t.ne),
-            "nb": list(t.nb),
-            "nbytes": t.nbytes,
-            "layout": _layout(t),
-            "flags": _flags(facts.flags),
-            "backend": facts.backend,
-            "cause": facts.cause or None,
-            "buffer": None if b is None else b.buft.name,
-            "usage": None if b is None else USAGE_NAMES[b.usage],
-            "chunk": None if b is None else b.chunk,
-            "offset": None if b is None else t.data - b.base,
-            "data": t.data,
-            "view_src": None if t.view_src is None else t.view_src.label,
-            "view_offs": t.view_offs,
-            "src": [None if s is None else s.label for s in t.src],
-            "use_count": facts.use_count,
-            "used_by": list(facts.used_by),
-            "copies": list(facts.copies),
-            "hash_node": None if facts.node is None else facts.node._asdict(),
-        },
-    }
-
-
 def tensor_gdb(t: Tensor, facts: GdbFacts, width: int) -> str:
     """The struct as gdb's `print *t` writes it."""
     pointer, flags = facts.pointer, facts.flags
-    params = [_signed(w) for w in t.op_params] + [0] * (MAX_OP_PARAMS - len(t.op_params))
+    params = [signed(w) for w in t.op_params] + [0] * (MAX_OP_PARAMS - len(t.op_params))
     src = [0 if s is None else pointer(s) for s in t.src] + [0] * (MAX_SRC - len(t.src))
     struct: dict[str, Value] = {
         "type": f"GGML_TYPE_{t.type.name.upper()}",
@@ -167,7 +126,7 @@ def tensor_gdb(t: Tensor, facts: GdbFacts, width: int) -> str:
     return gdb_value({field: struct[field] for field in facts.fields}, width)
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     word &= 0xFFFF_FFFF
     return word - (1 << 32) if word >> 31 else word
 
@@ -200,7 +159,7 @@ def strides_view(t: Tensor, title: str, style: Style) -> str:
         )
         inner = max(steps - 1, 0) * nb + inner
     unit = "block" if block > 1 else "element"
-    facts = [f"{t.type.name}, {unit}s of {type_size} bytes", f"{t.nbytes} bytes", *_layout(t)]
+    facts = [f"{t.type.name}, {unit}s of {type_size} bytes", f"{t.nbytes} bytes", *layout(t)]
     parts = [heading(f"{title}: {t.label}", facts, style), render_lines([""], style)]
     parts.append(render_table(_STRIDES, rows, style))
     if not nelements(t):

@@ -1,0 +1,65 @@
+"""The engine's events as rows of documents: a struct for each, with its fields, told apart by `event`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Union, get_args, get_type_hints
+
+import msgspec
+
+from ggmltool.ggml.events import Event
+from ggmltool.inspect.allocations import AllocEvent, AllocStep
+from ggmltool.views.document import Row
+from ggmltool.views.explain.words import Reasoned, words
+
+_REASONED = get_args(Reasoned)
+_After = list[tuple[int, int]] | None
+
+
+def _rows(events: Any, more: Iterable[tuple[str, Any]] = ()) -> dict[type, type[msgspec.Struct]]:
+    """A struct for each of these events, with `more` fields."""
+    return {event: _row(event, more) for event in get_args(events)}
+
+
+def _row(event: type, more: Iterable[tuple[str, Any]]) -> type[msgspec.Struct]:
+    name, fields = event.__name__, [*_fields(event), *more]
+    about = {"__doc__": event.__doc__}
+    return msgspec.defstruct(name, fields, bases=(Row,), tag_field="event", tag=name, namespace=about)
+
+
+def _fields(event: type) -> Iterator[tuple[str, Any]]:
+    """The fields of an event, and where it has a reason, that in words."""
+    for name, hint in get_type_hints(event).items():
+        yield "reason" if name == "condition" else name, hint
+        if name == "why" and event in _REASONED:
+            yield "reason", str
+
+
+def _values(event: Event) -> Iterator[Any]:
+    for name, value in zip(event._fields, event, strict=True):
+        yield value
+        if name == "why" and isinstance(event, Reasoned):
+            yield words(event)
+
+
+_EVENTS = _rows(Event)
+_ALLOC_EVENTS = _rows(AllocEvent, (("free_blocks", _After), ("max_size", int | None)))
+
+if TYPE_CHECKING:
+    EventRow = Any
+    AllocEventRow = Any
+else:
+    EventRow = Union[tuple(_EVENTS.values())]  # noqa: UP007
+    AllocEventRow = Union[tuple(_ALLOC_EVENTS.values())]  # noqa: UP007
+
+
+def event_row(event: Event) -> EventRow:
+    """An event as a row."""
+    return _EVENTS[type(event)](*_values(event))
+
+
+def alloc_event_row(step: AllocStep) -> AllocEventRow:
+    """What the allocator did, with the free blocks of the chunk and its size after that."""
+    chunk = step.chunk
+    free = None if chunk is None else [(b.offset, b.size) for b in chunk.free]
+    return _ALLOC_EVENTS[type(step.event)](*_values(step.event), free, None if chunk is None else chunk.max_size)
