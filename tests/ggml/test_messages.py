@@ -358,6 +358,33 @@ def test_every_case_can_be_told_with_its_values_and_without(key: str) -> None:
         assert all(message.told(values)[:3])
 
 
+@pytest.mark.parametrize("key", [key for key, message in MESSAGES.items() if message.fills])
+def test_what_a_text_fills_in_is_named_as_often(key: str) -> None:
+    message = MESSAGES[key]
+    for text, names in message.fills.items():
+        assert text in message.texts
+        assert set(names) <= message.places.keys()
+        filled = len(match.FILLED.findall(text.removeprefix("%s: ")))
+        assert len(names) in (0, filled)
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "never"),
+    [
+        ("tensor 'w' (q8_0) cannot be used with preferred buffer type CUDA_Host, using CPU instead",
+         "w was to lie in CUDA_Host, the first choice", "lie in CPU"),
+        ("tensor 'w' (q8_0) (and 3 others) cannot be used with preferred buffer type CUDA_Host, using CPU instead",
+         "so it lies in CPU.", "lie in 3"),
+        ("cudaMalloc failed: out of memory", "no memory for one whole buffer of some MiB", "buffer of out of memory"),
+        ("sched_reserve: reserve took 12.50 ms, sched copies = 4", "a graph of some tokens", "12.50 tokens"),
+    ],
+)  # fmt: skip
+def test_a_text_that_fills_in_less_is_told_with_what_it_does(text: str, says: str, never: str) -> None:
+    said = told(text)
+    assert says in said
+    assert never not in said
+
+
 def test_of_a_whole_log_the_line_that_says_most_is_found() -> None:
     log = (
         "llama_context: constructing\nmain: hello\nggml-backend.cpp:931: pre-allocated tensor (a) in a buffer (G) that "

@@ -36,7 +36,7 @@ def explained(found: Match) -> Explained:
         return _assertion(found)
     message = messages()[found.key]
     where = message.program if message.program != "ggml" else f"the ggml of {message.era}" if message.era else ""
-    values = dict(zip(message.places, found.filled, strict=False))
+    values = message.values(found.text, found.filled)
     return Explained(
         found.key,
         _title(found),

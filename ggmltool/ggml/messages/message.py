@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -51,7 +51,8 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     command that shows more. `era` is when ggml had such texts, "" for 0.20.2.
 
     `places` names what printf fills in, in order, each with the words for it where nobody knows the value; the words
-    of the message have them in braces. The first of the `cases` that fits the values goes before the message's own.
+    of the message have them in braces. `fills` names them for a text that fills in others than the first. The first of
+    the `cases` that fits the values goes before the message's own.
     """
 
     texts: tuple[str, ...]
@@ -62,9 +63,14 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     ask: str = ""
     era: str = ""
     places: dict[str, str] = {}
+    fills: dict[str, tuple[str, ...]] = {}
     cases: tuple[Case, ...] = ()
     level: Level = "error"
     program: str = "ggml"
+
+    def values(self, text: str, filled: Sequence[str]) -> dict[str, str]:
+        """The values of the places, where printf filled these into one of the texts."""
+        return dict(zip(self.fills.get(text, self.places), filled, strict=False))
 
     def told(self, values: Mapping[str, str]) -> Told:
         """What to say where the places have these values; those that are missing or empty are not known."""
