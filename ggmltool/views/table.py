@@ -77,9 +77,13 @@ class Table(Generic[T]):
     def __init__(self, *columns: Column[T]) -> None:
         self.columns = columns
 
+    def rows(self, records: Iterable[T]) -> list[Row]:
+        """A row for each record."""
+        return [[column.get(record) for column in self.columns] for record in records]
+
     def render(self, records: Iterable[T], style: Style) -> str:
-        """The table as text, a row for each record, as `render_table` has it."""
-        return render_table(self.columns, [[column.get(r) for column in self.columns] for r in records], style)
+        """The table as text, as `render_table` has it."""
+        return render_table(self.columns, self.rows(records), style)
 
 
 def _safe(cell: Shown) -> Cell:
@@ -90,10 +94,11 @@ def _safe(cell: Shown) -> Cell:
 
 def render_table(columns: Sequence[Head], rows: Sequence[Row], style: Style) -> str:
     """The table as text, one line per row, below a header, and last the columns that there was no room for; ends with a
-    newline."""
+    newline. Where a row is short, its last cells are empty."""
     from rich.cells import cell_len
 
-    cells = [[_safe(cell) for cell in row] for row in rows]
+    blank = [Cell("")] * len(columns)
+    cells = [[*(_safe(cell) for cell in row), *blank[len(row) :]] for row in rows]
     natural = [
         max([cell_len(column.header), *(cell_len(row[i].text) for row in cells)]) for i, column in enumerate(columns)
     ]
@@ -179,6 +184,13 @@ def _fit(columns: Sequence[Head], natural: Sequence[int], empty: Sequence[bool],
         else:
             break
     return widths
+
+
+def without_middle(rows: Sequence[Row], most: int, gap: Callable[[int], Row]) -> Sequence[Row]:
+    """Rows without the middle ones of more than `most`; `gap` makes the row in their place from their number."""
+    n = len(rows) - most
+    first = most - most // 3
+    return [*rows[:first], gap(n), *rows[first + n :]] if n > 0 else rows
 
 
 def render_lines(lines: Sequence[str | Text], style: Style) -> str:

@@ -41,7 +41,8 @@ NOT_OF_A_SCHEMA = {
     r"is not an npy file|GGUF|gguf|this is not a file name",
     "the release": r"^ggml [\d.-]+ has no|in ggml [\d.-]+( are not known|; it is available)",
     "features of a profile": r"knows no features|^a feature cannot be|look at no tensor's size",
-    "rules of an op": r"has no rule (here|for its result)|cannot work in place|stands beside op_params|needs ne: its",
+    "rules of an op": r"has no rule (here|for its result)|cannot work in place|stands beside op_params|needs ne: its|"
+    r"^type must be the name",
     "rules that contradict each other": r"has a rule, and stands under except",
     "text that cannot be encoded": r"has half a character",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.vbuffer import TensorAlloc
@@ -10,20 +10,10 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, ChunkState
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
 from ggmltool.views.explain.words import words
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count
 
 _MAX_BLOCKS = 6
-_NODES = (
-    Head("#", right=True),
-    Head("node", cut=True),
-    Head("buffer", cut=True, drop=1),
-    Head("chunk", right=True, drop=4),
-    Head("offset", right=True),
-    Head("size_max", right=True),
-    Head("sources", cut=True, drop=2, numbers=True),
-)
-_LEAFS = (Head("#", right=True), Head("leaf", cut=True), *_NODES[2:6])
 _STORY = (
     Head("#", right=True),
     Head("what"),
@@ -40,30 +30,33 @@ def allocs_view(
     """Two tables: where the plan puts each node with its sources, and each leaf."""
     parts = [heading(title, [when, count(len(nodes), "node_alloc"), count(len(leafs), "leaf_alloc")], style)]
     if nodes:
-        parts += [
-            render_lines([""], style),
-            render_table(_NODES, [_row(i, r, bufts) for i, r in enumerate(nodes)], style),
-        ]
+        parts += [render_lines([""], style), _table("node", bufts).render(enumerate(nodes), style)]
     if leafs:
-        rows = [_row(i, r, bufts)[:6] for i, r in enumerate(leafs)]
-        parts += [render_lines([""], style), render_table(_LEAFS, rows, style)]
+        parts += [render_lines([""], style), _table("leaf", bufts).render(enumerate(leafs), style)]
     return "".join(parts)
 
 
-def _row(index: int, row: AllocRow, bufts: Sequence[str]) -> Row:
-    place = row.place
-    sources = ", ".join(f"{name} {_short(alloc)}" for name, alloc in row.sources)
-    if place.buffer_id < 0:
-        return [str(index), row.tensor, Cell("-1", "dim"), "", "", "0", sources]
-    return [
-        str(index),
-        row.tensor,
-        f"{place.buffer_id} {bufts[place.buffer_id]}",
-        str(place.chunk),
-        str(place.offset),
-        str(place.size_max),
-        sources,
+def _table(what: str, bufts: Sequence[str]) -> Table[tuple[int, AllocRow]]:
+    """Rows and their numbers; nodes have sources. What the allocator does not place has no buffer."""
+
+    def sources(r: tuple[int, AllocRow]) -> str:
+        return ", ".join(f"{name} {_short(alloc)}" for name, alloc in r[1].sources)
+
+    def placed(get: Callable[[TensorAlloc], Shown], otherwise: Shown = None) -> Callable[[tuple[int, AllocRow]], Shown]:
+        return lambda r: otherwise if r[1].place.buffer_id < 0 else get(r[1].place)
+
+    buffer = placed(lambda place: f"{place.buffer_id} {bufts[place.buffer_id]}", Cell("-1", "dim"))
+    columns: list[Column[tuple[int, AllocRow]]] = [
+        Column("#", lambda r: r[0], right=True),
+        Column(what, lambda r: r[1].tensor, cut=True),
+        Column("buffer", buffer, cut=True, drop=1),
+        Column("chunk", placed(lambda place: place.chunk), right=True, drop=4),
+        Column("offset", placed(lambda place: place.offset), right=True),
+        Column("size_max", placed(lambda place: place.size_max, 0), right=True),
     ]
+    if what == "node":
+        columns.append(Column("sources", sources, cut=True, drop=2, numbers=True))
+    return Table(*columns)
 
 
 def _short(place: TensorAlloc) -> str:

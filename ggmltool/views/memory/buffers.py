@@ -10,31 +10,11 @@ from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, size
 
 MAX_TENSORS = 10
 """Tensors shown per buffer before the small ones are counted together."""
-
-_BUFFERS = (
-    Head("backend"),
-    Head("buffer type", cut=True, drop=2),
-    Head("size", right=True),
-    Head("chunks", right=True, drop=1),
-    Head("peak", right=True),
-    Head("tensors then", right=True),
-    Head("while computing", cut=True),
-)
-_TENSORS = (
-    Head("size", right=True),
-    Head("of peak", right=True, drop=3),
-    Head("offset", right=True, drop=2),
-    Head("tensor", cut=True),
-    Head("op", drop=1),
-    Head("shape", drop=4),
-    Head("from", cut=True, drop=6),
-    Head("to", cut=True, drop=5),
-)
 
 
 class Buffer(NamedTuple):
@@ -69,29 +49,28 @@ def buffers_view(
     buffers = buffers_of(plan, memory)
     inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
     facts = [plan_step(plan), f"{size(sum(b.size for b in buffers))} in compute buffers"]
-    parts = [heading(title, facts, style), "\n", render_table(_BUFFERS, [_row(b, inks) for b in buffers], style)]
+    parts = [heading(title, facts, style), "\n", _table(inks).render(buffers, style)]
     for buffer in buffers:
         if buffer.peak is not None and buffer.peak.tensors:
             parts += list(_contents(buffer, buffer.peak, memory, plan, tensors, inks, style, limit))
     return "".join(parts)
 
 
-def _row(buffer: Buffer, inks: dict[str, str]) -> Row:
-    name = Cell(buffer.backend, inks[buffer.backend])
-    if buffer.shared is not None:
-        return [name, buffer.buft, size(buffer.size), "", "", "", f"shares the buffer of {buffer.shared}"]
-    if buffer.peak is None:
-        return [name, buffer.buft, size(buffer.size), "", "", "", ""]
-    peak = buffer.peak
-    return [
-        name,
-        buffer.buft,
-        size(buffer.size),
-        str(len(buffer.chunks)),
-        size(peak.nbytes),
-        str(len(peak.tensors)),
-        peak.node or "(before the first node)",
-    ]
+def _table(inks: dict[str, str]) -> Table[Buffer]:
+    def note(b: Buffer) -> str | None:
+        if b.shared is not None:
+            return f"shares the buffer of {b.shared}"
+        return b.peak and (b.peak.node or "(before the first node)")
+
+    return Table(
+        Column("backend", lambda b: Cell(b.backend, inks[b.backend])),
+        Column("buffer type", lambda b: b.buft, cut=True, drop=2),
+        Column("size", lambda b: size(b.size), right=True),
+        Column("chunks", lambda b: b.peak and len(b.chunks), right=True, drop=1),
+        Column("peak", lambda b: b.peak and size(b.peak.nbytes), right=True),
+        Column("tensors then", lambda b: b.peak and len(b.peak.tensors), right=True),
+        Column("while computing", note, cut=True),
+    )
 
 
 def _contents(
@@ -111,11 +90,8 @@ def _contents(
     yield render_lines(
         [Text.assemble((printable(buffer.backend), inks[buffer.backend]), f" at its peak, {during}")], style
     )
-    ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
-    origin = {copy.name: copy.of for copy in plan.copies}
     shown = peak.tensors if limit is None else peak.tensors[:limit]
-    rows = [_tensor_row(life, peak, memory, ops, origin, tensors, len(buffer.chunks) > 1) for life in shown]
-    yield render_table(_TENSORS, rows, style)
+    yield _tensors(buffer, peak, memory, plan, tensors).render(shown, style)
     rest = peak.tensors[len(shown) :]
     if rest:
         yield render_lines(
@@ -141,28 +117,29 @@ def _tail(buffer: Buffer, peak: Peak) -> int:
     return sum(nbytes - end for nbytes, end in zip(buffer.chunks, ends, strict=True))
 
 
-def _tensor_row(
-    life: Lifetime,
-    peak: Peak,
-    memory: MemoryPlan,
-    ops: dict[str, str],
-    origin: dict[str, str],
-    tensors: Tensors,
-    chunked: bool,
-) -> Row:
-    info = tensors.get(origin.get(life.tensor, life.tensor))
-    what = "copy" if life.tensor in origin else ops.get(life.tensor, "leaf")
-    offset = f"{life.chunk}:{life.offset}" if chunked else str(life.offset)
-    return [
-        size(life.size),
-        _percent(life.size, peak.nbytes),
-        offset,
-        Cell(life.tensor),
-        Cell(what, "dim"),
-        f"{info.type}{dims(info.ne)}" if info is not None else "",
-        memory.nodes[life.start] if life.start >= 0 else "start",
-        ("end" if life.end is None else memory.nodes[life.end]) + (" (output)" if life.kept else ""),
-    ]
+def _tensors(buffer: Buffer, peak: Peak, memory: MemoryPlan, plan: Plan, tensors: Tensors) -> Table[Lifetime]:
+    """What lies in a buffer at its peak."""
+    ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
+    origin = {copy.name: copy.of for copy in plan.copies}
+    chunked = len(buffer.chunks) > 1
+
+    def shape(life: Lifetime) -> str | None:
+        info = tensors.get(origin.get(life.tensor, life.tensor))
+        return info and f"{info.type}{dims(info.ne)}"
+
+    def end(life: Lifetime) -> str:
+        return ("end" if life.end is None else memory.nodes[life.end]) + (" (output)" if life.kept else "")
+
+    return Table(
+        Column("size", lambda x: size(x.size), right=True),
+        Column("of peak", lambda x: _percent(x.size, peak.nbytes), right=True, drop=3),
+        Column("offset", lambda x: f"{x.chunk}:{x.offset}" if chunked else x.offset, right=True, drop=2),
+        Column("tensor", lambda x: x.tensor, cut=True),
+        Column("op", lambda x: Cell("copy" if x.tensor in origin else ops.get(x.tensor, "leaf"), "dim"), drop=1),
+        Column("shape", shape, drop=4),
+        Column("from", lambda x: memory.nodes[x.start] if x.start >= 0 else "start", cut=True, drop=6),
+        Column("to", end, cut=True, drop=5),
+    )
 
 
 def _percent(part: int, whole: int) -> str:

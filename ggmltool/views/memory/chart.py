@@ -11,7 +11,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, size
 
 ROWS = 16
@@ -20,8 +20,6 @@ ROWS = 16
 _MARGIN = 14
 _WIDEST = 160
 _STEP_WIDTH = 4
-_LEGEND = (Head(""), Head("size", right=True), Head("tensor", cut=True), Head("from", cut=True, drop=2),
-           Head("to", cut=True, drop=1))  # fmt: skip
 
 
 class Grid(NamedTuple):
@@ -80,9 +78,7 @@ def chart_view(plan: Plan, memory: MemoryPlan, title: str, style: Style, ascii: 
                     ["", f"{name}, {size(nbytes)}", *_drawing(here, nbytes, memory, letters, style, ascii)], style
                 )
             )
-        parts.append(
-            "\n" + render_table(_LEGEND, [_legend(x, letters[id(x)], memory) for x in large if id(x) in letters], style)
-        )
+        parts += ["\n", _legend(letters, memory).render((x for x in large if id(x) in letters), style)]
         rest = [life for life in lives if id(life) not in letters]
         if rest:
             parts.append(render_lines([f"  {_other(ascii)}  {count(len(rest), 'smaller tensor')}"], style))
@@ -109,6 +105,11 @@ def _drawing(
         yield f"  {'':>9}  {'start':<{len(drawn.steps) - len(last)}}{last}"
 
 
-def _legend(life: Lifetime, letter: str, memory: MemoryPlan) -> Row:
-    first = memory.nodes[life.start] if life.start >= 0 else "start"
-    return [letter, size(life.size), life.tensor, first, "end" if life.end is None else memory.nodes[life.end]]
+def _legend(letters: dict[int, str], memory: MemoryPlan) -> Table[Lifetime]:
+    return Table(
+        Column("", lambda x: letters[id(x)]),
+        Column("size", lambda x: size(x.size), right=True),
+        Column("tensor", lambda x: x.tensor, cut=True),
+        Column("from", lambda x: memory.nodes[x.start] if x.start >= 0 else "start", cut=True, drop=2),
+        Column("to", lambda x: "end" if x.end is None else memory.nodes[x.end], cut=True, drop=1),
+    )

@@ -11,29 +11,11 @@ from ggmltool.views.errors import ggml_error
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading
 from ggmltool.views.text import count, size
 
 LAST_CHUNK = 15
 """The chunk that may be of any size: there is none after it."""
-
-_CHUNKS = (
-    Head("backend"),
-    Head("chunk", right=True),
-    Head("size", right=True),
-    Head("limit", right=True),
-    Head("below it", right=True, drop=1),
-    Head("tensors", right=True, drop=2),
-    Head("opened by", cut=True),
-    Head("of size", right=True),
-    Head("during", cut=True, drop=3),
-)
-_COPIES = (
-    Head("backend"),
-    Head("with", right=True),
-    Head("without", right=True),
-    Head("cost", right=True),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +50,18 @@ def chunks_view(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]
     """Every chunk with its limit, the room that is left below it, and the tensor that opened it."""
     rows = chunk_rows(plan, memory, limits)
     inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
-    parts = [heading(title, [plan_step(plan), count(len(rows), "chunk")], style), "\n"]
-    table: list[Row] = [
-        [
-            Cell(row.backend, inks[row.backend]),
-            str(row.chunk),
-            size(row.size),
-            "none" if row.limit is None else size(row.limit),
-            _below(row.size, row.limit),
-            str(row.tensors),
-            row.opened_by,
-            size(row.opened_by_size),
-            row.during or "start",
-        ]
-        for row in rows
-    ]
-    parts.append(render_table(_CHUNKS, table, style))
-    return "".join(parts)
+    table = Table[Chunk](
+        Column("backend", lambda r: Cell(r.backend, inks[r.backend])),
+        Column("chunk", lambda r: r.chunk, right=True),
+        Column("size", lambda r: size(r.size), right=True),
+        Column("limit", lambda r: "none" if r.limit is None else size(r.limit), right=True),
+        Column("below it", lambda r: _below(r.size, r.limit), right=True, drop=1),
+        Column("tensors", lambda r: r.tensors, right=True, drop=2),
+        Column("opened by", lambda r: r.opened_by, cut=True),
+        Column("of size", lambda r: size(r.opened_by_size), right=True),
+        Column("during", lambda r: r.during or "start", cut=True, drop=3),
+    )
+    return heading(title, [plan_step(plan), count(len(rows), "chunk")], style) + "\n" + table.render(rows, style)
 
 
 def _below(nbytes: int, limit: int | None) -> str:
@@ -97,15 +74,17 @@ def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
     """The buffers of one graph planned with and without the copies of pipeline parallelism."""
     inks = {name: color.term for name, color in colors(name for name, _ in parallel.backends).items()}
     with_, without = dict(parallel.buffer_sizes), dict(single.buffer_sizes)
-    rows: list[Row] = [
-        [Cell(name, inks[name]), size(n), size(without.get(name, 0)), _difference(n - without.get(name, 0))]
-        for name, n in with_.items()
-    ]
-    total, least = sum(with_.values()), sum(without.values())
-    rows.append([Cell("total", "dim"), size(total), size(least), _difference(total - least)])
+    rows = [(Cell(name, inks[name]), n, without.get(name, 0)) for name, n in with_.items()]
+    rows.append((Cell("total", "dim"), sum(with_.values()), sum(without.values())))
+    table = Table[tuple[Cell, int, int]](
+        Column("backend", lambda r: r[0]),
+        Column("with", lambda r: size(r[1]), right=True),
+        Column("without", lambda r: size(r[2]), right=True),
+        Column("cost", lambda r: _difference(r[1] - r[2]), right=True),
+    )
     copies = f"{count(len(parallel.copies), 'copy')} with pipeline parallelism, {len(single.copies)} without"
     facts = [plan_step(parallel), copies]
-    parts = [heading(title, facts, style), "\n", render_table(_COPIES, rows, style)]
+    parts = [heading(title, facts, style), "\n", table.render(rows, style)]
     for plan in (parallel, single):
         if plan.error is not None:
             parts += ["\n", ggml_error(dict(plan.error)), "\n"]

@@ -6,42 +6,27 @@ from collections.abc import Sequence
 
 from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count
 
-_NODES = (
-    Head("slot", right=True),
-    Head("tensor", cut=True),
-    Head("n_children", right=True),
-    Head("n_views", right=True),
-    Head("buffer", cut=True, drop=1),
-    Head("chunk", right=True, drop=3),
-    Head("offset", right=True),
-    Head("allocated"),
-    Head("probes", right=True, drop=6),
+_NODES = Table[HashRow](
+    Column("slot", lambda r: r.slot, right=True),
+    Column("tensor", lambda r: r.tensor, cut=True),
+    Column("n_children", lambda r: r.node.n_children, right=True),
+    Column("n_views", lambda r: r.node.n_views, right=True),
+    Column("buffer", lambda r: f"{r.node.buffer_id} {r.buft}", cut=True, drop=1),
+    Column("chunk", lambda r: r.node.chunk, right=True, drop=3),
+    Column("offset", lambda r: r.node.offset, right=True),
+    Column("allocated", lambda r: "true" if r.node.allocated else Cell("false", "dim")),
+    Column("probes", lambda r: r.probes, right=True, drop=6),
 )
-_SCHED = (Head("tensor", cut=True), Head("backend"), Head("cause"), Head("copies", cut=True))
 
 
 def hash_view(rows: Sequence[HashRow], size: int, title: str, when: str, style: Style) -> str:
     """The allocator's table in the order of the first look-ups."""
     collisions = sum(row.probes > 1 for row in rows)
     facts = [when, f"{len(rows)} of {size} slots", count(collisions, "collision")]
-    cells: list[Row] = [
-        [
-            str(r.slot),
-            r.tensor,
-            str(r.node.n_children),
-            str(r.node.n_views),
-            f"{r.node.buffer_id} {r.buft}",
-            str(r.node.chunk),
-            str(r.node.offset),
-            "true" if r.node.allocated else Cell("false", "dim"),
-            str(r.probes),
-        ]
-        for r in rows
-    ]
-    return heading(title, facts, style) + render_lines([""], style) + render_table(_NODES, cells, style)
+    return heading(title, facts, style) + render_lines([""], style) + _NODES.render(rows, style)
 
 
 def sched_view(
@@ -49,14 +34,11 @@ def sched_view(
 ) -> str:
     """The scheduler's table: the graph's leafs, then its nodes."""
     ink = colors(backends)
-    cells: list[Row] = [
-        [
-            r.tensor,
-            Cell(r.backend, ink[r.backend].term) if r.backend is not None else Cell("none", "dim"),
-            r.cause,
-            ", ".join(r.copies),
-        ]
-        for r in rows
-    ]
+    table = Table[SchedRow](
+        Column("tensor", lambda r: r.tensor, cut=True),
+        Column("backend", lambda r: Cell("none", "dim") if r.backend is None else Cell(r.backend, ink[r.backend].term)),
+        Column("cause", lambda r: r.cause),
+        Column("copies", lambda r: ", ".join(r.copies), cut=True),
+    )
     facts = [when, f"{size} slots"]
-    return heading(title, facts, style) + render_lines([""], style) + render_table(_SCHED, cells, style)
+    return heading(title, facts, style) + render_lines([""], style) + table.render(rows, style)

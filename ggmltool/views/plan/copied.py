@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
@@ -10,18 +10,8 @@ from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size, size_between
-
-_COLUMNS = (
-    Head("split", right=True),
-    Head("bytes", right=True),
-    Head("tensor", cut=True),
-    Head("what", drop=1),
-    Head("from"),
-    Head("to"),
-    Head("shape", drop=2),
-)
 
 
 def copied_view(
@@ -37,9 +27,7 @@ def copied_view(
     facts = [plan_step(plan), f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
     parts = [heading(title, facts, style)]
     if inputs:
-        shapes = any(i.shape for i in inputs)
-        rows = [row if shapes else row[:-1] for row in _rows(plan, inputs)]
-        parts += ["\n", render_table(_COLUMNS if shapes else _COLUMNS[:-1], rows, style)]
+        parts += ["\n", _table(plan, inputs, style)]
     parts += ["\n", render_lines(copied_sums(inputs), style)]
     if experts:
         parts.append(render_lines([experts_line(experts)], style))
@@ -49,25 +37,28 @@ def copied_view(
     return "".join(parts)
 
 
-def _rows(plan: Plan, inputs: list[CopiedInput]) -> Iterator[Row]:
+def _table(plan: Plan, inputs: list[CopiedInput], style: Style) -> str:
     inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
     by_split: dict[int, list[CopiedInput]] = {}
     for i in inputs:
         by_split.setdefault(i.split, []).append(i)
+    columns: list[Column[CopiedInput]] = [
+        Column("split", lambda i: f"#{i.split}" if len(by_split[i.split]) == 1 else None, right=True),
+        Column("bytes", lambda i: _size([i]), right=True),
+        Column("tensor", lambda i: i.tensor, cut=True),
+        Column("what", lambda i: Cell(i.what, "dim"), drop=1),
+        Column("from", lambda i: Cell(i.src, inks.get(i.src, ""))),
+        Column("to", lambda i: Cell(i.dst, inks.get(i.dst, ""))),
+    ]
+    if any(i.shape for i in inputs):
+        columns.append(Column("shape", lambda i: i.shape, drop=2))
+    rows: list[Row] = []
     for split in plan.splits:
         of = by_split.get(split.id, []) if split.inputs else []
         if len(of) > 1:
-            yield [f"#{split.id}", Cell(_size(of), "bold"), f"in {len(of)} tensors", "", "", Cell(split.backend), ""]
-        for i in of:
-            yield [
-                f"#{split.id}" if len(of) == 1 else "",
-                _size([i]),
-                Cell(i.tensor),
-                Cell(i.what, "dim"),
-                Cell(i.src, inks.get(i.src, "")),
-                Cell(i.dst, inks.get(i.dst, "")),
-                i.shape,
-            ]
+            rows.append([f"#{split.id}", Cell(_size(of), "bold"), f"in {len(of)} tensors", "", "", split.backend])
+        rows += Table(*columns).rows(of)
+    return render_table(columns, rows, style)
 
 
 def copied_sums(inputs: list[CopiedInput]) -> list[str]:

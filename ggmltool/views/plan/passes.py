@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
+from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
-
-_PASSES = (Head("pass", right=True), Head("what it does", cut=True, drop=1))
-_NODES = (
-    Head(""),
-    Head("#", right=True),
-    Head("op", drop=1),
-    Head("tensor", cut=True),
-    Head("backend"),
-    Head("cause"),
-    Head("why", cut=True, drop=2),
-)
-_SPLITS = (
-    Head("split", right=True),
-    Head("backend"),
-    Head("from node", right=True),
-    Head("why", cut=True),
-    Head("copied", cut=True, drop=1),
-)
 
 
 def pass_view(
@@ -56,16 +38,22 @@ def _counts(
     plan: Plan, records: Sequence[PassRecord], inks: dict[str, str], style: Style, passes: Sequence[str]
 ) -> str:
     """How many nodes and leafs each backend has after each pass."""
-    backends = [name for name, _ in plan.backends]
-    columns = [*_PASSES, *(Head(printable(b), right=True) for b in backends)]
-    columns += [Head("none yet", right=True), Head("changed", right=True)]
-    rows: list[Row] = []
-    for record in records:
-        n = Counter(a.backend for a in record.assignments)
-        counts = [Cell(str(n[b]), inks[b]) if n[b] else Cell("–", "dim") for b in backends]
-        changed = len(changes(record))
-        rows.append([str(record.number), passes[record.number], *counts, str(n[None]), str(changed)])
-    return render_table(columns, rows, style) if rows else ""
+
+    def of(backend: str) -> Column[PassRecord]:
+        def nodes(record: PassRecord) -> Cell:
+            n = sum(a.backend == backend for a in record.assignments)
+            return Cell(str(n), inks[backend]) if n else Cell("–", "dim")
+
+        return Column(printable(backend), nodes, right=True)
+
+    table = Table[PassRecord](
+        Column("pass", lambda r: r.number, right=True),
+        Column("what it does", lambda r: passes[r.number], cut=True, drop=1),
+        *(of(name) for name, _ in plan.backends),
+        Column("none yet", lambda r: sum(a.backend is None for a in r.assignments), right=True),
+        Column("changed", lambda r: len(changes(r)), right=True),
+    )
+    return table.render(records, style) if records else ""
 
 
 def changes(record: PassRecord) -> dict[str, str]:
@@ -76,26 +64,30 @@ def changes(record: PassRecord) -> dict[str, str]:
 
 def _node_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
     reasons = changes(record)
-    return render_table(_NODES, [_node_row(a, reasons.get(a.tensor), inks) for a in record.assignments], style)
-
-
-def _node_row(a: Assignment, reason: str | None, inks: dict[str, str]) -> Row:
-    return [
-        "" if reason is None else Cell("+", "bold"),
-        f"leaf {a.index}" if a.is_leaf else str(a.index),
-        Cell("" if a.is_leaf else a.op, "dim"),
-        a.tensor,
-        Cell(a.backend, inks.get(a.backend, "")) if a.backend is not None else Cell("–", "dim"),
-        a.cause or "",
-        reason or "",
-    ]
+    table = Table[Assignment](
+        Column("", lambda a: Cell("+", "bold") if a.tensor in reasons else None),
+        Column("#", lambda a: f"leaf {a.index}" if a.is_leaf else a.index, right=True),
+        Column("op", lambda a: None if a.is_leaf else Cell(a.op, "dim"), drop=1),
+        Column("tensor", lambda a: a.tensor, cut=True),
+        Column(
+            "backend", lambda a: Cell("–", "dim") if a.backend is None else Cell(a.backend, inks.get(a.backend, ""))
+        ),
+        Column("cause", lambda a: a.cause),
+        Column("why", lambda a: reasons.get(a.tensor), cut=True, drop=2),
+    )
+    return table.render(record.assignments, style)
 
 
 def _split_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
-    rows: list[Row] = []
-    for start in record.splits:
-        names = [i.tensor for i in record.inputs if i.split == start.split]
-        ink = inks.get(start.backend, "")
-        rows.append([f"#{start.split}", Cell(start.backend, ink), str(start.at), words(start), shortened(names, 3)])
-    lines = [f"{count(len(rows), 'split')}, {count(len(record.inputs), 'input')} to copy"]
-    return render_lines(lines, style) + (render_table(_SPLITS, rows, style) if rows else "")
+    def copied(start: SplitStarted) -> str:
+        return shortened([i.tensor for i in record.inputs if i.split == start.split], 3)
+
+    table = Table[SplitStarted](
+        Column("split", lambda s: f"#{s.split}", right=True),
+        Column("backend", lambda s: Cell(s.backend, inks.get(s.backend, ""))),
+        Column("from node", lambda s: s.at, right=True),
+        Column("why", words, cut=True),
+        Column("copied", copied, cut=True, drop=1),
+    )
+    lines = [f"{count(len(record.splits), 'split')}, {count(len(record.inputs), 'input')} to copy"]
+    return render_lines(lines, style) + (table.render(record.splits, style) if record.splits else "")

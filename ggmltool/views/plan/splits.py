@@ -9,29 +9,17 @@ from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
 from ggmltool.views.text import count, printable, shortened
-
-_COLUMNS = (
-    Head("split", right=True),
-    Head("backend"),
-    Head("nodes", right=True),
-    Head("count", right=True, drop=2),
-    Head("copied", right=True),
-    Head("inputs", cut=True, drop=3),
-    Head("main ops", cut=True, drop=4),
-)
 
 
 def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None = None) -> str:
     """One row per split; with `limit`, the ones in the middle are left out and counted."""
-    rows = [_row(plan, split, tensors, style) for split in plan.splits]
-    if limit is None or len(rows) <= limit:
-        return render_table(_COLUMNS, rows, style)
-    first = limit - limit // 3
-    skipped = len(rows) - limit
-    rows[first : first + skipped] = [[Cell("⋮", "dim"), Cell(f"{skipped} more", "dim"), *[""] * (len(_COLUMNS) - 2)]]
-    return render_table(_COLUMNS, rows, style)
+    table = _table(plan, tensors)
+    rows: Sequence[Row] = table.rows(plan.splits)
+    if limit is not None:
+        rows = without_middle(rows, limit, lambda n: [Cell("⋮", "dim"), Cell(f"{n} more", "dim")])
+    return render_table(table.columns, rows, style)
 
 
 def splits_report(plan: Plan, tensors: Tensors, title: str, style: Style) -> str:
@@ -47,19 +35,27 @@ def plan_step(plan: Plan) -> str:
     return f"{plan.step} {printable(plan.graph or '')}".rstrip()
 
 
-def _row(plan: Plan, split: SplitPlan, tensors: Tensors, style: Style) -> Row:
-    nodes = plan.nodes[split.i_start : split.i_end]
-    names = [tensors[i].name or i if i in tensors else i for i in split.inputs]
-    color = colors(name for name, _ in plan.backends).get(split.backend)
-    return [
-        f"#{split.id}",
-        Cell(split.backend, "dim" if color is None else color.term),
-        _range(nodes),
-        str(len(nodes)) if plan.nodes else "",
-        bytes_of(tensors[i] for i in split.inputs if i in tensors) if split.inputs else "",
-        shortened(names, 3),
-        ops_of(nodes, tensors, 3),
-    ]
+def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
+    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+
+    def nodes(split: SplitPlan) -> tuple[NodePlan, ...]:
+        return plan.nodes[split.i_start : split.i_end]
+
+    def copied(split: SplitPlan) -> str | None:
+        return bytes_of(tensors[i] for i in split.inputs if i in tensors) if split.inputs else None
+
+    def names(split: SplitPlan) -> str:
+        return shortened([tensors[i].name or i if i in tensors else i for i in split.inputs], 3)
+
+    return Table(
+        Column("split", lambda s: f"#{s.id}", right=True),
+        Column("backend", lambda s: Cell(s.backend, inks.get(s.backend, "dim"))),
+        Column("nodes", lambda s: _range(nodes(s)), right=True),
+        Column("count", lambda s: len(nodes(s)) if plan.nodes else None, right=True, drop=2),
+        Column("copied", copied, right=True),
+        Column("inputs", names, cut=True, drop=3),
+        Column("main ops", lambda s: ops_of(nodes(s), tensors, 3), cut=True, drop=4),
+    )
 
 
 def _range(nodes: Sequence[NodePlan]) -> str:
