@@ -146,7 +146,7 @@ def _device_file(model: Model) -> str:
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
         entry = device_map(spec)
-        rules, others = ([], []) if spec.supports is not None else profile_rules(profile, table)
+        rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
         if rules:
             entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
         told = (profile.description, profile.ggml, profile.leaves_out, key, ops, op_names(others))

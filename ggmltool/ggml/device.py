@@ -84,11 +84,11 @@ class Refusal(NamedTuple):
 class Device:
     """A ggml_backend_device, as data.
 
-    `table` says for every op key NO, YES or RULE, `rules` decides the RULE ones. `buft` is the default buffer type,
-    `bufts` all the types the device can use; `any_host` adds every host type. `offload_min_batch` is the batch size
-    from which it asks for ops whose weights lie on the host (None: never). `check` is asked before the table and
-    may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes of
-    every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
+    `table` says for every op key NO, YES or RULE, `rules`, by op key too, decides the RULE ones. `buft` is the default
+    buffer type, `bufts` all the types the device can use; `any_host` adds every host type. `offload_min_batch` is the
+    batch size from which it asks for ops whose weights lie on the host (None: never). `check` is asked before the table
+    and may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes
+    of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
     `gpu` is the device of this machine that computes (None: it is simulated).
     """
@@ -154,11 +154,6 @@ class Device:
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
 
-    @property
-    def has_simple_ops(self) -> bool:
-        """Whether `table` alone decides, wherever sources lie."""
-        return not self.restricted and not self.deciding and self.check is None and RULE not in self.table
-
     def supports_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_supports_op."""
         return self._refusal(op) is None
@@ -194,7 +189,7 @@ class Device:
                 return refusal
         answer = self.table[op.key]
         if answer == RULE:
-            return self.rules[op.op](op)
+            return self.rules[op.key](op)
         return None if answer == YES else NOT_IN_TABLE
 
     def supports_buft(self, buft: BufferType) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggmltool.ggml.devices.conditions import EVERY_SOURCE, RESULT, Conditions, SupportRule
+from ggmltool.ggml.devices.conditions import Conditions, SupportRule
+from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import Tensor

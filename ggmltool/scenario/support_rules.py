@@ -6,16 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from ggmltool.ggml.devices.conditions import (
-    EVERY_SOURCE,
-    RESULT,
-    Bounds,
-    Conditions,
-    Contiguity,
-    Number,
-    SupportRule,
-    Supports,
-)
+from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number, SupportRule, Supports
+from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC

@@ -225,7 +225,7 @@ def test_a_device_that_is_written_out_with_its_rules_answers_as_before(call: Cal
     file = tmp_path / "device.yaml"
     assert call("backends", "--device", device, "--format", "yaml", "-o", str(file)).status == 0
     (again,) = read_devices([str(file)])[:1]
-    assert (again.supports is not None) == (device in ("Metal", "Vulkan0", "SYCL0", "OpenCL", "CANN0"))
+    assert again.supports is not None
     for seed in range(12):
         whole = random_scenario(seed, short_forms=False)
         given = {key: whole[key] for key in ("ggmltool", "contexts", "graphs")}

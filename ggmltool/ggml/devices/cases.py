@@ -14,10 +14,9 @@ from math import log
 from typing import NamedTuple
 
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices.operands import RESULT, operand
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, Tensor, is_contiguous
-
-RESULT = -1
 
 
 class Basis(StrEnum):
@@ -118,13 +117,9 @@ def _counted(basis: Basis, cases: Sequence[Case]) -> CaseAnswer:
     return CaseAnswer(basis, sum(case.supported for case in cases), len(cases))
 
 
-def _operand(op: Tensor, slot: int) -> Tensor | None:
-    return op if slot == RESULT else op.src[slot] if slot < len(op.src) else None
-
-
 def _has_types(case: Case, op: Tensor) -> bool:
     for slot, type, _ in case.operands:
-        t = _operand(op, slot)
+        t = operand(op, slot)
         if type is not None and (t is None or t.type is not type):
             return False
     return True
@@ -133,7 +128,7 @@ def _has_types(case: Case, op: Tensor) -> bool:
 def _has_shapes(case: Case, op: Tensor) -> bool:
     """Whether the case says the shapes of all sources that it names, and they are those of the op."""
     for slot, _, ne in case.operands:
-        t = _operand(op, slot)
+        t = operand(op, slot)
         if slot != RESULT and (ne is None or t is None or t.ne != ne):
             return False
     return bool(case.operands)
@@ -143,7 +138,7 @@ def _distance(case: Case, op: Tensor) -> float:
     """How far the rows of the sources are from those of the case, as factors; a shape it does not say is far."""
     far = 0.0
     for slot, _, ne in case.operands:
-        t = _operand(op, slot)
+        t = operand(op, slot)
         if slot != RESULT:
             far += abs(log(max(t.ne[0], 1) / max(ne[0], 1))) if t is not None and ne is not None else log(2.0)
     return far

@@ -1,23 +1,60 @@
-"""The CUDA device of ggml 0.20.2 on Ampere and later: its ops and their conditions, and what its tensors take."""
+"""The CUDA device on Ampere and later, and ROCm: its ops and their conditions, and what its tensors take.
+
+From ggml 0.20.2, src/ggml-cuda/ggml-cuda.cu: ggml_backend_cuda_device_supports_op,
+ggml_backend_cuda_buffer_type_get_alloc_size.
+"""
 
 from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.cuda_fattn import flash_attn_nbytes, flash_attn_refusal
-from ggmltool.ggml.devices.extra import Memory, pinned
-from ggmltool.ggml.devices.profile import Hardware
-from ggmltool.ggml.dtypes import F16, F32, I16, I32, I64, TYPES, DType
-from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, Op
-from ggmltool.ggml.tensor import (
-    MAX_SRC,
-    Tensor,
-    is_contiguous,
-    is_contiguous_1,
-    is_contiguous_2,
-    is_contiguous_rows,
-    is_contiguous_to,
+from ggmltool.ggml.devices.combinators import (
+    FLOATS,
+    NEVER,
+    QUANTIZED,
+    Rule,
+    all_of,
+    among,
+    any_of,
+    at_least,
+    at_most,
+    by_op,
+    contiguous,
+    contiguous_rows,
+    f32,
+    f32_or_f16,
+    floats,
+    holds,
+    multiple,
+    not_types,
+    param,
+    same_type,
+    saying,
+    types,
+    types_of,
+    unless,
 )
+from ggmltool.ggml.devices.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
+from ggmltool.ggml.devices.extra import Memory, pinned
+from ggmltool.ggml.devices.op_rules import (
+    F16_BY_F16,
+    MAMBA_2,
+    NO_ALIBI,
+    NO_KERNEL,
+    ROW_NUMBERS,
+    aligned_strides,
+    copies,
+    matrix,
+    multiplies,
+    takes_rows_of,
+    unit_stride,
+    writes_rows,
+)
+from ggmltool.ggml.devices.operands import RESULT, source
+from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.dtypes import F16, F32, I16, I32
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous_to
 
 ROW_PADDING = 512
 """MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
@@ -29,290 +66,109 @@ FEATURES = ("turing", "ada")
 AMD_FEATURES = ("wmma", "mfma")
 """What decides which attention kernel there is; see `cuda_fattn.best_kernel`."""
 
-NEVER: frozenset[int] = frozenset(
-    int(op)
-    for op in (
-        Op.DIAG_MASK_ZERO,
-        Op.IM2COL_BACK,
-        Op.CONV_3D,
-        Op.POOL_1D,
-        Op.POOL_2D_BACK,
-        Op.FLASH_ATTN_BACK,
-        Op.WIN_PART,
-        Op.WIN_UNPART,
-        Op.GET_REL_POS,
-        Op.ADD_REL_POS,
-        Op.MAP_CUSTOM1,
-        Op.MAP_CUSTOM2,
-        Op.MAP_CUSTOM3,
-        Op.CUSTOM,
-    )
-)
-"""Ops that CUDA never runs."""
-
-
-def _types(names: str) -> frozenset[DType]:
-    return frozenset(TYPES[name] for name in names.split())
-
-
-_MUL_MAT_TYPES = _types(
+_MUL_MAT_TYPES = types(
     "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_K q3_K q4_K q5_K q6_K q8_K iq1_s iq1_m "
     "iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs"
 )
-_GET_ROWS_TYPES = _types(
+_GET_ROWS_TYPES = types(
     "f32 f16 bf16 i32 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq2_xxs iq2_xs iq2_s iq3_xxs "
     "iq3_s iq1_s iq1_m iq4_xs"
 )
-_GET_ROWS_SUPER_BLOCK_TYPES = _types("iq4_nl mxfp4")
-_SET_ROWS_TYPES = _types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl")
-_FLOATS = _types("f32 f16 bf16")
-_HALF_OR_FULL = _types("f32 f16")
+_SET_ROWS = {F32: types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl"), F16: types("f16")}
 _COPIES = (
-    {(F32, TYPES[n]) for n in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "i32")}
-    | {(TYPES[n], F32) for n in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "i32")}
-    | {(I32, I32)}
+    dict.fromkeys(FLOATS, FLOATS)
+    | {F32: FLOATS | types("q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl i32"), I32: types("f32 i32")}
+    | dict.fromkeys(types("q8_0 q4_0 q4_1 q5_0 q5_1"), types("f32"))
 )
-_SUPER_BLOCK = 256
+_INDEXER_KEYS = types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
+_MOST_MATRICES = 1 << 15
 
 
-def src(op: Tensor, i: int) -> Tensor:
-    t = op.src[i] if i < len(op.src) else None
-    return t if t is not None else op
+def _whole_batches(op: Tensor) -> bool:
+    """No gaps in the dimensions below the one that is joined, or below the last."""
+    n = 4 if op.op_params[:1] == (3,) else 3
+    return is_contiguous_to(source(op, 0), n) and is_contiguous_to(source(op, 1), n)
 
 
-NOT_CONTIGUOUS = ("source 0 is not contiguous", "source 1 is not contiguous")
-_GAPS = ("rows of source 0 have gaps (nb[0] = {nb0[0]})", "rows of source 1 have gaps (nb[0] = {nb1[0]})")
+def _whole_blocks(op: Tensor) -> bool:
+    return all(source(op, i).ne[0] % source(op, i).type.block_size == 0 for i in range(2))
 
 
-def _unary(op: Tensor) -> str | None:
-    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
-
-
-def _glu(op: Tensor) -> str | None:
-    return None if is_contiguous_1(src(op, 0)) else "source 0 is not contiguous from dimension 1 on"
-
-
-def _mul_mat(op: Tensor) -> str | None:
-    a, b = src(op, 0), src(op, 1)
-    if a.nb[0] != a.type.type_size:
-        return _GAPS[0]
-    if b.nb[0] != b.type.type_size:
-        return _GAPS[1]
-    if b.type is F16 and a.type is not F16:
-        return "source 1 is f16, and source 0 is {type0}, not f16 too"
-    return None if a.type in _MUL_MAT_TYPES else "source 0 is {type0}, which it cannot multiply"
-
-
-def _all_f32(op: Tensor) -> str | None:
-    if op.type is not F32:
-        return "the result is {type}, not f32"
-    return None if all(s.type is F32 for s in op.src if s is not None) else "not all sources are f32"
-
-
-def _get_rows(op: Tensor) -> str | None:
-    a = src(op, 0)
-    if a.type in _GET_ROWS_TYPES:
-        return None
-    if a.type not in _GET_ROWS_SUPER_BLOCK_TYPES:
-        return "source 0 is {type0}, of which it takes no rows"
-    return "rows of {type0} are {ne0[0]} long, no multiple of 256" if a.ne[0] % _SUPER_BLOCK else None
-
-
-def _get_rows_back(op: Tensor) -> str | None:
-    if op.type is not F32 or src(op, 0).type is not F32:
-        return "source 0 is {type0} and the result {type}, not both f32"
-    return None if op.ne[2] == 1 and op.ne[3] == 1 else "the result has more than two dimensions"
-
-
-def _set_rows(op: Tensor) -> str | None:
-    values, idx = src(op, 0), src(op, 1)
-    fits = (values.type is F32 and op.type in _SET_ROWS_TYPES) or (values.type is F16 and op.type is F16)
-    if not fits:
-        return "it writes no rows of {type0} into {type}"
-    return None if idx.type in (I64, I32) else "the row numbers are {type1}, neither i64 nor i32"
-
-
-def _set(op: Tensor) -> str | None:
-    if op.type not in (F32, I32):
-        return "the result is {type}, neither f32 nor i32"
-    same = src(op, 0).type is op.type and src(op, 1).type is op.type
-    return None if same else "it sets no {type1} in {type0}"
-
-
-def _cpy(op: Tensor) -> str | None:
-    a, b = src(op, 0), src(op, 1)
-    if (a.type in _FLOATS and b.type in _FLOATS) or (a.type, b.type) in _COPIES:
-        return None
-    if a.type is not b.type:
-        return "it copies no {type0} to {type1}"
-    return None if is_contiguous(a) and is_contiguous(b) else "it copies {type0} only where both are contiguous"
-
-
-def _dup(op: Tensor) -> str | None:
-    return "source 0 is {type0}" if src(op, 0).type in (I32, I16) else None
-
-
-def _repeat(op: Tensor) -> str | None:
-    return None if src(op, 0).type in _HALF_OR_FULL else "source 0 is {type0}, neither f32 nor f16"
-
-
-def _repeat_back(op: Tensor) -> str | None:
-    a = src(op, 0)
-    if op.type is not F32:
-        return "the result is {type}, not f32"
-    return None if a.ne[2] * a.ne[3] <= 1 << 15 else "ne[2] * ne[3] of source 0 is more than 32768"
-
-
-def _concat(op: Tensor) -> str | None:
-    a, b = src(op, 0), src(op, 1)
-    if a.type is not b.type or a.type is not op.type:
-        return "the types differ: {type0} and {type1} to {type}"
-    if not a.type.quantized:
-        return None
-    dim = op.op_params[0] if op.op_params else 0
-    n = 4 if dim == 3 else 3
-    if not (is_contiguous_to(a, n) and is_contiguous_to(b, n)):
-        return "the sources are {type0} and not contiguous"
-    block = a.type.block_size
-    return None if a.ne[0] % block == 0 and b.ne[0] % block == 0 else "rows of {type0} are not whole blocks"
-
-
-def _conv_transpose_1d(op: Tensor) -> str | None:
-    both = src(op, 0).type is F32 and src(op, 1).type is F32
-    return None if both else "the sources are {type0} and {type1}, not both f32"
-
-
-def _col2im_1d(op: Tensor) -> str | None:
-    a = src(op, 0)
-    if a.type not in _FLOATS or op.type is not a.type:
-        return "it makes no {type} of {type0}"
-    return None if is_contiguous(a) and is_contiguous(op) else "source 0 or the result is not contiguous"
-
-
-def _f32_contiguous(op: Tensor) -> str | None:
-    if src(op, 0).type is not F32:
-        return "source 0 is {type0}, not f32"
-    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
-
-
-def _rows(op: Tensor) -> str | None:
-    return None if is_contiguous_rows(src(op, 0)) else "rows of source 0 are not contiguous"
-
-
-def _contiguous(op: Tensor) -> str | None:
-    return None if is_contiguous(src(op, 0)) else NOT_CONTIGUOUS[0]
-
-
-def _both_contiguous(op: Tensor) -> str | None:
-    if not is_contiguous(src(op, 0)):
-        return NOT_CONTIGUOUS[0]
-    return None if is_contiguous(src(op, 1)) else NOT_CONTIGUOUS[1]
-
-
-def _binary(op: Tensor) -> str | None:
-    if op.type in _HALF_OR_FULL and src(op, 0).type in _HALF_OR_FULL and src(op, 1).type in _HALF_OR_FULL:
-        return None
-    return "{type0} and {type1} to {type}: not all are f32 or f16"
-
-
-def _ssm_scan(op: Tensor) -> str | None:
-    s = src(op, 0)
-    if src(op, 3).ne[0] == 1:
-        fits = s.ne[0] in (128, 256) and s.ne[1] % 16 == 0
-        return None if fits else "Mamba-2: a state of {ne0[0]} by heads of {ne0[1]}, not 128 or 256 by a multiple of 16"
-    if len(op.op_params) > 0 and op.op_params[0] > 1:
-        return "Mamba-1: it keeps more than one state"
-    fits = s.ne[0] == 16 and s.ne[1] == 1 and s.ne[2] % 128 == 0 and src(op, 4).ne[1] == 1
-    return None if fits else "Mamba-1: the state is not 16 by 1 by a multiple of 128 for one group"
-
-
-def _ssm_conv(op: Tensor) -> str | None:
-    return "ne[1] of source 0 is {ne0[1]}, no multiple of 128" if src(op, 0).ne[1] % 128 else None
-
-
-def _soft_max_back(op: Tensor) -> str | None:
-    max_bias = op.op_params[1] if len(op.op_params) > 1 else 0
-    return None if max_bias in (0, -(2**31)) else "max_bias is not 0"
-
-
-def _rope(op: Tensor) -> str | None:
-    a = src(op, 0)
-    if a.nb[0] != a.type.type_size:
-        return _GAPS[0]
-    return None if is_contiguous_2(a) else "source 0 is not contiguous from dimension 2 on"
-
-
-def _conv_2d_dw(op: Tensor) -> str | None:
-    return None if src(op, 0).type is F32 else "source 0 is {type0}, not f32"
-
-
-_INDEXER_KEY_TYPES = _types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
-
-
-def _lightning_indexer(op: Tensor) -> str | None:
-    q, k = src(op, 0), src(op, 1)
-    if q.ne[0] != 128 or q.ne[1] not in (32, 64):
-        return "source 0 has {ne0[1]} heads of {ne0[0]}, not 32 or 64 of 128"
-    if k.type not in _INDEXER_KEY_TYPES:
-        return "the keys are {type1}"
-    aligned = [q] if k.type.quantized else [q, k]
-    if all(nb % 16 == 0 for t in aligned for nb in t.nb[1:]):
-        return None
-    return "strides of source 0 or 1 are not multiples of 16 bytes"
-
-
-RULES: dict[int, OpRule] = {
-    Op.UNARY: _unary,
-    Op.GLU: _glu,
-    Op.MUL_MAT: _mul_mat,
-    Op.MUL_MAT_ID: _mul_mat,
-    Op.OUT_PROD: _all_f32,
-    Op.GET_ROWS: _get_rows,
-    Op.GET_ROWS_BACK: _get_rows_back,
-    Op.SET_ROWS: _set_rows,
-    Op.SET: _set,
-    Op.CPY: _cpy,
-    Op.DUP: _dup,
-    Op.REPEAT: _repeat,
-    Op.REPEAT_BACK: _repeat_back,
-    Op.CONCAT: _concat,
-    Op.CONV_TRANSPOSE_1D: _conv_transpose_1d,
-    Op.COL2IM_1D: _col2im_1d,
-    Op.SILU_BACK: _f32_contiguous,
-    Op.NORM: _rows,
-    Op.RMS_NORM: _rows,
-    Op.L2_NORM: _rows,
-    Op.SUM: _rows,
-    Op.RMS_NORM_BACK: _contiguous,
-    Op.SUM_ROWS: _contiguous,
-    Op.MEAN: _contiguous,
-    Op.GROUP_NORM: _contiguous,
-    Op.ADD: _binary,
-    Op.SUB: _binary,
-    Op.MUL: _binary,
-    Op.DIV: _binary,
-    Op.SSM_SCAN: _ssm_scan,
-    Op.SSM_CONV: _ssm_conv,
-    Op.SOFT_MAX_BACK: _soft_max_back,
-    Op.ROLL: _f32_contiguous,
-    Op.ROPE: _rope,
-    Op.ROPE_BACK: _rope,
-    Op.IM2COL: _both_contiguous,
-    Op.IM2COL_3D: _both_contiguous,
-    Op.CONV_2D: _both_contiguous,
-    Op.ACC: _both_contiguous,
-    Op.CONV_2D_DW: _conv_2d_dw,
-    Op.DSV4_HC_COMB: _all_f32,
-    Op.DSV4_HC_PRE: _all_f32,
-    Op.DSV4_HC_POST: _all_f32,
-    Op.LIGHTNING_INDEXER: _lightning_indexer,
-    Op.FLASH_ATTN_EXT: flash_attn_refusal,
-}
-"""The ops CUDA runs only under a condition (ggml_backend_cuda_device_supports_op)."""
-
-RULE_KEYS: frozenset[int] = frozenset(
-    {int(op) for op in RULES} | set(range(FIRST_UNARY_KEY, FIRST_GLU_KEY)) | set(range(FIRST_GLU_KEY, N_OP_KEYS))
+GET_ROWS_BACK = all_of(f32(0, RESULT), matrix(RESULT))
+REPEAT_BACK = all_of(
+    f32(RESULT),
+    holds(
+        "ne[2] * ne[3] of source 0 is more than 32768",
+        lambda op: source(op, 0).ne[2] * source(op, 0).ne[3] <= _MOST_MATRICES,
+    ),
 )
+_MUL_MAT = all_of(
+    unit_stride(0, 1),
+    F16_BY_F16,
+    multiplies(_MUL_MAT_TYPES),
+)
+_BLOCKS = all_of(
+    holds("the sources are {type0} and not contiguous", _whole_batches),
+    holds("rows of {type0} are not whole blocks", _whole_blocks),
+)
+_MAMBA_1 = all_of(
+    at_least(3, "ne0", 2),
+    among(0, "ne0", 16),
+    among(0, "ne1", 1),
+    multiple(0, "ne2", 128),
+    among(4, "ne1", 1),
+    param(0, (0, 1), "it keeps one state in Mamba-1"),
+)
+
+RULES: dict[int, Rule] = by_op(
+    {
+        "UNARY GROUP_NORM RMS_NORM_BACK SUM_ROWS MEAN": contiguous(0),
+        "GLU": contiguous(0, kind="from 1"),
+        "MUL_MAT MUL_MAT_ID": _MUL_MAT,
+        "OUT_PROD": f32(RESULT, 0, 1),
+        "GET_ROWS": any_of(
+            takes_rows_of(_GET_ROWS_TYPES), all_of(takes_rows_of(types("iq4_nl mxfp4")), multiple(0, "ne0", 256))
+        ),
+        "GET_ROWS_BACK": GET_ROWS_BACK,
+        "SET_ROWS": all_of(writes_rows(_SET_ROWS), ROW_NUMBERS),
+        "SET": all_of(types_of(RESULT, (F32, I32)), same_type(RESULT, 0, 1)),
+        "CPY": any_of(copies(_COPIES, to=1), all_of(same_type(0, 1), contiguous(0, 1))),
+        "DUP": not_types(0, (I32, I16)),
+        "REPEAT": f32_or_f16(0),
+        "REPEAT_BACK": REPEAT_BACK,
+        "CONCAT": all_of(same_type(0, 1, RESULT), unless(not_types(0, QUANTIZED), _BLOCKS)),
+        "CONV_TRANSPOSE_1D": f32(0, 1),
+        "COL2IM_1D": all_of(floats(0), same_type(0, RESULT), contiguous(0, RESULT)),
+        "SILU_BACK ROLL": all_of(f32(0), contiguous(0)),
+        "NORM RMS_NORM L2_NORM SUM": contiguous_rows(0),
+        "ADD SUB MUL DIV": f32_or_f16(0, 1, RESULT),
+        "SSM_SCAN": any_of(MAMBA_2, _MAMBA_1),
+        "SSM_CONV": multiple(0, "ne1", 128),
+        "SOFT_MAX_BACK": NO_ALIBI,
+        "ROPE ROPE_BACK": all_of(unit_stride(0), contiguous(0, kind="from 2")),
+        "IM2COL IM2COL_3D CONV_2D ACC": contiguous(0, 1),
+        "CONV_2D_DW": f32(0),
+        "DSV4_HC_PRE": f32(RESULT, 0, 1),
+        "DSV4_HC_COMB": f32(RESULT, 0, 1, 2),
+        "DSV4_HC_POST": f32(RESULT, 0, 1, 2, 3),
+        "LIGHTNING_INDEXER": all_of(
+            among(0, "ne0", 128),
+            among(0, "ne1", 32, 64),
+            types_of(1, _INDEXER_KEYS, NO_KERNEL),
+            aligned_strides(0, 16),
+            unless(types_of(1, QUANTIZED), aligned_strides(1, 16)),
+        ),
+        "FLASH_ATTN_EXT": FLASH_ATTN,
+        "DIAG_MASK_ZERO IM2COL_BACK CONV_3D POOL_1D POOL_2D_BACK FLASH_ATTN_BACK WIN_PART WIN_UNPART GET_REL_POS "
+        "ADD_REL_POS MAP_CUSTOM1 MAP_CUSTOM2 MAP_CUSTOM3 CUSTOM": NEVER,
+    }
+)
+"""What CUDA runs under a condition, or not at all; it runs all other ops."""
+
+AMD_RULES = RULES | by_op(
+    {"ARGSORT TOP_K": saying("it sorts rows of up to 1024, and source 0 has {ne0[0]}", at_most(0, "ne0", 1024))}
+)
+"""The rules of a build for ROCm, which has none of NVIDIA's library for sorting."""
 
 
 _ELSEWHERE = tuple(f"source {i} lies in {{buft{i}}}, memory of another CUDA device" for i in range(MAX_SRC))
@@ -322,11 +178,11 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
     """A device runs no op that has a source in the memory of another CUDA device; host memory is not looked at."""
 
     def check(op: Tensor) -> str | None:
-        for i, s in enumerate(op.src):
+        for s in op.src:
             if s is not None and s.buffer is not None:
                 other = s.buffer.buft
                 if other is not buft and other.family in FAMILIES:
-                    return _ELSEWHERE[i]
+                    return _ELSEWHERE[op.src.index(s)]
         return None
 
     return check
@@ -350,17 +206,3 @@ def alloc_size(memory: Memory) -> AllocSize:
 
 EXTRA = (pinned("CUDA_Host"),)
 AMD_EXTRA = (pinned("ROCm_Host"),)
-
-
-_SORTED_ROW = 1024
-
-
-def _short_rows(op: Tensor) -> str | None:
-    long = src(op, 0).ne[0] > _SORTED_ROW
-    return "it sorts rows of up to 1024, and source 0 has {ne0[0]}" if long else None
-
-
-AMD_RULES: dict[int, OpRule] = {**RULES, Op.ARGSORT: _short_rows, Op.TOP_K: _short_rows}
-"""The rules of a build for ROCm, which has none of NVIDIA's library for sorting."""
-
-AMD_RULE_KEYS = RULE_KEYS | {int(Op.ARGSORT), int(Op.TOP_K)}

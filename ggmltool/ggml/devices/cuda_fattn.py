@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ggmltool.ggml.devices.combinators import Rule
 from ggmltool.ggml.devices.extra import Features
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.errors import GgmlAssert
@@ -85,6 +86,9 @@ def flash_attn_refusal(dst: Tensor) -> str | None:
     q, k, _, _ = _operands(dst)
     gqa = _gqa(q, k)
     return _refusal(dst, gqa, _gqa_opt_applies(dst, gqa))
+
+
+FLASH_ATTN = Rule(flash_attn_refusal)
 
 
 def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:

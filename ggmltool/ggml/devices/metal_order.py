@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ggmltool.ggml.device import EMPTY_OPS
-from ggmltool.ggml.devices.rule_parts import ops
+from ggmltool.ggml.devices.combinators import ops
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape
 
 _MAX_FUSE = 16

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import (
     EMPTY_OPS,
+    NO,
     RULE,
     YES,
     BatchSize,
@@ -19,8 +20,10 @@ from ggmltool.ggml.device import (
     batch_size,
     op_table,
 )
-from ggmltool.ggml.devices.conditions import Supports, both, by_op, support_rules
+from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule, in_turn
+from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
+from ggmltool.ggml.devices.written_rules import support_rules
 from ggmltool.ggml.version import SIZE_MAX
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
@@ -38,13 +41,14 @@ class Hardware(NamedTuple):
 class Profile:
     """What a kind of device is, as of one ggml version.
 
-    `only` limits its ops (None: all), `rules` are conditions on some of them, `check` may refuse any op, given the
-    device's own buffer type and its hardware. `buft` names the default buffer type where it is another device's,
-    `extra` are the types besides it. `features` are the names of what such hardware may have, `has` what it has
-    unless somebody says otherwise. `graph_optimize` is the node order the device makes by default. `leaves_out` says
-    what of the real device the profile does not model. `names` is what its backends are called, `caps` what it can do
-    of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has), `alloc_more` says what
-    `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its buffers are. Sizes are bytes.
+    `rules` are its ops by op key with their conditions; `others` is whether it runs those that are not among them.
+    `check` may refuse any op, given the device's own buffer type and its hardware. `buft` names the default buffer type
+    where it is another device's, `extra` are the types besides it. `features` are the names of what such hardware may
+    have, `has` what it has unless somebody says otherwise. `graph_optimize` is the node order the device makes by
+    default. `leaves_out` says what of the real device the profile does not model. `names` is what its backends are
+    called, `caps` what it can do of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has),
+    `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its buffers
+    are. Sizes are bytes.
     """
 
     name: str
@@ -55,12 +59,10 @@ class Profile:
     row_padding: int = 0
     host: bool = False
     any_host: bool = False
-    only: frozenset[int] | None = None
-    never: frozenset[int] = frozenset()
-    rules: Mapping[int, OpRule] = field(default_factory=dict)
+    rules: Mapping[int, Rule] = field(default_factory=dict)
+    others: bool = True
     check: Callable[[BufferType, Hardware], OpRule | None] | None = None
     alloc_size: Callable[[Memory], AllocSize] | None = None
-    rule_keys: frozenset[int] | None = None
     offload_min_batch: int | None = None
     batch_size: BatchSize = batch_size
     events: bool = False
@@ -156,16 +158,17 @@ class Ops(NamedTuple):
     """What a device says of ops: the answer for every op key, the rules that some have, and one for all of them."""
 
     table: bytearray
-    rules: Mapping[int, OpRule]
+    rules: dict[int, OpRule]
     check: OpRule | None
 
 
 def profile_ops(profile: Profile, buft: BufferType, hardware: Hardware) -> Ops:
     """The profile's."""
-    keys = profile.rules.keys() if profile.rule_keys is None else profile.rule_keys
-    only = profile.only
-    table = op_table(profile.never, True, keys) if only is None else op_table(only, False, keys)
-    return Ops(table, profile.rules, profile.check(buft, hardware) if profile.check is not None else None)
+    table = op_table((), profile.others)
+    for key, rule in profile.rules.items():
+        table[key] = YES if rule is ALWAYS else NO if rule is NEVER else RULE
+    rules = {key: rule.ask for key, rule in profile.rules.items()}
+    return Ops(table, rules, profile.check(buft, hardware) if profile.check is not None else None)
 
 
 def own_ops(supports: Supports) -> Ops:
@@ -173,7 +176,7 @@ def own_ops(supports: Supports) -> Ops:
     if supports.cases is None:
         return Ops(op_table(supports.keys, supports.exclude), {}, None)
     rules = supports.cases.rules()
-    return Ops(op_table(rules, False, rules), by_op(rules, {}), None)
+    return Ops(op_table(rules, False, rules), rules, None)
 
 
 def with_rules(ops: Ops, supports: Supports) -> Ops:
@@ -186,7 +189,8 @@ def with_rules(ops: Ops, supports: Supports) -> Ops:
         table[key] = RULE
     for key in EMPTY_OPS:
         table[key] = YES
-    return Ops(table, by_op(own, ops.rules), both(ops.check, _not_of_views(always)))
+    checks = [check for check in (ops.check, _not_of_views(always)) if check is not None]
+    return Ops(table, ops.rules | own, in_turn(checks) if checks else None)
 
 
 def _not_of_views(rule: OpRule | None) -> OpRule | None:
@@ -233,7 +237,7 @@ def make_device(
         profile.type if type is None else type,
         buft,
         ops.table,
-        dict(ops.rules),
+        ops.rules,
         bufts,
         profile.any_host if any_host is None else any_host,
         offload_min_batch,

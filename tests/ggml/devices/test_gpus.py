@@ -119,7 +119,7 @@ def test_metals_further_memory_is_like_its_own() -> None:
 @pytest.mark.parametrize(
     ("features", "why"),
     [
-        (("simdgroup_mm", "simdgroup_reduction"), "a source is bf16, which this GPU has not"),
+        (("simdgroup_mm", "simdgroup_reduction"), "source 0 is bf16, which this GPU has not"),
         (("bfloat", "simdgroup_mm"), "this GPU cannot reduce over a simdgroup, which MUL_MAT needs"),
     ],
 )

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ggmltool.ggml.buffer import AllocSize
-from ggmltool.ggml.device import EMPTY_OPS, OpRule
-from ggmltool.ggml.devices import cpu, cuda, profiles
+from ggmltool.ggml.devices import cpu, profiles
+from ggmltool.ggml.devices.combinators import ALWAYS, F32_OR_F16, Rule, among, by_op, not_types, types
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
+from ggmltool.ggml.devices.op_rules import copies, same_extent, takes_rows_of
+from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import Profile
-from ggmltool.ggml.dtypes import F16, F32, I16, I32, TYPES
-from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
+from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor, nrows
 
@@ -33,69 +34,31 @@ def whole_rows(memory: Memory) -> AllocSize:
     return size
 
 
-_GET_ROWS = frozenset(TYPES[name] for name in ("f16", "f32", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"))
-_TO_QUANTIZED = frozenset(TYPES[name] for name in ("q8_0", "q4_0", "q4_1"))
-
-
-def _mul_mat(op: Tensor) -> str | None:
-    same = cuda.src(op, 0).ne[3] == cuda.src(op, 1).ne[3]
-    return None if same else "ne[3] of the sources is {ne0[3]} and {ne1[3]}"
-
-
-def _get_rows(op: Tensor) -> str | None:
-    return None if cuda.src(op, 0).type in _GET_ROWS else "source 0 is {type0}, of which it takes no rows"
-
-
-def _copy(op: Tensor) -> str | None:
-    a, b = cuda.src(op, 0).type, cuda.src(op, 1).type
-    fine = (a is F32 and (b in (F32, F16) or b in _TO_QUANTIZED)) or (a is F16 and b is F16)
-    return None if fine else "it does not copy {type0} to {type1}"
-
-
-def _no_integers(op: Tensor) -> str | None:
-    return "source 0 is {type0}" if cuda.src(op, 0).type in (I32, I16) else None
-
-
-def _one_fourth(op: Tensor) -> str | None:
-    return None if op.ne[3] == 1 else "ne[3] of the result is {ne[3]}, not 1"
-
-
-def _metal_copy(op: Tensor) -> str | None:
-    a, b = cuda.src(op, 0).type, op.type
-    fine = (a is F32 and (b in (F32, F16) or b in _TO_QUANTIZED)) or (a is F16 and b in (F32, F16))
-    return None if fine else "it does not copy {type0} to {type}"
-
-
-_UNARY = frozenset(
-    FIRST_UNARY_KEY + int(f) for f in (UnaryOp.GELU, UnaryOp.SILU, UnaryOp.RELU, UnaryOp.GELU_QUICK, UnaryOp.TANH)
+_TO_QUANTIZED = types("q8_0 q4_0 q4_1")
+_BOTH: dict[int, Rule] = by_op(
+    {
+        "GELU SILU RELU GELU_QUICK TANH NORM ADD MUL DIV RMS_NORM SCALE SQR SOFT_MAX ROPE IM2COL SUM_ROWS ARGSORT ACC "
+        "GROUP_NORM UPSCALE PAD LEAKY_RELU MUL_MAT MUL_MAT_ID GET_ROWS CPY DUP CONT CONCAT DIAG_MASK_INF": ALWAYS
+    }
 )
-_BOTH = frozenset(
-    int(op)
-    for op in (
-        Op.NORM, Op.ADD, Op.MUL, Op.DIV, Op.RMS_NORM, Op.SCALE, Op.SQR, Op.SOFT_MAX, Op.ROPE, Op.IM2COL, Op.SUM_ROWS,
-        Op.ARGSORT, Op.ACC, Op.GROUP_NORM, Op.UPSCALE, Op.PAD, Op.LEAKY_RELU, Op.MUL_MAT, Op.MUL_MAT_ID, Op.GET_ROWS,
-        Op.CPY, Op.DUP, Op.CONT, Op.CONCAT, Op.DIAG_MASK_INF, *EMPTY_OPS,
-    )
-)  # fmt: skip
 
-CUDA_RULES: dict[int, OpRule] = {
-    Op.MUL_MAT: _mul_mat,
-    Op.MUL_MAT_ID: _mul_mat,
-    Op.GET_ROWS: _get_rows,
-    Op.CPY: _copy,
-    Op.DUP: _no_integers,
-    Op.REPEAT: _no_integers,
-    Op.CONCAT: _no_integers,
-}
+CUDA_RULES: dict[int, Rule] = _BOTH | by_op(
+    {
+        "CLAMP": ALWAYS,
+        "MUL_MAT MUL_MAT_ID": same_extent(3, 0, 1),
+        "GET_ROWS": takes_rows_of(types("f16 f32 q4_0 q4_1 q5_0 q5_1 q8_0")),
+        "CPY": copies({F32: F32_OR_F16 | _TO_QUANTIZED, F16: types("f16")}, to=1),
+        "DUP REPEAT CONCAT": not_types(0, (I32, I16)),
+    }
+)
 """ggml_backend_cuda_supports_op."""
 
-METAL_RULES: dict[int, OpRule] = {
-    Op.CPY: _metal_copy,
-    Op.DUP: _metal_copy,
-    Op.CONT: _metal_copy,
-    Op.DIAG_MASK_INF: _one_fourth,
-    Op.GET_ROWS: _one_fourth,
-}
+METAL_RULES: dict[int, Rule] = _BOTH | by_op(
+    {
+        "CPY DUP CONT": copies({F32: F32_OR_F16 | _TO_QUANTIZED, F16: F32_OR_F16}),
+        "DIAG_MASK_INF GET_ROWS": among(RESULT, "ne3", 1),
+    }
+)
 """ggml_metal_supports_op."""
 
 
@@ -103,10 +66,8 @@ def _cuda(name: str) -> Profile:
     return replace(
         profiles.PROFILES[name],
         ggml=_RELEASE.name,
-        only=_BOTH | _UNARY | {int(Op.REPEAT), int(Op.CLAMP)},
-        never=frozenset(),
+        others=False,
         rules=CUDA_RULES,
-        rule_keys=None,
         check=None,
         alloc_size=whole_rows,
         offload_min_batch=None,
@@ -127,7 +88,7 @@ PROFILES: Mapping[str, Profile] = {
         ggml=_RELEASE.name,
         alignment=_RELEASE.tensor_alignment,
         slack=CPU_SLACK,
-        rules={Op.MUL_MAT: cpu.RULES[Op.MUL_MAT]},
+        rules=by_op({"MUL_MAT": cpu.MUL_MAT}),
         extra=(ExtraBuft("CPU_HBM", "CPU", _RELEASE.tensor_alignment, host=True),),
         features=(),
         has=frozenset(),
@@ -140,9 +101,8 @@ PROFILES: Mapping[str, Profile] = {
         profiles.PROFILES["Metal"],
         ggml=_RELEASE.name,
         host=True,
-        only=_BOTH | _UNARY,
+        others=False,
         rules=METAL_RULES,
-        rule_keys=None,
         check=None,
         alloc_size=None,
         offload_min_batch=None,

@@ -1,4 +1,8 @@
-"""The devices of ggml in March 2025: what CPU, BLAS and CUDA ran then, and under which conditions, and the profiles."""
+"""The devices of ggml in March 2025: what CPU, BLAS and CUDA ran, and under which conditions, and the profiles.
+
+From ggml ffed2f04: ggml_backend_cpu_device_supports_op (src/ggml-cpu/ggml-cpu.cpp),
+ggml_backend_cuda_device_supports_op (src/ggml-cuda/ggml-cuda.cu). What is not said here is as it is today.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,31 @@ from dataclasses import replace
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import EMPTY_OPS, OpRule
 from ggmltool.ggml.devices import blas, cpu, cuda, profiles
-from ggmltool.ggml.devices.cuda import NOT_CONTIGUOUS
+from ggmltool.ggml.devices.combinators import (
+    ALWAYS,
+    F32_OR_F16,
+    Rule,
+    all_of,
+    among,
+    any_of,
+    by_op,
+    contiguous,
+    f32,
+    multiple,
+    not_types,
+    on,
+    same_type,
+    saying,
+    types,
+    types_of,
+)
 from ggmltool.ggml.devices.extra import ExtraBuft
+from ggmltool.ggml.devices.op_rules import F16_BY_F16, NO_ALIBI, copies, multiplies, takes_rows_of, unit_stride
+from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
-from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32, TYPES, DType
-from ggmltool.ggml.op import FIRST_UNARY_KEY, Op, UnaryOp
+from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32
 from ggmltool.ggml.releases.march_2025 import metal as march_2025_metal
-from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous
+from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 _NOT_HOST = tuple(f"source {i} lies in {{buft{i}}}, which is not host memory" for i in range(MAX_SRC))
 
@@ -32,174 +54,76 @@ def host_sources(_: BufferType, __: Hardware) -> OpRule:
     return check
 
 
-def _im2col_back(op: Tensor) -> str | None:
-    both = cuda.src(op, 0).type is F32 and cuda.src(op, 1).type is F32
-    return None if both else "the sources are {type0} and {type1}, not both f32"
+CPU_RULES: dict[int, Rule] = by_op(
+    {
+        "CPY": cpu.CAN_WRITE,
+        "MUL_MAT": cpu.MUL_MAT,
+        "SOFT_MAX_BACK": cpu.SOFT_MAX_BACK,
+        "IM2COL_BACK": f32(0, 1),
+        "OUT_PROD": all_of(not_types(0, F16), cpu.OUT_PROD),
+    }
+)
+"""The ops the CPU ran only under a condition."""
 
-
-def _out_prod(op: Tensor) -> str | None:
-    if cuda.src(op, 0).type is F16:
-        return "source 0 is {type0}, neither f32 nor quantized"
-    return cpu.RULES[Op.OUT_PROD](op)
-
-
-CPU_RULES: dict[int, OpRule] = {
-    Op.CPY: cpu.RULES[Op.CPY],
-    Op.MUL_MAT: cpu.RULES[Op.MUL_MAT],
-    Op.SOFT_MAX_BACK: cpu.RULES[Op.SOFT_MAX_BACK],
-    Op.IM2COL_BACK: _im2col_back,
-    Op.OUT_PROD: _out_prod,
-}
-"""The ops the CPU ran only under a condition (ggml_backend_cpu_device_supports_op)."""
-
-
-def _types(names: str) -> frozenset[DType]:
-    return frozenset(TYPES[name] for name in names.split())
-
-
-_MUL_MAT_TYPES = _types(
+_MUL_MAT_TYPES = types(
     "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K q8_K iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s "
     "iq3_xxs iq4_nl iq4_xs"
 )
-_GET_ROWS_TYPES = _types("f16 f32 q4_0 q4_1 q5_0 q5_1 q8_0")
 _COPIES = {
-    *((F32, TYPES[name]) for name in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl")),
-    *((TYPES[name], F32) for name in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "f16")),
-    (F16, F16),
+    F32: types("f32 f16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"),
+    F16: F32_OR_F16,
+    **dict.fromkeys(types("q8_0 q4_0 q4_1 q5_0 q5_1"), types("f32")),
 }
 
 
-def _mul_mat(op: Tensor) -> str | None:
-    a, b = cuda.src(op, 0), cuda.src(op, 1)
-    if b.type is F16 and a.type is not F16:
-        return "source 1 is f16, and source 0 is {type0}, not f16 too"
-    return None if a.type in _MUL_MAT_TYPES else "source 0 is {type0}, which it cannot multiply"
+def _is_whole_to_3(t: Tensor) -> bool:
+    return t.nb[3] == t.ne[0] * t.ne[1] * t.ne[2] * t.type.type_size
 
 
-def _all_f32(op: Tensor) -> str | None:
-    f32 = op.type is F32 and cuda.src(op, 0).type is F32 and cuda.src(op, 1).type is F32
-    return None if f32 else "{type0} and {type1} to {type}: not all are f32"
+def _flash_attn(*, tensor_cores: bool) -> Rule:
+    """Without tensor cores keys and values of f16 have kernels for some heads only."""
+    halves = all_of(types_of((1, 2), F16), *([] if tensor_cores else [_HEADS_OF_256]))
+    return all_of(
+        not_types((1, 2), BF16),
+        any_of(all_of(among(0, "ne0", 64), types_of(1, F16)), among(0, "ne0", 128), halves),
+    )
 
 
-def _get_rows(op: Tensor) -> str | None:
-    return None if cuda.src(op, 0).type in _GET_ROWS_TYPES else "source 0 is {type0}, of which it takes no rows"
+_HEADS_OF_256 = saying("heads of {ne0[0]} want tensor cores, which the build does not use", among(0, "ne0", 256))
+
+CUDA_RULES: dict[int, Rule] = by_op(
+    {
+        "ABS SGN NEG STEP GELU SILU RELU SIGMOID HARDSIGMOID HARDSWISH GELU_QUICK TANH EXP GROUP_NORM": contiguous(0),
+        "MUL_MAT MUL_MAT_ID": all_of(F16_BY_F16, multiplies(_MUL_MAT_TYPES)),
+        "OUT_PROD": f32(0, 1, RESULT),
+        "GET_ROWS": takes_rows_of(types("f16 f32 q4_0 q4_1 q5_0 q5_1 q8_0")),
+        "GET_ROWS_BACK": cuda.GET_ROWS_BACK,
+        "CPY": any_of(copies(_COPIES, to=1), all_of(same_type(0, 1), contiguous(0, 1))),
+        "DUP REPEAT CONCAT": not_types(0, (I32, I16)),
+        "REPEAT_BACK": cuda.REPEAT_BACK,
+        "CONV_TRANSPOSE_1D": f32(0, 1),
+        "SILU_BACK": all_of(contiguous(0), f32(0)),
+        "RMS_NORM_BACK": all_of(contiguous(0), multiple(RESULT, "ne0", 32)),
+        "CONT": not_types(0, BF16),
+        "SOFT_MAX_BACK": NO_ALIBI,
+        "ROPE ROPE_BACK": all_of(
+            unit_stride(0), on(0, "source 0 has gaps before dimension 3 (nb[3] = {nb0[3]})", _is_whole_to_3)
+        ),
+        "FLASH_ATTN_EXT": _flash_attn(tensor_cores=True),
+        "ARGMAX COUNT_EQUAL NORM RMS_NORM ADD ADD1 SUB MUL DIV SCALE SQR SQRT SIN COS CLAMP LOG DIAG_MASK_INF SOFT_MAX "
+        "IM2COL POOL_2D SUM SUM_ROWS ARGSORT ACC UPSCALE PAD ARANGE TIMESTEP_EMBEDDING LEAKY_RELU RWKV_WKV6 "
+        "GATED_LINEAR_ATTN CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW": ALWAYS,
+    }
+)
+"""All that CUDA ran."""
 
 
-def _cpy(op: Tensor) -> str | None:
-    a, b = cuda.src(op, 0), cuda.src(op, 1)
-    if (a.type, b.type) in _COPIES:
-        return None
-    if a.type is not b.type:
-        return "it copies no {type0} to {type1}"
-    return None if is_contiguous(a) and is_contiguous(b) else "it copies {type0} only where both are contiguous"
-
-
-def _no_small_integers(op: Tensor) -> str | None:
-    return "source 0 is {type0}" if cuda.src(op, 0).type in (I32, I16) else None
-
-
-def _not_bf16(op: Tensor) -> str | None:
-    return "source 0 is bf16" if cuda.src(op, 0).type is BF16 else None
-
-
-def _both_f32(op: Tensor) -> str | None:
-    both = cuda.src(op, 0).type is F32 and cuda.src(op, 1).type is F32
-    return None if both else "the sources are {type0} and {type1}, not both f32"
-
-
-def _silu_back(op: Tensor) -> str | None:
-    if not is_contiguous(cuda.src(op, 0)):
-        return NOT_CONTIGUOUS[0]
-    return None if cuda.src(op, 0).type is F32 else "source 0 is {type0}, not f32"
-
-
-def _rms_norm_back(op: Tensor) -> str | None:
-    if not is_contiguous(cuda.src(op, 0)):
-        return NOT_CONTIGUOUS[0]
-    return "rows are {ne[0]} long, no multiple of 32" if op.ne[0] % _WARP_SIZE else None
-
-
-_WARP_SIZE = 32
-
-
-def _contiguous(op: Tensor) -> str | None:
-    return None if is_contiguous(cuda.src(op, 0)) else NOT_CONTIGUOUS[0]
-
-
-def _rope(op: Tensor) -> str | None:
-    a = cuda.src(op, 0)
-    if a.nb[0] != a.type.type_size:
-        return "rows of source 0 have gaps (nb[0] = {nb0[0]})"
-    whole = a.nb[3] == a.ne[0] * a.ne[1] * a.ne[2] * a.type.type_size
-    return None if whole else "source 0 has gaps before dimension 3 (nb[3] = {nb0[3]})"
-
-
-def _flash_attn(tensor_cores: bool) -> OpRule:
-    def rule(op: Tensor) -> str | None:
-        q, k, v = (cuda.src(op, i) for i in range(3))
-        if BF16 in (k.type, v.type):
-            return "the keys are {type1} and the values {type2}: one is bf16"
-        if (q.ne[0] == 64 and k.type is F16) or q.ne[0] == 128:
-            return None
-        halves = k.type is F16 and v.type is F16
-        if halves and (q.ne[0] == 256 or tensor_cores):
-            return None
-        if halves:
-            return "heads of {ne0[0]} want tensor cores, which the build does not use"
-        return "heads of {ne0[0]} want keys and values of f16, not {type1} and {type2}"
-
-    return rule
-
-
-_UNARY = (
-    UnaryOp.ABS, UnaryOp.SGN, UnaryOp.NEG, UnaryOp.STEP, UnaryOp.GELU, UnaryOp.SILU, UnaryOp.RELU, UnaryOp.SIGMOID,
-    UnaryOp.HARDSIGMOID, UnaryOp.HARDSWISH, UnaryOp.GELU_QUICK, UnaryOp.TANH, UnaryOp.EXP,
-)  # fmt: skip
-_UNARY_KEYS = frozenset(FIRST_UNARY_KEY + function for function in _UNARY)
-
-CUDA_RULES: dict[int, OpRule] = {
-    Op.UNARY: _contiguous,
-    Op.MUL_MAT: _mul_mat,
-    Op.MUL_MAT_ID: _mul_mat,
-    Op.OUT_PROD: _all_f32,
-    Op.GET_ROWS: _get_rows,
-    Op.GET_ROWS_BACK: cuda.RULES[Op.GET_ROWS_BACK],
-    Op.CPY: _cpy,
-    Op.DUP: _no_small_integers,
-    Op.REPEAT: _no_small_integers,
-    Op.REPEAT_BACK: cuda.RULES[Op.REPEAT_BACK],
-    Op.CONCAT: _no_small_integers,
-    Op.CONV_TRANSPOSE_1D: _both_f32,
-    Op.SILU_BACK: _silu_back,
-    Op.RMS_NORM_BACK: _rms_norm_back,
-    Op.CONT: _not_bf16,
-    Op.SOFT_MAX_BACK: cuda.RULES[Op.SOFT_MAX_BACK],
-    Op.ROPE: _rope,
-    Op.ROPE_BACK: _rope,
-    Op.GROUP_NORM: _contiguous,
-    Op.FLASH_ATTN_EXT: _flash_attn(tensor_cores=True),
-}
-"""The ops CUDA ran only under a condition (ggml_backend_cuda_device_supports_op)."""
-
-_CUDA_ALWAYS = (
-    Op.ARGMAX, Op.COUNT_EQUAL, Op.NORM, Op.RMS_NORM, Op.ADD, Op.ADD1, Op.SUB, Op.MUL, Op.DIV, Op.SCALE, Op.SQR,
-    Op.SQRT, Op.SIN, Op.COS, Op.CLAMP, Op.LOG, Op.DIAG_MASK_INF, Op.SOFT_MAX, Op.IM2COL, Op.POOL_2D, Op.SUM,
-    Op.SUM_ROWS, Op.ARGSORT, Op.ACC, Op.UPSCALE, Op.PAD, Op.ARANGE, Op.TIMESTEP_EMBEDDING, Op.LEAKY_RELU,
-    Op.RWKV_WKV6, Op.GATED_LINEAR_ATTN, Op.CROSS_ENTROPY_LOSS, Op.CROSS_ENTROPY_LOSS_BACK, Op.OPT_STEP_ADAMW,
-)  # fmt: skip
-
-CUDA_RULE_KEYS = frozenset(int(op) for op in CUDA_RULES if op != Op.UNARY) | _UNARY_KEYS
-CUDA_KEYS = CUDA_RULE_KEYS | frozenset(int(op) for op in _CUDA_ALWAYS)
-
-
-def _cuda(profile: Profile, rules: Mapping[int, OpRule]) -> Profile:
+def _cuda(profile: Profile, rules: Mapping[int, Rule]) -> Profile:
     """The profile of a build of ggml-cuda."""
     return replace(
         profile,
-        only=CUDA_KEYS,
-        never=frozenset(),
+        others=False,
         rules=rules,
-        rule_keys=CUDA_RULE_KEYS,
         alloc_size=None,
         alloc_more="",
         features=(),
@@ -229,15 +153,14 @@ PROFILES: dict[str, Profile] = {
         has=frozenset(),
         leaves_out="the buffer types of weights repacked for ARM and AMX",
     ),
-    "BLAS": replace(_then("BLAS"), rules={**blas.RULES, Op.MUL_MAT: blas.large_product}),
+    "BLAS": replace(_then("BLAS"), rules=blas.RULES | by_op({"MUL_MAT": blas.LARGE_PRODUCT})),
     "CUDA": _cuda(_then("CUDA"), CUDA_RULES),
-    "ROCm": _cuda(_then("ROCm"), {**CUDA_RULES, Op.FLASH_ATTN_EXT: _flash_attn(tensor_cores=False)}),
+    "ROCm": _cuda(_then("ROCm"), CUDA_RULES | by_op({"FLASH_ATTN_EXT": _flash_attn(tensor_cores=False)})),
     "Metal": replace(
         _then("Metal"),
         host=True,
-        only=march_2025_metal.KEYS,
+        others=False,
         rules=march_2025_metal.RULES,
-        rule_keys=march_2025_metal.RULE_KEYS,
         check=march_2025_metal.no_bfloat,
         alloc_size=None,
         alloc_more="",
