@@ -10,7 +10,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.debug import SchedDebug, debug_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.split import run_passes
+from ggmltool.ggml.sched.passes import run_passes
 from ggmltool.ggml.sched.state import SchedulerState, copy_of
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import Why

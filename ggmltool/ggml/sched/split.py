@@ -1,8 +1,4 @@
-"""The five passes of ggml_backend_sched_split_graph in order, and the last of them: where the graph is cut.
-
-A pass reads and writes the scheduler's state lists: `ids` (the backend of every tensor, -1 none) and `causes` (ggml's
-label of the rule that set it). View ops are invisible to passes 2, 3 and 5.
-"""
+"""Pass 5 of ggml_backend_sched_split_graph: where the graph is cut and what is copied. It does not see view ops."""
 
 from __future__ import annotations
 
@@ -11,17 +7,10 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.events import GraphInputCopied, InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.sched.assign import (
-    assign_from_buffers,
-    assign_sources,
-    buffer_supported,
-    choose_or_upgrade,
-    expand,
-)
+from ggmltool.ggml.sched.assign import buffer_supported
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc
-from ggmltool.ggml.why import NO_FACTS, Facts, Why
+from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.arena import Split
@@ -29,82 +18,115 @@ if TYPE_CHECKING:
 
 _FUNCTION = "ggml_backend_sched_split_graph"
 
-_Start = tuple[Why, Facts]
-"""Why a split begins."""
-
-
-def run_passes(s: SchedulerState, graph: CGraph) -> None:
-    """Assign backends (passes 1 to 4) and split (pass 5)."""
-    real = [n for n in graph.nodes if not n.is_view_op]
-    after = s.on_pass
-    assign_from_buffers(s, graph)
-    if after:
-        after(1, s)
-    expand(s, real)
-    if after:
-        after(2, s)
-    choose_or_upgrade(s, real)
-    if after:
-        after(3, s)
-    assign_sources(s, graph)
-    if after:
-        after(4, s)
-    split(s, graph)
-    if after:
-        after(5, s)
+_Start = tuple[Why, Tensor | None]
+"""Why a split begins, and the source that is the reason."""
 
 
 def split(s: SchedulerState, graph: CGraph) -> None:
     """Pass 5: cut the graph into runs of one backend, and copy every source a run cannot read."""
-    ids = s.ids
-    s.graph_inputs = []
-    i_split = 0
-    cur_split = s.splits[0]
-    for n in graph.nodes:
-        if not n.is_view_op:
-            cur_split.backend_id = ids[n.index]
-            _check_assigned(s, n)
-            break
-    cur_split.i_start = 0
-    cur_split.inputs = []
-    cur = cur_split.backend_id
-    started = False
-    n_copies = s.n_copies
-    for i, n in enumerate(graph.nodes):
-        if n.is_view_op:
-            continue
-        b = ids[n.index]
-        if b != cur:
-            _check_assigned(s, n)
-            start: _Start | None = Why.OTHER_BACKEND, NO_FACTS
-        elif cur_split.inputs:
-            start = _needs_new_split(s, n, cur, cur_split)
-        else:
-            start = None
-        if start:
-            cur_split.i_end = i
-            i_split += 1
-            cur_split = _split_at(s, i_split)
-            cur_split.backend_id = cur = b
-            cur_split.i_start = i
-            cur_split.inputs = []
-        if s.events and (start or not started):
-            why, facts = start or (Why.FIRST_NODE, NO_FACTS)
-            s.events(SplitStarted(i_split, s.names[cur], cur_split.i_start, n.id, why, facts))
-            started = True
-        src = n.src
-        for j, t in enumerate(src):
-            if t is None:
+    Cut(s).cut(graph)
+
+
+class Cut:
+    """A graph that is being cut: `cur_split` is the split that its last node so far is in, the one number `i_split`."""
+
+    def __init__(self, s: SchedulerState) -> None:
+        self.s = s
+        self.i_split = 0
+        self.cur_split = s.splits[0]
+
+    def cut(self, graph: CGraph) -> None:
+        """Begin the splits of a graph, and give its nodes the copies in place of their sources."""
+        s = self.s
+        ids = s.ids
+        s.graph_inputs = []
+        first = next((n for n in graph.nodes if not n.is_view_op), None)
+        if first is not None:
+            self.cur_split.backend_id = ids[first.index]
+            _check_assigned(s, first)
+        self.begin(0, first, Why.FIRST_NODE)
+        cur_split = self.cur_split
+        cur = cur_split.backend_id
+        n_copies = s.n_copies
+        for i, n in enumerate(graph.nodes):
+            if n.is_view_op:
                 continue
-            t_id = ids[t.index]
-            if t_id == -1:
-                raise _no_backend_for_source(s, t, n)
-            if n_copies > 1 and t.flags & FLAG_INPUT:
-                _copy_graph_input(s, t, t_id)
-            if t_id != cur and not buffer_supported(s, t, cur):
-                src[j] = _copy_for_split(s, cur_split, i_split, t, n)
-    cur_split.i_end = len(graph.nodes)
-    s.n_splits = i_split + 1
+            if ids[n.index] != cur:
+                _check_assigned(s, n)
+                start: _Start | None = Why.OTHER_BACKEND, None
+            elif cur_split.inputs:
+                start = _needs_new_split(s, n, cur, cur_split)
+            else:
+                start = None
+            if start is not None:
+                cur_split.i_end = i
+                self.i_split += 1
+                cur_split = self.cur_split = _split_at(s, self.i_split)
+                cur_split.backend_id = cur = ids[n.index]
+                self.begin(i, n, *start)
+            src = n.src
+            for j, t in enumerate(src):
+                if t is None:
+                    continue
+                t_id = ids[t.index]
+                if t_id == -1:
+                    raise _no_backend_for_source(s, t, n)
+                if n_copies > 1 and t.flags & FLAG_INPUT:
+                    self.copy_graph_input(t, t_id)
+                if t_id != cur and not buffer_supported(s, t, cur):
+                    src[j] = self.copy_for_split(t, n)
+        cur_split.i_end = len(graph.nodes)
+        s.n_splits = self.i_split + 1
+
+    def begin(self, at: int, node: Tensor | None, why: Why, source: Tensor | None = None) -> None:
+        """The split begins at number `at`, for `node`, which has no place in the one before."""
+        self.cur_split.i_start = at
+        self.cur_split.inputs = []
+
+    def copy_graph_input(self, t: Tensor, b: int) -> None:
+        """Pipeline copies of an input on its own backend: the tensor itself is the current one."""
+        s = self.s
+        of = s.copies[t.index]
+        if of is None:
+            of = s.copies[t.index] = [None] * len(s.backends)
+        if of[b] is not None:
+            return
+        made: list[Tensor] = []
+        for c in range(s.n_copies):
+            copy = t if c == s.cur_copy else s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
+            copy.flags |= FLAG_INPUT
+            _set_output(s, copy)
+            made.append(copy)
+        s.grow_state()
+        for copy in made:
+            s.causes[copy.index] = "4.cpy"
+        of[b] = made
+        if len(s.graph_inputs) >= s.graph_inputs_capacity:
+            _grow_graph_inputs(s)
+        s.graph_inputs.append(t)
+
+    def copy_for_split(self, t: Tensor, n: Tensor) -> Tensor:
+        """The copy of `t` for the split's backend, made once in a graph: in the first split that needs it, for `n`."""
+        s = self.s
+        b = self.cur_split.backend_id
+        of = s.copies[t.index]
+        if of is None:
+            of = s.copies[t.index] = [None] * len(s.backends)
+        made = of[b]
+        if made is None:
+            made = of[b] = []
+            for c in range(s.n_copies):
+                copy = s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
+                if s.n_copies > 1:
+                    copy.flags |= FLAG_INPUT | FLAG_OUTPUT
+                made.append(copy)
+            s.grow_state()
+            for copy in made:
+                s.causes[copy.index] = "4.cpy"
+            if len(self.cur_split.inputs) >= self.cur_split.inputs_capacity:
+                _grow_split_inputs(s, self.cur_split)
+            self.cur_split.inputs.append(t)
+        return made[s.cur_copy]
 
 
 def _split_at(s: SchedulerState, i_split: int) -> Split:
@@ -149,36 +171,12 @@ def _needs_new_split(s: SchedulerState, n: Tensor, cur: int, cur_split: Split) -
             and ids[t.index] != cur
             and not buffer_supported(s, t, cur)
         ):
-            return Why.WEIGHT_COPIED, Facts(tensor=t.id, buft=t.buffer.buft.name)
+            return Why.WEIGHT_COPIED, t
         if full and ids[t.index] != cur:
             made = s.copies[t.index]
             if (made is None or made[cur] is None) and not buffer_supported(s, t, cur):
-                return Why.NO_ROOM, Facts(tensor=t.id, n_inputs=len(cur_split.inputs))
+                return Why.NO_ROOM, t
     return None
-
-
-def _copy_graph_input(s: SchedulerState, t: Tensor, b: int) -> None:
-    """Pipeline copies of an input on its own backend: the tensor itself is the current one."""
-    of = s.copies[t.index]
-    if of is None:
-        of = s.copies[t.index] = [None] * len(s.backends)
-    if of[b] is not None:
-        return
-    made: list[Tensor] = []
-    for c in range(s.n_copies):
-        copy = t if c == s.cur_copy else s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
-        copy.flags |= FLAG_INPUT
-        _set_output(s, copy)
-        made.append(copy)
-    s.grow_state()
-    for copy in made:
-        s.causes[copy.index] = "4.cpy"
-    of[b] = made
-    if len(s.graph_inputs) >= s.graph_inputs_capacity:
-        _grow_graph_inputs(s)
-    s.graph_inputs.append(t)
-    if s.events:
-        s.events(GraphInputCopied(t.id, s.names[b], tuple(c.name for c in made)))
 
 
 def _set_output(s: SchedulerState, t: Tensor) -> None:
@@ -220,28 +218,3 @@ def _grow_split_inputs(s: SchedulerState, cur_split: Split) -> None:
         function = "ggml_backend_sched_split_inputs_grow"
         s.log("warn", f"{function}: increasing split inputs capacity from {old} to {new}")
     cur_split.inputs_capacity = new
-
-
-def _copy_for_split(s: SchedulerState, cur_split: Split, i_split: int, t: Tensor, n: Tensor) -> Tensor:
-    """The copy of `t` for the split's backend, made once in a graph: in the first split that needs it."""
-    b = cur_split.backend_id
-    of = s.copies[t.index]
-    if of is None:
-        of = s.copies[t.index] = [None] * len(s.backends)
-    made = of[b]
-    if made is None:
-        made = of[b] = []
-        for c in range(s.n_copies):
-            copy = s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
-            if s.n_copies > 1:
-                copy.flags |= FLAG_INPUT | FLAG_OUTPUT
-            made.append(copy)
-        s.grow_state()
-        for copy in made:
-            s.causes[copy.index] = "4.cpy"
-        if len(cur_split.inputs) >= cur_split.inputs_capacity:
-            _grow_split_inputs(s, cur_split)
-        cur_split.inputs.append(t)
-        if s.events:
-            s.events(InputAdded(i_split, s.names[b], t.id, n.id, tuple(c.name for c in made)))
-    return made[s.cur_copy]
