@@ -67,3 +67,8 @@ def _place(name: str) -> int:
     kind, number = _NUMBER.match(name).groups()  # type: ignore[union-attr] # it matches any text
     first = _FIRST.get(kind, crc32(kind.encode("utf-8", "surrogateescape")))
     return int(first + int(number or 0)) % len(_OTHERS)
+
+
+def term_colors(backends: Iterable[str]) -> dict[str, str]:
+    """The colour of each backend as terminals have it."""
+    return {name: color.term for name, color in colors(backends).items()}

@@ -85,6 +85,10 @@ class Table(Generic[T]):
         """The table as text, as `render_table` has it."""
         return render_table(self.columns, self.rows(records), style)
 
+    def section(self, name: str, records: Iterable[T], style: Style) -> list[str]:
+        """The table under its name, nothing where there are no records."""
+        return section(name, self.columns, self.rows(records), style)
+
 
 def _safe(cell: Shown) -> Cell:
     if isinstance(cell, Cell):

@@ -26,7 +26,7 @@ NOT_OF_A_SCHEMA = {
     r"buffer type)|(buft|backend|tallocr|device) cannot be",
     "names that are taken": r"two backends are called|there is a tensor .* already|own buffer type already",
     "a node that names itself": r"cannot be a source of itself",
-    "sources of an op": r"takes [\d to]+ sources?, not|of \w+ cannot be null",
+    "sources of an op": r"takes [\d to]+ sources?, not|of \w+ cannot be null|needs the tensor whose",
     "shapes and types that do not fit": r"^(ne|nb|type|view_src|view_offs) is .*, but \w+ gives|no way to write a row|"
     r"^rows of \w+ are made of blocks|, and its last block ends at|makes no view here|but op_params say",
     "data that does not fit its tensor": r"^data has \d+ values|^data is nested|^the lists differ in length|"

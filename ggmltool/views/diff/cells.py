@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import Amount
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Style, render_lines
 from ggmltool.views.text import printable, size, size_between
 
@@ -21,7 +21,7 @@ A, B = "red", "green"
 def inks_of(diff: PlanDiff) -> dict[str, str]:
     """The colour of every backend of both plans: that which it has where there are more of them."""
     plans = sorted((diff.a.plan, diff.b.plan), key=lambda plan: -len(plan.backends))
-    return {name: color.term for name, color in colors(name for p in plans for name, _ in p.backends).items()}
+    return term_colors(name for p in plans for name, _ in p.backends)
 
 
 def mark(a: object, b: object) -> Cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.ggml.errors import Breach
@@ -11,7 +12,7 @@ from ggmltool.ggml.limits import limits_of
 from ggmltool.inspect.gauges import Gauge, highest
 from ggmltool.inspect.limits import Checkup
 from ggmltool.views.errors import ggml_error
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ NEAR = 0.9
 _ROOMY = 100
 """Columns from which a bar has ten cells, else five."""
 _INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow", "breached": "bold red"}
-_COLUMNS = (
-    Head("limit"),
-    Head("used", right=True),
-    Head("of", right=True),
-    Head(""),
-    Head("", right=True),
-    Head("", drop=1),
-    Head("where", cut=True),
-)
 
 
 def status(gauge: Gauge) -> Status:
@@ -53,15 +45,12 @@ def breached(gauges: Sequence[Gauge]) -> bool:
 def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> str:
     """The gauges as a table, and below it what happens beyond each limit."""
     roomy = style.width >= _ROOMY
+    table = _table(10 if roomy else 5)
     rows: list[Row] = []
-    group = ""
-    for gauge in gauges:
-        if gauge.about.group != group:
-            group = gauge.about.group
-            rows.append([Cell(group, "dim"), *[""] * (len(_COLUMNS) - 1)])
-        rows.append(_row(gauge, 10 if roomy else 5))
+    for group, some in groupby(gauges, lambda gauge: gauge.about.group):
+        rows += [[Cell(group, "dim")], *table.rows(some)]
     facts = [step, count(len(gauges), "limit"), *_closest(gauges)]
-    parts = [heading(title, facts, style), "\n", render_table(_COLUMNS, rows, style)]
+    parts = [heading(title, facts, style), "\n", render_table(table.columns, rows, style)]
     parts.append(render_lines(["", *_beyond(gauges, style, not roomy)], style))
     return "".join(parts)
 
@@ -80,24 +69,31 @@ def _called(gauge: Gauge) -> str:
     return of.text if of.group in ("tensors", "memory") else f"{of.group} {of.text}"
 
 
-def _row(gauge: Gauge, cells: int) -> list[str | Cell]:
-    of = gauge.about
-    number = size if of.nbytes else str
-    verdict = status(gauge)
-    if gauge.used is None:
-        dim = [Cell(text, "dim") for text in ("–", number(gauge.limit), "", "", "", "not reached")]
-        return [f"  {of.text}", *dim]
-    ink = _INKS[verdict]
-    word = "" if verdict == "fine" else "full" if verdict == "near" and gauge.share == 1 else verdict
-    return [
-        f"  {of.text}",
-        number(gauge.used),
-        number(gauge.limit),
-        Cell(_bar(gauge.share, cells), ink),
-        _percent(gauge),
-        Cell(word, ink),
-        _where(gauge),
-    ]
+def _table(cells: int) -> Table[Gauge]:
+    """A gauge each, with a bar of so many cells; one that was not reached is dim."""
+
+    def dim(g: Gauge, text: str) -> str | Cell:
+        return Cell(text, "dim") if g.used is None else text
+
+    def amount(g: Gauge, n: int | None) -> str | Cell:
+        return dim(g, "–" if n is None else size(n) if g.about.nbytes else str(n))
+
+    def word(g: Gauge) -> str:
+        verdict = status(g)
+        return "" if verdict == "fine" else "full" if verdict == "near" and g.share == 1 else verdict
+
+    def told(g: Gauge, text: str) -> Cell:
+        return Cell("", "dim") if g.used is None else Cell(text, _INKS[status(g)])
+
+    return Table(
+        Column("limit", lambda g: f"  {g.about.text}"),
+        Column("used", lambda g: amount(g, g.used), right=True),
+        Column("of", lambda g: amount(g, g.limit), right=True),
+        Column("", lambda g: told(g, _bar(g.share, cells))),
+        Column("", lambda g: dim(g, "" if g.used is None else _percent(g)), right=True),
+        Column("", lambda g: told(g, word(g)), drop=1),
+        Column("where", lambda g: dim(g, "not reached" if g.used is None else _where(g)), cut=True),
+    )
 
 
 def _where(gauge: Gauge) -> str:

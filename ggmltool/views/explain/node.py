@@ -8,54 +8,35 @@ from typing import Any
 from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.node import BackendAnswer, NodeFacts, Outcome, SourceFacts
+from ggmltool.inspect.reasons import Said
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
+from ggmltool.views.palette import term_colors
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import size, wrapped
-
-_RULES = (Head("pass", right=True), Head("rule"), Head("backend"), Head("", drop=2), Head("why", cut=True))
-_SOURCES = (
-    Head("slot", right=True, drop=2),
-    Head("source", cut=True),
-    Head("shape", drop=1),
-    Head("memory"),
-    Head("backend"),
-    Head(""),
-)
-_ANSWERS = (
-    Head("backend"),
-    Head("supports it"),
-    Head("offloads it", drop=1),
-    Head("after copying", cut=True),
-)
-MOVES = (Head("to"), Head("splits", right=True), Head("copied", right=True), Head("change", cut=True))
 
 
 def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style: Style) -> str:
     """The verdict in a sentence, then tables."""
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     parts = [heading(f"{title}: {facts.id}", [when], style), "\n", render_lines(_verdict(facts, style.width), style)]
-    asked: list[Row] = [
-        [
-            str(a.rule),
-            a.cause,
-            Cell(a.backend or "–", inks.get(a.backend, "dim")),
-            Cell("yes", "bold") if isinstance(a, Assigned) else Cell("no", "dim"),
-            words(a) + (f" (asked {n} times)" if n > 1 else ""),
-        ]
-        for a, n in Counter(facts.asked).items()
-    ]
-    parts += section("Rules, in the order they were asked", _RULES, asked, style)
-    parts += section("Sources", _SOURCES, [_source(s, inks) for s in facts.sources], style)
-    parts += section("What each backend answers", _ANSWERS, [_answer(a, inks) for a in facts.answers], style)
+    rules = Table[tuple[Said, int]](
+        Column("pass", lambda r: r[0].rule, right=True),
+        Column("rule", lambda r: r[0].cause),
+        Column("backend", lambda r: Cell(r[0].backend or "–", inks.get(r[0].backend, "dim"))),
+        Column("", lambda r: Cell("yes", "bold") if isinstance(r[0], Assigned) else Cell("no", "dim"), drop=2),
+        Column("why", lambda r: words(r[0]) + (f" (asked {r[1]} times)" if r[1] > 1 else ""), cut=True),
+    )
+    parts += rules.section("Rules, in the order they were asked", Counter(facts.asked).items(), style)
+    parts += _sources(inks).section("Sources", facts.sources, style)
+    parts += _answers(inks).section("What each backend answers", facts.answers, style)
     reasons = [(a.backend, why) for a in facts.answers for why in (a.op, a.memory) if why is not None]
     if reasons:
         lines = [line for backend, why in reasons for line in wrapped(f"{backend}: {why}", style.width)]
         parts.append(render_lines(["", *lines], style))
-    rows = [move_row(m, inks) for m in (facts.now, *facts.moves)]
     if facts.moves:
-        parts += section("Changes that would move it (each one verified by planning)", MOVES, rows, style)
+        name = "Changes that would move it (each one verified by planning)"
+        parts += moves("to", inks).section(name, (facts.now, *facts.moves), style)
     return "".join(parts)
 
 
@@ -67,36 +48,46 @@ def _verdict(facts: NodeFacts, width: int) -> list[str]:
     return [line for text in (*sentences, what) for line in wrapped(text, width)]
 
 
-def _source(s: SourceFacts, inks: dict[str, str]) -> Row:
-    memory = "" if not s.buffer else f"{s.buffer}, weights" if s.weights else s.buffer
-    backend = Cell(s.backend or "–", inks.get(s.backend or "", "dim"))
-    return [
-        str(s.slot),
-        s.id,
-        s.shape,
-        memory or Cell("–", "dim"),
-        backend,
-        Cell("copied", "yellow") if s.copied else "",
-    ]
+def _sources(inks: dict[str, str]) -> Table[SourceFacts]:
+    def memory(s: SourceFacts) -> str | Cell:
+        return (f"{s.buffer}, weights" if s.weights else s.buffer) or Cell("–", "dim")
+
+    return Table(
+        Column("slot", lambda s: s.slot, right=True, drop=2),
+        Column("source", lambda s: s.id, cut=True),
+        Column("shape", lambda s: s.shape, drop=1),
+        Column("memory", memory),
+        Column("backend", lambda s: Cell(s.backend or "–", inks.get(s.backend or "", "dim"))),
+        Column("", lambda s: Cell("copied", "yellow") if s.copied else None),
+    )
 
 
-def _answer(a: BackendAnswer, inks: dict[str, str]) -> Row:
-    runs = a.op is None and a.memory is None
-    asks = "" if a.least is None or a.batch <= 0 else "yes" if a.batch >= a.least else "no"
-    asks += f", batch {a.batch} of {a.least}" if asks else ""
-    return [
-        Cell(a.backend, inks.get(a.backend, "")),
-        "yes" if runs else Cell("no", "bold red"),
-        asks or Cell("never", "dim"),
-        ", ".join(name for name, _ in a.copies),
-    ]
+def _answers(inks: dict[str, str]) -> Table[BackendAnswer]:
+    def offloads(a: BackendAnswer) -> str | Cell:
+        if a.least is None or a.batch <= 0:
+            return Cell("never", "dim")
+        return f"{'yes' if a.batch >= a.least else 'no'}, batch {a.batch} of {a.least}"
+
+    return Table(
+        Column("backend", lambda a: Cell(a.backend, inks.get(a.backend, ""))),
+        Column("supports it", lambda a: "yes" if a.op is None and a.memory is None else Cell("no", "bold red")),
+        Column("offloads it", offloads, drop=1),
+        Column("after copying", lambda a: ", ".join(name for name, _ in a.copies), cut=True),
+    )
 
 
-def move_row(m: Outcome, inks: dict[str, str]) -> Row:
-    """A row of `MOVES`."""
-    if m.backend is None and not m.splits:
-        return [Cell("–", "dim"), "", "", m.text]
-    return [Cell(m.backend or "–", inks.get(m.backend or "", "")), str(m.splits), size(m.copied), m.text]
+def moves(first: str, inks: dict[str, str]) -> Table[Outcome]:
+    """Changes and what comes of them; `first` is what stands above the backend."""
+
+    def is_told(m: Outcome) -> bool:
+        return m.backend is not None or bool(m.splits)
+
+    return Table(
+        Column(first, lambda m: Cell(m.backend or "–", inks.get(m.backend or "", "") if is_told(m) else "dim")),
+        Column("splits", lambda m: m.splits if is_told(m) else None, right=True),
+        Column("copied", lambda m: size(m.copied) if is_told(m) else None, right=True),
+        Column("change", lambda m: m.text, cut=True),
+    )
 
 
 def explain_node_json(facts: NodeFacts, plan: Plan) -> dict[str, Any]:

@@ -8,17 +8,17 @@ from typing import Any
 from ggmltool.ggml.events import IdsChanged, ReallocNeeded
 from ggmltool.inspect.realloc import Parting, ReallocFacts
 from ggmltool.views.explain.words import event_json, words
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
+from ggmltool.views.palette import term_colors
+from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
 from ggmltool.views.text import printable, size, wrapped
 
 _SHOWN = 10
-_OUTGROWN = (
-    Head("node", cut=True),
-    Head("tensor", cut=True),
-    Head("which"),
-    Head("reserved", right=True),
-    Head("needed", right=True),
+_OUTGROWN = Table[ReallocNeeded](
+    Column("node", lambda o: o.node, cut=True),
+    Column("tensor", lambda o: o.tensor, cut=True),
+    Column("which", lambda o: "the node" if o.slot is None else f"source {o.slot}"),
+    Column("reserved", lambda o: Cell("–", "dim") if o.old_size is None else size(o.old_size), right=True),
+    Column("needed", lambda o: size(o.new_size or 0), right=True),
 )
 
 
@@ -31,7 +31,7 @@ def explain_realloc_view(f: ReallocFacts, title: str, style: Style) -> str:
         render_lines(lines, style),
     ]
     parts += section("The two graphs, as the allocator gets them", *_graphs(f), style)
-    parts += section("Too small in the plan", _OUTGROWN, [_outgrown(o) for o in f.outgrown[:_SHOWN]], style)
+    parts += _OUTGROWN.section("Too small in the plan", f.outgrown[:_SHOWN], style)
     if len(f.outgrown) > _SHOWN:
         parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
     told = [f"  {printable(line)}" for line in f.log]
@@ -93,7 +93,7 @@ def _parting(p: Parting) -> str:
 
 
 def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
-    inks = {name: color.term for name, color in colors(f.backends).items()}
+    inks = term_colors(f.backends)
     columns = [
         Head(""),
         Head(printable(f.first.called), right=True),
@@ -108,12 +108,6 @@ def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
     for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
         rows.append([Cell(f"{name} buffer then", inks[name]), size(a), size(b)])
     return columns, rows
-
-
-def _outgrown(o: ReallocNeeded) -> Row:
-    which = "the node" if o.slot is None else f"source {o.slot}"
-    reserved = Cell("–", "dim") if o.old_size is None else size(o.old_size)
-    return [o.node, o.tensor, which, reserved, size(o.new_size or 0)]
 
 
 def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:

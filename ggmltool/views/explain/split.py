@@ -7,32 +7,23 @@ from typing import Any
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.split import InputFacts, SplitFacts
-from ggmltool.views.explain.node import MOVES, move_row
+from ggmltool.views.explain.node import moves
 from ggmltool.views.explain.reasons import reason_json, reason_sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
+from ggmltool.views.palette import term_colors
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, shortened, size, wrapped
 
-_INPUTS = (
-    Head("input", cut=True),
-    Head("what", drop=1),
-    Head("shape", drop=2),
-    Head("bytes", right=True),
-    Head("from"),
-    Head("for", cut=True),
-)
-_MERGES = (Head("first node on"), *MOVES[1:])
 _USERS = 3
 
 
 def explain_split_view(facts: SplitFacts, plan: Plan, title: str, when: str, style: Style) -> str:
     """Sentences, then a table of inputs and one of changes."""
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     top = [when, f"{facts.of} splits" if facts.of != 1 else "1 split"]
     lines = [line for text in _sentences(facts) for line in wrapped(text, style.width)]
     parts = [heading(f"{title}: split #{facts.number}", top, style), "\n", render_lines(lines, style)]
-    parts += section("Copied before it", _INPUTS, [_input(i, facts.number, inks) for i in facts.inputs], style)
+    parts += _inputs(facts.number, inks).section("Copied before it", facts.inputs, style)
     if not facts.inputs:
         parts.append(render_lines(["", "Nothing is copied before it."], style))
     if facts.read_again:
@@ -40,8 +31,8 @@ def explain_split_view(facts: SplitFacts, plan: Plan, title: str, when: str, sty
         text = f"Copied for an earlier split and read again: {shortened(again, 6)}"
         parts.append(render_lines(["", *wrapped(text, style.width)], style))
     if facts.merges:
-        rows = [move_row(m, inks) for m in (facts.now, *facts.merges)]
-        parts += section("Changes that make fewer splits (each one verified by planning)", _MERGES, rows, style)
+        name = "Changes that make fewer splits (each one verified by planning)"
+        parts += moves("first node on", inks).section(name, (facts.now, *facts.merges), style)
     elif facts.number:
         parts.append(render_lines(["", "No change of one tensor's place, usage or backend makes fewer splits."], style))
     return "".join(parts)
@@ -63,16 +54,18 @@ def _sentences(f: SplitFacts) -> list[str]:
     return [f"{f.start.node} begins it: {words(f.start)}.", *why, behind]
 
 
-def _input(i: InputFacts, number: int, inks: dict[str, str]) -> Row:
-    users = [node if split == number else f"{node} (split #{split})" for node, split in i.users]
-    return [
-        i.id,
-        Cell(i.what, "dim"),
-        i.shape,
-        size(i.nbytes),
-        Cell(i.src, inks.get(i.src, "")),
-        shortened(users, _USERS),
-    ]
+def _inputs(number: int, inks: dict[str, str]) -> Table[InputFacts]:
+    def users(i: InputFacts) -> str:
+        return shortened([node if at == number else f"{node} (split #{at})" for node, at in i.users], _USERS)
+
+    return Table(
+        Column("input", lambda i: i.id, cut=True),
+        Column("what", lambda i: Cell(i.what, "dim"), drop=1),
+        Column("shape", lambda i: i.shape, drop=2),
+        Column("bytes", lambda i: size(i.nbytes), right=True),
+        Column("from", lambda i: Cell(i.src, inks.get(i.src, ""))),
+        Column("for", users, cut=True),
+    )
 
 
 def explain_split_json(facts: SplitFacts, plan: Plan) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.supports import STATES, Answered, Asked, State
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.palette import term_colors
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, shortened
 
 _INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
@@ -47,12 +47,17 @@ def _is_tight(backends: Sequence[str], width: int) -> bool:
     return sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > width - _ROOM_FOR_NODES
 
 
-def _columns(backends: Sequence[str], tight: bool) -> list[Head]:
-    return [Head(str(i) if tight else printable(name)) for i, name in enumerate(backends)]
+def _columns(backends: Sequence[str], tight: bool) -> list[Column[Asked]]:
+    """What each backend answers."""
 
+    def column(i: int, name: str) -> Column[Asked]:
+        def answer(node: Asked) -> Cell:
+            state = node.answers[i].state
+            return Cell(state[0] if tight else state, _INKS[state])
 
-def _cells(node: Asked, tight: bool) -> list[Cell]:
-    return [Cell(a.state[0] if tight else a.state, _INKS[a.state]) for a in node.answers]
+        return Column(str(i) if tight else printable(name), answer)
+
+    return [column(i, name) for i, name in enumerate(backends)]
 
 
 def _legend(backends: Sequence[str], width: int) -> list[str]:
@@ -70,16 +75,24 @@ def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, s
     groups: dict[tuple[object, ...], list[Asked]] = {}
     for n in nodes:
         groups.setdefault((n.op, n.types, tuple(a.state for a in n.answers)), []).append(n)
-    rows: list[Row] = []
     sizes = Counter(n.op for n in nodes)
-    for group in sorted(groups.values(), key=lambda g: (-sizes[g[0].op], g[0].op, -len(g))):
+
+    def shape(group: list[Asked]) -> str:
         shapes = dict.fromkeys(dims(n.ne) for n in group)
-        shape = next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
-        first = group[0]
-        there = _runs_on(group, backends, tight)
-        rows.append([first.op, str(len(group)), first.types, shape, *_cells(first, tight), there])
-    columns = [Head("op"), Head("nodes", right=True), Head("types", cut=True), Head("shape", drop=1)]
-    return render_table([*columns, *_columns(backends, tight), Head(_RUNS_ON[tight], cut=True)], rows, style)
+        return next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
+
+    def of_all(column: Column[Asked]) -> Column[list[Asked]]:
+        return Column(column.header, lambda group: column.get(group[0]))
+
+    table = Table[list[Asked]](
+        Column("op", lambda group: group[0].op),
+        Column("nodes", len, right=True),
+        Column("types", lambda group: group[0].types, cut=True),
+        Column("shape", shape, drop=1),
+        *map(of_all, _columns(backends, tight)),
+        Column(_RUNS_ON[tight], lambda group: _runs_on(group, backends, tight), cut=True),
+    )
+    return table.render(sorted(groups.values(), key=lambda g: (-sizes[g[0].op], g[0].op, -len(g))), style)
 
 
 def _called(backends: Sequence[str], tight: bool) -> dict[str, str]:
@@ -94,25 +107,18 @@ def _runs_on(group: Sequence[Asked], backends: Sequence[str], tight: bool) -> st
 
 
 def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
-    inks = {name: color.term for name, color in colors(backends).items()}
+    inks = term_colors(backends)
     called = _called(backends, tight)
-    rows: list[Row] = [
-        [
-            str(n.index),
-            n.id,
-            n.op,
-            n.types,
-            dims(n.ne),
-            *_cells(n, tight),
-            Cell(called.get(n.backend or "", "–"), inks.get(n.backend or "", "")),
-        ]
-        for n in nodes
-    ]
-    columns = [
-        Head("#", right=True, drop=1 if tight else 0), Head("node", cut=True), Head("op"),
-        Head("types", cut=True), Head("shape", drop=2),
-    ]  # fmt: skip
-    return render_table([*columns, *_columns(backends, tight), Head(_RUNS_ON[tight])], rows, style)
+    table = Table[Asked](
+        Column("#", lambda n: n.index, right=True, drop=1 if tight else 0),
+        Column("node", lambda n: n.id, cut=True),
+        Column("op", lambda n: n.op),
+        Column("types", lambda n: n.types, cut=True),
+        Column("shape", lambda n: dims(n.ne), drop=2),
+        *_columns(backends, tight),
+        Column(_RUNS_ON[tight], lambda n: Cell(called.get(n.backend or "", "–"), inks.get(n.backend or "", ""))),
+    )
+    return table.render(nodes, style)
 
 
 def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
@@ -122,7 +128,7 @@ def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> s
     """
     from rich.text import Text
 
-    inks = {name: color.term for name, color in colors(backends).items()}
+    inks = term_colors(backends)
     lines: list[str | Text] = []
     for i, name in enumerate(backends):
         for state, what in (("no", "does not support"), ("copy", "supports after copies")):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, size
@@ -47,7 +47,7 @@ def buffers_view(
 ) -> str:
     """Sizes and peaks of all buffers, then what lies in each at its peak. `limit` None shows every tensor."""
     buffers = buffers_of(plan, memory)
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     facts = [plan_step(plan), f"{size(sum(b.size for b in buffers))} in compute buffers"]
     parts = [heading(title, facts, style), "\n", _table(inks).render(buffers, style)]
     for buffer in buffers:

@@ -9,7 +9,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.memory.buffers import buffers_of
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Style, Table, heading
 from ggmltool.views.text import count, size
@@ -49,7 +49,7 @@ def chunk_rows(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None])
 def chunks_view(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None], title: str, style: Style) -> str:
     """Every chunk with its limit, the room that is left below it, and the tensor that opened it."""
     rows = chunk_rows(plan, memory, limits)
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     table = Table[Chunk](
         Column("backend", lambda r: Cell(r.backend, inks[r.backend])),
         Column("chunk", lambda r: r.chunk, right=True),
@@ -72,7 +72,7 @@ def _below(nbytes: int, limit: int | None) -> str:
 
 def copies_view(parallel: Plan, single: Plan, title: str, style: Style) -> str:
     """The buffers of one graph planned with and without the copies of pipeline parallelism."""
-    inks = {name: color.term for name, color in colors(name for name, _ in parallel.backends).items()}
+    inks = term_colors(name for name, _ in parallel.backends)
     with_, without = dict(parallel.buffer_sizes), dict(single.buffer_sizes)
     rows = [(Cell(name, inks[name]), n, without.get(name, 0)) for name, n in with_.items()]
     rows.append((Cell("total", "dim"), sum(with_.values()), sum(without.values())))

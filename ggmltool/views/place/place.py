@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.inspect.reasons import TurnedDown
 from ggmltool.views.explain.reasons import refusal_text
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
@@ -134,7 +134,7 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
 
 
 def _inks(placed: Placed) -> dict[str, str]:
-    return {name: color.term for name, color in colors(placed.backends).items()}
+    return term_colors(placed.backends)
 
 
 def _device_rows(placed: Placed) -> list[Row]:

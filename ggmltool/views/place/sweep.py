@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.place.place import MARGIN
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, size
@@ -114,7 +114,7 @@ def sweep_view(sweep: Sweep, title: str, style: Style, again: str = "") -> str:
 
 
 def _table(sweep: Sweep, style: Style) -> str:
-    inks = {name: color.term for name, color in colors(sweep.devices).items()}
+    inks = term_colors(sweep.devices)
     varied = sweep.varied
     known = bool(sweep.memory)
     columns = [
@@ -163,7 +163,7 @@ def _chart(sweep: Sweep, style: Style) -> str:
     """A line for each placement: bars of what the GPUs need, with a mark where they end, and of what graphs copy."""
     from rich.text import Text
 
-    inks = {name: color.term for name, color in colors(sweep.devices).items()}
+    inks = term_colors(sweep.devices)
     labels = [" ".join(s.options[name] or "–" for name in sweep.varied) for s in sweep.swept]
     wide = min(max(map(len, labels)), max(style.width // 4, 8))
     shown = [g for g in sweep.gpus if g in sweep.devices]

@@ -8,7 +8,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size, size_between
@@ -38,7 +38,7 @@ def copied_view(
 
 
 def _table(plan: Plan, inputs: list[CopiedInput], style: Style) -> str:
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     by_split: dict[int, list[CopiedInput]] = {}
     for i in inputs:
         by_split.setdefault(i.split, []).append(i)

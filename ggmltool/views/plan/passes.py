@@ -9,7 +9,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
@@ -22,7 +22,7 @@ def pass_view(
 
     `records` may end before `number` where ggml did not go on. `passes` say what each does.
     """
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
     parts = [heading(title, [plan_step(plan), f"after pass {number}: {passes[number]}"], style), "\n"]
     upto = [r for r in records if r.number <= number]
     parts += [_counts(plan, upto, inks, style, passes)]
@@ -67,7 +67,7 @@ def _node_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
     table = Table[Assignment](
         Column("", lambda a: Cell("+", "bold") if a.tensor in reasons else None),
         Column("#", lambda a: f"leaf {a.index}" if a.is_leaf else a.index, right=True),
-        Column("op", lambda a: None if a.is_leaf else Cell(a.op, "dim"), drop=1),
+        Column("op", lambda a: Cell("" if a.is_leaf else a.op, "dim"), drop=1),
         Column("tensor", lambda a: a.tensor, cut=True),
         Column(
             "backend", lambda a: Cell("–", "dim") if a.backend is None else Cell(a.backend, inks.get(a.backend, ""))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
 from ggmltool.views.text import count, printable, shortened
 
@@ -36,7 +36,7 @@ def plan_step(plan: Plan) -> str:
 
 
 def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
-    inks = {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    inks = term_colors(name for name, _ in plan.backends)
 
     def nodes(split: SplitPlan) -> tuple[NodePlan, ...]:
         return plan.nodes[split.i_start : split.i_end]

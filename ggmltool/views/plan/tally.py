@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_table
 from ggmltool.views.text import count, printable
@@ -55,7 +55,7 @@ def tally_view(plan: Plan, tensors: Tensors, keys: Sequence[str], title: str, st
 
 
 def _inks(plan: Plan) -> dict[str, str]:
-    return {name: color.term for name, color in colors(name for name, _ in plan.backends).items()}
+    return term_colors(name for name, _ in plan.backends)
 
 
 def _cell(key: str, value: str, inks: dict[str, str]) -> Cell:

@@ -8,8 +8,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
-from ggmltool.inspect.interfaces import Duty, Need, Table
-from ggmltool.views.palette import colors
+from ggmltool.inspect.interfaces import Duty, Need
+from ggmltool.inspect.interfaces import Table as FunctionTable
+from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
@@ -54,7 +55,7 @@ def backends_view(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], ti
     """A block per backend, then the buffer types."""
     from rich.text import Text
 
-    inks = {name: color.term for name, color in colors(b.name for b in backends).items()}
+    inks = term_colors(b.name for b in backends)
     lines: list[str | Text] = []
     for b in backends:
         lines += ["", Text(printable(b.name), f"bold {inks[b.name]}")]
@@ -142,7 +143,7 @@ def interface_view(
     Of a device that is none of ggml's, what it has to implement: its `duties`, where they are known.
     """
     kinds = Counter(b.profile.name for b in backends)
-    known: dict[str, tuple[str, tuple[Table, ...]]] = {}
+    known: dict[str, tuple[str, tuple[FunctionTable, ...]]] = {}
     for b in backends:
         if b.tables is not None:
             known.setdefault(b.profile.name, (b.name if kinds[b.profile.name] == 1 else b.profile.name, b.tables))
@@ -176,7 +177,7 @@ def _duty_table(kind: str, duties: Sequence[Duty], style: Style) -> str:
     return "\n" + render_lines([Text(kind, "bold")], style) + render_table(columns, rows, style)
 
 
-def _named(table: Table, style: Style) -> str:
+def _named(table: FunctionTable, style: Style) -> str:
     """One table with the functions' names, as a debugger shows it; beside each NULL what ggml does instead."""
     from rich.text import Text
 
@@ -185,7 +186,7 @@ def _named(table: Table, style: Style) -> str:
     return top + render_table((Head("field"), Head("function", cut=True)), rows, style)
 
 
-def _side_by_side(tables: Sequence[tuple[str, Table]], style: Style) -> str:
+def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> str:
     """One kind of table of several backends: who has which function."""
     from rich.text import Text
 
