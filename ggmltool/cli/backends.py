@@ -131,7 +131,7 @@ def _device_file(model: Model) -> str:
     from ggmltool.ggml.devices.conditions import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of
-    from ggmltool.inspect.devices import DeviceFacts
+    from ggmltool.inspect.devices import DeviceFacts, profile_info
     from ggmltool.scenario.device_files import device_map
     from ggmltool.scenario.dump import op_names
     from ggmltool.scenario.engine import make_backends, make_bufts
@@ -149,6 +149,7 @@ def _device_file(model: Model) -> str:
         rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
         if rules:
             entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
-        told = (profile.description, profile.ggml, profile.leaves_out, key, ops, op_names(others))
+        info = profile_info(profile)
+        told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
         facts.append(DeviceFacts(entry, *told))
     return device_yaml(facts)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct, field
+
+from ggmltool.data import load
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profile import Profile
@@ -22,6 +26,20 @@ from ggmltool.scenario.registry import registry_of
 
 PLAIN = "ggml_nbytes"
 """The rule of buffer types in which a tensor takes its own bytes and no more."""
+
+
+class _Texts(Struct, forbid_unknown_fields=True):
+    """What is said of a kind of device; `otherwise` has by release what was otherwise in it."""
+
+    names: str
+    description: str
+    leaves_out: str = ""
+    otherwise: dict[str, dict[Literal["description", "leaves_out"], str]] = field(default_factory=dict, name="in")
+
+
+@cache
+def _texts() -> dict[str, _Texts]:
+    return load("devices.toml", dict[str, _Texts])
 
 
 class ProfileInfo(NamedTuple):
@@ -149,7 +167,10 @@ def registered(model: Model) -> list[RegisteredInfo]:
 
 def profile_info(p: Profile) -> ProfileInfo:
     """A kind of device that is known."""
-    return ProfileInfo(p.name, p.type, p.names, p.ggml, p.description, p.leaves_out)
+    texts = _texts()[p.name]
+    here = texts.otherwise.get(p.ggml, {})
+    description, leaves_out = here.get("description", texts.description), here.get("leaves_out", texts.leaves_out)
+    return ProfileInfo(p.name, p.type, texts.names, p.ggml, description, leaves_out)
 
 
 def _engine(who: Computing) -> EngineInfo:

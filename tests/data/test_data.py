@@ -16,11 +16,13 @@ import pytest
 import ggmltool
 import ggmltool.data
 from ggmltool.data import load
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import FILES, Message, messages
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.ops import load as load_ops
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import VERSION
 
@@ -34,6 +36,8 @@ from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.inspect.devices import profile_info
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.op_examples import op_example
@@ -44,6 +48,7 @@ changes()
 assertions()
 days()
 duties()
+profile_info(PROFILES["CPU"])
 messages()
 op_facts()
 op_example("rope")
@@ -176,3 +181,12 @@ def test_tables_of_functions_name_fields_of_their_structs(release: str) -> None:
                 fields = set(structs[f"ggml_backend_{part}_i".replace("backend_backend", "backend")])
                 assert {*table.get("null", ()), *table.get("named", ())} <= fields
     assert file.get("if_null", {}).keys() <= today["ggml_backend_i"].keys()
+
+
+def test_the_devices_that_are_told_of_are_those_that_are_known() -> None:
+    file = load("devices.toml", dict[str, dict[str, Any]])
+    assert list(file) == list(PROFILES)
+    for name, texts in file.items():
+        for release, changed in texts.get("in", {}).items():
+            assert name in profiles_of(RELEASES[release])
+            assert all(texts[key] != text for key, text in changed.items())

@@ -45,10 +45,9 @@ class Profile:
     `check` may refuse any op, given the device's own buffer type and its hardware. `buft` names the default buffer type
     where it is another device's, `extra` are the types besides it. `features` are the names of what such hardware may
     have, `has` what it has unless somebody says otherwise. `graph_optimize` is the node order the device makes by
-    default. `leaves_out` says what of the real device the profile does not model. `names` is what its backends are
-    called, `caps` what it can do of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml has),
-    `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its buffers
-    are. Sizes are bytes.
+    default. `caps` is what it can do of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml
+    has), `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its
+    buffers are. Sizes are bytes.
     """
 
     name: str
@@ -74,9 +73,6 @@ class Profile:
     has: Features = frozenset()
     max_tensor_size: int = SIZE_MAX
     ggml: str = "0.20.2"
-    leaves_out: str = ""
-    names: str = ""
-    description: str = ""
     caps: frozenset[str] = frozenset()
     known_caps: frozenset[str] = frozenset(CAPS)
     alloc_more: str = ""

@@ -44,8 +44,6 @@ __all__ = [
 PROFILES: dict[str, Profile] = {
     "custom": Profile(
         "custom",
-        names="any other name",
-        description="a device as the scenario describes it; runs every op unless it says otherwise",
     ),
     "CPU": Profile(
         "CPU",
@@ -57,9 +55,6 @@ PROFILES: dict[str, Profile] = {
         extra=cpu_extra.EXTRA,
         features=cpu_extra.FEATURES,
         has=frozenset({"avx2"}),
-        leaves_out="whether this machine has AMX or HBM; KleidiAI and SpacemiT; that packed weights cannot be read",
-        names="CPU",
-        description="the host; runs nearly every op on host memory of any kind",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
     ),
     "BLAS": Profile(
@@ -69,8 +64,6 @@ PROFILES: dict[str, Profile] = {
         any_host=True,
         others=False,
         rules=blas.RULES,
-        names="BLAS",
-        description="a BLAS library; large matrix products on host memory",
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
     ),
     "CUDA": Profile(
@@ -84,9 +77,6 @@ PROFILES: dict[str, Profile] = {
         copies_async=True,
         features=cuda.FEATURES,
         has=frozenset(cuda.FEATURES),
-        leaves_out="Volta's attention kernels, MUSA, the node order of GGML_CUDA_GRAPH_OPT",
-        names="CUDA0, CUDA1, …",
-        description="an NVIDIA GPU with memory of its own; Ada or newer unless features say otherwise",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.EXTRA,
@@ -102,10 +92,6 @@ PROFILES: dict[str, Profile] = {
         copies_async=True,
         features=cuda.AMD_FEATURES,
         has=frozenset({"wmma"}),
-        leaves_out="integrated GPUs, which use host memory too (give type: igpu and supports_bufts: [ROCm_Host]), the "
-        "node order of GGML_CUDA_GRAPH_OPT",
-        names="ROCm0, ROCm1, …",
-        description="an AMD GPU with memory of its own; RDNA 3 or newer unless features say otherwise",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.AMD_EXTRA,
@@ -125,9 +111,6 @@ PROFILES: dict[str, Profile] = {
         extra=metal.EXTRA,
         features=metal.FEATURES,
         has=frozenset(metal.FEATURES),
-        leaves_out="the device's maxBufferLength (give max_size); buffers rounded up to whole pages",
-        names="Metal, MTL0, MTL1, …",
-        description="an Apple GPU (M1 or newer) whose memory is the host's too",
         caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
         alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
     ),
@@ -144,11 +127,6 @@ PROFILES: dict[str, Profile] = {
         graph_optimize=vulkan_order.graph_optimize,
         extra=vulkan.EXTRA,
         max_tensor_size=vulkan.MAX_TENSOR_SIZE,
-        leaves_out="the driver's own limits (alignment 64, tensors below 4 GiB, 32 KiB of shared memory are typical; "
-        "give alignment, max_size, max_tensor_size), 64-bit indexing, drivers without subgroup operations, copies "
-        "from pinned memory that do not wait, 32 bytes more in every Vulkan_Host buffer",
-        names="Vulkan0, Vulkan1, …",
-        description="a GPU with a current Vulkan driver; compute buffers in blocks of at most 1 GiB",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
     ),
     "SYCL": Profile(
@@ -161,10 +139,6 @@ PROFILES: dict[str, Profile] = {
         events=True,
         sets_async=True,
         extra=sycl.EXTRA,
-        leaves_out="the device's largest allocation (give max_size), split buffers, oneDNN's flash attention on "
-        "Battlemage, warps of 32",
-        names="SYCL0, SYCL1, …",
-        description="an Intel GPU",
         caps=frozenset(("async", "host_buffer", "mmap_support")),
     ),
     "OpenCL": Profile(
@@ -172,10 +146,6 @@ PROFILES: dict[str, Profile] = {
         others=False,
         rules=opencl.RULES,
         alloc_size=opencl.alloc_size,
-        leaves_out="the device's alignment and largest buffer (128 bytes is typical; give alignment, max_size), "
-        "experts of further types on Adreno, what old Adreno compilers cannot build",
-        names="OpenCL",
-        description="a GPU with OpenCL, such as Qualcomm's Adreno",
         alloc_more="room for the gaps between the parts of a quantized tensor",
     ),
     "CANN": Profile(
@@ -188,17 +158,10 @@ PROFILES: dict[str, Profile] = {
         events=True,
         copies_async=True,
         extra=cann.EXTRA,
-        leaves_out="the NZ format, in which weights may take more (as with GGML_CANN_WEIGHT_NZ=off), the 310P",
-        names="CANN0, CANN1, …",
-        description="an Ascend NPU",
         caps=frozenset(("host_buffer", "mmap_support")),
     ),
     "RPC": Profile(
         "RPC",
-        leaves_out="what the server's own device needs beyond the bytes of a tensor, its alignment and largest buffer: "
-        "give alignment, max_size and row_padding as the server has them",
-        names="RPC0, RPC0[host:port], …",
-        description="a device of another machine; said to run every op",
         caps=frozenset(("mmap_support",)),
     ),
 }

@@ -75,7 +75,6 @@ def _cuda(name: str) -> Profile:
         extra=(pinned(f"{name}_Host", alignment=_RELEASE.tensor_alignment),),
         features=(),
         has=frozenset(),
-        leaves_out="matrices whose rows are split among devices",
         caps=frozenset(("async", "host_buffer")),
         alloc_more="without the gaps between rows",
     )
@@ -92,7 +91,6 @@ PROFILES: Mapping[str, Profile] = {
         extra=(ExtraBuft("CPU_HBM", "CPU", _RELEASE.tensor_alignment, host=True),),
         features=(),
         has=frozenset(),
-        leaves_out="whether this machine has memory of high bandwidth",
         caps=frozenset(("buffer_from_host_ptr",)),
     ),
     "CUDA": _cuda("CUDA"),
@@ -112,7 +110,6 @@ PROFILES: Mapping[str, Profile] = {
         extra=(),
         features=(),
         has=frozenset(),
-        leaves_out="the device's maxBufferLength; buffers rounded up to whole pages",
         caps=frozenset(("buffer_from_host_ptr",)),
         alloc_more="",
     ),

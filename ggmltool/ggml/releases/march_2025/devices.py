@@ -128,8 +128,6 @@ def _cuda(profile: Profile, rules: Mapping[int, Rule]) -> Profile:
         alloc_more="",
         features=(),
         has=frozenset(),
-        description=profile.description.partition(";")[0],
-        leaves_out="split buffers, MUSA; that of FLASH_ATTN_EXT the old architectures have less",
     )
 
 
@@ -151,7 +149,6 @@ PROFILES: dict[str, Profile] = {
         extra=(ExtraBuft("CPU_Mapped", "CPU", host=True), ExtraBuft("CPU_HBM", "CPU", host=True)),
         features=(),
         has=frozenset(),
-        leaves_out="the buffer types of weights repacked for ARM and AMX",
     ),
     "BLAS": replace(_then("BLAS"), rules=blas.RULES | by_op({"MUL_MAT": blas.LARGE_PRODUCT})),
     "CUDA": _cuda(_then("CUDA"), CUDA_RULES),
@@ -171,7 +168,6 @@ PROFILES: dict[str, Profile] = {
         extra=march_2025_metal.EXTRA,
         features=march_2025_metal.FEATURES,
         has=frozenset(),
-        leaves_out="the device's maxBufferLength (give max_size); buffers rounded up to whole pages; GPUs before M1",
     ),
     "RPC": _then("RPC"),
 }
