@@ -8,8 +8,7 @@ import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
-from ggmltool.ggml.sched.fields import backend_ids, sched_fields
-from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.hash_tables import SchedRow, hash_rows, sched_rows
 from ggmltool.views.memory.gdb import Printed, gdb_session
@@ -76,14 +75,11 @@ def _sched(look: Look) -> int:
     return look.answer(state, sched_view(rows, state.sched.names, size, state.title, state.heading, look.style))
 
 
-def _sched_prints(s: Scheduler, rows: list[SchedRow]) -> Iterator[Printed]:
+def _sched_prints(s: AnyScheduler, rows: list[SchedRow]) -> Iterator[Printed]:
     """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
-    yield from sched_prints(sched_fields(s))
-    number = "sched_allocr_prio(sched, node_allocr(tensor))"
-    if s.release.reserves:
-        number = "tensor_backend_id(tensor)"
-        for array, ids in zip(("node_backend_ids", "prev_node_backend_ids"), backend_ids(s), strict=True):
-            yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
+    yield from sched_prints(s.fields())
+    for array, ids in s.id_arrays().items():
+        yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
     for row in rows:
         id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
-        yield Printed(number, str(id), row.tensor)
+        yield Printed(s.id_of_tensor, str(id), row.tensor)

@@ -169,11 +169,12 @@ class _Result:
     def check_times(self) -> None:
         """Refuse --times of a ggml that keeps none. Raises CliError."""
         from ggmltool.cli.errors import CliError
-        from ggmltool.scenario.measured_run import MeasuredRun
+        from ggmltool.ggml.releases.table import RELEASES
 
-        if not isinstance(self.run, MeasuredRun):
+        if not self.opened.model.release.keeps_times:
+            did = next(release.name for release in RELEASES.values() if release.keeps_times)
             message = f"ggml {self.opened.model.ggml} keeps no times per backend"
-            raise CliError(f"{message}; ggml 2024-01 does: --ggml 2024-01")
+            raise CliError(f"{message}; ggml {did} does: --ggml {did}")
 
     def check_wanted(self) -> None:
         """Refuse a tensor that no graph has before any work is done. Raises ScenarioError."""
@@ -248,9 +249,7 @@ class _Result:
             )
 
     def _keep_times(self, graph: str) -> None:
-        from ggmltool.scenario.measured_run import MeasuredRun
-
-        if isinstance(self.run, MeasuredRun):
+        if self.opened.model.release.keeps_times:
             times = [t._asdict() for t in self.run.times]
             self.times.append({"graph": graph, "splits": self.run.start().n_splits, "backends": times})
 

@@ -16,7 +16,7 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched, watch
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.scenario.tensor_info import Tensors
 
 KEYS = ("op", "backend", "cause", "type", "split")
@@ -177,17 +177,18 @@ def _copied(look: Look, watched: Watched, tensors: Tensors, opened: Opened) -> i
 
 def _debug_text(look: Look, opened: Opened, number: int | None, level: int, causes: bool) -> int:
     """ggml's debug print of one step: of its end, or (--pass --format text) of one pass."""
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+    from ggmltool.ggml.releases.table import RELEASES
     from ggmltool.views.plan.sched_debug import sched_debug
 
     watched = Watch(opened, look.moment, debug=True).watched()
     sched = watched.sched
-    if isinstance(sched, MeasuredScheduler):
+    if sched.release.prints_passes:
         watched.check_pass(number or 1)
         text = _printed(sched, number, level, causes)
     elif number is not None:
+        could = next(release.name for release in RELEASES.values() if release.prints_passes)
         message = f"ggml {sched.release.name} prints no single passes"
-        raise CliError(f"{message}; ggml 2024-01 can: --ggml 2024-01")
+        raise CliError(f"{message}; ggml {could} can: --ggml {could}")
     else:
         there = watched.is_split or watched.plan.ok
         counts = opened.model.release.prints_use_counts
@@ -198,7 +199,7 @@ def _debug_text(look: Look, opened: Opened, number: int | None, level: int, caus
     return status
 
 
-def _printed(sched: MeasuredScheduler, number: int | None, level: int, causes: bool) -> str:
+def _printed(sched: AnyScheduler, number: int | None, level: int, causes: bool) -> str:
     """The print after a pass, by default the last, where the scheduler came to it."""
     from ggmltool.views.plan.pass_prints import pass_print
 

@@ -72,7 +72,7 @@ class Watcher:
         """Be asked about the nodes that the next compute step computes."""
         self._at = (step, graph)
         self._run = run
-        run.start().set_eval_callback(self._callback)
+        run.set_eval_callback(self._callback)
 
     def _callback(self, t: Tensor, ask: bool) -> bool:
         if ask:

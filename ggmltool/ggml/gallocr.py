@@ -20,10 +20,11 @@ from ggmltool.ggml.events import (
     ReallocNeeded,
     Reused,
 )
+from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import CAN_INPLACE
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
-from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.version import VBUFFER_MAX_CHUNKS, hash_size
 from ggmltool.ggml.why import Facts, Why
 
 _MIB = 1024.0 * 1024.0
@@ -33,13 +34,11 @@ _TooLarge = tuple[ReallocNeeded, Tensor, Tensor | None]
 """What is too large for the plan: why, the node, and its source where that is the one."""
 
 
-class Gallocr:
-    """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer.
+class Gallocr(AnyGallocr):
+    """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer, of up to
+    `max_chunks` chunks. Its places are the plan that was reserved last, and `buffers` are made for it.
 
-    `node_allocs` and `leaf_allocs` are the plan that was reserved last: of each node its own place and those of its
-    sources, of the nodes `planned_nodes` and the leafs `planned_leafs`. `hash_size` is the number of slots ggml's hash
-    set has by now; `refused` the tensor at which the planner of the last plan would not go on. `debug_log` takes the
-    lines that a debug build logs of new plans (None: a release build).
+    `debug_log` takes the lines that a debug build logs of new plans (None: a release build).
     """
 
     reserve_function = "ggml_gallocr_reserve_n_impl"
@@ -47,43 +46,30 @@ class Gallocr:
     logs_first_buffers = False
     """Whether it logs so of the first buffer of all, too."""
 
-    __slots__ = (
-        "addresses",
-        "buf_tallocs",
-        "buffers",
-        "bufts",
-        "debug_log",
-        "events",
-        "hash_nodes",
-        "hash_size",
-        "leaf_allocs",
-        "node_allocs",
-        "planned_leafs",
-        "planned_nodes",
-        "refused",
-    )
+    __slots__ = ("addresses", "debug_log", "max_chunks")
 
-    def __init__(self, bufts: list[BufferType], addresses: AddressSpace, events: Listener | None = None) -> None:
-        self.bufts = bufts
+    buf_tallocs: list[DynTallocr]
+
+    def __init__(
+        self,
+        bufts: list[BufferType],
+        addresses: AddressSpace,
+        events: Listener | None = None,
+        max_chunks: int = VBUFFER_MAX_CHUNKS,
+    ) -> None:
+        super().__init__(bufts, events)
         self.addresses = addresses
-        self.events = events
-        self.buffers: list[VBuffer | None] = [None] * len(bufts)
-        self.buf_tallocs: list[DynTallocr] = []
+        self.max_chunks = max_chunks
+        self.buffers = [None] * len(bufts)
+        self.buf_tallocs = []
         for i, buft in enumerate(bufts):
             first = bufts.index(buft)
             self.buf_tallocs.append(self.buf_tallocs[first] if first < i else self.new_planner(buft))
-        self.hash_nodes = HashNodes(0)
-        self.hash_size = 0
-        self.node_allocs: list[tuple[TensorAlloc, tuple[TensorAlloc, ...]]] = []
-        self.leaf_allocs: list[TensorAlloc] = []
-        self.planned_nodes: list[Tensor] = []
-        self.planned_leafs: list[Tensor] = []
-        self.refused: Tensor | None = None
         self.debug_log: Callable[[str], None] | None = None
 
     def new_planner(self, buft: BufferType) -> DynTallocr:
         """ggml_dyn_tallocr_new: the planner of a buffer type."""
-        return DynTallocr(buft.alignment, buft.max_size)
+        return DynTallocr(buft.alignment, buft.max_size, self.max_chunks)
 
     def reserve_n(
         self,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
-from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
 from ggmltool.inspect.memory import MemoryRecorder
 from ggmltool.inspect.part import Part
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 AllocEvent = AllocationStarted | Allocated | Reused | NotReused | Freed | Kept
 
@@ -74,7 +74,7 @@ class AllocRecorder(Part):
     hears = frozenset({*MemoryRecorder.hears, NotReused})
 
     def __init__(self, at: str | None = None, before: bool = False) -> None:
-        self.gallocr: Gallocr | None = None
+        self.gallocr: AnyGallocr | None = None
         self.at = at
         self.before = before
         self.steps: list[AllocStep] = []
@@ -82,7 +82,7 @@ class AllocRecorder(Part):
         self.most_free: dict[tuple[str, int], int] = {}
         self.lifetimes = MemoryRecorder()
 
-    def attach(self, sched: Scheduler) -> None:
+    def attach(self, sched: AnyScheduler) -> None:
         self.gallocr = sched.gallocr
 
     def hear(self, event: AllocEvent) -> None:
@@ -112,7 +112,7 @@ class AllocRecorder(Part):
         self.most_free[place] = max(self.most_free.get(place, 1), len(state.free))
         return state
 
-    def _now(self, gallocr: Gallocr) -> AllocMoment:
+    def _now(self, gallocr: AnyGallocr) -> AllocMoment:
         hn = gallocr.hash_nodes
         nodes = {i: hash_node(gallocr, i) for i in range(len(hn.offset))}
         chunks = tuple(chunk_states(gallocr, b) for b in range(len(gallocr.bufts)))
@@ -127,7 +127,7 @@ class AllocRecorder(Part):
         yield from sorted(Block(life.offset, life.size, life.tensor) for life in there)
 
 
-def hash_node(gallocr: Gallocr, index: int) -> HashNode:
+def hash_node(gallocr: AnyGallocr, index: int) -> HashNode:
     """The hash node of the tensor with this index, as it is now."""
     hn = gallocr.hash_nodes
     return HashNode(
@@ -140,7 +140,7 @@ def hash_node(gallocr: Gallocr, index: int) -> HashNode:
     )
 
 
-def chunk_states(gallocr: Gallocr, buffer_id: int) -> tuple[ChunkState, ...]:
+def chunk_states(gallocr: AnyGallocr, buffer_id: int) -> tuple[ChunkState, ...]:
     """The chunks of a buffer id's planner, as they are now."""
     return tuple(
         ChunkState(tuple(Block(offset, size) for offset, size in chunk.free_blocks), chunk.max_size)
@@ -153,7 +153,7 @@ def hash_keys(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> list[Tensor]:
     return list({look_up.tensor.index: look_up.tensor for look_up in _look_ups(nodes, leafs)}.values())
 
 
-def hash_keys_so_far(gallocr: Gallocr, at: int) -> list[Tensor]:
+def hash_keys_so_far(gallocr: AnyGallocr, at: int) -> list[Tensor]:
     """The tensors in the allocator's hash set when it refused to go on, while it walked node `at` (-1: before)."""
     keys: dict[int, Tensor] = {}
     refused = gallocr.refused
@@ -175,7 +175,7 @@ class _LookUp(NamedTuple):
     frees: bool = False
 
 
-def _is_wanted(gallocr: Gallocr, look_up: _LookUp) -> bool:
+def _is_wanted(gallocr: AnyGallocr, look_up: _LookUp) -> bool:
     """Whether a refused tensor was to get memory: a node its own, a source for the node that still counts on it."""
     t = look_up.tensor
     return t is gallocr.planned_nodes[look_up.at] or gallocr.hash_nodes.n_children[t.index] > 0

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import AllocationStarted
-from ggmltool.ggml.gallocr import Gallocr
-from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.gallocr_common import AnyGallocr
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
@@ -70,7 +70,7 @@ class WatchedAllocator:
     leafs: list[AllocRow]
 
     @property
-    def gallocr(self) -> Gallocr:
+    def gallocr(self) -> AnyGallocr:
         """The allocator."""
         return self.at.sched.gallocr
 
@@ -146,7 +146,7 @@ def _walked(record: AllocRecorder) -> int:
     return next(turns, -1)
 
 
-def _rows(sched: Scheduler) -> tuple[list[AllocRow], list[AllocRow]]:
+def _rows(sched: AnyScheduler) -> tuple[list[AllocRow], list[AllocRow]]:
     gallocr = sched.gallocr
     nodes = []
     for n, (dst, srcs) in zip(sched.nodes, gallocr.node_allocs, strict=True):

@@ -22,7 +22,7 @@ from ggmltool.inspect.reasons import Reason, Said, reason_of
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 _CHAIN = 4
 """Decisions that are followed back: the node's own, then those of the tensors that settled it."""
@@ -69,7 +69,7 @@ class Decisions(Part):
             self.settled[event.tensor] = event
         self.said.setdefault(event.tensor, []).append(event)
 
-    def after_pass(self, number: int, sched: Scheduler) -> None:
+    def after_pass(self, number: int, sched: AnyScheduler) -> None:
         if number == len(sched.passes) - 1:
             self.order = [n.id for n in sched.seen_graphs[-1].nodes]
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
-from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.limits import Limit, limits_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, VERSION, hash_size
 from ggmltool.inspect.allocations import hash_keys
@@ -53,7 +53,7 @@ class Checked:
 
     watch: LimitWatch
     backends: Sequence[Backend]
-    sched: Scheduler | None = None
+    sched: AnyScheduler | None = None
     graph: CGraph | None = None
     buffers: Sequence[Buffer] = ()
     names: Sequence[str] = ()
@@ -103,7 +103,7 @@ def _last(tensors: Sequence[Tensor]) -> str:
     return f"the last is {tensors[-1].label}" if tensors else ""
 
 
-def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
+def _scheduler(s: AnyScheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
     most_inputs = s.release.max_split_inputs
     yield Gauge("copies", s.n_copies, s.release.max_copies)
     if graph is not None:
@@ -133,7 +133,7 @@ def _scheduler(s: Scheduler, graph: CGraph | None, watch: LimitWatch, planned: b
     yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
 
 
-def _allocator(g: Gallocr, watch: LimitWatch, planned: bool, breach: Breach | None) -> Iterator[Gauge]:
+def _allocator(g: AnyGallocr, watch: LimitWatch, planned: bool, breach: Breach | None) -> Iterator[Gauge]:
     reached = planned or (breach is not None and breach.limit in ("gallocr_slots", "chunks", "free_blocks"))
     if not planned:
         yield Gauge("gallocr_slots", None, g.hash_size)
@@ -148,7 +148,7 @@ def _allocator(g: Gallocr, watch: LimitWatch, planned: bool, breach: Breach | No
     yield Gauge("free_blocks", watch.free_blocks if reached else None, MAX_FREE_BLOCKS, watch.free_blocks_at)
 
 
-def _chunks(g: Gallocr) -> Iterator[tuple[BufferType, list[int]]]:
+def _chunks(g: AnyGallocr) -> Iterator[tuple[BufferType, list[int]]]:
     """The sizes of the chunks of every buffer type, as planned."""
     for i, tallocr in enumerate(g.buf_tallocs):
         if g.buf_tallocs.index(tallocr) == i:
@@ -168,7 +168,7 @@ def _name(name: str) -> Gauge:
     return Gauge("name", len(name.encode("utf-8", "surrogateescape")), MAX_NAME - 1, name)
 
 
-def _memory(s: Scheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator[Gauge]:
+def _memory(s: AnyScheduler, contexts: Sequence[Buffer], planned: bool) -> Iterator[Gauge]:
     compute = s.compute_buffers()
     by_device: dict[str, list[int]] = {}
     for k, buffers in enumerate((contexts, compute)):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.releases.january_2024.gallocr import DirectGallocr
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.errors import InspectError
@@ -85,7 +84,7 @@ class Lifetimes:
         self.planned = self.watched.gallocr.planned_nodes
         gallocr = self.watched.gallocr
         # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.
-        self.inplace = gallocr.inplace if isinstance(gallocr, DirectGallocr) else frozenset()
+        self.inplace = gallocr.inplace
         self.tensors: dict[str, Tensor] = {}
         for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table):
             self.tensors.setdefault(t.label, t)

@@ -8,8 +8,8 @@ from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, F
 from ggmltool.inspect.part import Part
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.gallocr import Gallocr
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.gallocr_common import AnyGallocr
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 
 class LimitWatch(Part):
@@ -19,18 +19,18 @@ class LimitWatch(Part):
     looks_at_passes = True
 
     def __init__(self) -> None:
-        self.gallocr: Gallocr | None = None
+        self.gallocr: AnyGallocr | None = None
         self.slots = 0
         self.free_blocks = 0
         self.free_blocks_at = ""
         self._bufts: dict[str, int] = {}
 
-    def attach(self, sched: Scheduler) -> None:
+    def attach(self, sched: AnyScheduler) -> None:
         self.gallocr = sched.gallocr
         for b, buft in enumerate(sched.gallocr.bufts):
             self._bufts.setdefault(buft.name, b)
 
-    def after_pass(self, number: int, sched: Scheduler) -> None:
+    def after_pass(self, number: int, sched: AnyScheduler) -> None:
         if number == len(sched.passes) - 1:
             self.slots = len(sched.hash_keys())
 

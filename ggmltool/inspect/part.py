@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 
 class Part:
@@ -17,8 +17,8 @@ class Part:
     def hear(self, event: Any) -> None:
         """An event of one of the kinds in `hears`."""
 
-    def attach(self, sched: Scheduler) -> None:
+    def attach(self, sched: AnyScheduler) -> None:
         """A scheduler was made."""
 
-    def after_pass(self, number: int, sched: Scheduler) -> None:
+    def after_pass(self, number: int, sched: AnyScheduler) -> None:
         """The scheduler's `on_pass`, where `looks_at_passes`."""

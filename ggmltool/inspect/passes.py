@@ -10,7 +10,7 @@ from ggmltool.inspect.part import Part
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 
 class Assignment(NamedTuple):
@@ -47,7 +47,7 @@ class PassRecorder(Part):
     def hear(self, event: Event) -> None:
         self._events.append(event)
 
-    def after_pass(self, number: int, sched: Scheduler) -> None:
+    def after_pass(self, number: int, sched: AnyScheduler) -> None:
         graph = sched.seen_graphs[-1]
         events, self._events = self._events, []
         assigned = tuple(e for e in events if isinstance(e, Assigned))
@@ -67,7 +67,7 @@ class PassRecorder(Part):
         )
 
 
-def _assignments(graph: CGraph, s: Scheduler) -> tuple[Assignment, ...]:
+def _assignments(graph: CGraph, s: AnyScheduler) -> tuple[Assignment, ...]:
     out = []
     for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs)):
         for i, t in enumerate(tensors):

@@ -11,6 +11,7 @@ from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Opened
+from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run
 
 
@@ -152,14 +153,14 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
 
 
 def _both(first: Side, second: Side, heard: Heard) -> tuple[GraphFacts, GraphFacts, Scheduler]:
-    run = first.opened.scenario.start(heard)
+    run = ReservingRun(first.opened.scenario.compiled, heard)
     plan = run.reserve(first.graph)
     sched = _went_on(run, plan, first)
     before = _facts(sched, first, run)
     behind = run
     if second.opened is not first.opened:
         _check_same_devices(first, second)
-        behind = second.opened.scenario.start()
+        behind = ReservingRun(second.opened.scenario.compiled)
         behind.start_behind(run)
     heard.listen(sched)
     plan = behind.alloc(second.graph)
@@ -167,7 +168,7 @@ def _both(first: Side, second: Side, heard: Heard) -> tuple[GraphFacts, GraphFac
     return before, _facts(sched, second, behind), sched
 
 
-def _went_on(run: Run, plan: Plan, side: Side) -> Scheduler:
+def _went_on(run: ReservingRun, plan: Plan, side: Side) -> Scheduler:
     side.opened.logged(plan.log)
     if run.sched is None or plan.error is not None:
         raise StepRefused(dict(plan.error or ()), f"{side.called}: ")

@@ -13,7 +13,7 @@ from ggmltool.inspect.passes import PassRecorder
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.inspect.part import Part
 
 
@@ -63,7 +63,7 @@ class Record:
         """Itself, None where nothing is to be kept."""
         return self if self._parts else None
 
-    def attach(self, sched: Scheduler) -> None:
+    def attach(self, sched: AnyScheduler) -> None:
         """Look at this scheduler, which has not planned anything yet."""
         for part in self._parts:
             part.attach(sched)
@@ -74,6 +74,6 @@ class Record:
         for part in self._hearers.get(type(event), ()):
             part.hear(event)
 
-    def _after_pass(self, number: int, sched: Scheduler) -> None:
+    def _after_pass(self, number: int, sched: AnyScheduler) -> None:
         for part in self._parts:
             part.after_pass(number, sched)

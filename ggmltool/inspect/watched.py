@@ -20,7 +20,7 @@ from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
-    from ggmltool.ggml.sched.scheduler import Scheduler
+    from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
 
 
@@ -77,7 +77,7 @@ class Watched:
         return self.name if self.number is None else f"{self.name}, step {self.number}"
 
     @property
-    def sched(self) -> Scheduler:
+    def sched(self) -> AnyScheduler:
         """The scheduler. Raises StepRefused with ggml's words where it was never made."""
         if self.run.sched is None:
             raise self.refusal()

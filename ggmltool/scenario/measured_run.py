@@ -2,52 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError, LineAssert
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.plan import Plan, PlanError
-from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-from ggmltool.ggml.releases.january_2024.snapshot import plan_of
-from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.releases.parts import measuring_scheduler_of
+from ggmltool.ggml.sched.measuring import MeasuringScheduler
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.gpus import take_gpus
-from ggmltool.scenario.model import Step
+from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from ggmltool.ggml.releases.january_2024.compute import Times
     from ggmltool.ggml.sched.compute import Watch
+    from ggmltool.ggml.sched.eval_callback import EvalCallback
     from ggmltool.scenario.data import Data
 
 
 class MeasuredRun(Run):
-    """A scenario with the steps `measure` and `compute`, of which each builds its graph anew.
+    """A scenario with the steps `measure` and `compute`, of which each builds its graph anew."""
 
-    `times` are those of the last graph that was computed.
-    """
+    plan_steps = ("measure", "compute")
+    sched: MeasuringScheduler | None
 
-    sched: MeasuredScheduler | None
-    times: list[Times]
-
-    def start(self) -> MeasuredScheduler:
+    def start(self) -> MeasuringScheduler:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
-        if self.sched is not None:
-            return self.sched
-        self.times = []
-        self.bufts = make_bufts(self.model)
-        self.backends = make_backends(self.model, self.bufts)
-        if self.values:
-            take_gpus(self.model, self.backends, self.bufts.values())
-        self._make_contexts()
-        self.sched = MeasuredScheduler(
+        return cast("MeasuringScheduler", super().start())
+
+    def _make_scheduler(self) -> MeasuringScheduler:
+        return measuring_scheduler_of(self.model.release)(
             self.backends,
             self.indices,
             self.addresses,
@@ -55,16 +42,14 @@ class MeasuredRun(Run):
             self.compiled.graph_size,
             self.model.cpu_base_misalign,
             self.listener,
+            self.model.release,
         )
-        self.sched.debug = self.debug
-        self.sched.log_lines = self.log
-        return self.sched
 
     def _alloc_context(self, ctx: Context, buft: BufferType, usage: int) -> list[Buffer]:
         """One buffer, or none; views of what has memory know its address from the beginning."""
         see_roots(ctx.tensors)
-        buffer = alloc_ctx_tensors_from_buft(ctx, buft, self.addresses, usage, self.model.cpu_base_misalign)
-        return [] if buffer is None else [buffer]
+        scheduler = measuring_scheduler_of(self.model.release)
+        return scheduler.alloc_context(ctx, buft, self.addresses, usage, self.model.cpu_base_misalign)
 
     def build(self, name: str) -> CGraph:
         """Build a graph anew. Views of what has memory know its address from the beginning."""
@@ -92,12 +77,6 @@ class MeasuredRun(Run):
             sched.set_tensor_backend(table[number], backend)
         return graph
 
-    def step(self, step: Step) -> Plan | dict[str, NDArray[Any]] | None:
-        """One step: the plan of measure and compute, the values of get, None for the others."""
-        if step.kind in ("measure", "compute"):
-            return self._plan_step(step.kind, step.graph or "")
-        return super().step(step)
-
     def reserve(self, name: str) -> Plan:
         """What comes closest to reserving: `measure`."""
         return self.measure(name)
@@ -110,30 +89,18 @@ class MeasuredRun(Run):
                 return plan
         return self._plan_step("alloc", name)
 
-    def _clear_log(self) -> None:
-        self.log.clear()
-        if self.sched is not None:
-            self.sched.debug_lines.clear()
-
     def _plan(self, step: str, name: str) -> Plan:
-        self._clear_log()
-        try:
-            if step == "measure":
-                self._measure(name)
-            elif step == "alloc":
-                step = "compute"
-                self._allocate(name)
-            else:
-                self._compute(name)
-            plan = self.plan_of(self.newest[name][0], name, step)
-        except GgmlError as e:
-            plan = self._failed(e, name, step)
-        self.plans.append(plan)
-        return plan
+        if step == "measure":
+            self._measure(name)
+        elif step == "alloc":
+            step = "compute"
+            self._allocate(name)
+        else:
+            self._compute(name)
+        return self.plan_of(self.newest[name][0], name, step)
 
-    def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
-        """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
-        return plan_of(self.start(), graph, name, step, self.log, self.model.ggml, error)
+    def _failed(self, error: GgmlError, name: str | None, step: str) -> Plan:
+        return super()._failed(error, name, "compute" if step == "alloc" else step)
 
     def measure(self, name: str) -> Plan:
         """The step `measure`: ggml_backend_sched_init_measure of a new build of the graph."""
@@ -149,13 +116,11 @@ class MeasuredRun(Run):
         sched.alloc_to_compute(self._place(name))
 
     def _compute(self, name: str, watch: Watch | None = None) -> None:
-        from ggmltool.ggml.releases.january_2024.compute import graph_compute
-
         sched = self.start()
         sched.reset()
         graph = self._place(name)
         prepare = self._write_when_read(name) if self.values else None
-        self.times = graph_compute(sched, graph, self.values, watch, prepare)
+        self.times = sched.graph_compute(graph, self.values, watch, prepare)
 
     def _write_when_read(self, name: str) -> Callable[[Tensor], None] | None:
         """What writes the data of the tensors that get memory with the graph, each right before it is read first.
@@ -189,9 +154,9 @@ class MeasuredRun(Run):
         self._compute(name, watch)
         self.plans.append(self.plan_of(self.newest[name][0], name, "compute"))
 
-    def old_copies(self, name: str) -> list[str]:
-        """None: every `compute` builds its graph anew."""
-        return []
+    def set_eval_callback(self, callback: EvalCallback | None) -> None:
+        """Raises ScenarioError: there is no such call."""
+        raise ScenarioError(f"ggml {self.model.ggml} has no eval callback", self.model.source, None, "")
 
     def tensor(self, id: str) -> Tensor:
         """The newest tensor of this id, for `set` and `get`.

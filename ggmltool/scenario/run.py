@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlError, GgmlFailed
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan, PlanError
-from ggmltool.ggml.releases.parts import scheduler_of
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.debug import SchedDebug
-from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.sched.compute import Watch
+    from ggmltool.ggml.sched.eval_callback import EvalCallback
+    from ggmltool.ggml.sched.measuring import Times
     from ggmltool.scenario.data import Data
 
 MAPPED = 4096
 """Bytes from which on a tensor stays in its GGUF file, mapped into memory, instead of being copied."""
 
 
-class Run:
+class Run(ABC):
     """A scenario on the engine: its devices, contexts and one scheduler, all made by the first step.
 
     `events` listens to everything the engine announces; with `debug` the scheduler's debug print of every reserve
@@ -50,6 +52,11 @@ class Run:
 
     A run is for one thread at a time, as ggml's scheduler; a Scenario is for several, and each can start its own.
     """
+
+    plan_steps: ClassVar[tuple[str, ...]]
+    """The kinds of steps that a plan tells of."""
+    times: Sequence[Times] = ()
+    """What each backend spent in the graph that was computed last, of a ggml that keeps that."""
 
     def __init__(
         self, compiled: Compiled, events: Listener | None = None, debug: bool = False, values: bool = False
@@ -72,14 +79,14 @@ class Run:
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
         self.undone: list[str] = []
         self._unread: dict[str, None] = {}
-        self.sched: Scheduler | None = None
+        self.sched: AnyScheduler | None = None
         self._stand_ins: dict[int, Tensor] = {}
         self._errors: dict[int, GgmlError] = {}
         self._files: dict[Path, NDArray[Any]] = {}
         self._pool: list[int] = []
         self._pool_used = 0
 
-    def start(self) -> Scheduler:
+    def start(self) -> AnyScheduler:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
         if self.sched is not None:
             return self.sched
@@ -88,31 +95,14 @@ class Run:
         if self.values:
             take_gpus(self.model, self.backends, self.bufts.values())
         self._make_contexts()
-        options = self.model.scheduler
-        self.sched = scheduler_of(self.model.release)(
-            self.backends,
-            self.indices,
-            self.addresses,
-            self.bufts.values(),
-            self.compiled.graph_size,
-            options.parallel,
-            options.op_offload,
-            self.listener,
-            self.model.release,
-        )
+        self.sched = self._make_scheduler()
         self.sched.debug = self.debug
         self.sched.log_lines = self.log
         return self.sched
 
-    def start_behind(self, other: Run) -> Scheduler:
-        """Go on with the devices and the scheduler of another run, whose scenario has the same: for two that a program
-        would give to one scheduler. Contexts are this run's own.
-        """
-        self.indices, self.addresses, self.log = other.indices, other.addresses, other.log
-        self.bufts, self.backends = other.bufts, other.backends
-        self._make_contexts()
-        self.sched = other.start()
-        return self.sched
+    @abstractmethod
+    def _make_scheduler(self) -> AnyScheduler:
+        """The scheduler, when devices and contexts are there."""
 
     def _make_contexts(self) -> None:
         for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
@@ -226,42 +216,33 @@ class Run:
         out.reverse()
         return out
 
+    @abstractmethod
     def reserve(self, name: str) -> Plan:
-        """The step `reserve`: ggml_backend_sched_reserve of a new build of the graph."""
-        return self._plan_step("reserve", name)
+        """The step that plans the memory of a new build of the graph."""
 
+    @abstractmethod
     def alloc(self, name: str) -> Plan:
-        """The step `alloc`: ggml_backend_sched_alloc_graph of a new build of the graph."""
-        return self._plan_step("alloc", name)
+        """A new build of the graph with the memory that it is computed in."""
 
     def _plan_step(self, step: str, name: str) -> Plan:
+        """One of `plan_steps`: its plan, the newest of `plans`."""
+        self._clear_log()
         with _collector_paused():
-            return self._plan(step, name)
-
-    def _plan(self, step: str, name: str) -> Plan:
-        self.log.clear()
-        try:
-            sched = self.start()
-            if sched.debug_lines:
-                sched.debug_lines.clear()
-            graph = self.build(name)
-            table = self.newest[name][1]
-            for at, backend in self.compiled.graphs[name].assigned:
-                sched.set_tensor_backend(table[at], backend)
-            ok = sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)
-            if not ok:
-                raise GgmlFailed(
-                    "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
-                )
-            plan = self.plan_of(graph, name, step)
-            if self.debug:
-                self.debug_records.append(sched.debug_record)
-            if self.values and step == "alloc":
-                self._write_data(name, ())
-        except GgmlError as e:
-            plan = self._failed(e, name, step)
+            try:
+                plan = self._plan(step, name)
+            except GgmlError as e:
+                plan = self._failed(e, name, step)
         self.plans.append(plan)
         return plan
+
+    def _clear_log(self) -> None:
+        self.log.clear()
+        if self.sched is not None and self.sched.debug_lines:
+            self.sched.debug_lines.clear()
+
+    @abstractmethod
+    def _plan(self, step: str, name: str) -> Plan:
+        """The plan of a step. Raises GgmlError where ggml would not go on."""
 
     def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
         """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
@@ -283,7 +264,7 @@ class Run:
 
         A step that ggml would not survive gives its failed plan, which is also the last of `plans`.
         """
-        if step.kind in ("reserve", "alloc"):
+        if step.kind in self.plan_steps:
             return self._plan_step(step.kind, step.graph or "")
         try:
             sched = self.start()
@@ -305,51 +286,22 @@ class Run:
             return self.plans[-1]
         return None
 
+    @abstractmethod
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
-        """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
+        """The step `compute` of a graph. Raises GgmlError where ggml would not go on.
 
         Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
-        every node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this
-        machine may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises
-        GgmlError where ggml would not go on.
+        every node after it was computed. Without `wait` GPUs of this machine may still be computing when it returns,
+        and the scheduler's `synchronize` waits for them.
         """
-        sched = self.start()
-        if name not in self.newest:
-            self.build(name)
-        self.undone = []
-        self._unread.clear()
-        graph, table = self.newest[name]
-        was_alloc = sched.is_alloc
-        placed = () if was_alloc else [t for t in table if t.buffer is not None]
-        allocated = sched.alloc_to_compute(graph)
-        if allocated and self.values and not was_alloc:
-            self._write_data(name, placed)
-        if allocated and self.values:
-            from ggmltool.ggml.sched.compute import graph_compute
 
-            graph_compute(sched, graph, watch, wait)
-        else:
-            if allocated:
-                sched.computed()
-            if wait:
-                sched.synchronize()
-        if not allocated:
-            raise GgmlFailed(
-                "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
-            )
+    @abstractmethod
+    def set_eval_callback(self, callback: EvalCallback | None) -> None:
+        """ggml_backend_sched_set_eval_callback, of a ggml that has it."""
 
     def old_copies(self, name: str) -> list[str]:
-        """The copies that an earlier split put into the newest build of a graph, where `compute` would split it again.
-
-        ggml_backend_sched_split_graph replaces sources by copies for good. Split a second time, such a build has
-        nothing to copy: the copies keep what they hold, in memory that others may get.
-        """
-        if self.sched is None or self.sched.is_alloc or name not in self.newest:
-            return []
-        graph, table = self.newest[name]
-        own = {id(t) for t in table}
-        found = (s.name for n in graph.nodes for s in n.src if s is not None and id(s) not in own)
-        return list(dict.fromkeys(found))
+        """The copies that an earlier split put into the newest build, where `compute` would split it again."""
+        return []
 
     def tensor(self, id: str) -> Tensor:
         """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and
@@ -414,21 +366,6 @@ class Run:
         t = self.tensor(id)
         announce_get(t, self.listener)
         return values_of(t)
-
-    def _write_data(self, name: str, placed: Iterable[Tensor]) -> None:
-        """Write the data of the tensors that the scheduler has just given memory; `placed` had theirs before."""
-        from ggmltool.ggml.transfer import tensor_set
-
-        table = self.newest[name][1]
-        kept = {id(t) for t in placed}
-        at = 0
-        for spec in self.model.contexts:
-            for t_spec in spec.tensors:
-                if spec.buft is None and t_spec.data is not None:
-                    t = table[at]
-                    if t.buffer is not None and id(t) not in kept:
-                        tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
-                at += 1
 
     def run(self, steps: Iterable[Step]) -> list[Plan]:
         """All steps in order, up to one that fails; the plans of its reserve and alloc steps."""

@@ -14,6 +14,7 @@ from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.names import graph_called, no_tensor
+from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run, values_of
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
@@ -46,7 +47,7 @@ class Scenario:
     def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
         """A run to be driven step by step, by one thread."""
         if self.model.release.reserves:
-            return Run(self.compiled, events, debug, values)
+            return ReservingRun(self.compiled, events, debug, values)
         from ggmltool.scenario.measured_run import MeasuredRun
 
         return MeasuredRun(self.compiled, events, debug, values)

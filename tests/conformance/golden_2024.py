@@ -12,9 +12,8 @@ from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-from ggmltool.ggml.releases.january_2024.snapshot import copies_of
-from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
+from ggmltool.ggml.sched.snapshot import copies_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.measured_run import MeasuredRun
@@ -51,7 +50,7 @@ class Player:
         assert isinstance(run, MeasuredRun)
         self.run = run
         self.steps = model.steps
-        self.sched: MeasuredScheduler = run.start()
+        self.sched: Scheduler = run.start()
         self.sched.on_pass = self._after
         self.passes: dict[str, Any] = {}
         self.owners: dict[Buffer, str] = {}
@@ -210,5 +209,5 @@ class Player:
                 "nb": list(copy.nb),
             }
             | self._memory(copy)
-            for t, b, copy in copies_of(s)
+            for t, b, _, copy in copies_of(s)
         ]

@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("libggml")
 
 import ggmltool
-from ggmltool.ggml.sched.fields import backend_ids, sched_fields
 from ggmltool.ggml.version import VERSION
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
@@ -58,7 +57,7 @@ def compare(loaded: Scenario) -> None:
     assert not isinstance(theirs, Abort), theirs
     assert theirs is not None
     assert run.sched is not None
-    assert (sched_fields(run.sched), *backend_ids(run.sched)) == theirs
+    assert (run.sched.fields(), *run.sched.id_arrays().values()) == theirs
 
 
 @pytest.mark.parametrize("path", samples(), ids=sample_name)

@@ -14,6 +14,7 @@ import ggmltool
 from ggmltool.ggml import errors
 from ggmltool.ggml.errors import Breach, GgmlAssert, GgmlError, LineAssert
 from ggmltool.scenario.errors import Place, ScenarioError
+from ggmltool.scenario.run import Run
 
 SCENARIO: dict[str, Any] = {
     "ggmltool": 1,
@@ -98,7 +99,8 @@ def test_errors_are_copied_and_pickled_whole(again: Callable[[Exception], Except
 def test_a_run_says_that_it_is_for_one_thread() -> None:
     """R13"""
     run = ggmltool.load(SCENARIO).start()
-    assert "one thread at a time" in (type(run).__doc__ or "")
+    assert isinstance(run, Run)
+    assert "one thread at a time" in (Run.__doc__ or "")
     assert "Several threads may use" in (ggmltool.Scenario.__doc__ or "")
 
 

@@ -19,6 +19,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
     from ggmltool.ggml.graph_copy import Copier
+    from ggmltool.ggml.sched.measuring import MeasuringScheduler
     from ggmltool.ggml.sched.scheduler import Scheduler
 
 
@@ -48,8 +49,14 @@ class BackendRegistry(Protocol):
 
 
 def scheduler_of(release: Release) -> type[Scheduler]:
-    """Its scheduler (`scheduler.py`), whose attributes are its passes and its graph allocator."""
+    """The scheduler of a release that reserves (`scheduler.py`)."""
     scheduler: type[Scheduler] = _part(release, "scheduler").Scheduler
+    return scheduler
+
+
+def measuring_scheduler_of(release: Release) -> type[MeasuringScheduler]:
+    """The same of a release that measures."""
+    scheduler: type[MeasuringScheduler] = _part(release, "scheduler").Scheduler
     return scheduler
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
 
 Copies = list[list[Tensor] | None]
@@ -28,21 +29,24 @@ class Split:
         self.inputs_capacity = 0
         self.nodes: list[Tensor] = []
 
+    def fields(self, i: int) -> dict[str, int | bool]:
+        """Its plain fields as split `i` of a scheduler."""
+        ends = {"i_start": self.i_start, "i_end": self.i_end, "n_inputs": len(self.inputs)}
+        return {f"splits[{i}].{name}": value for name, value in ends.items()}
 
-class Arena:
-    """The scheduler's own context: copies and dependencies, made anew at every split in the same memory.
+
+class AnyArena(ABC):
+    """The scheduler's own context of `size` bytes: what it makes is made anew at every split, in the same memory.
 
     A tensor of an earlier split stays where it was and turns into whatever is made at its place next, so a graph
     that still points to it sees what ggml would see.
     """
 
-    __slots__ = ("_next", "capacity", "indices", "overhead", "size", "slots")
+    __slots__ = ("_next", "indices", "overhead", "size", "slots")
 
-    def __init__(self, graph_size: int, indices: IndexSpace, release: Release = DEFAULT) -> None:
-        of_tensors = graph_size * release.max_split_inputs * 2 * release.tensor_size
-        self.size = of_tensors + release.graph_overhead(graph_size)
+    def __init__(self, size: int, indices: IndexSpace, release: Release) -> None:
+        self.size = size
         self.overhead = release.tensor_overhead()
-        self.capacity = self.size // self.overhead
         self.indices = indices
         self.slots: list[Tensor] = []
         self._next = 0
@@ -55,23 +59,20 @@ class Arena:
     def clear(self) -> None:
         self._next = 0
 
+    @abstractmethod
     def described(self) -> str:
         """What is in it, in words."""
-        return f"{len(self.made())} copies and dependencies"
+
+    @abstractmethod
+    def check_room(self, src: Tensor) -> None:
+        """Raises GgmlError where it has no room for one more tensor, made of `src`."""
 
     def made(self) -> list[Tensor]:
-        """The copies and dependencies of the last split, in the order of the arena."""
+        """The tensors of the last split, in the order of the arena."""
         return self.slots[: self._next]
 
     def _slot(self, src: Tensor) -> tuple[Tensor | None, int]:
-        if self._next >= self.capacity:
-            raise GgmlAssert(
-                "ggml_new_tensor_impl",
-                "obj_new",
-                f"the scheduler's context has room for {self.capacity} copies and dependencies, and a copy or view of "
-                f"{src.name or src.id} is one more; a larger graph_size makes it larger, fewer splits and no pipeline "
-                "copies need less",
-            ).of("sched_context", self.used + self.overhead)
+        self.check_room(src)
         self._next += 1
         if self._next <= len(self.slots):
             t = self.slots[self._next - 1]
@@ -87,6 +88,32 @@ class Arena:
         else:
             Tensor.__init__(t, src.type, src.ne, src.nb, name=cut_name(name), index=index)
         return t
+
+
+class Arena(AnyArena):
+    """The context of copies and dependencies."""
+
+    __slots__ = ("capacity",)
+
+    def __init__(self, graph_size: int, indices: IndexSpace, release: Release) -> None:
+        of_tensors = graph_size * release.max_split_inputs * 2 * release.tensor_size
+        super().__init__(of_tensors + release.graph_overhead(graph_size), indices, release)
+        self.capacity = self.size // self.overhead
+
+    def described(self) -> str:
+        """What is in it, in words."""
+        return f"{len(self.made())} copies and dependencies"
+
+    def check_room(self, src: Tensor) -> None:
+        """Raises GgmlAssert where it is full."""
+        if self._next >= self.capacity:
+            raise GgmlAssert(
+                "ggml_new_tensor_impl",
+                "obj_new",
+                f"the scheduler's context has room for {self.capacity} copies and dependencies, and a copy or view of "
+                f"{src.name or src.id} is one more; a larger graph_size makes it larger, fewer splits and no pipeline "
+                "copies need less",
+            ).of("sched_context", self.used + self.overhead)
 
     def view(self, src: Tensor) -> Tensor:
         """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made."""

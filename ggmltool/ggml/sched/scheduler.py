@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.buffer import Buffer, BufferType
+from collections.abc import Callable
+
+from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
 from ggmltool.ggml.device import GraphOrder
 from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.debug import SchedDebug, debug_of
+from ggmltool.ggml.sched.common import Fields, Place, copy_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.passes import run_passes
-from ggmltool.ggml.sched.state import SchedulerState, copy_of
+from ggmltool.ggml.sched.printing import debug_of
+from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import Why
 
 
 class Scheduler(SchedulerState):
     """The calls of a ggml_backend_sched, and the steps of them that another ggml takes in another way."""
-
-    debug_record: SchedDebug = ()
 
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_tensor_backend: the user's choice, honoured whatever the device supports."""
@@ -238,12 +239,7 @@ class Scheduler(SchedulerState):
     def reset(self) -> None:
         """ggml_backend_sched_reset: forget assignments and copies, keep buffers and the reserved plan."""
         if not self.is_reset:
-            n = self.indices.top
-            self.ids = [-1] * n
-            self.causes = [None] * n
-            self.copies = [None] * n
-            self.seen_graphs = []
-            self.extra_keys = set()
+            self.clear_state()
             self.is_reset = True
         self.is_alloc = False
 
@@ -283,9 +279,45 @@ class Scheduler(SchedulerState):
         """The buffers that graphs are allocated in, each once."""
         return list(dict.fromkeys(b for v in self.gallocr.buffers if v is not None for b in v.chunks))
 
-    def measured_memory(self) -> list[tuple[str, int, int]]:
-        """Where memory was measured and never grows: of each backend its name, the bytes in use at most, its bytes."""
-        return []
+    def places(self) -> Callable[[Tensor], Place]:
+        """Who says where a tensor lies: buffer type, usage, chunk, offset from the base; its bytes, if no view."""
+        bufts = self.bufts
+        buffer_ids = self.gallocr.hash_nodes.buffer_id
+
+        def place(t: Tensor) -> Place:
+            buffer = t.buffer
+            size = None
+            # The allocator may never have come to the graph.
+            if t.view_src is None and (buffer is not None or t.index < len(buffer_ids)):
+                buft = buffer.buft if buffer is not None else bufts[buffer_ids[t.index]]
+                size = t.nbytes if buft.plain else buft.get_alloc_size(t)
+            if buffer is None:
+                return None, None, None, None, size
+            return buffer.buft.name, USAGE_NAMES[buffer.usage], buffer.chunk, t.data - buffer.base, size
+
+        return place
+
+    def fields(self) -> Fields:
+        """Flags, counts, splits and sizes."""
+        fields: Fields = {
+            "is_reset": self.is_reset, "is_alloc": self.is_alloc, "n_backends": len(self.backends),
+            "hash_set.size": self.hash_size, "graph.size": self.own_size, "graph.n_nodes": len(self.nodes),
+            "graph.n_leafs": len(self.leafs),
+        }  # fmt: skip
+        for i, split in enumerate(self.splits[: self.n_splits]):
+            fields[f"splits[{i}].backend_id"] = split.backend_id
+            fields |= split.fields(i)
+        return fields | {
+            "n_splits": self.n_splits, "splits_capacity": len(self.splits), "n_copies": self.n_copies,
+            "cur_copy": self.cur_copy, "n_graph_inputs": len(self.graph_inputs) if self.n_copies > 1 else 0,
+            "context_buffer_size": self.arena.size,
+        }  # fmt: skip
+
+    def id_arrays(self) -> dict[str, list[int]]:
+        """node_backend_ids and prev_node_backend_ids, as far as the scheduler's own graph has nodes."""
+        n = len(self.nodes)
+        prev = [*self.prev_node_ids[:n], *[0] * (n - len(self.prev_node_ids))]
+        return {"node_backend_ids": self.node_ids[:n], "prev_node_backend_ids": prev}
 
     def get_buffer_size(self, backend_id: int) -> int:
         """ggml_backend_sched_get_buffer_size: bytes; 0 where an earlier backend reports the shared buffer."""

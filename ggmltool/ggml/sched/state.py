@@ -1,20 +1,19 @@
-"""What a ggml_backend_sched knows: its backends, what every tensor was given, its splits, and its hash set."""
+"""What the passes read and write: the state of a scheduler that reserves, and its hash set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Self
+from collections.abc import Iterable
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
-from ggmltool.ggml.events import Listener, Logged
+from ggmltool.ggml.events import Listener
 from ggmltool.ggml.gallocr import Gallocr
-from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.ggml.sched.arena import Arena, Copies, Split
+from ggmltool.ggml.sched.arena import Arena, Split
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
@@ -36,23 +35,18 @@ PASSES = (
 """What each pass does, by its number; 0 is what was said before."""
 
 
-class SchedulerState:
-    """A ggml_backend_sched over `backends`, highest priority first; the last one must be a CPU device.
+class SchedulerState(AnyScheduler):
+    """A ggml_backend_sched that reserves. The last backend must be a CPU device.
 
     `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
-    lets devices ask for ops whose weights lie on the host. `indices` are those of all tensors it will see.
-
-    State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
-    `assigned` and `assigned_causes` keep the two lists of the last split, which `reserve` clears at its end.
-    `on_pass` is called after every pass with its number and the scheduler. `release` is the ggml that it decides as,
-    `passes` say what its passes do, by their numbers. `debug_lines` is what a debug build has logged since this was
-    last cleared; None for a ggml of which that is not kept.
+    lets devices ask for ops whose weights lie on the host.
     """
 
-    passes: tuple[str, ...] = PASSES
+    passes = PASSES
+    id_of_tensor = "tensor_backend_id(tensor)"
     gallocr_class = Gallocr
-    own_size = 0
-    """sched->graph.size: how many nodes, and how many leafs, its own graph has room for by now."""
+    gallocr: Gallocr
+    arena: Arena
 
     def __init__(
         self,
@@ -67,15 +61,8 @@ class SchedulerState:
         release: Release = DEFAULT,
     ) -> None:
         _check_backends(backends)
-        self.release = release
-        self.rules = release.rules
-        self.backends = backends
-        self.names = [b.name for b in backends]
-        self.indices = indices
-        self.events = events
-        self.bufts = [b.device.buft for b in backends]
-        bufts = {*self.bufts, *all_bufts}
-        self.usable_bufts = [frozenset(t for t in bufts if b.device.supports_buft(t)) for b in backends]
+        n_copies = SCHED_MAX_COPIES if parallel else 1
+        super().__init__(backends, indices, all_bufts, graph_size, hash_size(graph_size), n_copies, events, release)
         for b, buft in enumerate(self.bufts):
             if buft not in self.usable_bufts[b]:
                 raise GgmlAssert(
@@ -83,64 +70,25 @@ class SchedulerState:
                     "ggml_backend_supports_buft(backends[b], sched->bufts[b])",
                     f"{self.names[b]} cannot use its own default buffer type {buft.name}; {advice('own_buft')}",
                 )
-        self.graph_size = graph_size
-        self.hash_size = hash_size(graph_size)
-        self.n_copies = SCHED_MAX_COPIES if parallel else 1
+        self.rules = release.rules
         self.op_offload = op_offload
         self.has_events = [parallel and b.device.events for b in backends]
-        self.gallocr = self.gallocr_class(self.bufts, addresses, events)
-        self.arena = Arena(graph_size, indices, self.release)
-        self.debug_lines: list[str] | None = None
-        if self.release.keeps_debug_log:
-            self.debug_lines = []
+        self.gallocr = self.gallocr_class(self.bufts, addresses, events, self.rules.max_chunks)
+        if release.keeps_debug_log:
             self.gallocr.debug_log = self.debug_log
-        self.splits: list[Split] = [self.new_split() for _ in range(SCHED_INITIAL_SPLITS)]
-        self.n_splits = 0
-        self.graph_inputs: list[Tensor] = []
+        self.arena = Arena(graph_size, indices, release)
+        self.splits = [self.new_split() for _ in range(SCHED_INITIAL_SPLITS)]
         self.graph_inputs_capacity = self.rules.max_split_inputs
-        self.cur_copy = 0
         self.next_copy = 0
-        self.is_reset = True
         self.is_alloc = False
-        self.ids: list[int] = []
-        self.causes: list[str | None] = []
-        self.copies: list[Copies | None] = []
-        self.assigned = self.ids
-        self.assigned_causes = self.causes
-        self.made_copies = self.copies
-        self.nodes: list[Tensor] = []
-        self.leafs: list[Tensor] = []
-        self.node_ids: list[int] = []
-        self.leaf_ids: list[int] = []
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
-        self.seen_graphs: list[CGraph] = []
-        self.extra_keys: set[int] = set()
-        self.log_lines: list[str] = []
-        self.debug = False
-        self.on_pass: Callable[[int, Self], None] | None = None
         self.callback_eval: EvalCallback | None = None
 
-    def log(self, level: str, text: str) -> None:
-        """A line that a release build of ggml logs."""
-        self.log_lines.append(text)
-        if self.events:
-            self.events(Logged(level, text))
-
-    def debug_log(self, line: str) -> None:
-        """A line that a debug build of ggml logs besides, where those are kept."""
-        if self.debug_lines is not None:
-            self.debug_lines.append(line)
-            if self.events:
-                self.events(Logged("debug", line))
-
-    def grow_state(self) -> None:
-        """Make the state lists as long as there are tensors."""
-        missing = self.indices.top - len(self.ids)
-        if missing > 0:
-            self.ids.extend([-1] * missing)
-            self.causes.extend([None] * missing)
-            self.copies.extend([None] * missing)
+    def clear_state(self) -> None:
+        """Forget assignments, copies, the graphs that gave them, and what else was looked up."""
+        super().clear_state()
+        self.extra_keys: set[int] = set()
 
     def new_split(self) -> Split:
         """A split for whatever place, without room for inputs yet, or with all it will ever have."""
@@ -179,21 +127,9 @@ class SchedulerState:
         """The tensors (by index) in ggml's hash set: those of the graphs since the last reset, and others looked up."""
         return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
-    def copy_of(self, t: Tensor, backend_id: int) -> Tensor:
-        """The copy of a tensor on a backend that the current graph uses."""
-        return copy_of(self.copies, t, backend_id, self.cur_copy)
-
     def copy_name(self, backend_id: int, t: Tensor, copy: int) -> str:
         """What a copy is called, before ggml cuts the name."""
         return f"{self.names[backend_id]}#{t.name}#{copy}"
-
-
-def copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int) -> Tensor:
-    of = copies[t.index]
-    made = of[backend_id] if of is not None else None
-    if made is None:
-        raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
-    return made[copy]
 
 
 def _check_backends(backends: list[Backend]) -> None:

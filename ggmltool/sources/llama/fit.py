@@ -12,6 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import GraphSpec, Model
+from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions
 from ggmltool.sources.llama.place import Placement, Placer, Probe
@@ -133,7 +134,7 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
     uses: dict[str, BufferUse] = {}
     costs = []
     for name in model.graphs:
-        run = Run(compiled)
+        run = ReservingRun(compiled)
         plan = plans[name] = run.reserve(name)
         uses = uses or _allocated(run)
         costs.append(GraphCost(name, len(plan.splits), _copied(run, plan, name)))
@@ -207,7 +208,7 @@ def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[s
         out.append("the graph is that of one token: llama.cpp reserves compute buffers for a whole ubatch of a prompt")
     if probe is None:
         return out
-    backends = {n.id: n.backend for n in Run(Compiled(probe.placement.model)).reserve(probe.graph).nodes}
+    backends = {n.id: n.backend for n in ReservingRun(Compiled(probe.placement.model)).reserve(probe.graph).nodes}
     for id, il in _attention_layers(model.graphs[probe.graph]).items():
         backend = backends.get(id)
         if backend is not None and backend != layers.of(il):

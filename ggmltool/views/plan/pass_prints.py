@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.releases.january_2024.printed import Printed
-from ggmltool.ggml.sched.debug import DebugSplit
+from ggmltool.ggml.sched.debug import DebugSplit, PassPrint
 from ggmltool.views.plan.sched_debug import cut, fmt_size, node_line
 
 
-def pass_print(printed: Printed, level: int = 2, causes: bool = True, title: bool = True) -> str:
+def pass_print(printed: PassPrint, level: int = 2, causes: bool = True, title: bool = True) -> str:
     """sched_print_assignments after its title line; level 1 leaves the nodes out.
 
     ggml compiles the causes out unless one changes its source: `causes=False` gives the usual text.

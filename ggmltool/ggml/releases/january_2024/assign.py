@@ -7,32 +7,19 @@ can run an op. View ops are invisible to pass 2, and the sources of a node end a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, Buffer
 from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, PassedOver
 from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import Facts, Sweep, Why
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-
-PASSES = (
-    "the user's choices",
-    "from memory and weights",
-    "neighbours take over",
-    "views and sources",
-    "splits and copies",
-)
-"""What each pass does, by its number; 0 is what was said before."""
 
 SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (False, True))
 """The sweeps of pass 2."""
 
 
-def allocr_from_buffer(s: MeasuredScheduler, t: Tensor, buffer: Buffer | None) -> int:
+def allocr_from_buffer(s: SchedulerState, t: Tensor, buffer: Buffer | None) -> int:
     """sched_allocr_from_buffer: the allocator whose own buffer it is, else the first backend that can use it.
 
     -1 without a buffer. Raises LineAssert where no backend can use the memory of `t`.
@@ -55,7 +42,7 @@ def allocr_from_buffer(s: MeasuredScheduler, t: Tensor, buffer: Buffer | None) -
     )
 
 
-def assign_from_buffers(s: MeasuredScheduler, graph: CGraph) -> None:
+def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
     """Pass 1: tensors that have memory, views of such, and ops with weights; the user's choices stay.
 
     A node that the user assigned is passed over, and so are its sources that are neither leafs nor nodes before it.
@@ -75,7 +62,7 @@ def assign_from_buffers(s: MeasuredScheduler, graph: CGraph) -> None:
                 ids[src.index] = _allocr_from_cur(s, src)
 
 
-def _allocr_from_cur(s: MeasuredScheduler, t: Tensor) -> int:
+def _allocr_from_cur(s: SchedulerState, t: Tensor) -> int:
     """sched_allocr_from_cur."""
     b = allocr_from_buffer(s, t, t.buffer)
     if b != -1:
@@ -100,7 +87,7 @@ def _allocr_from_cur(s: MeasuredScheduler, t: Tensor) -> int:
     return -1
 
 
-def _decided(s: MeasuredScheduler, t: Tensor, b: int, cause: str, why: Why, buffer: Buffer | None, by: Tensor) -> int:
+def _decided(s: SchedulerState, t: Tensor, b: int, cause: str, why: Why, buffer: Buffer | None, by: Tensor) -> int:
     s.causes[t.index] = cause
     if s.events and buffer is not None:
         facts = Facts(buft=None if s.tallocs[b].buffer is buffer else buffer.buft.name)
@@ -108,7 +95,7 @@ def _decided(s: MeasuredScheduler, t: Tensor, b: int, cause: str, why: Why, buff
     return b
 
 
-def expand(s: MeasuredScheduler, graph: CGraph) -> None:
+def expand(s: SchedulerState, graph: CGraph) -> None:
     """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, up and down, then all.
 
     The last backend does not spread in 2.1 and 2.2, and ends a spread.
@@ -119,7 +106,7 @@ def expand(s: MeasuredScheduler, graph: CGraph) -> None:
         _sweep(s, real if sweep.down else real[::-1], last if sweep.skips_last else -2, f"2.{number}", sweep)
 
 
-def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, sweep: Sweep) -> None:
+def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, cause: str, sweep: Sweep) -> None:
     ids, causes, events = s.ids, s.causes, s.events
     cur = -1
     origin: Tensor | None = None
@@ -142,13 +129,13 @@ def _sweep(s: MeasuredScheduler, nodes: list[Tensor], skipped: int, cause: str, 
             events(PassedOver(n.label, 2, cause, why, facts=facts))
 
 
-def _why_no_spread(s: MeasuredScheduler, origin: Tensor | None, sweep: Sweep) -> tuple[Why, Facts]:
+def _why_no_spread(s: SchedulerState, origin: Tensor | None, sweep: Sweep) -> tuple[Why, Facts]:
     if origin is None:
         return Why.NO_NEIGHBOR, Facts(sweep=sweep)
     return Why.SPREADS_LAST, Facts(tensor=origin.label, backend=s.names[s.ids[origin.index]], sweep=sweep)
 
 
-def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
+def assign_sources(s: SchedulerState, graph: CGraph) -> None:
     """Pass 3: views take their root's backend, sources without one their user's; there may be none to take."""
     ids, causes = s.ids, s.causes
     for n in graph.nodes:
@@ -175,7 +162,7 @@ def assign_sources(s: MeasuredScheduler, graph: CGraph) -> None:
                 _announce(s, src, "3.cur", Why.READER, n)
 
 
-def _announce(s: MeasuredScheduler, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
+def _announce(s: SchedulerState, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
     if not s.events:
         return
     b = s.ids[t.index]

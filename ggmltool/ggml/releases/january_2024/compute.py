@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ggmltool.ggml import ops
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.events import Computed, Entered, Left, TensorCopied
-from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays
-from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
+from ggmltool.ggml.sched.measuring import Times
 from ggmltool.ggml.tensor import Tensor, root_of
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FILE = "ggml-backend.c"
-
-
-class Times(NamedTuple):
-    """What a backend spent in one graph, in microseconds: on copies to it, and on computing."""
-
-    backend: str
-    copy_us: int
-    compute_us: int
 
 
 class RootArrays(DeviceArrays):
@@ -40,30 +32,8 @@ class RootArrays(DeviceArrays):
         return memory, offset + t.data - root.data
 
 
-def graph_compute(
-    s: MeasuredScheduler,
-    graph: CGraph,
-    nodes: bool = True,
-    watch: Watch | None = None,
-    prepare: Callable[[Tensor], None] | None = None,
-) -> list[Times]:
-    """ggml_backend_sched_graph_compute: split `graph`, give it memory, compute it; the times of each backend.
-
-    With `nodes` false only what is copied is told, and nothing computed. `prepare` is called with every tensor right
-    before it is read. Raises LineAssert, GgmlCrash and what the kernels raise.
-    """
-    function = "ggml_backend_sched_graph_compute"
-    if s.events:
-        s.events(Entered(function))
-    s.alloc_to_compute(graph)
-    times = compute_splits(s, nodes, watch, prepare)
-    if s.events:
-        s.events(Left(function))
-    return times
-
-
 def compute_splits(
-    s: MeasuredScheduler,
+    s: SchedulerState,
     nodes: bool = True,
     watch: Watch | None = None,
     prepare: Callable[[Tensor], None] | None = None,
@@ -121,7 +91,7 @@ def _compute_nodes(
         graph_compute_nodes(backend, arrays, (n,), watch)
 
 
-def copy_async(s: MeasuredScheduler, b: int, src: Tensor, dst: Tensor, nodes: bool = True) -> None:
+def copy_async(s: SchedulerState, b: int, src: Tensor, dst: Tensor, nodes: bool = True) -> None:
     """ggml_backend_tensor_copy_async of an input, to backend `b`.
 
     Where neither side is host memory, and the device has no copy of its own, the bytes take the way over the host; a

@@ -15,11 +15,10 @@ from ggmltool.ggml.devices.op_rules import copies, same_extent, takes_rows_of
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.january_2024.release import RELEASE
 from ggmltool.ggml.tensor import Tensor, nrows
 
-_RELEASE = RELEASES["2024-01"]
-CPU_SLACK = _RELEASE.tensor_alignment
+CPU_SLACK = RELEASE.tensor_alignment
 """Bytes that a CPU buffer is larger than asked for, since malloc's address may not be aligned."""
 
 
@@ -65,14 +64,14 @@ METAL_RULES: dict[int, Rule] = _BOTH | by_op(
 def _cuda(name: str) -> Profile:
     return replace(
         profiles.PROFILES[name],
-        ggml=_RELEASE.name,
+        ggml=RELEASE.name,
         others=False,
         rules=CUDA_RULES,
         check=None,
         alloc_size=whole_rows,
         offload_min_batch=None,
         events=False,
-        extra=(pinned(f"{name}_Host", alignment=_RELEASE.tensor_alignment),),
+        extra=(pinned(f"{name}_Host", alignment=RELEASE.tensor_alignment),),
         features=(),
         has=frozenset(),
         caps=frozenset(("async", "host_buffer")),
@@ -81,14 +80,14 @@ def _cuda(name: str) -> Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "custom": replace(profiles.PROFILES["custom"], ggml=_RELEASE.name),
+    "custom": replace(profiles.PROFILES["custom"], ggml=RELEASE.name),
     "CPU": replace(
         profiles.PROFILES["CPU"],
-        ggml=_RELEASE.name,
-        alignment=_RELEASE.tensor_alignment,
+        ggml=RELEASE.name,
+        alignment=RELEASE.tensor_alignment,
         slack=CPU_SLACK,
         rules=by_op({"MUL_MAT": cpu.MUL_MAT}),
-        extra=(ExtraBuft("CPU_HBM", "CPU", _RELEASE.tensor_alignment, host=True),),
+        extra=(ExtraBuft("CPU_HBM", "CPU", RELEASE.tensor_alignment, host=True),),
         features=(),
         has=frozenset(),
         caps=frozenset(("buffer_from_host_ptr",)),
@@ -97,7 +96,7 @@ PROFILES: Mapping[str, Profile] = {
     "ROCm": _cuda("ROCm"),
     "Metal": replace(
         profiles.PROFILES["Metal"],
-        ggml=_RELEASE.name,
+        ggml=RELEASE.name,
         host=True,
         others=False,
         rules=METAL_RULES,

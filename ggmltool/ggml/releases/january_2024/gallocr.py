@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from ggmltool.ggml.buffer import AddressSpace, BufferType
-from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.events import AllocationStarted, Entered, Left, Listener, NotReused, Reused
-from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.january_2024.tallocr import BestFitTallocr
+from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc
-from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 BARRIER = -1
@@ -34,36 +32,34 @@ CAN_INPLACE = frozenset(
 _FILE = "ggml-alloc.c"
 
 
-class DirectGallocr(Gallocr):
-    """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory.
+class Gallocr(AnyGallocr):
+    """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory, and `names` are
+    what their memories are called. Of each graph it writes down where it placed the tensors, where somebody listens.
 
-    Its state has the form of today's: `hash_nodes` are its hash values, with the places that tensors got; node_allocs
-    and leaf_allocs are written down afterwards, where somebody listens. `names` are those of the memories.
-
-    `inplace` has the nodes that were put into the memory of a source: their `view_src` is set to it. `parse_seq`
-    gives another order of nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors
-    that were given to an allocator before the walk.
+    A node that is put into the memory of a source has its `view_src` set to it. `parse_seq` gives another order of
+    nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors that were given to an
+    allocator before the walk.
     """
 
-    __slots__ = ("_holders", "_ids", "_tallocs", "inplace", "parse_seq", "placed")
+    __slots__ = ("_holders", "_ids", "_tallocs", "parse_seq", "placed")
+
+    inplace: set[int]
 
     def __init__(
         self,
         bufts: Sequence[BufferType] = (),
         names: Sequence[str] = (),
-        addresses: AddressSpace | None = None,
         events: Listener | None = None,
     ) -> None:
-        super().__init__([], addresses or AddressSpace(), events)
-        self.bufts = [_named(buft, name) for buft, name in zip(bufts, names, strict=True)]
+        super().__init__([_named(buft, name) for buft, name in zip(bufts, names, strict=True)], events)
         self.parse_seq: tuple[int, ...] = ()
-        self.inplace: set[int] = set()
-        self.placed: Sequence[tuple[BestFitTallocr, Tensor]] = ()
+        self.inplace = set()
+        self.placed: Sequence[tuple[Tallocr, Tensor]] = ()
         self._holders: dict[int, Tensor] = {}
         self._ids: Sequence[int] = ()
-        self._tallocs: list[BestFitTallocr | None] = []
+        self._tallocs: list[Tallocr | None] = []
 
-    def alloc_graph_in(self, talloc: BestFitTallocr, nodes: list[Tensor], n_tensors: int) -> int:
+    def alloc_graph_in(self, talloc: Tallocr, nodes: list[Tensor], n_tensors: int) -> int:
         """ggml_gallocr_alloc_graph of then: a graph in one allocator's memory; the bytes it needed at most."""
         self._walk("ggml_gallocr_alloc_graph", nodes, [0] * n_tensors, [talloc])
         return talloc.max_size
@@ -74,7 +70,7 @@ class DirectGallocr(Gallocr):
         leafs: list[Tensor],
         hash_size: int,
         ids: Sequence[int],
-        tallocs: Sequence[BestFitTallocr],
+        tallocs: Sequence[Tallocr],
     ) -> None:
         """ggml_gallocr_alloc_graph_n: `ids` gives the number of every tensor's allocator, by its index (-1: none).
 
@@ -92,7 +88,7 @@ class DirectGallocr(Gallocr):
             ).of("sched_tensors", len(nodes))
         self.hash_size = hash_size
         self.planned_nodes, self.planned_leafs = nodes, leafs
-        self.buf_tallocs = [_shown(tallocr) for tallocr in tallocs]
+        self.buf_tallocs = tallocs
         self._walk("ggml_gallocr_alloc_graph_n", nodes, ids, tallocs)
         if self.events:
             self._write_down()
@@ -110,7 +106,7 @@ class DirectGallocr(Gallocr):
         self.node_allocs = [(place(n), tuple(INVALID if s is None else place(s) for s in n.src)) for n in nodes]
         self.leaf_allocs = [place(t) for t in self.planned_leafs]
 
-    def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[BestFitTallocr]) -> None:
+    def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
         """ggml_tallocr_alloc_graph_impl."""
         if self.events:
             self.events(Entered(function))
@@ -172,7 +168,7 @@ class DirectGallocr(Gallocr):
         if not n.data:
             self._give_memory(n)
 
-    def _tallocr(self, t: Tensor) -> BestFitTallocr | None:
+    def _tallocr(self, t: Tensor) -> Tallocr | None:
         """node_tallocr."""
         return self._tallocs[self._ids[t.index]]
 
@@ -214,13 +210,13 @@ class DirectGallocr(Gallocr):
         self._placed(alloc, n)
         self.hash_nodes.allocated[n.index] = 1
 
-    def _placed(self, alloc: BestFitTallocr, n: Tensor) -> None:
+    def _placed(self, alloc: Tallocr, n: Tensor) -> None:
         """Write the place down in the tensor's hash node."""
         self.refused = None
         self.hash_nodes.buffer_id[n.index] = self._ids[n.index]
         self.hash_nodes.offset[n.index] = n.data - alloc.base
 
-    def _reuse(self, alloc: BestFitTallocr, n: Tensor) -> bool:
+    def _reuse(self, alloc: Tallocr, n: Tensor) -> bool:
         """Whether the node could be put into the memory of a source, or of what that is a view of."""
         for parent in n.src:
             if parent is None:
@@ -242,7 +238,7 @@ class DirectGallocr(Gallocr):
             return True
         return False
 
-    def _why_not(self, alloc: BestFitTallocr, n: Tensor, parent: Tensor) -> tuple[Why, Facts] | None:
+    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> tuple[Why, Facts] | None:
         """Why a node cannot be computed in the memory of this source; None where it can."""
         if not alloc.is_own(parent):
             return Why.OTHER_BUFFER, Facts(buft=alloc.name)
@@ -295,13 +291,6 @@ def _named(buft: BufferType, name: str) -> BufferType:
     named = copy(buft)
     named.name = name
     return named
-
-
-def _shown(tallocr: BestFitTallocr) -> DynTallocr:
-    """An allocator as the planner of one chunk that today's would be."""
-    shown = DynTallocr(tallocr.alignment, SIZE_MAX)
-    shown.chunks = [tallocr.chunk]
-    return shown
 
 
 def _no_allocr(function: str, t: Tensor) -> GgmlCrash:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
+from ggmltool.ggml import graph_copy
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.graph_copy import Copier
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, view_init
 from ggmltool.ggml.tensor import Tensor
 
 
-class MeasuredCopier(Copier):
+class Copier(graph_copy.Copier):
     """Makes the tensors of a graph anew, in memory that the allocators of then lay out."""
 
     prefix = ""

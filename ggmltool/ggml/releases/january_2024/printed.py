@@ -5,88 +5,25 @@ The assignments are records, which a view turns into ggml's text. Causes are tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit
-from ggmltool.ggml.tensor import Tensor
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
+from ggmltool.ggml.sched.common import AnyScheduler
+from ggmltool.ggml.sched.debug import PassPrint
+from ggmltool.ggml.sched.printing import debug_of, node_lines
 
 
-class Printed(NamedTuple):
-    """sched_print_assignments after pass `number`. Before the last pass there is no split: `nodes` has all nodes.
-
-    `splits` are those whose header is printed, with their nodes.
-    """
-
-    number: int
-    nodes: tuple[DebugNode, ...]
-    splits: tuple[DebugSplit, ...]
-
-
-def printed_of(s: MeasuredScheduler, graph: CGraph, number: int) -> Printed:
+def printed_of(s: AnyScheduler, graph: CGraph, number: int) -> PassPrint:
     """The state after a pass as ggml prints it."""
-    splits = s.splits[: s.n_splits]
-    if not splits:
-        return Printed(number, _nodes(s, graph, 0, graph.n_nodes), ())
-    return Printed(
-        number,
-        (),
-        tuple(
-            DebugSplit(
-                k,
-                _name(s, sp.backend_id),
-                tuple((t.name, t.nbytes) for t in sp.inputs),
-                _nodes(s, graph, sp.i_start, sp.i_end),
-            )
-            for k, sp in enumerate(splits)
-            if sp.i_start < graph.n_nodes
-        ),
-    )
+    if not s.n_splits:
+        return PassPrint(number, node_lines(s, graph, 0, graph.n_nodes), ())
+    return PassPrint(number, (), debug_of(s, graph))
 
 
-def _nodes(s: MeasuredScheduler, graph: CGraph, start: int, end: int) -> tuple[DebugNode, ...]:
-    """The node lines of `[start, end)`; view ops have none, and sources end at the first empty slot."""
-    out = []
-    for i in range(start, end):
-        n = graph.nodes[i]
-        if n.is_view_op:
-            continue
-        sources = []
-        for t in n.src:
-            if t is None:
-                break
-            sources.append(DebugSource(t.name, t.nbytes, _backend(s, t), s.causes[t.index] or ""))
-        out.append(
-            DebugNode(
-                i,
-                Op(n.op).name,
-                n.name,
-                n.nbytes,
-                _backend(s, n),
-                s.causes[n.index] or "",
-                graph.use_count(n),
-                True,
-                tuple(sources),
-            )
-        )
-    return tuple(out)
-
-
-def _backend(s: MeasuredScheduler, t: Tensor) -> str | None:
-    b = s.ids[t.index]
-    return s.names[b] if b != -1 else None
-
-
-def _name(s: MeasuredScheduler, b: int) -> str:
+def _name(s: AnyScheduler, b: int) -> str:
     """ggml_backend_name, which knows a name for no backend too."""
     return s.names[b] if b >= 0 else "NULL"
 
 
-def sanity_lines(s: MeasuredScheduler, graph: CGraph) -> list[str]:
+def sanity_lines(s: AnyScheduler, graph: CGraph) -> list[str]:
     """What a debug build prints after the last pass: nodes whose sources, or whose root, have another backend."""
     ids = s.ids
     out: list[str] = []

@@ -32,6 +32,7 @@ RELEASE = Release(
     max_splits=MAX_SPLITS,
     max_copies=1,
     steps=("measure", "compute"),
+    prints_functions=False,
     prints_passes=True,
     keeps_times=True,
     keeps_debug_log=True,

@@ -1,123 +1,33 @@
-"""ggml_backend_sched of January 2024: a graph is measured once, and every graph after it has to fit into that memory.
+"""The scheduler of January 2024: a graph is measured once, and every graph after it has to fit into that memory.
 
 Each backend has an allocator of its own. Until `init_measure` they only measure; then each gets a buffer of that size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
-from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
-from ggmltool.ggml.context import IndexSpace
-from ggmltool.ggml.device import Backend
+from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.events import Assigned, Entered, Left, Listener, Logged
+from ggmltool.ggml.events import Assigned, Entered, Left
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
-from ggmltool.ggml.releases.january_2024.arena import MeasuredArena
-from ggmltool.ggml.releases.january_2024.assign import PASSES
-from ggmltool.ggml.releases.january_2024.gallocr import DirectGallocr
-from ggmltool.ggml.releases.january_2024.printed import Printed, printed_of, sanity_lines
-from ggmltool.ggml.releases.january_2024.split import (
-    MAX_SPLIT_INPUTS,
-    MAX_SPLITS,
-    MEASURED,
-    NO_ALLOCR,
-    run_passes,
-)
-from ggmltool.ggml.releases.january_2024.tallocr import BestFitTallocr, new_from_buft, new_measure_from_buft
-from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.releases.january_2024.printed import sanity_lines
+from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS
+from ggmltool.ggml.releases.january_2024.split import run_passes
+from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
+from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
+from ggmltool.ggml.sched.common import Place
+from ggmltool.ggml.sched.measuring import Times
+from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
 
 _FILE = "ggml-backend.c"
 
 
-class MeasuredScheduler(Scheduler):
-    """A ggml_backend_sched over `backends`, highest priority first. It looks at no op: the last backend need not be a
-    CPU, and none is asked whether it can run one.
-
-    `misalign` is how far past a page malloc's addresses are. The state lists are those of today's scheduler; a
-    tensor's entry in `copies` has one copy per backend. `tallocs` are the allocators, by backend; `planned` is what
-    they were after the last graph was allocated, `measured` the bytes that measuring found, `sanity` what a debug
-    build prints about the last split. With `debug` the assignments after each pass are kept in `printed`.
-    """
-
-    release = MEASURED
-    passes = PASSES
-    tallocs: list[BestFitTallocr]
-    debug_lines: list[str]
-
-    def __init__(
-        self,
-        backends: list[Backend],
-        indices: IndexSpace,
-        addresses: AddressSpace,
-        all_bufts: Iterable[BufferType] = (),
-        graph_size: int = 2048,
-        misalign: int = 0,
-        events: Listener | None = None,
-    ) -> None:
-        _check_backends(backends)
-        self.backends = backends
-        self.names = [b.name for b in backends]
-        self.indices = indices
-        self.addresses = addresses
-        self.misalign = misalign
-        self.events = events
-        self.bufts = [b.device.buft for b in backends]
-        self.memory_names = memory_names(backends)
-        bufts = {*self.bufts, *all_bufts}
-        self.usable_bufts = [frozenset(t for t in bufts if b.device.supports_buft(t)) for b in backends]
-        self.graph_size = graph_size
-        self.hash_size = hash_size(graph_size + MAX_SPLITS * MAX_SPLIT_INPUTS)
-        self.n_copies = 1
-        self.op_offload = False
-        self.has_events = [False] * len(backends)
-        self.gallocr: DirectGallocr = DirectGallocr(self.bufts, self.memory_names, addresses, events)
-        self.arena: MeasuredArena = MeasuredArena(indices)
-        self.splits = [Split()]
-        self.splits[0].backend_id = NO_ALLOCR
-        self.first_allocr_is_freed = False
-        self.n_splits = 0
-        self.graph_inputs = []
-        self.graph_inputs_capacity = 0
-        self.cur_copy = self.next_copy = 0
-        self.is_alloc = False
-        self._clear_state()
-        self.is_reset = True
-        self.assigned, self.assigned_causes, self.made_copies = self.ids, self.causes, self.copies
-        self.nodes = []
-        self.leafs = []
-        self.node_ids = []
-        self.leaf_ids = []
-        self.prev_node_ids = []
-        self.prev_leaf_ids = []
-        self.log_lines = []
-        self.debug = False
-        self.debug_record = ()
-        self.printed: list[Printed] = []
-        self.sanity: list[str] = []
-        self.planned: tuple[TallocrPlan, ...] = ()
-        self.debug_lines = []
-        self.measured: tuple[int, ...] = ()
-        self.on_pass: Callable[[int, Scheduler], None] | None = None
-        self.callback_eval = None
-        self.tallocs = [
-            new_measure_from_buft(buft, addresses, misalign, name, events)
-            for buft, name in zip(self.bufts, self.memory_names, strict=True)
-        ]
-
-    def _clear_state(self) -> None:
-        n = self.indices.top
-        self.ids = [-1] * n
-        self.causes = [None] * n
-        self.copies = [None] * n
-        self.seen_graphs = []
-        self.extra_keys = set()
-        self.placed: list[tuple[BestFitTallocr, Tensor]] = []
+class Scheduler(SchedulerState):
+    """The calls of a ggml_backend_sched of January 2024."""
 
     @property
     def is_measure(self) -> bool:
@@ -128,6 +38,14 @@ class MeasuredScheduler(Scheduler):
         """ggml_tallocr_alloc in the allocator that ggml_backend_sched_get_tallocr gives for a backend."""
         self.tallocs[backend_id].alloc(t, silent=True)
         self.placed.append((self.tallocs[backend_id], t))
+
+    @staticmethod
+    def alloc_context(
+        ctx: Context, buft: BufferType, addresses: AddressSpace, usage: int, misalign: int
+    ) -> list[Buffer]:
+        """ggml_backend_alloc_ctx_tensors_from_buft: one buffer, or none."""
+        buffer = alloc_ctx_tensors_from_buft(ctx, buft, addresses, usage, misalign)
+        return [] if buffer is None else [buffer]
 
     def set_tensor_backend(self, tensor: Tensor, backend_id: int) -> None:
         """ggml_backend_sched_set_node_backend: the user's choice; it has no cause."""
@@ -213,17 +131,6 @@ class MeasuredScheduler(Scheduler):
         if self.events:
             self.events(Left(function))
 
-    def debug_log(self, line: str) -> None:
-        """A line that only a debug build prints."""
-        self.debug_lines.append(line)
-        if self.events:
-            self.events(Logged("debug", line))
-
-    def keep_print(self, number: int, graph: CGraph) -> None:
-        """What ggml prints of the assignments after pass `number`, where somebody wants it."""
-        if self.debug:
-            self.printed.append(printed_of(self, graph, number))
-
     def _build_graph_copy(self, graph: CGraph) -> None:
         nodes: list[Tensor] = []
         splits = self.splits[: self.n_splits]
@@ -256,56 +163,19 @@ class MeasuredScheduler(Scheduler):
         )
         return True
 
-    def check_hash_set(self) -> None:
-        """Refuse where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
-        n_known = sum(len(g.nodes) + len(g.leafs) for g in self.seen_graphs) + len(self.arena.made())
-        n_views = sum(t.view_src is not None for g in self.seen_graphs for t in (*g.nodes, *g.leafs))
-        if n_known + n_views <= self.hash_size:
-            return
-        keys = self.hash_keys()
-        if len(keys) > self.hash_size:
-            raise LineAssert(
-                "ggml_hash_find_or_insert",
-                "ggml.c",
-                14889,
-                "i != GGML_HASHTABLE_FULL",
-                f"the scheduler's hash set has {self.hash_size} slots and would need {len(keys)} for nodes, leafs and "
-                f"copies; a graph_size above {self.hash_size - MAX_SPLITS * MAX_SPLIT_INPUTS} makes it larger",
-            ).of("sched_slots", len(keys))
-
-    def hash_keys(self) -> set[int]:
-        """The tensors (by index) in the hash set: nodes, leafs, the roots of views among them, and copies."""
-        keys = {t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes)}
-        keys.update(t.view_src.index for g in self.seen_graphs for t in g.nodes if t.view_src is not None)
-        keys.update(t.index for t in self.arena.made())
-        return keys
-
     def reset(self) -> None:
         """ggml_backend_sched_reset: all memory of the allocators is free, assignments and copies are forgotten."""
         for tallocr in self.tallocs:
             tallocr.reset()
-        self._clear_state()
+        self.clear_state()
         self.is_reset = True
 
     def synchronize(self) -> None:
         """There is nothing to wait for: ggml_backend_sched_graph_compute of then waits for every copy and split."""
 
-    def reserve(self, graph: CGraph) -> bool:
-        """Not of this version; what comes closest is `init_measure`."""
-        self.init_measure(graph)
-        return True
-
-    def alloc_graph(self, graph: CGraph) -> bool:
-        """Not of this version, where graph_compute allocates; the same as `alloc_to_compute`."""
-        return self.alloc_to_compute(graph)
-
     def buffer(self, backend_id: int) -> Buffer:
         """ggml_backend_sched_get_buffer."""
         return self.tallocs[backend_id].buffer
-
-    def copy_name(self, backend_id: int, t: Tensor, copy: int = 0) -> str:
-        """What a copy is called, before ggml cuts the name."""
-        return f"{self.names[backend_id]}#{t.name}"
 
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """The nodes, and room for every copy there can be."""
@@ -325,26 +195,33 @@ class MeasuredScheduler(Scheduler):
         """The bytes of a backend's buffer."""
         return self.tallocs[backend_id].buffer.size
 
+    def places(self) -> Callable[[Tensor], Place]:
+        """Who says where a tensor's bytes lie, those of a view with its root's; and its own bytes, of views none."""
+        return _place
 
-def memory_names(backends: list[Backend]) -> list[str]:
-    """What the memory of each backend's allocator is called: its buffer type, which several backends may have."""
-    out = []
-    for b in backends:
-        buft = b.device.buft
-        shared = buft.name != b.name and any(o is not b and o.device.buft is buft for o in backends)
-        out.append(f"{buft.name} ({b.name})" if shared else buft.name)
-    return out
+    def graph_compute(
+        self,
+        graph: CGraph,
+        nodes: bool = True,
+        watch: Callable[[Tensor], None] | None = None,
+        prepare: Callable[[Tensor], None] | None = None,
+    ) -> Sequence[Times]:
+        """ggml_backend_sched_graph_compute. Raises LineAssert, GgmlCrash and what the kernels raise."""
+        from ggmltool.ggml.releases.january_2024.compute import compute_splits
+
+        function = "ggml_backend_sched_graph_compute"
+        if self.events:
+            self.events(Entered(function))
+        self.alloc_to_compute(graph)
+        times = compute_splits(self, nodes, watch, prepare)
+        if self.events:
+            self.events(Left(function))
+        return times
 
 
-def _check_backends(backends: list[Backend]) -> None:
-    function = "ggml_backend_sched_new"
-    if not backends:
-        raise LineAssert(function, _FILE, 1359, "n_backends > 0", f"there is no backend; {advice('n_backends')}")
-    if len(backends) > MEASURED.max_backends:
-        raise LineAssert(
-            function,
-            _FILE,
-            1360,
-            "n_backends <= GGML_MAX_BACKENDS",
-            f"there are {len(backends)} backends; leave out all but {MEASURED.max_backends}",
-        ).of("backends", len(backends))
+def _place(t: Tensor) -> Place:
+    owner, buffer = t.buffer, root_of(t).buffer
+    size = owner.buft.get_alloc_size(t) if owner is not None and t.view_src is None else None
+    if buffer is None or not t.data:
+        return None, None, None, None, size
+    return buffer.name, USAGE_NAMES[buffer.usage], buffer.chunk, t.data - buffer.base, size

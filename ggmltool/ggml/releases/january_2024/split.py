@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import InputAdded, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.january_2024.assign import assign_from_buffers, assign_sources, expand, no_backend
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.january_2024.printed import printed_of
+from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS
+from ggmltool.ggml.releases.january_2024.state import FREED_ALLOCR, SchedulerState
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import Why
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler
-
-MEASURED = RELEASES["2024-01"]
-MAX_SPLITS = MEASURED.max_splits or 0
-MAX_SPLIT_INPUTS = MEASURED.max_split_inputs
-
-NO_ALLOCR = -1
-FREED_ALLOCR = -2
-"""Instead of a backend: the first split of a graph in which no node computes anything. It keeps the allocator of the
-graph before; when that was measured, the allocator is gone.
-"""
 
 _FUNCTION = "sched_split_graph"
 _FILE = "ggml-backend.c"
 
 
-def run_passes(s: MeasuredScheduler, graph: CGraph) -> None:
+def run_passes(s: SchedulerState, graph: CGraph) -> None:
     """Assign backends (passes 1 to 3) and split (pass 4)."""
     for number, step in enumerate((assign_from_buffers, expand, assign_sources, split), 1):
         step(s, graph)
         s.check_hash_set()
-        s.keep_print(number, graph)
+        if s.debug:
+            s.printed.append(printed_of(s, graph, number))
         if s.on_pass:
             s.on_pass(number, s)
 
 
-def split(s: MeasuredScheduler, graph: CGraph) -> None:
+def split(s: SchedulerState, graph: CGraph) -> None:
     """Pass 4: cut the graph into runs of one backend, and copy every source whose backend is another one.
 
     Where no node computes anything, the first split keeps the backend it had in the graph before.
@@ -93,7 +81,7 @@ def split(s: MeasuredScheduler, graph: CGraph) -> None:
         )
 
 
-def _split_at(s: MeasuredScheduler, i_split: int) -> Split:
+def _split_at(s: SchedulerState, i_split: int) -> Split:
     if i_split >= MAX_SPLITS:
         raise LineAssert(
             _FUNCTION,
@@ -107,7 +95,7 @@ def _split_at(s: MeasuredScheduler, i_split: int) -> Split:
     return s.splits[i_split]
 
 
-def _copy_for_split(s: MeasuredScheduler, cur_split: Split, i_split: int, t: Tensor, n: Tensor) -> Tensor:
+def _copy_for_split(s: SchedulerState, cur_split: Split, i_split: int, t: Tensor, n: Tensor) -> Tensor:
     """The copy of `t` for the split's backend; made once in a graph, filled anew before every split that needs it."""
     inputs = cur_split.inputs
     is_new = not any(known is t for known in inputs)

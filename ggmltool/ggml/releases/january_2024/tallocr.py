@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dyn_tallocr import Chunk
+from ggmltool.ggml.dyn_tallocr import Chunk, Planner
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.events import Allocated, Freed, Grown, Listener
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import MAX_FREE_BLOCKS
 
-MAX_FREE_BLOCKS = 256
 MEASURED_SIZE = (2**64 - 1) // 2
 """Bytes that an allocator has that only measures: half of what a size can say, against overflows."""
 
@@ -54,14 +54,14 @@ def cpu_buffer_from_ptr(buft: BufferType, ptr: int, size: int) -> Buffer:
     return buffer
 
 
-class BestFitTallocr:
+class Tallocr(Planner):
     """ggml_tallocr: `measure` says that the buffer is a stand-in for one whose size is still to be found out.
 
-    `name` is what events and plans call its memory, and its buffer. `chunk` has the free blocks, by their offsets from
-    the buffer's base, and the end of what was ever in use; the last block is the rest of the buffer and is used last.
+    `name` is what events and plans call its memory, and its buffer. Its one chunk has the free blocks, by their offsets
+    from the buffer's base, and the end of what was ever in use; the last block is the rest of the buffer, used last.
     """
 
-    __slots__ = ("alignment", "base", "buffer", "chunk", "events", "measure", "name")
+    __slots__ = ("base", "buffer", "events", "measure", "name")
 
     def __init__(self, buffer: Buffer, measure: bool = False, name: str = "", events: Listener | None = None) -> None:
         self.buffer = buffer
@@ -70,11 +70,16 @@ class BestFitTallocr:
         self.measure = measure
         self.name = buffer.name = name or buffer.name
         self.events = events
-        self.chunk = Chunk(0)
+        self.chunks = [Chunk(0)]
         self.reset()
 
     def __repr__(self) -> str:
-        return f"<BestFitTallocr {self.name}>"
+        return f"<Tallocr {self.name}>"
+
+    @property
+    def chunk(self) -> Chunk:
+        """The one chunk there is."""
+        return self.chunks[0]
 
     @property
     def max_size(self) -> int:
@@ -119,19 +124,8 @@ class BestFitTallocr:
         if t.data:
             raise LineAssert("ggml_tallocr_alloc", _FILE, 84, "tensor->data == NULL", f"{t.label} has memory already")
         size = self._size(t)
-        chunk = self.chunk
-        blocks = chunk.free_blocks
-        i = self._best_fit(t, size)
-        offset, left = blocks[i]
-        if left == size:
-            del blocks[i]
-        else:
-            blocks[i][0] = offset + size
-            blocks[i][1] = left - size
-        t.data = self.base + offset
+        t.data = self.base + self.chunk.take(self._best_fit(t, size), size)
         t.buffer = self.buffer
-        if offset + size > chunk.max_size:
-            chunk.max_size = offset + size
         if self.events and not silent:
             self.announce(t)
 
@@ -141,15 +135,9 @@ class BestFitTallocr:
             self.events(Allocated(t.label, self.name, 0, t.data - self.base, self._size(t)))
 
     def _best_fit(self, t: Tensor, size: int) -> int:
-        """The number of the block to take. Of blocks of one size the last one is taken."""
+        """The number of the block to take."""
         blocks = self.chunk.free_blocks
-        best = -1
-        best_size = 0
-        for i in range(len(blocks) - 1):
-            block_size = blocks[i][1]
-            if block_size >= size and (best == -1 or block_size <= best_size):
-                best = i
-                best_size = block_size
+        best = self.chunk.best_fit(size)
         if best != -1:
             return best
         if blocks and blocks[-1][1] >= size:
@@ -185,27 +173,7 @@ class BestFitTallocr:
             return
         offset = t.data - self.base
         size = self._size(t)
-        self._give_back(t, offset, size)
-        if self.events:
-            self.events(Freed(holder.label, self.name, 0, offset, size))
-
-    def _give_back(self, t: Tensor, offset: int, size: int) -> None:
-        blocks = self.chunk.free_blocks
-        for i, block in enumerate(blocks):
-            if block[0] + block[1] == offset:
-                block[1] += size
-                if i + 1 < len(blocks) and block[0] + block[1] == blocks[i + 1][0]:
-                    block[1] += blocks[i + 1][1]
-                    del blocks[i + 1]
-                return
-            if offset + size == block[0]:
-                block[0] = offset
-                block[1] += size
-                if i > 0 and blocks[i - 1][0] + blocks[i - 1][1] == offset:
-                    blocks[i - 1][1] += block[1]
-                    del blocks[i]
-                return
-        if len(blocks) >= MAX_FREE_BLOCKS:
+        if not self.chunk.give_back(offset, size):
             raise LineAssert(
                 "ggml_tallocr_free_tensor",
                 _FILE,
@@ -214,21 +182,19 @@ class BestFitTallocr:
                 f"giving back {t.label} would make one free block more than {MAX_FREE_BLOCKS} in the memory of "
                 f"{self.name}; {advice('free_blocks')}",
             ).of("free_blocks", MAX_FREE_BLOCKS + 1)
-        at = 0
-        while at < len(blocks) and blocks[at][0] < offset:
-            at += 1
-        blocks.insert(at, [offset, size])
+        if self.events:
+            self.events(Freed(holder.label, self.name, 0, offset, size))
 
 
-def new_from_ptr(buft: BufferType, data: int, size: int, alignment: int) -> BestFitTallocr:
+def new_from_ptr(buft: BufferType, data: int, size: int, alignment: int) -> Tallocr:
     """ggml_tallocr_new: an allocator in the caller's own memory; `buft` is the CPU's."""
-    tallocr = BestFitTallocr(cpu_buffer_from_ptr(buft, data, size))
+    tallocr = Tallocr(cpu_buffer_from_ptr(buft, data, size))
     tallocr.alignment = alignment
     tallocr.reset()
     return tallocr
 
 
-def new_measure(buft: BufferType, alignment: int) -> BestFitTallocr:
+def new_measure(buft: BufferType, alignment: int) -> Tallocr:
     """ggml_tallocr_new_measure: an allocator that measures for host memory of any alignment."""
     tallocr = new_from_ptr(buft, MEASURE_ADDRESS, MEASURED_SIZE, alignment)
     tallocr.measure = True
@@ -237,19 +203,19 @@ def new_measure(buft: BufferType, alignment: int) -> BestFitTallocr:
 
 def new_measure_from_buft(
     buft: BufferType, addresses: AddressSpace, misalign: int, name: str, events: Listener | None
-) -> BestFitTallocr:
+) -> Tallocr:
     """ggml_tallocr_new_measure_from_buft: a buffer of 1 byte stands for the one that will be made."""
-    return BestFitTallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name, events)
+    return Tallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name, events)
 
 
 def new_from_buft(
     buft: BufferType, size: int, addresses: AddressSpace, misalign: int, name: str, events: Listener | None
-) -> BestFitTallocr:
+) -> Tallocr:
     """ggml_tallocr_new_from_buft: an allocator with a buffer of its own."""
     buffer = buft_alloc_buffer(buft, size, addresses, misalign=misalign)
     if events:
         events(Grown(name, 0, buffer.size))
-    return BestFitTallocr(buffer, False, name, events)
+    return Tallocr(buffer, False, name, events)
 
 
 def alloc_ctx_tensors_from_buft(
@@ -268,7 +234,7 @@ def alloc_ctx_tensors_from_buft(
     if nbytes == 0:
         return None
     buffer = buft_alloc_buffer(buft, nbytes, addresses, usage, misalign)
-    tallocr = BestFitTallocr(buffer)
+    tallocr = Tallocr(buffer)
     for t in ctx.tensors:
         if t.view_src is not None:
             view_init(buffer, t)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from ggmltool.ggml import gallocr
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.debug_assert import DebugAssert
-from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.events import ReallocNeeded
-from ggmltool.ggml.gallocr import Gallocr
-from ggmltool.ggml.releases.march_2025.tallocr import UnchunkedTallocr
+from ggmltool.ggml.releases.march_2025.tallocr import DynTallocr
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.vbuffer import TensorAlloc
 
 
-class UnchunkedGallocr(Gallocr):
+class Gallocr(gallocr.Gallocr):
     """A graph allocator whose buffers have one chunk each."""
 
     __slots__ = ()
@@ -23,7 +22,7 @@ class UnchunkedGallocr(Gallocr):
 
     def new_planner(self, buft: BufferType) -> DynTallocr:
         """ggml_dyn_tallocr_new."""
-        return UnchunkedTallocr(buft.alignment)
+        return DynTallocr(buft.alignment)
 
     def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
         """ggml_gallocr_allocate_node. Raises DebugAssert for a tensor that gets memory for the second time."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.releases.march_2025.gallocr import UnchunkedGallocr
+from ggmltool.ggml.releases.march_2025.gallocr import Gallocr
 from ggmltool.ggml.sched import scheduler
 
 
 class Scheduler(scheduler.Scheduler):
     """A ggml_backend_sched of March 2025."""
 
-    gallocr_class = UnchunkedGallocr
+    gallocr_class = Gallocr

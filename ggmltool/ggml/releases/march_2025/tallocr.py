@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.dyn_tallocr import Address, Chunk, DynTallocr
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml import dyn_tallocr
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX
 
 
-class UnchunkedTallocr(DynTallocr):
+class DynTallocr(dyn_tallocr.DynTallocr):
     """The planner of one buffer type, `alignment` bytes: it has one chunk, that a device's max_size does not bound."""
 
     __slots__ = ()
 
     def __init__(self, alignment: int) -> None:
-        super().__init__(alignment, SIZE_MAX)
-        self.reset()
+        super().__init__(alignment, SIZE_MAX, 1)
 
     def reset(self) -> None:
         """ggml_dyn_tallocr_reset: half of what a size can say is free, against overflows."""
-        self.chunks = [Chunk(SIZE_MAX // 2)]
+        self.chunks = [dyn_tallocr.Chunk(SIZE_MAX // 2)]
 
-    def alloc(self, size: int) -> Address:
-        """ggml_dyn_tallocr_alloc: the smallest free block that fits, else the last one. Raises GgmlAbort."""
-        alignment = self.alignment
-        size = (size + alignment - 1) // alignment * alignment
-        chunk = self.chunks[0]
-        blocks = chunk.free_blocks
-        last = len(blocks) - 1
-        best, best_size = -1, SIZE_MAX
-        for i in range(last):
-            block_size = blocks[i][1]
-            if size <= block_size <= best_size:
-                best, best_size = i, block_size
-        if best == -1:
-            if blocks[last][1] < size:
-                raise GgmlAbort(
-                    "ggml_dyn_tallocr_alloc",
-                    "not enough space in the buffer",
-                    None,
-                    f"{size} bytes are asked for, and the largest free block has {max(b[1] for b in blocks)}",
-                )
-            best = last
-        block = blocks[best]
-        offset = block[0]
-        end = offset + size
-        block[0] = end
-        block[1] -= size
-        if block[1] == 0:
-            del blocks[best]
-        if end > chunk.max_size:
-            chunk.max_size = end
-        return 0, offset
+    def out_of_memory(self, size: int) -> GgmlError:
+        """The refusal of what is larger than all that is free."""
+        largest = max((size for _, size in self.chunks[0].free_blocks), default=0)
+        explanation = f"{size} bytes are asked for, and the largest free block has {largest}"
+        return GgmlAbort("ggml_dyn_tallocr_alloc", "not enough space in the buffer", None, explanation)
 
-    def out_of_blocks(self) -> GgmlAssert:
+    def out_of_blocks(self) -> GgmlError:
         """The refusal of one free block more than there can be."""
         return GgmlAssert(
             "ggml_dyn_tallocr_free_tensor",

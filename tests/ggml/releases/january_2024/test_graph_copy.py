@@ -14,7 +14,7 @@ from ggmltool.ggml.events import Event, Logged
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.january_2024.graph_copy import MeasuredCopier
+from ggmltool.ggml.releases.january_2024.graph_copy import Copier
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
 from ggmltool.ggml.transfer import tensor_get, tensor_set
@@ -43,7 +43,7 @@ class Made:
     def copy(self, events: list[Event] | None = None) -> Tensor:
         backend = Backend("GPU0", Device("GPU0", "gpu", GPU, op_table((), True)))
         listener = events.append if events is not None else None
-        made = graph_copy(backend, self.graph, self.indices, self.addresses, listener, MeasuredCopier)
+        made = graph_copy(backend, self.graph, self.indices, self.addresses, listener, Copier)
         assert made is not None
         return made.graph.nodes[-1]
 
@@ -86,7 +86,7 @@ def test_nodes_are_compared_one_by_one_and_views_are_not() -> None:
         return True
 
     assert compare_graph_backend(
-        cpu, other, made.graph, compared, lambda *_: None, made.indices, made.addresses, copier_class=MeasuredCopier
+        cpu, other, made.graph, compared, lambda *_: None, made.indices, made.addresses, copier_class=Copier
     )
     assert seen == ["y"]
 
@@ -96,5 +96,5 @@ def test_nothing_to_allocate_is_a_failure() -> None:
     made.graph.nodes = []
     events: list[Event] = []
     backend = Backend("GPU0", Device("GPU0", "gpu", GPU, op_table((), True)))
-    assert graph_copy(backend, made.graph, made.indices, made.addresses, events.append, MeasuredCopier) is None
+    assert graph_copy(backend, made.graph, made.indices, made.addresses, events.append, Copier) is None
     assert Logged("error", "failed to allocate buffer for graph copy\n") in events

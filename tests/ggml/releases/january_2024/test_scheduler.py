@@ -9,7 +9,8 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.releases.january_2024.scheduler import MeasuredScheduler, memory_names
+from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
+from ggmltool.ggml.releases.january_2024.state import memory_names
 from ggmltool.scenario.measured_run import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 
@@ -226,5 +227,5 @@ def test_a_debug_build_says_what_is_not_where_its_root_is() -> None:
 
 def test_the_scheduler_is_that_of_the_release() -> None:
     sched = run_of(scenario({"a": "mul_mat(wg, x)"})).start()
-    assert isinstance(sched, MeasuredScheduler)
+    assert isinstance(sched, Scheduler)
     assert (sched.release.name, sched.hash_size) == ("2024-01", 8209)

@@ -16,7 +16,7 @@ from ggmltool.ggml.events import Allocated, Event, Freed
 from ggmltool.ggml.releases.january_2024.tallocr import (
     MEASURE_ADDRESS,
     MEASURED_SIZE,
-    BestFitTallocr,
+    Tallocr,
     alloc_ctx_tensors_from_buft,
     buft_alloc_buffer,
     cpu_buffer_from_ptr,
@@ -33,15 +33,15 @@ def tensor(nbytes: int, name: str = "t") -> Tensor:
     return Tensor(F32, (nbytes // 4, 1, 1, 1), name=name)
 
 
-def real(size: int, buft: BufferType = GPU) -> BestFitTallocr:
-    return BestFitTallocr(buft_alloc_buffer(buft, size, AddressSpace()))
+def real(size: int, buft: BufferType = GPU) -> Tallocr:
+    return Tallocr(buft_alloc_buffer(buft, size, AddressSpace()))
 
 
-def blocks(tallocr: BestFitTallocr) -> list[list[int]]:
+def blocks(tallocr: Tallocr) -> list[list[int]]:
     return tallocr.chunk.free_blocks
 
 
-def filled(tallocr: BestFitTallocr, *sizes: int) -> list[Tensor]:
+def filled(tallocr: Tallocr, *sizes: int) -> list[Tensor]:
     out = [tensor(n, f"t{i}") for i, n in enumerate(sizes)]
     for t in out:
         tallocr.alloc(t)
@@ -132,7 +132,7 @@ def test_256_free_blocks_are_the_most() -> None:
 def test_a_cpu_buffer_is_64_bytes_larger_and_begins_where_malloc_says() -> None:
     buffer = buft_alloc_buffer(CPU, 1000, AddressSpace(), misalign=48)
     assert (buffer.size, buffer.base % 4096) == (1064, 48)
-    tallocr = BestFitTallocr(buffer)
+    tallocr = Tallocr(buffer)
     assert (tallocr.align_offset, blocks(tallocr)) == (16, [[16, 1048]])
     filled(tallocr, 64)
     assert tallocr.max_size == 80
@@ -175,7 +175,7 @@ def test_a_context_gets_one_buffer_and_its_views_belong_to_it() -> None:
 
 def test_events_say_where_and_how_much() -> None:
     events: list[Event] = []
-    tallocr = BestFitTallocr(buft_alloc_buffer(GPU, 1024, AddressSpace()), name="GPU0 (X)", events=events.append)
+    tallocr = Tallocr(buft_alloc_buffer(GPU, 1024, AddressSpace()), name="GPU0 (X)", events=events.append)
     (t,) = filled(tallocr, 100)
     tallocr.free_tensor(t, t)
     assert events == [Allocated("t0", "GPU0 (X)", 0, 0, 128), Freed("t0", "GPU0 (X)", 0, 0, 128)]

@@ -1,0 +1,143 @@
+"""A run on a ggml that reserves: graphs are reserved and allocated, and what is allocated can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from ggmltool.ggml.errors import GgmlFailed
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.releases.parts import scheduler_of
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.run import Run
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.compute import Watch
+    from ggmltool.ggml.sched.eval_callback import EvalCallback
+
+
+class ReservingRun(Run):
+    """A scenario with the steps `reserve`, `alloc` and `compute`."""
+
+    plan_steps = ("reserve", "alloc")
+    sched: Scheduler | None
+
+    def start(self) -> Scheduler:
+        """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
+        return cast("Scheduler", super().start())
+
+    def _make_scheduler(self) -> Scheduler:
+        options = self.model.scheduler
+        return scheduler_of(self.model.release)(
+            self.backends,
+            self.indices,
+            self.addresses,
+            self.bufts.values(),
+            self.compiled.graph_size,
+            options.parallel,
+            options.op_offload,
+            self.listener,
+            self.model.release,
+        )
+
+    def start_behind(self, other: ReservingRun) -> Scheduler:
+        """Go on with the devices and the scheduler of another run, whose scenario has the same: for two that a program
+        would give to one scheduler. Contexts are this run's own.
+        """
+        self.indices, self.addresses, self.log = other.indices, other.addresses, other.log
+        self.bufts, self.backends = other.bufts, other.backends
+        self._make_contexts()
+        self.sched = other.start()
+        return self.sched
+
+    def reserve(self, name: str) -> Plan:
+        """The step `reserve`: ggml_backend_sched_reserve of a new build of the graph."""
+        return self._plan_step("reserve", name)
+
+    def alloc(self, name: str) -> Plan:
+        """The step `alloc`: ggml_backend_sched_alloc_graph of a new build of the graph."""
+        return self._plan_step("alloc", name)
+
+    def _plan(self, step: str, name: str) -> Plan:
+        sched = self.start()
+        graph = self.build(name)
+        table = self.newest[name][1]
+        for at, backend in self.compiled.graphs[name].assigned:
+            sched.set_tensor_backend(table[at], backend)
+        ok = sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)
+        if not ok:
+            raise GgmlFailed(
+                "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
+            )
+        plan = self.plan_of(graph, name, step)
+        if self.debug:
+            self.debug_records.append(sched.debug_record)
+        if self.values and step == "alloc":
+            self._write_data(name, ())
+        return plan
+
+    def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
+        """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
+
+        Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
+        every node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this
+        machine may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises
+        GgmlError where ggml would not go on.
+        """
+        sched = self.start()
+        if name not in self.newest:
+            self.build(name)
+        self.undone = []
+        self._unread.clear()
+        graph, table = self.newest[name]
+        was_alloc = sched.is_alloc
+        placed = () if was_alloc else [t for t in table if t.buffer is not None]
+        allocated = sched.alloc_to_compute(graph)
+        if allocated and self.values and not was_alloc:
+            self._write_data(name, placed)
+        if allocated and self.values:
+            from ggmltool.ggml.sched.compute import graph_compute
+
+            graph_compute(sched, graph, watch, wait)
+        else:
+            if allocated:
+                sched.computed()
+            if wait:
+                sched.synchronize()
+        if not allocated:
+            raise GgmlFailed(
+                "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
+            )
+
+    def set_eval_callback(self, callback: EvalCallback | None) -> None:
+        """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed."""
+        self.start().set_eval_callback(callback)
+
+    def old_copies(self, name: str) -> list[str]:
+        """The copies that an earlier split put into the newest build of a graph, where `compute` would split it again.
+
+        ggml_backend_sched_split_graph replaces sources by copies for good. Split a second time, such a build has
+        nothing to copy: the copies keep what they hold, in memory that others may get.
+        """
+        if self.sched is None or self.sched.is_alloc or name not in self.newest:
+            return []
+        graph, table = self.newest[name]
+        own = {id(t) for t in table}
+        found = (s.name for n in graph.nodes for s in n.src if s is not None and id(s) not in own)
+        return list(dict.fromkeys(found))
+
+    def _write_data(self, name: str, placed: Iterable[Tensor]) -> None:
+        """Write the data of the tensors that the scheduler has just given memory; `placed` had theirs before."""
+        from ggmltool.ggml.transfer import tensor_set
+
+        table = self.newest[name][1]
+        kept = {id(t) for t in placed}
+        at = 0
+        for spec in self.model.contexts:
+            for t_spec in spec.tensors:
+                if spec.buft is None and t_spec.data is not None:
+                    t = table[at]
+                    if t.buffer is not None and id(t) not in kept:
+                        tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+                at += 1
