@@ -18,6 +18,7 @@ from ggmltool.version import __version__
 if _TYPE_CHECKING:
     from typing import Any
 
+    from ggmltool.api.logs import import_log
     from ggmltool.api.reference import backends, explain_error, ops, samples, types
     from ggmltool.api.result import Result
     from ggmltool.api.scenario import Scenario
@@ -46,6 +47,7 @@ __all__ = [
     "backends",
     "capture",
     "explain_error",
+    "import_log",
     "load",
     "ops",
     "samples",
@@ -68,6 +70,7 @@ _HOMES = {
     "backends": "ggmltool.api.reference",
     "capture": "ggmltool.api.sources",
     "explain_error": "ggmltool.api.reference",
+    "import_log": "ggmltool.api.logs",
     "load": "ggmltool.api.sources",
     "ops": "ggmltool.api.reference",
     "samples": "ggmltool.api.reference",

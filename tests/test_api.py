@@ -7,6 +7,8 @@ import importlib.util
 import inspect
 import json
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,7 +16,9 @@ import pytest
 
 import ggmltool
 from ggmltool import load
+from ggmltool.cli.main import COMMANDS
 from tests.cli.conftest import Call, call
+from tests.sources.models import cached
 
 __all__ = ["call"]
 
@@ -68,6 +72,20 @@ SAID: list[tuple[str, Callable[[], Any]]] = [
         "diff --ggml 2024-01,0.20.2 --json matmul",
         lambda: load("matmul", ggml="2024-01").diff(load("matmul", ggml="0.20.2")),
     ),
+    ("compare --json inplace", lambda: load("inplace").compare()),
+    ("compare --backends CUDA0,CPU --seed 3 --json moe", lambda: load("moe").compare(backends="CUDA0,CPU", seed=3)),
+    ("compare --zeros -t act --json transformer", lambda: load("transformer").compare(zeros=True, tensor=["act"])),
+    ("place -ngl 9 --device CUDA0 --json gemma-3-270m", lambda: load("gemma-3-270m").place(9, device="CUDA0")),
+    (
+        "place -ts 2,1 -ot ffn_down=CPU --device CUDA0:2GiB,CUDA1:1GiB --margin 0 --json gemma-3-270m",
+        lambda: load("gemma-3-270m").place(
+            tensor_split="2,1", override_tensor="ffn_down=CPU", device=["CUDA0:2GiB", "CUDA1:1GiB"], margin=0
+        ),
+    ),
+    (
+        "sweep -ngl 0,9,all -ts 1,1 --device CUDA0:2GiB,CUDA1:1GiB --format json gemma-3-270m",
+        lambda: load("gemma-3-270m").sweep("0,9,all", tensor_split="1,1", device=["CUDA0:2GiB", "CUDA1:1GiB"]),
+    ),
     ("ops --json", lambda: ggmltool.ops()),
     ("ops --json rope", lambda: ggmltool.ops("rope")),
     ("types --format json", lambda: ggmltool.types()),
@@ -80,19 +98,97 @@ TITLES = {"diff": ("a", "b")}
 """What a command calls by the words of the command line, where Python has values."""
 
 
-@pytest.mark.parametrize(("words", "ask"), SAID, ids=[words for words, _ in SAID])
-def test_python_says_what_the_command_says(call: Call, words: str, ask: Callable[[], Any]) -> None:
+@cache
+def answer(words: str) -> Any:
+    return dict(SAID)[words]()
+
+
+@pytest.mark.parametrize("words", [words for words, _ in SAID])
+def test_python_says_what_the_command_says(call: Call, words: str) -> None:
     from shlex import split
 
     command = split(words)
     if "--json" not in command and "--format" not in command:
         command.append("--json")
     told = json.loads(call(*command).out)
-    answered = json.loads(json.dumps(ask().as_dict()))
+    answered = json.loads(json.dumps(answer(words).as_dict()))
     for side in TITLES.get(command[0], ()):
         assert told[side].pop("title")
         assert answered[side].pop("title")
     assert answered == told
+
+
+ELSEWHERE = {
+    "run": "test_python.py",
+    "capture": "test_python.py",
+    "dot": "test_the_drawing_is_that_of_the_command",
+    "import": "test_a_log_is_read_as_the_command_reads_it",
+    "verify": "test_the_real_ggml_is_asked_as_the_command_asks_it",
+}
+"""Commands that a test of their own is for."""
+
+WITHOUT = {"help", "man", "schema"}
+"""Commands that are about the command line and its output."""
+
+
+def test_every_command_is_there() -> None:
+    asked = {words.split()[0] for words, _ in SAID} | set(ELSEWHERE)
+    assert asked | WITHOUT == set(COMMANDS)
+
+
+def test_a_log_is_read_as_the_command_reads_it(call: Call) -> None:
+    log = Path(__file__).parent / "sources" / "logs" / "2025-03.log"
+    whole = ggmltool.import_log(log)
+    assert whole.as_dict() == json.loads(call("import", "--json", log).out)
+    assert "<pre" in whole._repr_html_()
+    first = ggmltool.import_log(log, graph=1)
+    assert first.as_dict() == json.loads(call("import", "--graph", 1, "--json", log).out)
+    assert first.plan is not None
+    assert len(first.rows) == len(first.plan.nodes) > 0
+    differs = load("moe").diff(first)
+    assert differs.facts.has_log
+    with pytest.raises(ggmltool.InspectError, match="name a graph of the log"):
+        load("moe").diff(whole)
+    with pytest.raises(ggmltool.ScenarioError, match="99"):
+        ggmltool.import_log(log, graph=99)
+
+
+def test_the_real_ggml_is_asked_as_the_command_asks_it(call: Call) -> None:
+    if importlib.util.find_spec("libggml") is None:
+        pytest.skip("libggml is not installed")
+    same = load("matmul").verify()
+    assert same.as_dict() == json.loads(call("verify", "--json", "matmul").out)
+    assert same.facts.differences == []
+    with pytest.raises(ggmltool.InspectError, match="the scenario is for ggml 2024-01"):
+        load("matmul", ggml="2024-01").verify()
+
+
+def test_a_placed_scenario_is_one_to_go_on_with(call: Call) -> None:
+    gemma = load("gemma-3-270m")
+    placed = gemma.placed(9, device="CUDA0:2GiB")
+    use = next(u for u in gemma.place(9, device="CUDA0:2GiB").facts.uses if u.buft == "CUDA0")
+    assert dict(placed.plan(step="reserve").buffer_sizes)["CUDA0"] == use.compute
+    best = gemma.sweep("0,9", device="CUDA0:2GiB").facts.best()
+    assert best is not None
+    assert best.options["-ngl"] == "9"
+    for wrong in ({"n_gpu_layers": "many"}, {"margin": "1"}, {"tensor_split": "a"}, {"device": "CUDA0:x"}, {"ngl": 1}):
+        with pytest.raises(ggmltool.InspectError):
+            gemma.place(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ggmltool.InspectError, match="too many"):
+        gemma.sweep("0..18", n_cpu_moe="0..18", tensor_split=["1,1"] * 100)
+    with pytest.raises(ggmltool.InspectError, match="rules here belong to ggml"):
+        load("matmul", ggml="2024-01").place()
+
+
+def test_a_model_is_loaded_as_it_is_captured() -> None:
+    if importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("xllamacpp is not installed")
+    model = cached("llama")
+    assert ggmltool.load(model).plan(step="reserve") == ggmltool.capture(model).plan(step="reserve")
+    token = ggmltool.capture(model, n_ctx=64, phase="token")
+    assert token.model.meta["n_tokens"] == 1
+    with pytest.raises(TypeError, match="n_context"):
+        ggmltool.capture(model, n_context=64)
 
 
 def test_a_plan_after_a_step_is_that_of_the_command(call: Call) -> None:
@@ -110,9 +206,9 @@ def test_the_drawing_is_that_of_the_command(call: Call) -> None:
         moe.dot(fold=True, split=1)
 
 
-@pytest.mark.parametrize(("words", "ask"), SAID, ids=[words for words, _ in SAID])
-def test_a_result_shows_itself(words: str, ask: Callable[[], Any]) -> None:
-    result = ask()
+@pytest.mark.parametrize("words", [words for words, _ in SAID])
+def test_a_result_shows_itself(words: str) -> None:
+    result = answer(words)
     assert re_line(repr(result))
     page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")
     if isinstance(result, ggmltool.Result):

@@ -12,12 +12,14 @@ from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.scenario.scenario import Scenario as Base
 
 if TYPE_CHECKING:
+    from ggmltool.api.placed import Placing
     from ggmltool.api.result import Result
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.plan import Plan, SplitPlan
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
+    from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.diff.plans import PlanDiff
     from ggmltool.inspect.hash_tables import HashRow, SchedRow
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.node import NodeFacts
+    from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.realloc import ReallocFacts
     from ggmltool.inspect.split import SplitFacts
     from ggmltool.inspect.supports import Asked, State
+    from ggmltool.inspect.swept import Sweep
     from ggmltool.inspect.tensor import TensorFacts
     from ggmltool.inspect.trace import Trace
+    from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.model import Model
 
 
@@ -218,14 +223,14 @@ class Scenario(Base):
 
         return memory.lifetime(self._look(**when), (name,) if other is None else (name, other))
 
-    def trace(self, *, compute: bool = True, decisions: bool = False) -> Result[Trace]:
+    def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Result[Trace]:
         """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.
 
-        Without `compute` only what is planned. Raises ScenarioError where a value is missing that a step needs.
+        Without `compute` only what is planned. Raises InspectError for weights without values, unless `zeros`.
         """
         from ggmltool.api import schedule
 
-        return schedule.trace(self.opened, compute, decisions)
+        return schedule.trace(self.opened, compute, decisions, zeros)
 
     def backends(self) -> Result[tuple[BackendInfo, ...]]:
         """The scenario's backends: devices, memory, capabilities and buffer types."""
@@ -276,13 +281,14 @@ class Scenario(Base):
 
     def diff(
         self,
-        other: Base | str | Path | None = None,
+        other: Base | str | Path | Result[Any] | None = None,
         *,
         other_graph: str | None = None,
         only: Sequence[str] | None = None,
         **when: Unpack[When],
     ) -> Result[PlanDiff]:
-        """What differs between this plan and that of `other`: a scenario (loaded, or as `load` takes one), or this one.
+        """What differs between this plan and that of `other`: a scenario (loaded, or as `load` takes one), a graph of a
+        log (`import_log("llama.log", graph=2)`), or this scenario.
 
         `graph` names the graph of both, `other_graph` that of the other where it is another one. Without `other` and
         `other_graph`, this scenario without and with the options `parallel` and `op_offload` is compared. `only` are
@@ -292,10 +298,16 @@ class Scenario(Base):
         Raises InspectError where there is nothing to compare, or no such part.
         """
         from ggmltool.api import explained
+        from ggmltool.api.logs import log_side
+        from ggmltool.api.result import Result
         from ggmltool.inspect.diff.sides import scenario_side
 
+        parts = None if only is None else tuple(only)
+        a = self._look(**when)
+        if isinstance(other, Result):
+            return explained.diff((scenario_side(*a), log_side(other)), (self.opened.title, other.about), parts)
         theirs = self if other is None else _own(other)
-        a, b = self._look(**when), theirs._look(**when)
+        b = theirs._look(**when)
         if theirs is self and other_graph is None:
             options = WhatIf(when.get("parallel"), when.get("op_offload"))
             if not str(options):
@@ -306,8 +318,98 @@ class Scenario(Base):
         titles = [at.opened.title for at in (a, b)]
         if titles[0] == titles[1]:
             titles = [f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (a, b)]
-        sides = scenario_side(*a), scenario_side(*b)
-        return explained.diff(sides, (titles[0], titles[1]), None if only is None else tuple(only))
+        return explained.diff((scenario_side(*a), scenario_side(*b)), (titles[0], titles[1]), parts)
+
+    def compare(
+        self,
+        graph: str | None = None,
+        *,
+        backends: str | Sequence[str] | None = None,
+        library: bool = False,
+        values: str | Path | None = None,
+        eval_log: str | Path | None = None,
+        tolerance: float | None = None,
+        inject: Sequence[str] = (),
+        tensor: Sequence[str] = (),
+        seed: int | None = None,
+        zeros: bool = False,
+    ) -> Result[ComparedGraph]:
+        """A graph computed by two sides, node by node: `facts.over` are the nodes whose own kernel is off.
+
+        The sides are two `backends` (by default the scenario's first and its CPU), or with `library` the real ggml's
+        CPU, or `values` (a folder of npy files, a GGUF file) or an `eval_log` that another program wrote. The other
+        options are those of `ggmltool compare`. Raises InspectError for sides that cannot be compared, weights
+        without values (unless `zeros`, or a `seed` makes some up) or a missing library, and GgmlError as `compute`.
+        """
+        from ggmltool.api import computed
+
+        return computed.compare(
+            self.opened, graph, backends, library, values, eval_log, tolerance, inject, tensor, seed, zeros
+        )
+
+    def verify(self, *, values: bool | None = None) -> Result[Verified]:
+        """What differs from the real ggml, which does the same steps; `values` None: computed where data is given.
+
+        Needs the extra `oracle`. Raises InspectError where the library is missing or cannot run the scenario.
+        """
+        from ggmltool.api import computed
+
+        return computed.verify(self.opened, values)
+
+    def place(
+        self,
+        n_gpu_layers: int | str = "all",
+        *,
+        tensor_split: str = "",
+        override_tensor: str | Sequence[str] = (),
+        n_cpu_moe: int = 0,
+        **options: Unpack[Placing],
+    ) -> Result[Placed]:
+        """Where llama.cpp would put a captured model with these options (see `Placing`), and whether that fits; the
+        rows are the tensors.
+
+        `n_gpu_layers` is a number or "all", `tensor_split` "3,1" or "auto", `override_tensor` "REGEX=DEVICE". Raises
+        InspectError for options that cannot be, or a graph that is not one of llama.cpp's.
+        """
+        from ggmltool.api import placed
+
+        return placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)[0]
+
+    def placed(
+        self,
+        n_gpu_layers: int | str = "all",
+        *,
+        tensor_split: str = "",
+        override_tensor: str | Sequence[str] = (),
+        n_cpu_moe: int = 0,
+        **options: Unpack[Placing],
+    ) -> Scenario:
+        """The scenario as `place` puts it, for all other methods. Raises InspectError as that does."""
+        from ggmltool.api import placed
+
+        model = placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)[1]
+        return Scenario(model, self.opened.argument)
+
+    def sweep(
+        self,
+        n_gpu_layers: str | None = None,
+        *others: Base,
+        tensor_split: str | Sequence[str] = (),
+        override_tensor: str | Sequence[str] = (),
+        n_cpu_moe: str = "0",
+        jobs: int | None = None,
+        **options: Unpack[Placing],
+    ) -> Result[Sweep]:
+        """A captured model placed in many ways, and the largest that fits: `facts.best()`.
+
+        The rows are the placements. `n_gpu_layers` and `n_cpu_moe` are ranges, "0..33" or "8,16,all"; each
+        `tensor_split` and `override_tensor` is for another placement; `others` are captures of the same model with
+        other options. Raises InspectError for options that cannot be, or for too many placements.
+        """
+        from ggmltool.api import placed
+
+        opened = [self.opened, *(_own(other).opened for other in others)]
+        return placed.sweep(opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, jobs, **options)
 
 
 def _own(other: Base | str | Path) -> Scenario:

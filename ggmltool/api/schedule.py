@@ -181,10 +181,13 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
     return split_dot(at.plan, tensors, at.title, part_of(at.plan, tensors, around, radius, split))
 
 
-def trace(opened: Opened, compute: bool, decisions: bool) -> Result[Trace]:
+def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result[Trace]:
+    from ggmltool.inspect.ready import check_weights, computed_graphs
     from ggmltool.inspect.trace import trace_steps
     from ggmltool.views.compute.calls import calls_of, trace_json, trace_view
 
+    if compute and not zeros and computed_graphs(opened.model):
+        check_weights(opened.model, computed_graphs(opened.model), opened.model.steps, "trace(compute=False)")
     found, title = trace_steps(opened.scenario, compute), opened.title
     calls = tuple(call for step in found.steps for call in calls_of(step.events, found.families, decisions))
     return Result(

@@ -14,7 +14,7 @@ from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
-from ggmltool.views.place.program import answers_for
+from ggmltool.inspect.program import answers_for
 from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:

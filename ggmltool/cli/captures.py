@@ -4,41 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, Wanted
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.swept import Graph
 
 MAX_CAPTURES = 64
-
-_FACTS = {
-    "-c": "n_ctx",
-    "-ub": "n_ubatch",
-    "-np": "n_seq_max",
-    "-fa": "flash_attn",
-    "-ctk": "type_k",
-    "-ctv": "type_v",
-    "--outputs": "n_outputs",
-}
-"""What the `meta` of a capture says of the options that it was made with; a batch is told where it is asked for."""
-
-
-class Graph(NamedTuple):
-    """A scenario with a captured graph; `words` are the options that it was captured with here, by name."""
-
-    opened: Opened
-    words: dict[str, str]
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The options that it was captured with, here or elsewhere, by name; "" where nothing is known of one."""
-        meta = self.opened.model.meta
-        told = {name: meta.get(fact, "") for name, fact in _FACTS.items()}
-        texts = {name: {True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for name, v in told.items()}
-        return {**texts, **{name: value for name, value in self.words.items() if value}}
 
 
 def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Graph]:

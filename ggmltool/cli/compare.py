@@ -10,14 +10,25 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes
-from ggmltool.cli.options import ggml_option, graph_option, json_option, output_option, scenario_argument, work_option
-from ggmltool.cli.output import Output
+from ggmltool.cli.errors import wrong_use
+from ggmltool.cli.options import (
+    ggml_option,
+    graph_option,
+    json_option,
+    output_option,
+    scenario_argument,
+    work_option,
+)
+from ggmltool.cli.output import Output, note
+from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_memory, check_weights, memory_option, zeros_option
+from ggmltool.cli.values import memory_option, zeros_option
+from ggmltool.inspect.ready import check_memory, check_weights
+from ggmltool.inspect.work import Work
 from ggmltool.views.compute.compare import compare_json, compare_view
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model
+    pass
 
 
 def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -146,22 +157,23 @@ def compare(
     if tolerance is not None and isnan(tolerance):
         raise click.UsageError("--tolerance takes a number.")
     other = None if other == "backend" else other
-    _check_sides(other, values, eval_log, bool(inject), bool(tensor))
-    from ggmltool.cli.compared import Asked, compared_graph
+    from ggmltool.inspect.compared import Asked, compared_graph
 
+    made_up = ctx.get_parameter_source("seed") is not click.core.ParameterSource.DEFAULT
+    asked = Asked(
+        "", backends, other, values, eval_log, tolerance, inject, tensor, None if zeros else seed, zeros or made_up
+    )
+    with wrong_use():
+        asked.check_sides()
     opened = open_scenario(scenario)
     name = opened.scenario.graph_name(graph)
-    if tensor:
-        _check_test_nodes(opened.model)
-    made_up = ctx.get_parameter_source("seed") is not click.core.ParameterSource.DEFAULT
+    asked.check(opened.model)
     if not zeros and not made_up and values is None and eval_log is None:
         check_weights(opened.model, [name], (), "`ggmltool plan`")
     if memory_check:
         check_memory(opened, name)
-    asked = Asked(
-        name, backends, other, values, eval_log, tolerance, inject, tensor, None if zeros else seed, zeros or made_up
-    )
-    result = compared_graph(opened, asked)
+    with wrong_use():
+        result = compared_graph(opened, asked._replace(graph=name), Work(progress, note))
     if json:
         from ggmltool.views.json_text import json_text
 
@@ -169,25 +181,3 @@ def compare(
     else:
         output.write(compare_view(result, opened.title, worst, output.style))
     return 1 if result.over else 0
-
-
-def _check_sides(other: str | None, values: Path | None, eval_log: Path | None, inject: bool, tensor: bool) -> None:
-    """Refuse options that contradict each other. Raises UsageError."""
-    given = {"--with": other, "--values": values, "--eval-log": eval_log}
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise click.UsageError(f"{' and '.join(names)} both name the other side: give one of them.")
-    for name, wanted in (("--inject", inject), ("--tensor", tensor)):
-        if wanted and names and names[0] != "--with":
-            raise click.UsageError(f"{name} needs two computed sides; {names[0]} reads the other one.")
-
-
-def _check_test_nodes(model: Model) -> None:
-    """Refuse --tensor of a ggml that compares every node. Raises CliError."""
-    from ggmltool.cli.errors import CliError
-    from ggmltool.scenario.since import days
-    from ggmltool.scenario.versions import lacks
-
-    if lacks(model.release, days().test_nodes):
-        message = f"ggml {model.ggml} compares every node; single nodes can be named since {days().test_nodes}"
-        raise CliError(f"{message}. Leave --tensor out")

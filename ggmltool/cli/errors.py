@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -29,6 +30,17 @@ class CliError(click.ClickException):
     def __init__(self, message: str, status: int = WRONG_USE) -> None:
         super().__init__(message)
         self.status = status
+
+
+@contextmanager
+def wrong_use() -> Iterator[None]:
+    """What contradicts itself is wrong use of the command."""
+    from ggmltool.inspect.errors import WrongUse
+
+    try:
+        yield
+    except WrongUse as error:
+        raise click.UsageError(error.message) from None
 
 
 def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from itertools import product
@@ -95,11 +95,6 @@ def _words(given: dict[str, tuple[Any, ...]], values: tuple[Any, ...]) -> dict[s
     return {
         _FIELDS[field][0]: "auto" if value == _AUTO else str(value) for field, value in zip(given, values, strict=True)
     }
-
-
-def spelled(words: Mapping[str, str]) -> str:
-    """Options as they are written; one without a value is a flag."""
-    return " ".join(f"{name} {value}" if value else name for name, value in words.items())
 
 
 class _Parallel(click.IntRange):

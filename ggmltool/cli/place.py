@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
 import click
 
 from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.model_options import ModelOptions, model_options, spelled
+from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
-from ggmltool.cli.placing import (
-    AUTO_SPLIT,
-    Common,
-    asked,
-    common_options,
-    devices_of,
-    options_of,
-    overrides,
-    read_layers,
-    read_split,
-)
-from ggmltool.cli.scenario import refuse_older
-from ggmltool.inspect.opened import Opened
-from ggmltool.views.place.place import Placed, PlacedTensor, Use, place_json, place_view
-from ggmltool.views.place.program import answers_for
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.plan import Plan
-    from ggmltool.inspect.reasons import TurnedDown
-    from ggmltool.scenario.model import Model
-    from ggmltool.sources.llama.fit import Fit
-    from ggmltool.sources.llama.layers import PlaceOptions
-    from ggmltool.sources.llama.place import Placement
+from ggmltool.cli.placing import common_options, value_of
+from ggmltool.inspect.placed import Found
+from ggmltool.inspect.placed import place as find_place
+from ggmltool.inspect.placing import Asked, Common, read_layers, shares_of, spelled
+from ggmltool.views.place.place import place_json, place_view
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
@@ -97,30 +77,25 @@ def place(
     """
     (graph,) = open_captures([scenario], wanted)
     opened = graph.opened
-    refuse_older(opened, "the llama.cpp rules here belong to ggml")
-    split = read_split(tensor_split) if tensor_split not in (None, "", AUTO_SPLIT) else ()
-    chosen = overrides(override_tensor, n_cpu_moe, common.cpu_moe)
-    options = options_of(opened.model, common, read_layers(n_gpu_layers), split, chosen)
-    placement, fit, found = _place(opened, common, options, tensor_split == AUTO_SPLIT)
-    options = replace(options, tensor_split=tuple(map(float, found)) or options.tensor_split)
-    words = asked(
-        common,
-        **{"-ngl": n_gpu_layers, "-ts": ",".join(map(str, found)) or tensor_split or ""},
-        **{"-ot": ",".join(override_tensor), "--n-cpu-moe": str(n_cpu_moe or "")},
-    )
-    words = " ".join(filter(None, [words, spelled(graph.words)]))
-    log_lines(fit.plan.log)
-    placed = _placed(placement, fit, options, words)
+    opened.refuse_older("the llama.cpp rules here belong to ggml")
+    wanted_here = Asked(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
+    with value_of("-ts"):
+        shares_of(wanted_here.tensor_split)
+    with value_of("-ngl"):
+        read_layers(n_gpu_layers)
+    found = find_place(opened, common, wanted_here, spelled(graph.words), note)
+    placed = found.placed
+    log_lines(found.plan.log)
     if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
         format = "scenario"
     if format == "scenario":
-        output.write(_scenario(placement, words))
+        output.write(_scenario(found))
     elif format == "json":
         from ggmltool.views.json_text import json_text
 
         output.write(json_text(place_json(placed)))
     else:
-        output.write(place_view(placed, opened.title, words, output.style, tensors))
+        output.write(place_view(placed, opened.title, found.words, output.style, tensors))
     if placed.error is not None and format != "json":
         from ggmltool.views.errors import ggml_error
 
@@ -133,88 +108,9 @@ def place(
     return 1 if placed.short or placed.error is not None else 0
 
 
-def _place(
-    opened: Opened, common: Common, options: PlaceOptions, search: bool
-) -> tuple[Placement, Fit, tuple[int, ...]]:
-    """Place and measure, with the best -ts where it is searched. Raises CliError."""
-    from ggmltool.sources.llama.errors import PlaceError
-    from ggmltool.sources.llama.fit import place_and_measure
-    from ggmltool.sources.llama.place import Placer
-    from ggmltool.sources.llama.split_search import best_split
-
-    opened.scenario.graph_name()
-    devices = devices_of(opened.model, common, len(options.tensor_split))
-    try:
-        placer = Placer(opened.model, devices)
-        found: tuple[int, ...] = ()
-        if search:
-            found, *_ = best_split(placer, options, common.margin)
-            options = replace(options, tensor_split=tuple(map(float, found)))
-        return *place_and_measure(placer, options, common.margin, probe=True), found
-    except PlaceError as error:
-        raise CliError(f"{opened.argument}: {error}") from None
-
-
-def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -> Placed:
-    """The records that the view shows."""
-    devices = {use.buft: use.device for use in fit.uses}
-    tensors = [
-        PlacedTensor(
-            t.id, t.name, t.kind, t.layer, t.type, t.nbytes, t.buft, devices.get(t.buft, t.buft), t.rule,
-            t.rule.startswith("-"), t.used,
-        )
-        for t in placement.tensors
-    ]  # fmt: skip
-    told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k != "overrides"}
-    told["overrides"] = [o.option for o in options.overrides]
-    told |= {name: placement.model.meta[name] for name in ("program", "n_outputs") if name in placement.model.meta}
-    return Placed(
-        options={"command_line": words, **told, "n_gpu_layers": placement.n_gpu_layers},
-        layers=[*placement.layers.layers, placement.layers.output],
-        backends=[b.name for b in placement.model.backends],
-        tensors=tensors,
-        uses=[Use(u.device, u.buft, u.weights, u.cache, u.compute, u.output) for u in fit.uses],
-        memory=fit.memory,
-        graphs=fit.graphs,
-        decided=fit.decided,
-        pipeline=placement.pipeline,
-        parallel=placement.model.scheduler.parallel,
-        warnings=(*_without_effect(placement, options), *fit.warnings),
-        error=dict(fit.plan.error) if fit.plan.error is not None else None,
-        margins=fit.margins,
-        with_copies=fit.with_copies,
-        program=answers_for(placement.model.meta),
-        unsupported=_unsupported(placement.model, fit.plan),
-    )
-
-
-def _unsupported(model: Model, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
-    """The ops of the planned graph that a GPU does not support, the most frequent first."""
-    from ggmltool.inspect.reasons import unsupported
-    from ggmltool.scenario.scenario import Scenario
-
-    if not plan.ok or plan.graph is None:
-        return []
-    run = Scenario(model).start()
-    nodes = run.build(plan.graph).nodes
-    found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
-    return [(refused, there, n) for (refused, there), n in found.most_common()]
-
-
-def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
-    """What was asked for and moves nothing."""
-    out = []
-    if not placement.layers.layers:
-        out.append("there are no layers: no tensor has a name such as blk.0.attn_q.weight, which captures have")
-    asked_for = dict.fromkeys(override.option for override in options.overrides)
-    idle = [option for option in asked_for if not any(t.rule.startswith(option) for t in placement.tensors)]
-    return out + [f"no weight is placed by {option}" for option in idle]
-
-
-def _scenario(placement: Placement, words: str) -> bytes:
+def _scenario(found: Found) -> bytes:
     """The placed scenario as JSON, one line per tensor."""
     from ggmltool.scenario.dump import dump
     from ggmltool.sources.llama.text import scenario_text
 
-    model = placement.model
-    return scenario_text(dump(replace(model, meta={**model.meta, "placed": words}))).encode()
+    return scenario_text(dump(replace(found.model, meta={**found.model.meta, "placed": found.words}))).encode()

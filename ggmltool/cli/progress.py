@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from ggmltool.cli.command import current_settings
+from ggmltool.inspect.work import Advance
 from ggmltool.views.text import printable, size
 
 FIRST = 1.0
@@ -24,12 +24,6 @@ _REPEATED = 5.0
 _BAR = 24
 _GUESSED = (0.02, 0.98)
 """The parts of the work between which the rest is guessed: the last node of a model is the largest."""
-
-
-class Advance(Protocol):
-    """Called when some of the work is done: `n` more of the total."""
-
-    def __call__(self, n: int = 1, /) -> None: ...
 
 
 def _ignore(n: int = 1, /) -> None:

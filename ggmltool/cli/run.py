@@ -13,8 +13,9 @@ from ggmltool.cli.options import ggml_option, json_option, output_option, scenar
 from ggmltool.cli.output import Output, debug_log, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_memory, check_run, memory_option, tell_of_undone, zeros_option
+from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.ready import check_memory
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.views.compute.run import StepReport, run_json, steps_view
 from ggmltool.views.text import count, shortened

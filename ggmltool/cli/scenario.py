@@ -20,15 +20,6 @@ MINE = "graph.yaml"
 """The file that is taken where nobody names one."""
 
 
-def refuse_older(opened: Opened, why: str) -> None:
-    """Refuse a scenario that is for an older ggml, for commands that know only today's. Raises CliError."""
-    from ggmltool.cli.errors import CliError
-    from ggmltool.ggml.releases.table import DEFAULT
-
-    if opened.model.release is not DEFAULT:
-        raise CliError(f"the scenario is for ggml {opened.model.ggml}, and {why} {DEFAULT.name}")
-
-
 def open_scenario(argument: str | None, release: Release | None = None) -> Opened:
     """Load the scenario that the command line names: a file, `-` or a sample; by default graph.yaml, else a sample.
 

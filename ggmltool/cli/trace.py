@@ -9,7 +9,8 @@ from ggmltool.cli.options import ggml_option, json_option, output_option, scenar
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_memory, check_run, computed_graphs, memory_option, tell_of_undone, zeros_option
+from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
+from ggmltool.inspect.ready import check_memory, computed_graphs
 from ggmltool.inspect.trace import trace_steps
 from ggmltool.views.compute.calls import trace_json, trace_view
 from ggmltool.views.errors import ggml_error

@@ -19,6 +19,10 @@ class InspectError(Portable):
         return self.message
 
 
+class WrongUse(InspectError):  # noqa: N818 - what it is
+    """What was asked for contradicts itself; the message says how to ask."""
+
+
 class StepRefused(InspectError):  # noqa: N818 - as ggml refuses
     """ggml refused the step, and nothing that was asked for stands. `error` is the plan's, `lead` what it is of."""
 

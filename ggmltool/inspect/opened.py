@@ -111,6 +111,13 @@ class Opened:
         if self.log is not None:
             self.log(lines)
 
+    def refuse_older(self, why: str) -> None:
+        """Refuse a scenario that is for an older ggml, for what knows only today's. Raises InspectError."""
+        from ggmltool.ggml.version import VERSION
+
+        if self.model.ggml != VERSION:
+            raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {VERSION}")
+
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""
         from ggmltool.scenario.since import days

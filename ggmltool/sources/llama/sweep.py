@@ -42,6 +42,13 @@ class Bytes(NamedTuple):
     compute: int
     output: int
 
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+NOTHING = Bytes(0, 0, 0, 0)
+
 
 class Outcome(NamedTuple):
     """What a placement came to: bytes needed on each device and left there (where its memory is known), what has to

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.inspect.apart import Apart
+from ggmltool.inspect.compared import ComparedGraph, ComparedNode
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, dims, printable, shortened, size
@@ -16,83 +17,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NAMES_SHOWN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Off:
-    """How far a node's values on the two sides are apart.
-
-    `nmse` is the squared error by the first side's squares, `largest` the largest absolute error, `at` where (None
-    where all are equal), `values` the two there. `not_finite` counts NaN and infinities of each, `misplaced` those
-    without a like on the other side.
-    """
-
-    nmse: float
-    largest: float
-    at: tuple[int, ...] | None
-    values: tuple[float, float]
-    not_finite: tuple[int, int]
-    misplaced: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedNode:
-    """A node that both sides computed: its `own` difference from the same inputs, and the one end to end.
-
-    `ok`: its own difference is within the tolerance of its op and types. `not_run_by` are the backends that do not run
-    the op. `through` are nodes before it whose values the other side does not tell, so that they are judged with it;
-    `shown` is how many of its elements the other side tells (None: all).
-    """
-
-    index: int
-    id: str
-    op: str
-    type: str
-    ne: tuple[int, ...]
-    src: tuple[str, ...]
-    own: Off
-    end_to_end: Off
-    tolerance: float
-    ok: bool
-    not_run_by: tuple[str, ...] = ()
-    through: tuple[str, ...] = ()
-    shown: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedGraph:
-    """All nodes that were compared, in the graph's order. `n_nodes` counts views too, `nbytes` is what each side took.
-
-    `sides` are the names of the two, `engines` who computed each. `whole`: each computed the graph at once.
-    `recorded`: the second side's values were read, not computed; then `untold` are the nodes that it tells no values
-    of, `unknown` the names in it that the graph does not have. `injected` has the op whose kernel was put in the place
-    of a node's, on the second side; `made_up` the tensors without data that were given values, `zero` those that were
-    not.
-    """
-
-    graph: str
-    sides: tuple[str, str]
-    engines: tuple[str, str]
-    nodes: Sequence[ComparedNode]
-    n_nodes: int
-    nbytes: int
-    injected: Mapping[str, str] = field(default_factory=dict)
-    made_up: Sequence[str] = ()
-    zero: Sequence[str] = ()
-    whole: bool = False
-    recorded: str = ""
-    untold: Sequence[str] = ()
-    unknown: Sequence[str] = ()
-
-    @property
-    def over(self) -> list[ComparedNode]:
-        """The nodes whose own kernels are over the tolerance; the first one is the bad one."""
-        return [n for n in self.nodes if not n.ok]
-
-    @property
-    def _apart(self) -> list[ComparedNode]:
-        """The nodes within their tolerance that part end to end by more than it."""
-        return [n for n in self.nodes if n.ok and (n.end_to_end.misplaced or n.end_to_end.nmse > n.tolerance)]
 
 
 def compare_view(c: ComparedGraph, title: str, worst: int, style: Style) -> str:
@@ -321,7 +245,7 @@ def _node_json(n: ComparedNode) -> dict[str, Any]:
     return out
 
 
-def _off_json(off: Off) -> dict[str, Any]:
+def _off_json(off: Apart) -> dict[str, Any]:
     return {
         "nmse": _value(off.nmse),
         "largest_error": _value(off.largest),

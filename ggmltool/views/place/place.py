@@ -2,88 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
-from ggmltool.inspect.reasons import TurnedDown
+from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
-
-
-class PlacedTensor(NamedTuple):
-    """A weight or a cache: `layer` is a number, `input` or `output`; `rule` says what put it into the buffer type."""
-
-    id: str
-    name: str
-    kind: str
-    layer: str
-    type: str
-    nbytes: int
-    buft: str
-    device: str
-    rule: str
-    option: bool
-    used: bool
-
-
-class Use(NamedTuple):
-    """Bytes in one buffer type of a device."""
-
-    device: str
-    buft: str
-    weights: int
-    cache: int
-    compute: int
-    output: int
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.cache + self.compute + self.output
-
-
-class Placed(NamedTuple):
-    """A placement with its plan in numbers.
-
-    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have free, where
-    known, `margins` what has to stay free of it; `graphs` are each graph's splits and the bytes they copy, `decided`
-    says whose reserve made each compute buffer. `pipeline` says why there are no pipeline copies ("": there are),
-    `with_copies` what each device would need with them, where llama.cpp does without since they do not fit. `error` is
-    ggml's, where there is no plan. `program` says in words whose memory it is.
-    `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
-    """
-
-    options: Mapping[str, Any]
-    layers: Sequence[str]
-    backends: Sequence[str]
-    tensors: Sequence[PlacedTensor]
-    uses: Sequence[Use]
-    memory: Mapping[str, int]
-    graphs: Sequence[tuple[str, int, int]]
-    decided: Mapping[str, str]
-    pipeline: str
-    parallel: bool
-    warnings: Sequence[str]
-    error: Mapping[str, str | None] | None
-    margins: Mapping[str, int]
-    with_copies: Mapping[str, int]
-    program: str
-    unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
-
-    def left(self, device: str) -> int | None:
-        """What a device has left; None if its memory is unknown."""
-        memory = self.memory.get(device)
-        return None if memory is None else memory - sum(u.total for u in self.uses if u.device == device)
-
-    @property
-    def short(self) -> dict[str, int]:
-        """What devices lack to have their margin left, in bytes."""
-        left = {device: self.left(device) for device in self.memory}
-        room = {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
-        return {device: -n for device, n in room.items() if n < 0}
-
 
 _DEVICES = (
     Head("device"),
@@ -280,7 +208,7 @@ def place_json(placed: Placed) -> dict[str, Any]:
     """The placement as data: bytes, device by device and tensor by tensor."""
     devices = [
         {
-            **use._asdict(),
+            **asdict(use),
             "total": use.total,
             "memory": placed.memory.get(use.device),
             "left": placed.left(use.device),

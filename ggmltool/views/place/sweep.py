@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
+from ggmltool.inspect.swept import Sweep, Swept
+from ggmltool.sources.llama.sweep import NOTHING, Bytes
 from ggmltool.views.palette import term_colors
 from ggmltool.views.place.place import MARGIN
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
@@ -24,86 +26,6 @@ _PARTS = ("weights", "cache", "compute")
 EQUAL = (
     "of {} with as many layers on GPUs: most weights there, then the longest context, the largest -ub, most memory left"
 )
-
-
-class Needs(NamedTuple):
-    """Bytes that are needed on a device."""
-
-    weights: int
-    cache: int
-    compute: int
-    output: int
-
-    @property
-    def total(self) -> int:
-        return sum(self)
-
-
-_NOTHING = Needs(0, 0, 0, 0)
-
-
-class Swept(NamedTuple):
-    """One placement: its options as texts by name, and what it came to.
-
-    `graphs` are the name of each graph, its splits and the bytes they copy; `needs`, `left` and `margins` are bytes by
-    device. `extent` is what makes it larger than another one, the most important first. `parallel` says whether there
-    are pipeline copies, `with_copies` what they would need, where llama.cpp does without since they do not fit.
-    """
-
-    options: Mapping[str, str]
-    graphs: Sequence[tuple[str, int, int]]
-    needs: Mapping[str, Needs]
-    left: Mapping[str, int]
-    margins: Mapping[str, int]
-    extent: tuple[int, ...]
-    parallel: bool
-    with_copies: Mapping[str, int]
-    error: str
-
-    @property
-    def room(self) -> int:
-        """What the fullest device has left beyond its margin."""
-        return min((n - self.margins.get(device, 0) for device, n in self.left.items()), default=0)
-
-    @property
-    def fits(self) -> bool:
-        return not self.error and self.room >= 0
-
-    @property
-    def splits(self) -> int:
-        return sum(splits for _, splits, _ in self.graphs)
-
-    @property
-    def copied(self) -> int:
-        return sum(copied for _, _, copied in self.graphs)
-
-    def lacks(self, device: str) -> int:
-        """What a device has too little for its margin, 0 where it is enough."""
-        return max(self.margins.get(device, 0) - self.left.get(device, self.margins.get(device, 0)), 0)
-
-
-class Sweep(NamedTuple):
-    """All placements: `fixed` is what they share, `memory` what devices have free, where known; `gpus` name the GPUs,
-    `programs` say whose memory it is.
-    """
-
-    fixed: str
-    swept: Sequence[Swept]
-    memory: Mapping[str, int]
-    devices: Sequence[str]
-    gpus: Sequence[str]
-    programs: Sequence[str] = ()
-
-    @property
-    def varied(self) -> list[str]:
-        """The options that differ between placements; -ngl where none does."""
-        names = list(self.swept[0].options)
-        return [n for n in names if len({s.options[n] for s in self.swept}) > 1] or ["-ngl"]
-
-    def best(self) -> Swept | None:
-        """Of those that fit, the largest; of equal ones, that with most memory left, then that which copies least."""
-        fitting = [s for s in self.swept if s.fits]
-        return max(fitting, key=lambda s: (s.extent, s.room, -s.copied, -s.splits)) if fitting else None
 
 
 def sweep_view(sweep: Sweep, title: str, style: Style, again: str = "") -> str:
@@ -132,7 +54,7 @@ def _table(sweep: Sweep, style: Style) -> str:
         else:
             cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
             for device in sweep.devices:
-                needs = s.needs.get(device, _NOTHING)
+                needs = s.needs.get(device, NOTHING)
                 cells += [size(n) if (n := getattr(needs, part)) else "" for part in _PARTS]
                 cells.append(Cell(size(needs.total), "bold red" if s.lacks(device) else inks[device]))
         if known:
@@ -169,7 +91,7 @@ def _chart(sweep: Sweep, style: Style) -> str:
     shown = [g for g in sweep.gpus if g in sweep.devices]
     titles = _graph_titles(sweep)
     width = max(min((style.width - 2 - wide) // (len(shown) + len(titles)) - 4, _WIDEST_BAR), 6)
-    scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, _NOTHING).total for s in sweep.swept)]) for g in shown}
+    scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, NOTHING).total for s in sweep.swept)]) for g in shown}
     most = [max(s.graphs[i][2] for s in sweep.swept) for i in range(len(titles))]
     full = {**scales, **{heading: n for (_, (_, heading)), n in zip(titles, most, strict=True)}}
     head = [name if len(name) + 12 > width else f"{name} (to {size(n)})" for name, n in full.items()]
@@ -177,7 +99,7 @@ def _chart(sweep: Sweep, style: Style) -> str:
     for label, s in zip(labels, sweep.swept, strict=True):
         line = Text("  " + (label if len(label) <= wide else label[: wide - 1] + "…").rjust(wide))
         for g in shown:
-            n = s.needs.get(g, _NOTHING).total
+            n = s.needs.get(g, NOTHING).total
             limit = max(sweep.memory.get(g, scales[g]) - s.margins.get(g, 0), 0)
             line.append("  ")
             line.append(_bar(n, limit, scales[g], width), "red" if s.lacks(g) else inks[g])
@@ -302,12 +224,12 @@ def sweep_csv(sweep: Sweep) -> str:
     out = io.StringIO()
     names = list(_record(sweep.swept[0]))
     writer = csv.writer(out, lineterminator="\n")
-    parts = [f"{device} {part}" for device in sweep.devices for part in Needs._fields]
+    parts = [f"{device} {part}" for device in sweep.devices for part in Bytes._fields]
     writer.writerow([*names, *sweep.devices, *parts, *(f"{device} left" for device in sweep.devices)])
     for s in sweep.swept:
         record = _record(s)
         row = [record[name] for name in names]
         row += [s.needs[device].total if device in s.needs else "" for device in sweep.devices]
-        row += [n for device in sweep.devices for n in s.needs.get(device, ("",) * len(Needs._fields))]
+        row += [n for device in sweep.devices for n in s.needs.get(device, ("",) * len(Bytes._fields))]
         writer.writerow(row + [s.left.get(device, "") for device in sweep.devices])
     return out.getvalue()

@@ -1,0 +1,85 @@
+"""Logs of GGML_SCHED_DEBUG."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from ggmltool.api.result import Result
+from ggmltool.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.diff.side import Side
+    from ggmltool.sources.sched_log.records import LogGraph, LogSummary
+
+
+@overload
+def import_log(path: str | Path, graph: None = None) -> Result[LogSummary]: ...
+
+
+@overload
+def import_log(path: str | Path, graph: int | str) -> Result[LogGraph]: ...
+
+
+def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSummary] | Result[LogGraph]:
+    """What a log of GGML_SCHED_DEBUG=2 tells: its graphs, how often buffers were reallocated and why, memory.
+
+    `path` is a file, also `.gz`. With `graph`, a number or a part of its title, that graph, of which `plan` is as much
+    as the log tells; `scenario.diff` compares a plan with it. Raises ScenarioError for what is no such log, or has no
+    such graph.
+    """
+    file = str(path)
+    return _summary(file) if graph is None else _graph(file, str(graph))
+
+
+def _summary(path: str) -> Result[LogSummary]:
+    from ggmltool.sources.sched_log.reader import read_all
+    from ggmltool.sources.sched_log.stream import open_log
+    from ggmltool.views.log.json import log_json, whole_graph_json
+    from ggmltool.views.log.log import log_view
+
+    graphs: list[LogGraph] = []
+    with open_log(path, path) as lines:
+        summary = read_all(lines, graphs.append)
+    title = Path(path).name
+
+    def document() -> dict[str, Any]:
+        return log_json(summary, path, [whole_graph_json(graph) for graph in graphs])
+
+    return Result(f"log {title}", summary, document, partial(log_view, summary, title), tuple(summary.graphs))
+
+
+def _graph(path: str, choice: str) -> Result[LogGraph]:
+    from ggmltool.sources.sched_log.plan import log_plan
+    from ggmltool.sources.sched_log.reader import read_graph
+    from ggmltool.sources.sched_log.stream import open_log
+    from ggmltool.views.log.graph import log_graph_view
+    from ggmltool.views.log.json import graph_json
+
+    with open_log(path, path) as lines:
+        graph, _ = read_graph(lines, choice)
+    plan, tensors = log_plan(graph)
+    title = Path(path).name
+    return Result(
+        f"graph {graph.number} of {title}",
+        graph,
+        partial(graph_json, graph, path),
+        lambda style: log_graph_view(graph, plan, tensors, title, style, "scenario.diff(…)"),
+        plan.nodes,
+        plan,
+    )
+
+
+def log_side(log: Result[Any]) -> Side:
+    """A graph of a log, to be compared. Raises InspectError for a whole log, and one without nodes."""
+    from ggmltool.inspect.diff.side import Side
+    from ggmltool.sources.sched_log.plan import log_plan
+    from ggmltool.sources.sched_log.records import LogGraph
+
+    if not isinstance(log.facts, LogGraph):
+        raise InspectError("name a graph of the log: import_log(path, graph=1)")
+    if log.facts.level == 1:
+        raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+    plan, tensors = log_plan(log.facts)
+    return Side(plan, tensors, is_log=True)

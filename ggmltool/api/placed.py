@@ -1,0 +1,106 @@
+"""Where llama.cpp would put a captured model, one way or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from ggmltool.api.result import Result
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.placed import place as find_place
+from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, read_margins
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.opened import Opened
+    from ggmltool.inspect.placed import Placed
+    from ggmltool.inspect.swept import Sweep
+    from ggmltool.scenario.model import Model
+
+
+_RULES = "the llama.cpp rules here belong to ggml"
+
+
+class Placing(TypedDict, total=False):
+    """llama.cpp's options that hold for every placement, by the names of the commands' options.
+
+    `device` is one or several, as "CUDA0:24GiB"; `margin` what has to stay free on each GPU, as "1GiB" or "1GiB,0".
+    """
+
+    device: str | Sequence[str]
+    margin: str | int
+    split_mode: Any
+    main_gpu: int
+    cpu_moe: bool
+    no_kv_offload: bool
+    no_op_offload: bool
+    no_repack: bool
+    parallel: bool | None
+
+
+def _common(options: Placing) -> Common:
+    given: dict[str, Any] = dict(options)
+    wrong = next((name for name in given if name not in Common._fields), None)
+    if wrong is not None:
+        raise InspectError(f"there is no option {wrong!r}; the options are {', '.join(Common._fields)}")
+    margin = given.pop("margin", None)
+    margins = DEFAULT_MARGIN if margin is None else (margin,) if isinstance(margin, int) else read_margins(margin)
+    return Common(margin=margins, device=_several(given.pop("device", ())), **given)
+
+
+def _several(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def place(
+    opened: Opened,
+    n_gpu_layers: int | str,
+    tensor_split: str,
+    override_tensor: str | Sequence[str],
+    n_cpu_moe: int,
+    **options: Unpack[Placing],
+) -> tuple[Result[Placed], Model]:
+    """The placement, and the placed model."""
+    from ggmltool.views.place.place import place_json, place_view
+
+    opened.refuse_older(_RULES)
+    asked = Asked(str(n_gpu_layers), tensor_split, _several(override_tensor), n_cpu_moe)
+    found = find_place(opened, _common(options), asked)
+    placed = found.placed
+    result = Result(
+        f"placement of {opened.title}, {found.words}",
+        placed,
+        partial(place_json, placed),
+        partial(place_view, placed, opened.title, found.words),
+        tuple(placed.tensors),
+        found.plan,
+    )
+    return result, found.model
+
+
+def sweep(
+    opened: Sequence[Opened],
+    n_gpu_layers: str | None,
+    tensor_split: str | Sequence[str],
+    override_tensor: str | Sequence[str],
+    n_cpu_moe: str,
+    jobs: int | None,
+    **options: Unpack[Placing],
+) -> Result[Sweep]:
+    from ggmltool.inspect.swept import Graph, most_layers, varied
+    from ggmltool.inspect.swept import sweep as find_best
+    from ggmltool.views.place.sweep import sweep_json, sweep_view
+
+    for one in opened:
+        one.refuse_older(_RULES)
+    graphs = [Graph(one, {}) for one in opened]
+    ways = varied(most_layers(graphs), n_gpu_layers, _several(tensor_split), _several(override_tensor), n_cpu_moe)
+    found = find_best(graphs, _common(options), ways, jobs)
+    swept, title, again = found
+    return Result(
+        f"sweep of {title}: {len(swept.swept)} placements",
+        swept,
+        partial(sweep_json, swept),
+        lambda style: sweep_view(swept, title, style, again),
+        tuple(swept.swept),
+    )

@@ -1,0 +1,170 @@
+"""A placement of llama.cpp's: what lies where, what each device needs, whether it fits, and why ops are not on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.placing import Asked, Common, devices_of
+from ggmltool.inspect.program import answers_for
+from ggmltool.inspect.reasons import TurnedDown, unsupported
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.fit import BufferUse, Fit, GraphCost, place_and_measure
+from ggmltool.sources.llama.place import Placement, Placer
+from ggmltool.sources.llama.split_search import best_split
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.opened import Opened
+    from ggmltool.sources.llama.layers import PlaceOptions
+
+
+class PlacedTensor(NamedTuple):
+    """A weight or a cache: `layer` is a number, `input` or `output`; `rule` says what put it into the buffer type."""
+
+    id: str
+    name: str
+    kind: str
+    layer: str
+    type: str
+    nbytes: int
+    buft: str
+    device: str
+    rule: str
+    option: bool
+    used: bool
+
+
+class Placed(NamedTuple):
+    """A placement with its plan in numbers.
+
+    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have free, where
+    known, `margins` what has to stay free of it; `graphs` are each graph's splits and the bytes they copy, `decided`
+    says whose reserve made each compute buffer. `pipeline` says why there are no pipeline copies ("": there are),
+    `with_copies` what each device would need with them, where llama.cpp does without since they do not fit. `error` is
+    ggml's, where there is no plan. `program` says in words whose memory it is.
+    `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
+    """
+
+    options: Mapping[str, Any]
+    layers: Sequence[str]
+    backends: Sequence[str]
+    tensors: Sequence[PlacedTensor]
+    uses: Sequence[BufferUse]
+    memory: Mapping[str, int]
+    graphs: Sequence[GraphCost]
+    decided: Mapping[str, str]
+    pipeline: str
+    parallel: bool
+    warnings: Sequence[str]
+    error: Mapping[str, str | None] | None
+    margins: Mapping[str, int]
+    with_copies: Mapping[str, int]
+    program: str
+    unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
+
+    def left(self, device: str) -> int | None:
+        """What a device has left; None if its memory is unknown."""
+        memory = self.memory.get(device)
+        return None if memory is None else memory - sum(u.total for u in self.uses if u.device == device)
+
+    @property
+    def short(self) -> dict[str, int]:
+        """What devices lack to have their margin left, in bytes."""
+        left = {device: self.left(device) for device in self.memory}
+        room = {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
+        return {device: -n for device, n in room.items() if n < 0}
+
+
+class Found(NamedTuple):
+    """A placement with its record: the placed model, and the options as one would write them."""
+
+    placed: Placed
+    model: Model
+    plan: Plan
+    words: str
+
+
+def place(
+    opened: Opened,
+    common: Common,
+    asked: Asked,
+    captured_with: str = "",
+    note: Callable[[str], None] = lambda text: None,
+) -> Found:
+    """Place a captured model and reserve its graphs, with the best -ts where it is searched.
+
+    `captured_with` are the options that the capture was made with, as text; `note` is told of devices that are not
+    known. Raises InspectError.
+    """
+    options = asked.options(opened.model, common)
+    opened.scenario.graph_name()
+    devices = devices_of(opened.model, common, len(options.tensor_split), note)
+    found: tuple[int, ...] = ()
+    try:
+        placer = Placer(opened.model, devices)
+        if asked.searched:
+            found, *_ = best_split(placer, options, common.margin)
+            options = replace(options, tensor_split=tuple(map(float, found)))
+        placement, fit = place_and_measure(placer, options, common.margin, probe=True)
+    except PlaceError as error:
+        raise InspectError(f"{opened.argument}: {error}") from None
+    words = " ".join(filter(None, [asked.words(common, found), captured_with]))
+    return Found(_placed(placement, fit, options, words), placement.model, fit.plan, words)
+
+
+def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -> Placed:
+    """The records that the view shows."""
+    devices = {use.buft: use.device for use in fit.uses}
+    tensors = [
+        PlacedTensor(
+            t.id, t.name, t.kind, t.layer, t.type, t.nbytes, t.buft, devices.get(t.buft, t.buft), t.rule,
+            t.rule.startswith("-"), t.used,
+        )
+        for t in placement.tensors
+    ]  # fmt: skip
+    told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k != "overrides"}
+    told["overrides"] = [o.option for o in options.overrides]
+    told |= {name: placement.model.meta[name] for name in ("program", "n_outputs") if name in placement.model.meta}
+    return Placed(
+        options={"command_line": words, **told, "n_gpu_layers": placement.n_gpu_layers},
+        layers=[*placement.layers.layers, placement.layers.output],
+        backends=[b.name for b in placement.model.backends],
+        tensors=tensors,
+        uses=fit.uses,
+        memory=fit.memory,
+        graphs=fit.graphs,
+        decided=fit.decided,
+        pipeline=placement.pipeline,
+        parallel=placement.model.scheduler.parallel,
+        warnings=(*_without_effect(placement, options), *fit.warnings),
+        error=dict(fit.plan.error) if fit.plan.error is not None else None,
+        margins=fit.margins,
+        with_copies=fit.with_copies,
+        program=answers_for(placement.model.meta),
+        unsupported=_unsupported(placement.model, fit.plan),
+    )
+
+
+def _unsupported(model: Model, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
+    """The ops of the planned graph that a GPU does not support, the most frequent first."""
+    if not plan.ok or plan.graph is None:
+        return []
+    run = Scenario(model).start()
+    nodes = run.build(plan.graph).nodes
+    found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
+    return [(refused, there, n) for (refused, there), n in found.most_common()]
+
+
+def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
+    """What was asked for and moves nothing."""
+    out = []
+    if not placement.layers.layers:
+        out.append("there are no layers: no tensor has a name such as blk.0.attn_q.weight, which captures have")
+    asked_for = dict.fromkeys(override.option for override in options.overrides)
+    idle = [option for option in asked_for if not any(t.rule.startswith(option) for t in placement.tensors)]
+    return out + [f"no weight is placed by {option}" for option in idle]

@@ -1,0 +1,35 @@
+"""Numbers as text: one, several by commas, and ranges of them."""
+
+from __future__ import annotations
+
+import re
+
+from ggmltool.inspect.errors import InspectError
+
+_RANGE = re.compile(r"(\d{1,10})(?:\.\.(\d{1,10})(?::(\d{1,10}))?)?")
+_VALUES = 20_000
+"""Values of one range, at most."""
+
+
+def read_range(text: str, most: int, all: bool = True) -> list[int]:
+    """`0..33`, `0..32:4`, `1,2,8`, `all` (which is `most`), or several of them by commas; beyond `most` all is one.
+
+    Raises InspectError.
+    """
+    out: list[int] = []
+    for part in text.split(","):
+        found = _RANGE.fullmatch(part.strip())
+        if part.strip() == "all" and all:
+            out.append(most)
+        elif not found or int(found[3] or 1) == 0:
+            raise InspectError(f"{part!r} is not a number or a range, e.g. 0..32:4")
+        else:
+            first = int(found[1])
+            last = int(found[2]) if found[2] else first
+            numbers = range(first, min(last, max(first, most)) + 1, int(found[3] or 1))
+            if len(numbers) > _VALUES:
+                raise InspectError(f"{part!r} has {len(numbers)} numbers; the limit is {_VALUES}")
+            out += [min(n, most) for n in numbers]
+    if not out:
+        raise InspectError(f"{text!r} is an empty range; its first number is larger than its last")
+    return list(dict.fromkeys(out))

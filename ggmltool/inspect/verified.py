@@ -1,0 +1,217 @@
+"""The same scenario on the real library, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ggmltool import oracle
+from ggmltool.ggml.printable import printable
+from ggmltool.ggml.tensor import nbytes_of
+from ggmltool.inspect.built import output_ids
+from ggmltool.inspect.errors import InspectError
+from ggmltool.scenario.model import Step
+from ggmltool.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ggmltool.ggml.sched.debug import SchedDebug
+    from ggmltool.oracle import OracleRun
+    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.run import Run
+
+    Printed = Callable[[SchedDebug], str]
+    """ggml's own debug print, without causes."""
+
+PLANNING = ("reserve", "alloc", "reset")
+NMSE_F32, NMSE_OTHER = 1e-7, 5e-4
+"""How far values may be off (normalized mean squared error), as in ggml's own tests: f32 throughout, or not."""
+
+
+NOT_IN_GGML = frozenset({"cause", "explanation", "function"})
+"""Fields that a release build of ggml does not tell."""
+
+
+class Difference(NamedTuple):
+    """`where` names the step and the field, as `alloc main: nodes[3] (h).offset`."""
+
+    where: str
+    ours: str
+    ggml: str
+
+
+def differences(step: str, ours: Mapping[str, Any], ggml: Mapping[str, Any]) -> Iterator[Difference]:
+    """Every field of two plans that is not the same.
+
+    Of a step that failed only the error counts; a crash of the library's is no judgement.
+    """
+    error = ggml.get("error")
+    if isinstance(error, Mapping) and error.get("kind") == "crash":
+        return
+    if not ggml.get("ok") and not ours.get("ok"):
+        fields = ("graph", "step", "error")
+        ours, ggml = ({key: plan.get(key) for key in fields} for plan in (ours, ggml))
+    yield from _fields(f"{step}: ", "", ours, ggml)
+
+
+def _fields(prefix: str, path: str, ours: object, ggml: object) -> Iterator[Difference]:
+    if isinstance(ours, Mapping) and isinstance(ggml, Mapping):
+        for key in dict.fromkeys((*ours, *ggml)):
+            if key not in NOT_IN_GGML and not (path == "error" and key not in ggml):
+                inner = f"{path}.{key}" if path else str(key)
+                yield from _fields(prefix, inner, ours.get(key, _NOTHING), ggml.get(key, _NOTHING))
+    elif _rows(ours) and _rows(ggml) and isinstance(ours, Sequence) and isinstance(ggml, Sequence):
+        if len(ours) != len(ggml):
+            yield Difference(f"{prefix}{path}", f"{len(ours)} of them", f"{len(ggml)} of them")
+        for i, (mine, theirs) in enumerate(zip(ours, ggml, strict=False)):
+            label = mine.get("id", mine.get("name", ""))
+            shown = f" ({label})" if isinstance(label, str) and label else ""
+            yield from _fields(prefix, f"{path}[{i}]{shown}", mine, theirs)
+    elif ours != ggml:
+        yield Difference(f"{prefix}{path}", _show(ours), _show(ggml))
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "(nothing)"
+
+
+_NOTHING = _Nothing()
+
+
+def _rows(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value)
+
+
+def _show(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+class Verified(NamedTuple):
+    """What differs from the real library, and how much was compared: plans, nodes, outputs."""
+
+    differences: list[Difference]
+    compared: dict[str, int]
+
+
+def verify(
+    scenario: Scenario,
+    values: bool | None,
+    printed: Printed,
+    doing: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Verified:
+    """Do the steps here and on the real library; `values` None: compute where every tensor of the contexts has data.
+
+    `doing` shows what is under way. Raises InspectError where the library is missing or cannot do it.
+    """
+    model = scenario.model
+    if values is None:
+        values = _has_data(model)
+    steps = _with_reads(scenario) if values else [step for step in model.steps if step.kind in PLANNING]
+    with doing("running the real ggml"):
+        real = _on_the_real_library(replace(model, steps=steps))
+    # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
+    backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
+    run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
+    with doing("computing here" if values else "planning here"):
+        return Verified(*_compare(run, steps, real, printed))
+
+
+def _has_data(model: Model) -> bool:
+    """Whether every tensor that holds its own data is given some, by the contexts or by a step."""
+    given = {name for step in model.steps for name, _ in step.data}
+    return all(
+        t.data is not None or t.id in given or t.view_src is not None or nbytes_of(t.type, t.ne, t.nb) == 0
+        for t in model.tensors()
+    )
+
+
+def _with_reads(scenario: Scenario) -> list[Step]:
+    """The scenario's steps, with the outputs of a graph read after it was computed."""
+    steps: list[Step] = []
+    for step in scenario.model.steps:
+        steps.append(step)
+        if step.kind == "compute" and step.graph is not None:
+            steps.append(Step("get", tensors=tuple(output_ids(scenario, step.graph))))
+    return steps
+
+
+def _on_the_real_library(model: Model) -> OracleRun:
+    """Run it there. Raises InspectError where the library is missing or cannot do it."""
+    try:
+        return oracle.run(model)
+    except oracle.OracleUnavailable as missing:
+        raise InspectError(str(missing)) from None
+    except oracle.ChildError as error:
+        # The child's traceback is for --traceback; its last line says what happened.
+        what = str(error).strip().splitlines()[-1]
+        raise InspectError(f"the real library cannot run this scenario: {what}") from error
+
+
+def _compare(run: Run, steps: list[Step], real: OracleRun, printed: Printed) -> tuple[list[Difference], dict[str, int]]:
+    """All differences, and how much was compared."""
+    read: list[dict[str, NDArray[Any]]] = []
+    for step in steps:
+        done = run.step(step)
+        if isinstance(done, dict):
+            read.append(done)
+        if run.plans and not run.plans[-1].ok:
+            break
+    found: list[Difference] = []
+    if len(run.plans) != len(real.plans):
+        found.append(Difference("steps that planned or failed", str(len(run.plans)), str(len(real.plans))))
+    for ours, theirs in zip(run.plans, real.plans, strict=False):
+        found += differences(f"{ours.step} {ours.graph or ''}".rstrip(), ours.as_dict(), theirs)
+    for record, text in zip(run.debug_records, real.debug, strict=False):
+        ours_text = printed(record).encode("utf-8", "surrogateescape")
+        if (different := first_line_that_differs(ours_text, text)) is not None:
+            found.append(different)
+    n_values = 0
+    for mine, real_values in zip(read, real.values, strict=False):
+        for id, values in mine.items():
+            n_values += 1
+            found += _compare_values(id, values, real_values[id], _tolerance(run.model))
+    compared = {"plans": len(run.plans), "nodes": sum(len(p.nodes) for p in run.plans), "outputs": n_values}
+    return found, compared
+
+
+def _tolerance(model: Model) -> float:
+    """f32 throughout is held to more than half precision and quantized types are."""
+    specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
+    return NMSE_F32 if all(t.type.name in ("f32", "i8", "i16", "i32", "i64") for t in specs) else NMSE_OTHER
+
+
+def _compare_values(id: str, ours: NDArray[Any], theirs: NDArray[Any], tolerance: float) -> Iterator[Difference]:
+    if ours.dtype.kind != "f":
+        if not np.array_equal(ours, theirs):
+            yield Difference(f"values of {id}", f"{int((ours != theirs).sum())} of {ours.size} differ", "")
+        return
+    if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+        yield Difference(f"values of {id}", "NaN or infinities in other places", "")
+        return
+    finite = np.isfinite(theirs)
+    a, b = ours[finite].astype(np.float64), theirs[finite].astype(np.float64)
+    error = float(((a - b) ** 2).sum()) / max(float((b**2).sum()), 1e-300)
+    if error > tolerance:
+        yield Difference(f"values of {id}", f"NMSE {error:.1e}", f"at most {tolerance:.0e}")
+
+
+def first_line_that_differs(ours: bytes, ggml: bytes) -> Difference | None:
+    """Where two debug prints part."""
+    if ours == ggml:
+        return None
+    mine, theirs = ours.split(b"\n"), ggml.split(b"\n")
+    for i, (a, b) in enumerate(zip(mine, theirs, strict=False)):
+        if a != b:
+            return Difference(f"GGML_SCHED_DEBUG line {i + 1}", _text(a), _text(b))
+    return Difference("GGML_SCHED_DEBUG", f"{len(mine)} lines", f"{len(theirs)} lines")
+
+
+def _text(line: bytes) -> str:
+    return printable(line.decode("utf-8", "surrogateescape"))
