@@ -113,10 +113,10 @@ class Opened:
 
     def refuse_older(self, why: str) -> None:
         """Refuse a scenario that is for an older ggml, for what knows only today's. Raises InspectError."""
-        from ggmltool.ggml.version import VERSION
+        from ggmltool.ggml.releases.table import DEFAULT
 
-        if self.model.ggml != VERSION:
-            raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {VERSION}")
+        if self.model.release is not DEFAULT:
+            raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {DEFAULT.name}")
 
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""

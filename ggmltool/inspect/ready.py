@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.bounds import free_memory
+from ggmltool.ggml import bounds
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.need import need_of_compare, need_of_run
 from ggmltool.inspect.words import shortened, size
@@ -44,7 +44,7 @@ def check_memory(opened: Opened, compared: str | None = None) -> None:
 
     Raises InspectError.
     """
-    free = free_memory()
+    free = bounds.free_memory()
     graphs = computed_graphs(opened.model)
     if free is None or not (graphs or compared):
         return
