@@ -47,3 +47,9 @@ def test_a_wheel_has_every_sample_and_no_tests(wheel: zipfile.ZipFile) -> None:
 def test_a_wheel_has_the_pages_that_help_shows(wheel: zipfile.ZipFile, call: Call) -> None:
     """U25"""
     assert wheel.read("ggmltool/docs/scenario.md").decode() == call("help", "scenario").out
+
+
+def test_a_wheel_has_the_reference_data(wheel: zipfile.ZipFile) -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "ggmltool" / "data").rglob("*.toml")]
+    assert len(files) > 20
+    assert set(files) <= set(wheel.namelist())

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,9 @@ def test_the_devices_that_are_told_of_are_those_that_are_known() -> None:
         for release, changed in texts.get("in", {}).items():
             assert name in profiles_of(RELEASES[release])
             assert all(texts[key] != text for key, text in changed.items())
+
+
+def test_every_file_is_in_the_table_of_what_there_is() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \|", (DATA / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert {name for name in TOML for row in rows if fnmatch(name, row)} == set(TOML)
+    assert all(any(fnmatch(name, row) for name in TOML) for row in rows)
