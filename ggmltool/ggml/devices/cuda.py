@@ -155,8 +155,7 @@ RULES: dict[int, Rule] = by_op(
             among(0, "ne0", 128),
             among(0, "ne1", 32, 64),
             types_of(1, _INDEXER_KEYS, NO_KERNEL),
-            aligned_strides(0, 16),
-            unless(types_of(1, QUANTIZED), aligned_strides(1, 16)),
+            *(unless(types_of(i, QUANTIZED), aligned_strides(i, 16)) for i in (0, 1)),
         ),
         "FLASH_ATTN_EXT": FLASH_ATTN,
         "DIAG_MASK_ZERO IM2COL_BACK CONV_3D POOL_1D POOL_2D_BACK FLASH_ATTN_BACK WIN_PART WIN_UNPART GET_REL_POS "

@@ -14,7 +14,7 @@ from ggmltool.ggml.devices.cuda_fattn import Kernel, best_kernel
 from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import float_bits
 from ggmltool.ggml.tensor import Tensor
 from tests.ggml.graphs import Builder
@@ -53,101 +53,10 @@ def runs(
     return CUDA.supports_op(Builder().node("n", op, *src, type=type, params=params, ne=ne))
 
 
-NAMES = (
-    "NONE RESHAPE VIEW PERMUTE TRANSPOSE ADD_ID ADD1 SCALE SQR SQRT SIN COS LOG CLAMP CONT DIAG_MASK_INF SOFT_MAX "
-    "ARGMAX COUNT_EQUAL PAD UPSCALE PAD_REFLECT_1D ARANGE TIMESTEP_EMBEDDING LEAKY_RELU CONV_TRANSPOSE_2D POOL_2D "
-    "RWKV_WKV6 RWKV_WKV7 GATED_LINEAR_ATTN GATED_DELTA_NET CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK "
-    "OPT_STEP_ADAMW OPT_STEP_SGD FILL CUMSUM TRI DIAG SOLVE_TRI ARGSORT TOP_K"
-)
-NEVER = (
-    "DIAG_MASK_ZERO IM2COL_BACK CONV_3D POOL_1D POOL_2D_BACK FLASH_ATTN_BACK WIN_PART WIN_UNPART GET_REL_POS "
-    "ADD_REL_POS MAP_CUSTOM1 MAP_CUSTOM2 MAP_CUSTOM3 CUSTOM"
-)
-
-
-@pytest.mark.parametrize("op", NAMES.split())
-def test_an_op_without_a_condition_runs_whatever_its_types(op: str) -> None:
-    assert runs(Op[op], transposed(leaf("i16")), leaf("tq1_0"), type="bf16")
-
-
-@pytest.mark.parametrize("op", NEVER.split())
-def test_some_ops_it_never_runs(op: str) -> None:
-    assert not runs(Op[op], leaf(), leaf())
-
-
-@pytest.mark.parametrize("function", list(UnaryOp))
-def test_every_unary_function_wants_a_contiguous_source(function: UnaryOp) -> None:
-    assert runs(Op.UNARY, leaf(), params=(function,))
-    assert not runs(Op.UNARY, gaps(leaf()), params=(function,))
-
-
-@pytest.mark.parametrize("function", list(GluOp))
-def test_every_glu_function_wants_rows_without_gaps_between_matrices(function: GluOp) -> None:
-    assert runs(Op.GLU, gaps(leaf()), params=(function,))
-    odd = leaf("f32", 8, 4, 2)
-    odd.set_layout(odd.ne, (4, 32, 160, 320))
-    assert not runs(Op.GLU, odd, params=(function,))
-
-
-@pytest.mark.parametrize("op", [Op.MUL_MAT, Op.MUL_MAT_ID])
-@pytest.mark.parametrize("type", ALL)
-def test_it_multiplies_all_types_but_the_ternary_and_the_auxiliary_ones(op: Op, type: str) -> None:
-    refused = ("tq1_0", "tq2_0", "q8_1", "i8", "i16", "i32", "i64", "f64")
-    assert runs(op, leaf(type), leaf("f32")) == (type not in refused)
-    assert runs(op, leaf(type), leaf("f16")) == (type == "f16")
-
-
 def test_products_want_rows_whose_elements_touch() -> None:
     assert runs(Op.MUL_MAT, gaps(leaf()), gaps(leaf()))
     assert not runs(Op.MUL_MAT, transposed(leaf()), leaf())
     assert not runs(Op.MUL_MAT, leaf(), transposed(leaf()))
-
-
-def test_an_outer_product_is_all_f32() -> None:
-    assert runs(Op.OUT_PROD, leaf(), leaf())
-    assert not runs(Op.OUT_PROD, leaf("f16"), leaf())
-    assert not runs(Op.OUT_PROD, leaf(), leaf(), type="f16")
-
-
-@pytest.mark.parametrize("type", ALL)
-def test_it_gets_rows_of_all_types_it_can_unpack_in_blocks_of_256(type: str) -> None:
-    refused = ("nvfp4", "tq1_0", "tq2_0", "q8_1", "q8_K", "i8", "i16", "i64", "f64")
-    assert runs(Op.GET_ROWS, leaf(type, 256, 2), leaf("i32")) == (type not in refused)
-    if type in ("iq4_nl", "mxfp4"):
-        assert not runs(Op.GET_ROWS, leaf(type, 128, 2), leaf("i32"))
-
-
-def test_the_gradient_of_rows_is_f32_and_a_matrix() -> None:
-    assert runs(Op.GET_ROWS_BACK, leaf(), leaf("i32"))
-    assert not runs(Op.GET_ROWS_BACK, leaf("f16"), leaf("i32"))
-    assert not runs(Op.GET_ROWS_BACK, leaf(), leaf("i32"), ne=(4, 4, 2))
-
-
-@pytest.mark.parametrize("type", ALL)
-def test_it_sets_rows_of_the_types_of_a_kv_cache(type: str) -> None:
-    kinds = ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")
-    for idx in ("i64", "i32", "i16"):
-        expected = type in kinds and idx != "i16"
-        assert runs(Op.SET_ROWS, leaf("f32"), leaf(idx), leaf(type), type=type) == expected
-        assert runs(Op.SET_ROWS, leaf("f16"), leaf(idx), leaf(type), type=type) == (type == "f16" and idx != "i16")
-
-
-@pytest.mark.parametrize("type", ALL)
-def test_it_sets_parts_of_f32_and_i32(type: str) -> None:
-    assert runs(Op.SET, leaf(type), leaf(type), type=type) == (type in ("f32", "i32"))
-    assert not runs(Op.SET, leaf("f32"), leaf("i32"))
-
-
-COPIES = {("f32", b) for b in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "i32")}
-COPIES |= {(a, "f32") for a in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "i32")} | {("i32", "i32")}
-COPIES |= {(a, b) for a in FLOATS for b in FLOATS}
-
-
-@pytest.mark.parametrize("a", ALL)
-def test_it_copies_between_floats_and_the_types_of_a_kv_cache(a: str) -> None:
-    strided = {b for b in ALL if runs(Op.CPY, gaps(leaf(a)), leaf(b), type=b)}
-    assert strided == {b for b in ALL if (a, b) in COPIES}
-    assert runs(Op.CPY, leaf(a), leaf(a), type=a)
 
 
 def test_a_cast_is_judged_by_its_own_type() -> None:
@@ -158,24 +67,10 @@ def test_a_cast_is_judged_by_its_own_type() -> None:
     assert CUDA.supports_op(n)
 
 
-def test_it_duplicates_all_but_small_integers_and_repeats_f32_and_f16() -> None:
-    assert {t for t in ALL if not runs(Op.DUP, leaf(t), type=t)} == {"i32", "i16"}
-    assert {t for t in ALL if runs(Op.REPEAT, leaf(t), type=t)} == {"f32", "f16"}
-
-
 def test_the_gradient_of_repeat_is_f32_with_at_most_32768_matrices() -> None:
     assert runs(Op.REPEAT_BACK, leaf("f32", 1, 1, 256, 128))
     assert not runs(Op.REPEAT_BACK, leaf("f32", 1, 1, 257, 128))
     assert not runs(Op.REPEAT_BACK, leaf(), type="f16")
-
-
-@pytest.mark.parametrize("type", ALL)
-def test_it_joins_tensors_of_one_type(type: str) -> None:
-    for dim in range(4):
-        assert runs(Op.CONCAT, leaf(type), leaf(type), type=type, params=(dim,))
-        quantized = TYPES[type].quantized
-        assert runs(Op.CONCAT, gaps(leaf(type)), leaf(type), type=type, params=(dim,)) == (not quantized)
-    assert not runs(Op.CONCAT, leaf(type), leaf("f32" if type != "f32" else "f16"), type=type)
 
 
 def test_quantized_tensors_with_gaps_between_batches_are_joined_in_the_first_three_dimensions() -> None:
@@ -183,57 +78,6 @@ def test_quantized_tensors_with_gaps_between_batches_are_joined_in_the_first_thr
     odd.set_layout(odd.ne, (34, 34, 68, 1000))
     assert runs(Op.CONCAT, odd, leaf("q8_0", 32, 2, 2, 2), type="q8_0", params=(2,))
     assert not runs(Op.CONCAT, odd, leaf("q8_0", 32, 2, 2, 2), type="q8_0", params=(3,))
-
-
-CONTIGUOUS_F32 = (Op.SILU_BACK, Op.ROLL)
-ROWS = (Op.NORM, Op.RMS_NORM, Op.L2_NORM, Op.SUM)
-CONTIGUOUS = (Op.RMS_NORM_BACK, Op.SUM_ROWS, Op.MEAN, Op.GROUP_NORM)
-BOTH = (Op.IM2COL, Op.IM2COL_3D, Op.CONV_2D, Op.ACC)
-
-
-@pytest.mark.parametrize("op", CONTIGUOUS_F32)
-def test_these_want_a_contiguous_f32_source(op: Op) -> None:
-    assert runs(op, leaf())
-    assert not runs(op, gaps(leaf()))
-    assert not runs(op, leaf("f16"))
-
-
-@pytest.mark.parametrize("op", ROWS)
-def test_norms_and_sums_want_contiguous_rows(op: Op) -> None:
-    assert runs(op, gaps(leaf()))
-    assert not runs(op, transposed(leaf()))
-
-
-@pytest.mark.parametrize("op", CONTIGUOUS)
-def test_these_want_a_contiguous_source(op: Op) -> None:
-    assert runs(op, leaf("f16"))
-    assert not runs(op, gaps(leaf("f16")))
-
-
-@pytest.mark.parametrize("op", BOTH)
-def test_these_want_two_contiguous_sources(op: Op) -> None:
-    assert runs(op, leaf(), leaf())
-    assert not runs(op, gaps(leaf()), leaf())
-    assert not runs(op, leaf(), gaps(leaf()))
-
-
-@pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL, Op.DIV])
-def test_arithmetic_is_of_f32_and_f16(op: Op) -> None:
-    kinds = ("f32", "f16", "bf16", "i32")
-    for a in kinds:
-        for b in kinds:
-            for dst in kinds:
-                expected = {a, b, dst} <= {"f32", "f16"}
-                assert runs(op, leaf(a), leaf(b), type=dst) == expected
-
-
-def test_transposed_convolutions_and_columns_have_their_types() -> None:
-    assert runs(Op.CONV_TRANSPOSE_1D, leaf(), leaf())
-    assert not runs(Op.CONV_TRANSPOSE_1D, leaf("f16"), leaf())
-    assert {t for t in ALL if runs(Op.COL2IM_1D, leaf(t), type=t)} == set(FLOATS)
-    assert not runs(Op.COL2IM_1D, leaf("f16"), type="f32")
-    assert runs(Op.CONV_2D_DW, leaf(), leaf("f16"))
-    assert not runs(Op.CONV_2D_DW, leaf("f16"), leaf())
 
 
 def test_a_state_space_scan_has_the_shapes_of_mamba_2_or_of_mamba() -> None:
@@ -251,16 +95,6 @@ def test_a_state_space_scan_has_the_shapes_of_mamba_2_or_of_mamba() -> None:
     assert not scan((16, 1, 128), 16, k=2)
 
 
-def test_a_state_space_convolution_has_multiples_of_128_rows() -> None:
-    assert runs(Op.SSM_CONV, leaf("f32", 4, 256))
-    assert not runs(Op.SSM_CONV, leaf("f32", 4, 100))
-
-
-def test_the_gradient_of_soft_max_runs_without_alibi_only() -> None:
-    assert runs(Op.SOFT_MAX_BACK, leaf(), leaf(), params=(0, float_bits(-0.0)))
-    assert not runs(Op.SOFT_MAX_BACK, leaf(), leaf(), params=(0, float_bits(8.0)))
-
-
 @pytest.mark.parametrize("op", [Op.ROPE, Op.ROPE_BACK])
 def test_rope_wants_elements_that_touch_and_no_gaps_between_batches(op: Op) -> None:
     odd = leaf("f32", 8, 4, 2, 2)
@@ -269,24 +103,6 @@ def test_rope_wants_elements_that_touch_and_no_gaps_between_batches(op: Op) -> N
     odd.set_layout(odd.ne, (4, 64, 512, 2048))
     assert not runs(op, odd)
     assert not runs(op, transposed(leaf()))
-
-
-def test_deepseeks_own_ops_are_f32() -> None:
-    for op in (Op.DSV4_HC_COMB, Op.DSV4_HC_PRE, Op.DSV4_HC_POST):
-        assert runs(op, leaf(), leaf(), leaf(), leaf())
-        assert not runs(op, leaf(), leaf("f16"), leaf(), leaf())
-        assert not runs(op, leaf(), leaf(), leaf(), leaf(), type="f16")
-
-
-def test_the_lightning_indexer_has_heads_of_128_in_groups_of_32_or_64() -> None:
-    def indexer(d: int = 128, h: int = 64, k: str = "f16") -> bool:
-        return runs(Op.LIGHTNING_INDEXER, leaf("f32", d, h, 2), leaf(k, 256, 4), leaf())
-
-    assert indexer()
-    assert indexer(h=32)
-    assert not indexer(h=16)
-    assert not indexer(d=64)
-    assert {t for t in ALL if indexer(k=t)} == {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
 
 
 def test_a_source_in_another_cuda_devices_memory_refuses_every_op_even_a_view() -> None:
