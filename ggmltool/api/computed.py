@@ -33,7 +33,8 @@ def compare(
 ) -> Result[ComparedGraph]:
     from ggmltool.inspect.compared import LIBRARY, Asked, compared_graph
     from ggmltool.inspect.ready import check_weights
-    from ggmltool.views.compute.compare import compare_json, compare_view
+    from ggmltool.views.compute.compare import compare_view
+    from ggmltool.views.compute.documents import CompareDocument
 
     name = opened.scenario.graph_name(graph)
     two = backends if isinstance(backends, str | None) else ",".join(backends)
@@ -49,7 +50,7 @@ def compare(
     return Result(
         f"compare graph {name} of {title}: {len(found.over)} of {len(found.nodes)} nodes off",
         found,
-        partial(compare_json, found),
+        partial(CompareDocument.of, opened.model.ggml, found),
         lambda style: compare_view(found, title, _WORST, style),
         tuple(found.nodes),
     )

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 def node(look: Look, name: str) -> Result[NodeFacts]:
     from ggmltool.inspect.node import explain_node
-    from ggmltool.views.explain.node import explain_node_json, explain_node_view
+    from ggmltool.views.explain.documents import ExplainNodeDocument
+    from ggmltool.views.explain.node import explain_node_view
 
     at, facts = explain_node(look.opened, look.moment, name)
     return answer(
         at,
         f"explain {name}",
         facts,
-        partial(explain_node_json, facts, at.plan),
+        partial(ExplainNodeDocument.of, at.plan, facts),
         partial(explain_node_view, facts, at.plan, at.title, at.heading),
         facts.asked,
     )
@@ -35,7 +36,8 @@ def node(look: Look, name: str) -> Result[NodeFacts]:
 
 def split(look: Look, number: int) -> Result[SplitFacts]:
     from ggmltool.inspect.split import explain_split
-    from ggmltool.views.explain.split import explain_split_json, explain_split_view
+    from ggmltool.views.explain.documents import ExplainSplitDocument
+    from ggmltool.views.explain.split import explain_split_view
 
     if number < 0:
         raise InspectError(f"a split has a number from 0 on, not {number}")
@@ -44,7 +46,7 @@ def split(look: Look, number: int) -> Result[SplitFacts]:
         at,
         f"explain split {number}",
         facts,
-        partial(explain_split_json, facts, at.plan),
+        partial(ExplainSplitDocument.of, at.plan, facts),
         partial(explain_split_view, facts, at.plan, at.title, at.heading),
         facts.inputs,
     )
@@ -52,7 +54,8 @@ def split(look: Look, number: int) -> Result[SplitFacts]:
 
 def realloc(first: Look, second: Look) -> Result[ReallocFacts]:
     from ggmltool.inspect.realloc import Side, explain_realloc
-    from ggmltool.views.explain.realloc import explain_realloc_json, explain_realloc_view
+    from ggmltool.views.explain.documents import ExplainReallocDocument
+    from ggmltool.views.explain.realloc import explain_realloc_view
 
     sides = []
     for at in (first, second):
@@ -64,7 +67,7 @@ def realloc(first: Look, second: Look) -> Result[ReallocFacts]:
     return Result(
         f"explain realloc {sides[0].called} {sides[1].called}",
         facts,
-        partial(explain_realloc_json, facts),
+        partial(ExplainReallocDocument.of, facts),
         partial(explain_realloc_view, facts, title),
         facts.outgrown,
     )
@@ -72,7 +75,8 @@ def realloc(first: Look, second: Look) -> Result[ReallocFacts]:
 
 def error(text: str) -> Result[Match]:
     from ggmltool.ggml.messages.match import find, find_all, nearest
-    from ggmltool.views.explain.error import explain_error_json, explain_error_view, nearest_text
+    from ggmltool.views.explain.documents import ExplainErrorDocument
+    from ggmltool.views.explain.error import explain_error_view, nearest_text
 
     found = find(text)
     if found is None:
@@ -81,7 +85,7 @@ def error(text: str) -> Result[Match]:
     return Result(
         f"explain error: {found.key}",
         found,
-        partial(explain_error_json, found, [], others),
+        partial(ExplainErrorDocument.of, found, others),
         partial(explain_error_view, found, others),
         (found, *others),
     )

@@ -101,13 +101,14 @@ def passes(look: Look, number: int) -> Result[tuple[PassRecord, ...]]:
 
 def limits(look: Look, all: bool) -> Result[tuple[Checkup, ...]]:
     from ggmltool.inspect.limits import check_all
-    from ggmltool.views.explain.check import checked_json, checked_view, closest
+    from ggmltool.views.explain.check import checked_view, closest
+    from ggmltool.views.explain.documents import CheckDocument
 
     found, title, what = check_all(look.opened, look.moment, all)
     return Result(
         f"limits, {what} of {title}",
         tuple(found),
-        partial(checked_json, found, look.moment.after),
+        partial(CheckDocument.of, found, look.moment.after),
         partial(checked_view, found, title, what),
         tuple(closest(found)),
         next((one.plan for one in found if not one.plan.ok), found[0].plan),
@@ -117,6 +118,7 @@ def limits(look: Look, all: bool) -> Result[tuple[Checkup, ...]]:
 def supports(opened: Opened, graph: str | None, by_node: bool, only: State | None) -> Result[tuple[Asked, ...]]:
     from ggmltool.inspect import supports as asking
     from ggmltool.views.explain import supports as shown
+    from ggmltool.views.explain.documents import SupportsDocument
 
     name = opened.scenario.graph_name(graph)
     plan = opened.scenario.plan(name)
@@ -127,7 +129,7 @@ def supports(opened: Opened, graph: str | None, by_node: bool, only: State | Non
     return Result(
         f"supports of graph {name} of {title}",
         chosen,
-        partial(shown.supports_json, chosen, backends, plan),
+        partial(SupportsDocument.of, plan, chosen, backends),
         partial(shown.supports_view, chosen, total, backends, title, name, by_node),
         chosen,
         plan,
@@ -184,7 +186,8 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
 def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result[Trace]:
     from ggmltool.inspect.ready import check_weights, computed_graphs
     from ggmltool.inspect.trace import trace_steps
-    from ggmltool.views.compute.calls import calls_of, trace_json, trace_view
+    from ggmltool.views.compute.calls import calls_of, trace_view
+    from ggmltool.views.compute.documents import TraceDocument
 
     if compute and not zeros and computed_graphs(opened.model):
         check_weights(opened.model, computed_graphs(opened.model), opened.model.steps, "trace(compute=False)")
@@ -193,7 +196,7 @@ def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result
     return Result(
         f"trace of {title}",
         found,
-        partial(trace_json, found.steps),
+        partial(TraceDocument.of, opened.model.ggml, found),
         lambda style: trace_view(found.steps, found.families, title, style, decisions),
         calls,
     )

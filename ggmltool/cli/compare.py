@@ -25,7 +25,7 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import memory_option, zeros_option
 from ggmltool.inspect.ready import check_memory, check_weights
 from ggmltool.inspect.work import Work
-from ggmltool.views.compute.compare import compare_json, compare_view
+from ggmltool.views.compute.compare import compare_view
 
 if TYPE_CHECKING:
     pass
@@ -175,9 +175,9 @@ def compare(
     with wrong_use():
         result = compared_graph(opened, asked._replace(graph=name), Work(progress, note))
     if json:
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.compute.documents import CompareDocument
 
-        output.write(json_text(compare_json(result)))
+        output.write_document(CompareDocument.of(opened.model.ggml, result))
     else:
         output.write(compare_view(result, opened.title, worst, output.style))
     return 1 if result.over else 0

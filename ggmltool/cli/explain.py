@@ -7,21 +7,10 @@ from typing import Any
 
 import click
 
-from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_sides, complete_words
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
-from ggmltool.cli.options import (
-    ggml_option,
-    json_option,
-    moment_options,
-    output_option,
-    scenario_argument,
-    what_if_options,
-)
-from ggmltool.cli.output import Output, status_of
-from ggmltool.cli.scenario import open_for, open_scenario
-from ggmltool.inspect.opened import Moment, WhatIf
-from ggmltool.inspect.watched import Watched
+from ggmltool.cli.moment import Look, moment_command
+from ggmltool.inspect.opened import Moment
 
 _MOST_READ = 64 << 20
 """Bytes of a log that are looked at."""
@@ -40,17 +29,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [*map(CompletionItem, forms), *complete_words(ctx, param, incomplete)]
 
 
-@click.command(cls=Command)
+@moment_command(what_if=True)
 @click.argument("words", nargs=-1, metavar="WHAT...", shell_complete=_complete)
-@scenario_argument
-@moment_options
-@what_if_options
-@ggml_option
-@json_option
-@output_option
-def explain(
-    words: tuple[str, ...], scenario: str | None, moment: Moment, what_if: WhatIf, json: bool, output: Output
-) -> int:
+def explain(look: Look, words: tuple[str, ...]) -> int:
     """Explain a decision of ggml: which rules were asked, which one decided, and what would change it.
 
     \b
@@ -76,17 +57,17 @@ def explain(
       ggmltool explain realloc prompt token graph.yaml
       ggmltool explain error "tensor buffer not set"
     """
-    given = [*words, *([scenario] if scenario is not None else [])]
+    given = [*words, *([look.scenario] if look.scenario is not None else [])]
     if not given:
         raise click.UsageError(f"What should be explained? NODE, {', '.join(list(FORMS.values())[1:])}.")
     form = given.pop(0) if given[0] in FORMS else "node"
     if form == "error":
-        return _error(given, moment, what_if, json, output)
+        return _error(look, given)
     if form == "realloc":
-        return _realloc(given, moment, what_if, json, output)
+        return _realloc(look, given)
     if form == "split":
-        return _split(given, moment, what_if, json, output)
-    return _node(given, moment, what_if, json, output)
+        return _split(look, given)
+    return _node(look, given)
 
 
 def _named(given: list[str], form: str) -> tuple[str, str | None]:
@@ -96,61 +77,66 @@ def _named(given: list[str], form: str) -> tuple[str, str | None]:
     return given[0], given[1] if len(given) > 1 else None
 
 
-def _node(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+def _node(look: Look, given: list[str]) -> int:
     from ggmltool.inspect.node import explain_node
-    from ggmltool.views.explain.node import explain_node_json, explain_node_view
 
     name, scenario = _named(given, "node")
-    opened = open_for(name, scenario, "explain NODE")
-    state, facts = explain_node(opened.what_if(what_if), moment, name)
-    if json:
-        return _write_json(state, explain_node_json(facts, state.plan), output)
-    output.write(explain_node_view(facts, state.plan, state.title, state.heading, output.style))
-    return status_of(state)
+    opened = look.naming(scenario).open_for(name, "explain NODE")
+    state, facts = explain_node(opened, look.moment, name)
+    if look.json:
+        from ggmltool.views.explain.documents import ExplainNodeDocument
+
+        return look.answer(state, ExplainNodeDocument.of(state.plan, facts), say=False)
+    from ggmltool.views.explain.node import explain_node_view
+
+    return look.answer(state, explain_node_view(facts, state.plan, state.title, state.heading, look.style))
 
 
-def _split(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+def _split(look: Look, given: list[str]) -> int:
     from ggmltool.inspect.split import explain_split
-    from ggmltool.views.explain.split import explain_split_json, explain_split_view
 
     number, scenario = _named(given, "split")
     if not number.lstrip("#").isdecimal() or len(number) > 9:
         raise CliError(
             f"a split is named by its number, not {number!r}; `explain node {number}` explains a node of that name"
         )
-    state, facts = explain_split(open_scenario(scenario).what_if(what_if), moment, int(number.lstrip("#")))
-    if json:
-        return _write_json(state, explain_split_json(facts, state.plan), output)
-    output.write(explain_split_view(facts, state.plan, state.title, state.heading, output.style))
-    return status_of(state)
+    state, facts = explain_split(look.naming(scenario).open(), look.moment, int(number.lstrip("#")))
+    if look.json:
+        from ggmltool.views.explain.documents import ExplainSplitDocument
+
+        return look.answer(state, ExplainSplitDocument.of(state.plan, facts), say=False)
+    from ggmltool.views.explain.split import explain_split_view
+
+    return look.answer(state, explain_split_view(facts, state.plan, state.title, state.heading, look.style))
 
 
-def _realloc(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+def _realloc(look: Look, given: list[str]) -> int:
     from ggmltool.cli.sides import named_sides
     from ggmltool.inspect.realloc import explain_realloc
-    from ggmltool.views.explain.realloc import explain_realloc_json, explain_realloc_view
 
     if len(given) not in (2, 3):
         raise click.UsageError(f"Usage: `explain {FORMS['realloc']} [SCENARIO]`.")
-    _no_moment(moment, "realloc")
-    title, first, second = named_sides(given, moment.graph, what_if)
+    _no_moment(look.moment, "realloc")
+    title, first, second = named_sides(given, look.moment.graph, look.what_if)
     facts = explain_realloc(first, second)
-    if json:
-        from ggmltool.views.json_text import json_text
+    if look.json:
+        from ggmltool.views.explain.documents import ExplainReallocDocument
 
-        output.write(json_text(explain_realloc_json(facts)))
+        look.output.write_document(ExplainReallocDocument.of(facts))
     else:
-        output.write(explain_realloc_view(facts, title, output.style))
+        from ggmltool.views.explain.realloc import explain_realloc_view
+
+        look.output.write(explain_realloc_view(facts, title, look.style))
     return FINE
 
 
-def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output: Output) -> int:
+def _error(look: Look, given: list[str]) -> int:
     from ggmltool.ggml.messages.match import find, find_all, nearest
-    from ggmltool.views.explain.error import explain_error_json, explain_error_view, nearest_text
+    from ggmltool.views.explain.error import explain_error_view, nearest_text
 
-    if moment.graph is not None or str(what_if):
+    if look.moment.graph is not None or str(look.what_if):
         raise click.UsageError("`explain error` takes a text; leave out options of graph and scheduler.")
-    _no_moment(moment, "error")
+    _no_moment(look.moment, "error")
     text = _content(given[0]) if given == ["-"] or _is_file(given) else " ".join(given)
     if not text.strip():
         raise click.UsageError(
@@ -159,14 +145,14 @@ def _error(given: list[str], moment: Moment, what_if: WhatIf, json: bool, output
     found = find(text)
     near = nearest(text) if found is None else []
     others = [m for m in find_all(text) if m.key != found.key] if found is not None else []
-    if json:
-        from ggmltool.views.json_text import json_text
+    if look.json:
+        from ggmltool.views.explain.documents import ExplainErrorDocument, NoMessage
 
-        output.write(json_text(explain_error_json(found, near, others)))
+        look.output.write_document(NoMessage.of(near) if found is None else ExplainErrorDocument.of(found, others))
     elif found is None:
         raise CliError(nearest_text(near), GGML_FAILED)
     else:
-        output.write(explain_error_view(found, others, output.style))
+        look.output.write(explain_error_view(found, others, look.style))
     return FINE if found is not None else GGML_FAILED
 
 
@@ -190,10 +176,3 @@ def _no_moment(moment: Moment, form: str) -> None:
     """Raises UsageError where a moment is named for what has none."""
     if moment.after is not None or moment.step != "alloc":
         raise click.UsageError(f"`explain {form}` takes neither --after nor --step.")
-
-
-def _write_json(state: Watched, document: dict[str, Any], output: Output) -> int:
-    from ggmltool.views.json_text import json_text
-
-    output.write(json_text(state.stamped(document)))
-    return status_of(state, say=False)

@@ -17,7 +17,7 @@ from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory
 from ggmltool.scenario.tensor_info import tensor_infos
-from ggmltool.views.compute.run import StepReport, run_json, steps_view
+from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.text import count, shortened
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
     from ggmltool.views.compute.next_token import NextToken
+    from ggmltool.views.compute.times import GraphTimes
 
 
 @click.command(cls=Command)
@@ -117,14 +118,15 @@ def run(
         if watcher is not None and watcher.dump is not None:
             watcher.dump.finish(opened.title)
     if json:
+        from ggmltool.views.compute.documents import RunDocument
         from ggmltool.views.compute.values import nested
-        from ggmltool.views.json_text import json_text
 
         outputs = {id: nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
-        plans = [plan.as_dict() for plan in result.run.plans]
-        document = run_json(plans, outputs, result.error, watched, result.next_token())
-        output.write(json_text(document | ({"times": result.times} if times else {})))
+        plans, spent = result.run.plans, result.times if times else None
+        output.write_document(
+            RunDocument.of(opened.model.ggml, plans, outputs, result.error, watched, result.next_token(), spent)
+        )
     else:
         from ggmltool.views.compute.times import times_text
 
@@ -165,7 +167,7 @@ class _Result:
         self.reports: list[StepReport] = []
         self.values: dict[str, NDArray[Any]] = {}
         self.error: dict[str, Any] | None = None
-        self.times: list[dict[str, Any]] = []
+        self.times: list[GraphTimes] = []
 
     def check_times(self) -> None:
         """Refuse --times of a ggml that keeps none. Raises CliError."""
@@ -250,9 +252,11 @@ class _Result:
             )
 
     def _keep_times(self, graph: str) -> None:
+        from ggmltool.views.compute.times import BackendTime, GraphTimes
+
         if self.opened.model.release.keeps_times:
-            times = [t._asdict() for t in self.run.times]
-            self.times.append({"graph": graph, "splits": self.run.start().n_splits, "backends": times})
+            times = tuple(BackendTime(*t) for t in self.run.times)
+            self.times.append(GraphTimes(graph, self.run.start().n_splits, times))
 
     def text(self, output: Output) -> str:
         from ggmltool.views.compute.values import matrix_view

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ggmltool.cli.command import Command
@@ -12,10 +10,7 @@ from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.supports import STATES, State, asked
 from ggmltool.views.errors import ggml_error
-from ggmltool.views.explain.supports import only, supports_json, supports_view
-
-if TYPE_CHECKING:
-    pass
+from ggmltool.views.explain.supports import only, supports_view
 
 
 @click.command(cls=Command)
@@ -60,9 +55,9 @@ def supports(scenario: str | None, graph: str | None, by: str, wanted: State | N
     backends = [b.name for b in run.backends]
     chosen = only(nodes, wanted)
     if json:
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.explain.documents import SupportsDocument
 
-        output.write(json_text(supports_json(chosen, backends, plan)))
+        output.write_document(SupportsDocument.of(plan, chosen, backends))
     else:
         output.write(supports_view(chosen, len(nodes), backends, opened.title, name, by == "node", output.style))
     if plan.error is not None and not json:

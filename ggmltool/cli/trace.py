@@ -12,7 +12,7 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
 from ggmltool.inspect.trace import trace_steps
-from ggmltool.views.compute.calls import trace_json, trace_view
+from ggmltool.views.compute.calls import trace_view
 from ggmltool.views.errors import ggml_error
 
 
@@ -59,9 +59,9 @@ def trace(
     if found.error is not None:
         note(ggml_error(found.error))
     if json:
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.compute.documents import TraceDocument
 
-        output.write(json_text(trace_json(steps)))
+        output.write_document(TraceDocument.of(opened.model.ggml, found))
     else:
         output.write(trace_view(steps, found.families, opened.title, output.style, decisions))
     return 1 if steps and steps[-1].error else 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.cli.dump import Dump
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Opened
-from ggmltool.views.compute.watch import WatchedNode, watched_json, watched_view
+from ggmltool.views.compute.documents import WatchedRow
+from ggmltool.views.compute.watch import WatchedNode, watched_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
@@ -32,7 +33,7 @@ class Watcher:
         self.output = output
         self.streamed = streamed
         self.texts: list[str] = []
-        self.records: list[dict[str, Any]] = []
+        self.records: list[WatchedRow] = []
         self._computed = [(i, s.graph) for i, s in enumerate(opened.model.steps, 1) if s.kind == "compute" and s.graph]
         self._wanted = {graph: self._of_graph(graph) for _, graph in self._computed}
         self._at = (0, "")
@@ -93,7 +94,7 @@ class Watcher:
             self.dump.add(node, values)
         if not self.patterns:
             return
-        self.records.append(watched_json(node, values))
+        self.records.append(WatchedRow.of(node, values))
         text = watched_view(node, values, len(self._computed) > 1, self.output.style) + "\n"
         if self.streamed:
             self.output.write(text)

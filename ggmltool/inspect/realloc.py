@@ -44,7 +44,7 @@ class ReallocFacts:
 
     `outgrown` are all nodes and sources for which the plan has too little, where the two have as many nodes; `alone`
     are the bytes that `second` needs per backend by itself; `log` what a debug build of this ggml logs; `serves_back`
-    whether the plan of `second` serves `first`; `debug_realloc` whether this ggml has GGML_SCHED_DEBUG_REALLOC.
+    whether the plan of `second` serves `first`; `debug_realloc` whether this `ggml` has GGML_SCHED_DEBUG_REALLOC.
     """
 
     first: GraphFacts
@@ -59,6 +59,7 @@ class ReallocFacts:
     n_buffers: int
     serves_back: bool
     debug_realloc: bool = True
+    ggml: str = ""
 
     @property
     def unexpected(self) -> bool:
@@ -149,6 +150,7 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
         backends=tuple(sched.names),
         n_buffers=len(sched.gallocr.buffers),
         serves_back=other.why is None and reverse.size > 0,
+        ggml=first.opened.model.ggml,
     )
 
 

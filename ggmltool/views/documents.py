@@ -11,7 +11,14 @@ import msgspec
 
 from ggmltool.views.document import Document
 
-_MODULES = ("plan.documents", "memory.documents", "memory.alloc_documents", "reference.documents")
+_MODULES = (
+    "plan.documents",
+    "memory.documents",
+    "memory.alloc_documents",
+    "explain.documents",
+    "compute.documents",
+    "reference.documents",
+)
 """Where the documents stand, beside the views."""
 
 

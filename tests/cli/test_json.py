@@ -22,7 +22,7 @@ SCENARIOS = ("matmul", "transformer", "moe", "preallocated", "outgrown", "views"
 COMMANDS = (
     "plan", "splits", "splits --by op,backend", "splits --bytes", "splits --pass 2", "splits --pass 5", "graph",
     "graph --sched", "buffers", "buffers --chunks", "buffers --copies", "allocs", "allocs --trace", "hash",
-    "hash --sched", "context",
+    "hash --sched", "context", "check", "check --all", "supports", "explain split 0", "trace", "run --no-compute",
 )  # fmt: skip
 
 

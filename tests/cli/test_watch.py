@@ -68,7 +68,8 @@ def test_values_that_are_not_finite_are_counted(call: Call) -> None:
     watched = {w["id"]: w for w in json.loads(call("run", "--watch", "*", "--json", "-", stdin=text).out)["watched"]}
     assert list(watched) == ["y", "order", "bad", "turned", "part", "half"]
     assert watched["y"] | {"src": []} == {
-        "step": 3, "graph": "main", "id": "y", "op": "DUP", "type": "f32", "ne": [4, 1, 1, 1], "src": [],
+        "step": 3, "graph": "main", "id": "y", "op": "DUP", "op_desc": "DUP", "type": "f32",
+        "ne": [4, 1, 1, 1], "src": [],
         "backend": "CPU", "min": 1.0, "max": 3.0, "mean": 2.0, "nan": 1, "inf": 1,
         "first": [1.0, "NaN", "-Infinity"], "last": ["NaN", "-Infinity", 3.0],
     }  # fmt: skip

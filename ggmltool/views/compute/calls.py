@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ggml.events import (
     Allocated,
@@ -32,7 +32,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
 )
 from ggmltool.inspect.trace import TracedStep
-from ggmltool.views.explain.words import event_json, words
+from ggmltool.views.explain.words import words
 from ggmltool.views.table import Style, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
 
@@ -201,19 +201,3 @@ def _bars(depths: Sequence[int]) -> list[str]:
         out.append("  " + "".join("│  " if d in open_levels else "   " for d in range(depth)) + branch)
         open_levels = {d for d in open_levels if d < depth} | {depth}
     return out[::-1]
-
-
-def trace_json(steps: Sequence[TracedStep]) -> dict[str, Any]:
-    """All events of each step with their fields; `Entered` and `Left` are the tree."""
-    return {
-        "ggmltool": 1,
-        "kind": "trace",
-        "steps": [
-            {
-                "step": traced.step,
-                "error": traced.error or None,
-                "events": [{"event": type(e).__name__, **event_json(e)} for e in traced.events],
-            }
-            for traced in steps
-        ],
-    }

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ggmltool.inspect.apart import Apart
 from ggmltool.inspect.compared import ComparedGraph, ComparedNode
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
@@ -199,66 +198,3 @@ def _number(value: float) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return f"{value:.3g}"
-
-
-def compare_json(c: ComparedGraph) -> dict[str, Any]:
-    """Every node that was compared; what is not finite is a text."""
-    over = c.over
-    document: dict[str, Any] = {
-        "ggmltool": 1,
-        "kind": "compare",
-        "version": 2,
-        "graph": c.graph,
-        "ok": not over,
-        "backends": [{"name": n, "engine": e} for n, e in zip(c.sides, c.engines, strict=True)],
-        "first_bad": over[0].id if over else None,
-        "whole": c.whole,
-        "n_nodes": c.n_nodes,
-        "nbytes": c.nbytes,
-        "injected": dict(c.injected),
-        "made_up": list(c.made_up),
-        "zero": list(c.zero),
-        "nodes": [_node_json(n) for n in c.nodes],
-    }
-    if c.recorded:
-        document |= {"recorded": c.recorded, "untold": list(c.untold), "unknown": list(c.unknown)}
-    return document
-
-
-def _node_json(n: ComparedNode) -> dict[str, Any]:
-    out = {
-        "index": n.index,
-        "id": n.id,
-        "op": n.op,
-        "type": n.type,
-        "ne": list(n.ne),
-        "ok": n.ok,
-        "tolerance": n.tolerance,
-        **_off_json(n.own),
-        "end_to_end": _off_json(n.end_to_end),
-        "not_run_by": list(n.not_run_by),
-    }
-    if n.through:
-        out["through"] = list(n.through)
-    if n.shown is not None:
-        out["shown"] = n.shown
-    return out
-
-
-def _off_json(off: Apart) -> dict[str, Any]:
-    return {
-        "nmse": _value(off.nmse),
-        "largest_error": _value(off.largest),
-        "at": list(off.at) if off.at is not None else None,
-        "values": [_value(v) for v in off.values] if off.at is not None else None,
-        "not_finite": list(off.not_finite),
-        "misplaced": off.misplaced,
-    }
-
-
-def _value(value: float) -> float | str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value

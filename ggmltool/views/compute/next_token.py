@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.views.table import Head, Style, heading, render_table
 from ggmltool.views.text import printable
@@ -41,8 +41,3 @@ def next_token_view(found: NextToken, style: Style) -> str:
         for t in found.likely
     ]
     return heading("next token", [row], style) + "\n" + render_table(columns, rows, style)
-
-
-def next_token_json(found: NextToken) -> dict[str, Any]:
-    """The same as a value."""
-    return {"tensor": found.id, "row": found.row, "likely": [t._asdict() for t in found.likely]}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.compute.next_token import NextToken, next_token_json
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.plan.splits import input_bytes
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
@@ -68,22 +67,3 @@ def _row(step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
         *[size(sizes.get(name, 0)) for name in backends],
         said,
     ]
-
-
-def run_json(
-    plans: Sequence[dict[str, Any]],
-    outputs: dict[str, Any],
-    error: dict[str, Any] | None,
-    watched: Sequence[dict[str, Any]] | None = None,
-    next_token: NextToken | None = None,
-) -> dict[str, Any]:
-    """The plans of all reserve and alloc steps, the outputs as nested lists, what was watched, if anything was, and the
-    likeliest next tokens, of a captured prompt."""
-    out: dict[str, Any] = {"ggmltool": 1, "kind": "run", "ok": error is None, "plans": list(plans), "outputs": outputs}
-    if watched is not None:
-        out["watched"] = list(watched)
-    if next_token is not None:
-        out["next_token"] = next_token_json(next_token)
-    if error is not None:
-        out["error"] = error
-    return out

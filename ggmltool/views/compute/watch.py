@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.views.compute.values import matrix_view
@@ -73,30 +72,3 @@ def watched_view(node: WatchedNode, values: NDArray[Any] | None, several_steps: 
     counts = [f"{name} {n}" for name, n in (("NaN", s.nan), ("inf", s.inf)) if n]
     line = "  ".join([*numbers, *counts])
     return text + (render_lines([f"  {line}"], style) if line else "")
-
-
-def watched_json(node: WatchedNode, values: NDArray[Any] | None) -> dict[str, Any]:
-    """The same as data; without the values between the first and the last ones."""
-    out: dict[str, Any] = {
-        "step": node.step,
-        "graph": node.graph,
-        "id": node.id,
-        "op": node.op,
-        "type": node.type,
-        "ne": list(node.ne),
-        "src": [name for name, _, _ in node.src],
-        "backend": node.backend,
-    }
-    if values is not None:
-        flat = values.reshape(-1)
-        first, last = flat[:ENDS].tolist(), flat[-ENDS:].tolist()
-        out |= {**summary_of(values)._asdict(), "first": _finite(first), "last": _finite(last)}
-    return out
-
-
-def _finite(values: list[Any]) -> list[Any]:
-    return [_text(v) if isinstance(v, float) and not math.isfinite(v) else v for v in values]
-
-
-def _text(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.limits import limits_of
@@ -143,26 +143,6 @@ def breach_text(breach: Breach | None, release: str) -> str:
     return f"  the limit: {printable(of.constant)}, the {of.group}'s {of.text}; {used} would be needed"
 
 
-def check_json(gauges: Sequence[Gauge]) -> list[dict[str, Any]]:
-    """A dict for each gauge, with exact numbers."""
-    return [
-        {
-            "key": g.key,
-            "group": g.about.group,
-            "limit": g.about.text,
-            "constant": g.about.constant,
-            "used": g.used,
-            "of": g.limit,
-            "unit": "bytes" if g.about.nbytes else "count",
-            "status": status(g),
-            "where": g.where,
-            "parts": dict(g.of),
-            "beyond": g.about.beyond,
-        }
-        for g in gauges
-    ]
-
-
 def all_is_fine(found: Sequence[Checkup]) -> bool:
     """Whether ggml went on in every graph, and no limit is breached."""
     return not any(breached(one.gauges) or not one.plan.ok for one in found)
@@ -183,18 +163,3 @@ def checked_view(found: Sequence[Checkup], title: str, what: str, style: Style) 
             lines = [about + ggml_error(dict(one.plan.error)), breach_text(one.breach, one.plan.ggml)]
             text += "\n" + "".join(f"{line}\n" for line in lines if line)
     return text
-
-
-def checked_json(found: Sequence[Checkup], after: int | None) -> dict[str, Any]:
-    """All gauges of every graph; `after` is the step's number where one was named."""
-    plan = found[0].plan
-    head = {"ggmltool": 1, "kind": "check", "ggml": plan.ggml, "step": plan.step, "ok": all_is_fine(found)}
-    graphs = [{"graph": one.graph, "ok": one.plan.ok, "gauges": check_json(one.gauges), **_error(one)} for one in found]
-    return head | ({} if after is None else {"after": after}) | {"graphs": graphs}
-
-
-def _error(one: Checkup) -> dict[str, object]:
-    if one.plan.error is None:
-        return {}
-    breach = None if one.breach is None else {"key": one.breach.limit, "used": one.breach.used}
-    return {"error": dict(one.plan.error), "breach": breach}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.explain import Explained, explained
@@ -59,29 +58,3 @@ def nearest_text(nearest: Sequence[Match]) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def explain_error_json(found: Match | None, nearest: Sequence[Match], others: Sequence[Match] = ()) -> dict[str, Any]:
-    """The message with all its texts, or those that are nearest."""
-    out: dict[str, Any] = {"ggmltool": 1, "kind": "explain_error", "found": found is not None}
-    if found is None:
-        out["nearest"] = [_near(m) for m in nearest]
-        return out
-    said = explained(found)
-    return out | {
-        "key": found.key,
-        "text": found.text,
-        "score": found.score,
-        "title": said.title,
-        "line": found.line,
-        "values": said.values,
-        "texts": list(said.texts),
-        "functions": list(said.functions),
-        **said.told._asdict(),
-        "era": said.era,
-        "others": [{"key": m.key, "text": m.text, "line": m.line, "title": explained(m).title} for m in others],
-    }
-
-
-def _near(match: Match) -> dict[str, Any]:
-    return {"key": match.key, "text": match.text, "score": match.score}

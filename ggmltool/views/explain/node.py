@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.node import BackendAnswer, NodeFacts, Outcome, SourceFacts
 from ggmltool.inspect.reasons import Said
-from ggmltool.views.explain.reasons import reason_json, reason_sentence
+from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
@@ -88,52 +87,3 @@ def moves(first: str, inks: dict[str, str]) -> Table[Outcome]:
         Column("copied", lambda m: size(m.copied) if is_told(m) else None, right=True),
         Column("change", lambda m: m.text, cut=True),
     )
-
-
-def explain_node_json(facts: NodeFacts, plan: Plan) -> dict[str, Any]:
-    """The same, exact."""
-    verdict = facts.verdict
-    return {
-        "ggmltool": 1,
-        "kind": "explain_node",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "tensor": facts.id,
-        "op": facts.op or None,
-        "shape": facts.shape,
-        "place": facts.place,
-        "split": facts.split,
-        "backend": verdict.backend if verdict is not None else None,
-        "cause": verdict.cause if verdict is not None else None,
-        "decided_by": verdict.by or None if verdict is not None else None,
-        "rules": [
-            {
-                "pass": a.rule,
-                "cause": a.cause,
-                "backend": a.backend or None,
-                "settled": isinstance(a, Assigned),
-                "why": words(a),
-            }
-            for a in facts.asked
-        ],
-        "reason": reason_json(facts.reason),
-        "chain": [reason_json(step) for step in facts.chain],
-        "sources": [s._asdict() for s in facts.sources],
-        "answers": [
-            {
-                "backend": a.backend,
-                "supports_op": a.op is None,
-                "why_not_op": a.op,
-                "supports_buft": a.memory is None,
-                "why_not_buft": a.memory,
-                "copies": [{"id": name, "why": why} for name, why in a.copies],
-                "batch": a.batch,
-                "offload_min_batch": a.least,
-            }
-            for a in facts.answers
-        ],
-        "now": facts.now._asdict(),
-        "moves": [m._asdict() for m in facts.moves],
-    }

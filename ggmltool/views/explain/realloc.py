@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ggmltool.ggml.events import IdsChanged, ReallocNeeded
 from ggmltool.inspect.realloc import Parting, ReallocFacts
-from ggmltool.views.explain.words import event_json, words
+from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
 from ggmltool.views.text import printable, size, wrapped
@@ -108,23 +107,3 @@ def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
     for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
         rows.append([Cell(f"{name} buffer then", inks[name]), size(a), size(b)])
     return columns, rows
-
-
-def explain_realloc_json(f: ReallocFacts) -> dict[str, Any]:
-    """The same, exact."""
-    return {
-        "ggmltool": 1,
-        "kind": "explain_realloc",
-        "serves": f.why is None,
-        "first": f.first._asdict() | {"buffers": dict(zip(f.backends, f.first.buffers, strict=True))},
-        "second": f.second._asdict() | {"buffers": dict(zip(f.backends, f.second.buffers, strict=True))},
-        "alone": dict(zip(f.backends, f.alone, strict=True)),
-        "why": None if f.why is None else event_json(f.why),
-        "backend_ids_changed": isinstance(f.why, IdsChanged),
-        "outgrown": [event_json(o) for o in f.outgrown],
-        "parting": None if f.parting is None else f.parting._asdict(),
-        "grown": [g._asdict() for g in f.grown],
-        "serves_back": f.serves_back,
-        "unexpected": f.unexpected,
-        "log": list(f.log),
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.reasons import Reason, TurnedDown
@@ -52,19 +51,3 @@ def _passed_over(reason: Reason) -> Iterable[str]:
 
 def _cannot_use(reason: Reason) -> Iterable[str]:
     return (words(passed) for passed in reason.passed_over if passed.why is Why.BUFT)
-
-
-def reason_json(reason: Reason) -> dict[str, Any]:
-    """The reason as codes and facts, and the sentence."""
-    settled = reason.settled
-    return {
-        "tensor": reason.tensor,
-        "backend": settled.backend if settled is not None else None,
-        "rule": settled.rule if settled is not None else None,
-        "cause": settled.cause if settled is not None else None,
-        "why": settled.why if settled is not None else None,
-        "reason": words(settled) if settled is not None else None,
-        "by": settled.by if settled is not None else "",
-        "turned_down": [refused._asdict() for refused in reason.turned_down],
-        "text": reason_sentence(reason),
-    }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.split import InputFacts, SplitFacts
 from ggmltool.views.explain.node import moves
-from ggmltool.views.explain.reasons import reason_json, reason_sentence
+from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
@@ -66,39 +64,3 @@ def _inputs(number: int, inks: dict[str, str]) -> Table[InputFacts]:
         Column("from", lambda i: Cell(i.src, inks.get(i.src, ""))),
         Column("for", users, cut=True),
     )
-
-
-def explain_split_json(facts: SplitFacts, plan: Plan) -> dict[str, Any]:
-    """The same, exact."""
-    return {
-        "ggmltool": 1,
-        "kind": "explain_split",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "step": plan.step,
-        "ok": plan.ok,
-        "split": facts.number,
-        "splits": facts.of,
-        "backend": facts.backend,
-        "i_start": facts.nodes[0],
-        "i_end": facts.nodes[1],
-        "first": facts.start.node,
-        "reason": words(facts.start),
-        "why": facts.start.why,
-        "why_first": [reason_json(reason) for reason in facts.why_first],
-        "behind": facts.before,
-        "inputs": [
-            {
-                "id": i.id,
-                "what": i.what,
-                "from": i.src,
-                "nbytes": i.nbytes,
-                "made_for": i.made_for,
-                "users": [{"node": node, "split": split} for node, split in i.users],
-            }
-            for i in facts.inputs
-        ],
-        "read_again": [{"id": of, "node": node} for of, node in facts.read_again],
-        "now": facts.now._asdict(),
-        "merges": [m._asdict() for m in facts.merges],
-    }

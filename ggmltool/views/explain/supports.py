@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ggmltool.ggml.devices.cases import Basis
-from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.supports import STATES, Answered, Asked, State
+from ggmltool.inspect.supports import STATES, Asked, State
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, shortened
@@ -188,39 +186,3 @@ def _reason(why: str, about: Sequence[Asked], width: int) -> list[str]:
         *wrap(text, room, initial_indent="  ", subsequent_indent="    "),
         *wrap(nodes, room, initial_indent="    ", subsequent_indent="    "),
     ]
-
-
-def supports_json(nodes: Sequence[Asked], backends: Sequence[str], plan: Plan) -> dict[str, Any]:
-    """Every node with every backend's answer and reasons, and whether `plan` came about."""
-    return {
-        "ggmltool": 1,
-        "kind": "supports",
-        "ggml": plan.ggml,
-        "graph": plan.graph,
-        "ok": plan.ok,
-        "backends": list(backends),
-        "nodes": [
-            {
-                "index": n.index,
-                "id": n.id,
-                "op": n.op,
-                "type": n.type,
-                "ne": list(n.ne),
-                "src_types": list(n.src),
-                "backend": n.backend,
-                "answers": {b: _answer_json(a) for b, a in zip(backends, n.answers, strict=True)},
-            }
-            for n in nodes
-        ],
-    } | ({} if plan.error is None else {"error": dict(plan.error)})
-
-
-def _answer_json(a: Answered) -> dict[str, Any]:
-    out: dict[str, Any] = {"answer": a.state}
-    if a.why_not is not None:
-        out["why_not"] = a.why_not
-    if a.copies:
-        out["copies"] = [m._asdict() for m in a.copies]
-    if a.measured is not None:
-        out["measured"] = {"basis": a.measured.basis, "yes": a.measured.yes, "of": a.measured.of}
-    return out

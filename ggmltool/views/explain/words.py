@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from ggmltool.ggml.events import Assigned, Event, NotReused, PassedOver, ReallocNeeded, Refused, SplitStarted
+from ggmltool.ggml.events import Assigned, NotReused, PassedOver, ReallocNeeded, Refused, SplitStarted
 from ggmltool.ggml.why import Facts, Sweep, Why
 
 Reasoned = Assigned | PassedOver | Refused | SplitStarted | NotReused | ReallocNeeded
@@ -128,18 +124,3 @@ def _not_reused(why: Why, facts: Facts) -> str | None:
         n_views = facts.n_views or 0
         return f"{n_views} view{'s' if n_views > 1 else ''} of it still in use"
     return None
-
-
-def event_json(event: Event) -> dict[str, Any]:
-    """An event's fields, and where it has a reason, that in words as `reason`."""
-    out: dict[str, Any] = {}
-    for name, value in event._asdict().items():
-        if name == "condition":
-            out["reason"] = value
-        elif name == "facts":
-            out |= {name: msgspec.to_builtins(value)}
-        else:
-            out[name] = value
-        if name == "why" and isinstance(event, Reasoned):
-            out["reason"] = words(event)
-    return out
