@@ -1,8 +1,9 @@
 """Blocks of quantized types, decoded and encoded by functions of any array library.
 
-The host converts through the gguf library (`quants`); a GPU does it by these, so that it need not wait for the host.
-They take blocks as bytes, uint8[blocks, bytes of a block], and give float32[blocks, elements], or the other way round;
-what they give is what the gguf library gives. Types with grids of values (iq1 to iq3) and ternary ones are not here.
+The host converts through the gguf library (`quants`). A GPU does it by these, so that it need not wait for the host:
+that library mixes arrays of numpy's own with the blocks, which cupy refuses. They take blocks as bytes, uint8[blocks,
+bytes of a block], and give float32[blocks, elements], or the other way round; what they give is what the gguf library
+gives. Types with grids of values (iq1 to iq3) and ternary ones are not here.
 """
 
 from __future__ import annotations

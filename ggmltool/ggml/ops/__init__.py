@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 
 FAMILIES = (
     "elementwise",
@@ -42,6 +41,4 @@ FAMILIES = (
 def load() -> None:
     """Register every constructor and kernel (`registry.CONSTRUCTORS`, `BY_OP`, `KERNELS`), once."""
     for name in FAMILIES:
-        module = f"{__name__}.{name}"
-        if find_spec(module) is not None:
-            import_module(module)
+        import_module(f"{__name__}.{name}")

@@ -10,7 +10,7 @@ from ggmltool.ggml.op import IS_VIEW_OP, Op
 from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, TensorSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.leaf_order import LeafOrder
-from ggmltool.sources.llama.weight_test import Hparams
+from ggmltool.sources.llama.weight_support import Hparams
 from ggmltool.sources.llama.weights import (
     FULL_ATTENTION_ONLY,
     LOADED_TWICE,

@@ -20,7 +20,7 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions, chosen_gpus, layer_devices
 from ggmltool.sources.llama.overrides import Override, overridden
 from ggmltool.sources.llama.parts import Parts, Role
-from ggmltool.sources.llama.weight_test import Hparams, weight_buft_supported
+from ggmltool.sources.llama.weight_support import Hparams, weight_buft_supported
 
 _DIGITS = 9
 
