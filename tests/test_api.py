@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -293,3 +294,25 @@ def test_errors_say_where_and_what_to_do() -> None:
         ggmltool.load("preallocated").explain(0)
     with pytest.raises(ggmltool.InspectError, match="no type is called"):
         ggmltool.types("q9")
+
+
+MANUAL = (Path(ggmltool.__file__).parent / "docs" / "python.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL))
+def test_an_example_of_the_manual_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "model.gguf" in example:
+        if importlib.util.find_spec("xllamacpp") is None:
+            pytest.skip("xllamacpp is not installed")
+        (tmp_path / "model.gguf").symlink_to(cached("llama"))
+    (tmp_path / "llama.log").symlink_to(Path(__file__).parent / "sources" / "logs" / "2025-03.log")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "python.md", "exec"), {})
+
+
+def test_the_manual_names_all_that_is_public() -> None:
+    methods = {name for name, _ in inspect.getmembers(ggmltool.Scenario, inspect.isfunction) if name[0] != "_"}
+    for name in methods - {"graph_name", "start", "steps", "outputs"}:
+        assert re.search(rf"^\| `{name}\(|`{name}\(", MANUAL, re.MULTILINE), name
+    for name in set(ggmltool.__all__) - {"__version__", "Result", "Scenario"}:
+        assert re.search(rf"\b{name}\b", MANUAL), name
