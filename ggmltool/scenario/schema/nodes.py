@@ -171,7 +171,10 @@ def _needed(constructors: Sequence[Constructor]) -> Schema:
     nameable = [names for names in by_name if "op" not in names]
     if not all(nameable):
         return {}
-    return {"anyOf": [_given(names) for names in (*nameable, ["op_params"], ["type", "ne"])]}
+    as_captured = [
+        {**_given(names), "propertyNames": {"enum": list(KEYS)}} for names in (["op_params"], ["type", "ne"])
+    ]
+    return {"anyOf": [*map(_given, nameable), *as_captured]}
 
 
 def _given(names: Sequence[str]) -> Schema:

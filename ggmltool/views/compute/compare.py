@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.inspect.compared import ComparedGraph, ComparedNode
 from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, shortened, size
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def compare_view(c: ComparedGraph, title: str, worst: int, style: Style) -> str:
     text = top + "\n" + render_lines(_verdict(c), style)
     rows = _worst(c, worst)
     if rows:
-        columns = _COLUMNS if not c.whole else [x for x in _COLUMNS if x.header != "end to end"]
-        text += "\n" + render_table(columns, [_row(n, c.whole) for n in rows], style)
+        text += "\n" + _table(c.whole).render(rows, style)
         left = sum(_differs(n) for n in c.nodes) - len(rows)
         if left > 0:
             text += render_lines([f"  {count(left, 'more node')} with a difference; --worst {len(rows) + left}"], style)
@@ -111,20 +110,6 @@ def _error(n: ComparedNode) -> str:
     return f"NMSE {_number(n.own.nmse)}, {allowed}; largest error {_number(n.own.largest)}"
 
 
-_COLUMNS = [
-    Head("node", right=True, drop=3),
-    Head("name", cut=True),
-    Head("op", cut=True, drop=2),
-    Head("result", drop=4),
-    Head("NMSE", right=True),
-    Head("allowed", right=True),
-    Head("largest error", right=True, drop=1),
-    Head("end to end", right=True, drop=1),
-    Head("not finite", right=True, drop=5),
-    Head(""),
-]
-
-
 def _differs(n: ComparedNode) -> bool:
     return not n.ok or bool(n.own.nmse or n.end_to_end.nmse or n.end_to_end.misplaced)
 
@@ -136,23 +121,31 @@ def _worst(c: ComparedGraph, limit: int) -> list[ComparedNode]:
     return [*c.over, *fine][:limit]
 
 
-def _row(n: ComparedNode, whole: bool) -> Row:
-    apart = n.end_to_end.misplaced > 0 or n.end_to_end.nmse > n.tolerance
-    said, ink = ("its kernel is off", "bold red") if not n.ok else ("inputs differ", "red") if apart else ("", "")
-    cells: Row = [
-        str(n.index),
-        n.id,
-        n.op,
-        f"{n.type}{dims(n.ne)}",
-        Cell(_number(n.own.nmse), "bold red" if not n.ok else ""),
-        _number(n.tolerance),
-        _number(n.own.largest),
+def _table(whole: bool) -> Table[ComparedNode]:
+    """The nodes' own errors, and unless the graph was computed as a whole those from end to end."""
+
+    def not_finite(n: ComparedNode) -> str:
+        return "{}, {}".format(*n.end_to_end.not_finite) if any(n.end_to_end.not_finite) else ""
+
+    def verdict(n: ComparedNode) -> Cell:
+        if not n.ok:
+            return Cell("off" if whole else "its kernel is off", "bold red")
+        apart = n.end_to_end.misplaced > 0 or n.end_to_end.nmse > n.tolerance
+        return Cell("" if whole or not apart else "inputs differ", "red" if apart else "")
+
+    columns: list[Column[ComparedNode]] = [
+        Column("node", lambda n: n.index, right=True, drop=3),
+        Column("name", lambda n: n.id, cut=True),
+        Column("op", lambda n: n.op, cut=True, drop=2),
+        Column("result", lambda n: f"{n.type}{dims(n.ne)}", drop=4),
+        Column("NMSE", lambda n: Cell(_number(n.own.nmse), "" if n.ok else "bold red"), right=True),
+        Column("allowed", lambda n: _number(n.tolerance), right=True),
+        Column("largest error", lambda n: _number(n.own.largest), right=True, drop=1),
+        Column("end to end", lambda n: _number(n.end_to_end.nmse), right=True, drop=1),
+        Column("not finite", not_finite, right=True, drop=5),
+        Column("", verdict),
     ]
-    not_finite = n.end_to_end.not_finite
-    finite = f"{not_finite[0]}, {not_finite[1]}" if any(not_finite) else ""
-    if whole:
-        return [*cells, finite, Cell("" if n.ok else "off", ink)]
-    return [*cells, _number(n.end_to_end.nmse), finite, Cell(said, ink)]
+    return Table(*(c for c in columns if not whole or c.header != "end to end"))
 
 
 def _notes(c: ComparedGraph) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggmltool.views.table import Head, Style, heading, render_table
+from ggmltool.views.table import Column, Style, Table, heading
 from ggmltool.views.text import printable
 
 
@@ -30,14 +30,10 @@ class NextToken(NamedTuple):
 def next_token_view(found: NextToken, style: Style) -> str:
     """The likeliest tokens, one row each."""
     row = f"the last of {found.n_rows} rows of {found.id}" if found.n_rows > 1 else f"by {found.id}"
-    columns = [
-        Head("token", right=True),
-        Head("text", cut=True),
-        Head("logit", right=True),
-        Head("probability", right=True),
-    ]
-    rows = [
-        [str(t.token), "" if t.text is None else f'"{printable(t.text)}"', f"{t.logit:.3f}", f"{t.probability:.1%}"]
-        for t in found.likely
-    ]
-    return heading("next token", [row], style) + "\n" + render_table(columns, rows, style)
+    table = Table[LikelyToken](
+        Column("token", lambda t: t.token, right=True),
+        Column("text", lambda t: None if t.text is None else f'"{printable(t.text)}"', cut=True),
+        Column("logit", lambda t: f"{t.logit:.3f}", right=True),
+        Column("probability", lambda t: f"{t.probability:.1%}", right=True),
+    )
+    return heading("next token", [row], style) + "\n" + table.render(found.likely, style)

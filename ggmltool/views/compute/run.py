@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.plan.splits import input_bytes
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.views.text import count, size
 
 
@@ -33,37 +33,32 @@ class StepReport(NamedTuple):
 
 def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Tensors, title: str, style: Style) -> str:
     """One row per step, and ggml's error where the run ended with one."""
-    columns = [
-        Head("", right=True),
-        Head("step", cut=True),
-        Head("splits", right=True),
-        Head("inputs copied", right=True, drop=2),
-        Head("bytes", right=True, drop=3),
-        *[Head(name, right=True, drop=1) for name in backends],
-        Head("", cut=True),
-    ]
-    rows = [_row(step, backends, tensors) for step in steps]
-    text = heading(title, [count(len(steps), "step")], style) + "\n" + render_table(columns, rows, style)
+    text = heading(title, [count(len(steps), "step")], style) + "\n" + _table(backends, tensors).render(steps, style)
     errors = [error for step in steps if (error := step.failure)]
     if errors:
         text += "\n" + render_lines([ggml_error(dict(errors[0]))], style)
     return text
 
 
-def _row(step: StepReport, backends: Sequence[str], tensors: Tensors) -> Row:
-    said = Cell("ggml refuses", "bold red") if step.failure else Cell(step.did)
-    plan = step.plan
-    if plan is None or not plan.ok:
-        return [str(step.number), step.step, "", "", "", *[""] * len(backends), said]
-    copies = sum(len(split.inputs) for split in plan.splits)
-    copied = sum(input_bytes(split, tensors) for split in plan.splits)
-    sizes = dict(plan.buffer_sizes)
-    return [
-        str(step.number),
-        step.step,
-        str(len(plan.splits)),
-        str(copies),
-        size(copied) if copies else "",
-        *[size(sizes.get(name, 0)) for name in backends],
-        said,
-    ]
+def _table(backends: Sequence[str], tensors: Tensors) -> Table[StepReport]:
+    def planned(get: Callable[[Plan], Shown]) -> Callable[[StepReport], Shown]:
+        return lambda s: get(s.plan) if s.plan is not None and s.plan.ok else None
+
+    def copies(plan: Plan) -> int:
+        return sum(len(split.inputs) for split in plan.splits)
+
+    def copied(plan: Plan) -> str | None:
+        return size(sum(input_bytes(split, tensors) for split in plan.splits)) if copies(plan) else None
+
+    def buffer(name: str) -> Column[StepReport]:
+        return Column(name, planned(lambda p: size(dict(p.buffer_sizes).get(name, 0))), right=True, drop=1)
+
+    return Table(
+        Column("", lambda s: s.number, right=True),
+        Column("step", lambda s: s.step, cut=True),
+        Column("splits", planned(lambda p: len(p.splits)), right=True),
+        Column("inputs copied", planned(copies), right=True, drop=2),
+        Column("bytes", planned(copied), right=True, drop=3),
+        *map(buffer, backends),
+        Column("", lambda s: Cell("ggml refuses", "bold red") if s.failure else s.did, cut=True),
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from textwrap import wrap
+from typing import TypeVar
 
 from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import Amount
 from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Style, render_lines
+from ggmltool.views.table import Cell, Column, Style, render_lines
 from ggmltool.views.text import printable, size, size_between
+
+T = TypeVar("T")
 
 MAX_ROWS = 10
 """Rows of a list before the others are counted."""
@@ -32,6 +35,20 @@ def mark(a: object, b: object) -> Cell:
 def bytes_of(a: int, b: int) -> list[str]:
     """Cells for the bytes of both and the difference."""
     return [size(a), size(b), growth(b - a)]
+
+
+def bytes_columns(get: Callable[[T], tuple[int, int]]) -> tuple[Column[T], Column[T], Column[T]]:
+    """The bytes of both and the difference."""
+
+    def difference(record: T) -> str:
+        a, b = get(record)
+        return growth(b - a)
+
+    return (
+        Column("A", lambda r: size(get(r)[0]), right=True),
+        Column("B", lambda r: size(get(r)[1]), right=True),
+        Column("difference", difference, right=True),
+    )
 
 
 def growth(nbytes: int) -> str:

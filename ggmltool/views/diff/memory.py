@@ -4,42 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggmltool.inspect.diff.plans import BufferPair, BufferSide, HeldMove, PlanDiff, ShapePair
-from ggmltool.views.diff.cells import MAX_ROWS, bytes_of, change, growth, inks_of, wrapped_lines
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.inspect.diff.plans import BufferPair, BufferSide, HeldMove, HeldPair, PlanDiff, ShapePair
+from ggmltool.views.diff.cells import MAX_ROWS, bytes_columns, change, growth, inks_of, wrapped_lines
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, shortened, size
 
-_BUFFERS = (
-    Head("backend"),
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("difference", right=True),
-    Head("peak", right=True, drop=2),
-    Head("while computing", cut=True, drop=3),
-    Head("chunks", cut=True, drop=1, numbers=True),
+
+def _nbytes(pair: ShapePair) -> tuple[int, int]:
+    return pair.a.nbytes or 0, pair.b.nbytes or 0
+
+
+_SIZES = Table[ShapePair](
+    *bytes_columns(_nbytes),
+    Column("tensor", lambda p: change(p.id, p.id_b), cut=True),
+    Column("op", lambda p: Cell("leaf" if p.op == "NONE" else p.op, "dim"), drop=1),
+    Column("shape", lambda p: change(p.a.shape, p.b.shape), drop=2),
 )
-_SIZES = (
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("difference", right=True),
-    Head("tensor", cut=True),
-    Head("op", drop=1),
-    Head("shape", drop=2),
+_HELD = Table[HeldPair](
+    Column("buffer type", lambda p: p.buft, cut=True),
+    Column("usage", lambda p: p.usage, drop=1),
+    *bytes_columns(lambda p: (p.a, p.b)),
 )
-_HELD = (
-    Head("buffer type", cut=True),
-    Head("usage", drop=1),
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("difference", right=True),
+_MOVES = Table[tuple[str, list[HeldMove]]](
+    Column("bytes", lambda g: size(sum(there.nbytes for m in g[1] if (there := m.b or m.a))), right=True),
+    Column("tensors", lambda g: len(g[1]), right=True),
+    Column("what", lambda g: g[0]),
+    Column("which", lambda g: shortened([m.id for m in g[1]], 3), cut=True),
 )
-_MOVES = (Head("bytes", right=True), Head("tensors", right=True), Head("what"), Head("which", cut=True))
 
 
 def buffers_section(diff: PlanDiff, style: Style) -> str:
     """A row per buffer, then what lies in it in another way."""
     inks = inks_of(diff)
-    rows = [_buffer_row(pair, inks) for pair in diff.buffers]
     notes = []
     for words, ids in (
         ("in place in A, with memory of their own in B", [pair.id for pair in diff.reuse if pair.b is None]),
@@ -50,25 +46,29 @@ def buffers_section(diff: PlanDiff, style: Style) -> str:
             notes.append(f"{words}: {shortened(ids, 5)}")
     if diff.elsewhere:
         notes.append(f"{count(diff.elsewhere, 'tensor')} at another place in memory")
-    table = heading("compute buffers", [], style) + render_table(_BUFFERS, rows, style)
+    table = heading("compute buffers", [], style) + _buffers(inks).render(diff.buffers, style)
     return table + wrapped_lines([("", "", note) for note in notes], style)
 
 
-def _buffer_row(pair: BufferPair, inks: dict[str, str]) -> Row:
-    a, b = pair.a, pair.b
-    sizes = [size(side.size) if side is not None else "–" for side in (a, b)]
+def _buffers(inks: dict[str, str]) -> Table[BufferPair]:
+    def both(tell: Callable[[BufferSide], str]) -> Callable[[BufferPair], str]:
+        return lambda pair: change(*(tell(side) if side is not None else "–" for side in (pair.a, pair.b)))
 
-    def both(tell: Callable[[BufferSide], str]) -> str:
-        return change(*(tell(side) if side is not None else "–" for side in (a, b)))
+    def chunks(side: BufferSide) -> str:
+        return ", ".join(map(size, side.chunks)) if len(side.chunks) > 1 else str(len(side.chunks))
 
-    return [
-        Cell(pair.backend, inks.get(pair.backend, "")),
-        *sizes,
-        growth((b.size if b is not None else 0) - (a.size if a is not None else 0)),
-        both(lambda side: size(side.peak) if side.peak is not None else "–"),
-        both(lambda side: side.at or "–"),
-        both(lambda side: ", ".join(map(size, side.chunks)) if len(side.chunks) > 1 else str(len(side.chunks))),
-    ]
+    def grown(pair: BufferPair) -> str:
+        return growth((pair.b.size if pair.b is not None else 0) - (pair.a.size if pair.a is not None else 0))
+
+    return Table(
+        Column("backend", lambda p: Cell(p.backend, inks.get(p.backend, ""))),
+        Column("A", lambda p: "–" if p.a is None else size(p.a.size), right=True),
+        Column("B", lambda p: "–" if p.b is None else size(p.b.size), right=True),
+        Column("difference", grown, right=True),
+        Column("peak", both(lambda side: size(side.peak) if side.peak is not None else "–"), right=True, drop=2),
+        Column("while computing", both(lambda side: side.at or "–"), cut=True, drop=3),
+        Column("chunks", both(chunks), cut=True, drop=1, numbers=True),
+    )
 
 
 def sizes_section(diff: PlanDiff, style: Style) -> str:
@@ -81,8 +81,7 @@ def sizes_section(diff: PlanDiff, style: Style) -> str:
     out = [heading("tensors", facts, style)]
     for some in (grown, shrunk):
         if some:
-            rows: list[Row] = [_shape_row(pair) for pair in some[:MAX_ROWS]]
-            out += [render_table(_SIZES, rows, style)]
+            out += [_SIZES.render(some[:MAX_ROWS], style)]
             rest = some[MAX_ROWS:]
             if rest:
                 together = growth(sum(pair.growth for pair in rest))
@@ -90,28 +89,15 @@ def sizes_section(diff: PlanDiff, style: Style) -> str:
     return "".join(out)
 
 
-def _shape_row(pair: ShapePair) -> Row:
-    return [
-        *bytes_of(pair.a.nbytes or 0, pair.b.nbytes or 0),
-        change(pair.id, pair.id_b),
-        Cell("leaf" if pair.op == "NONE" else pair.op, "dim"),
-        change(pair.a.shape, pair.b.shape),
-    ]
-
-
 def contexts_section(diff: PlanDiff, style: Style) -> str:
     """Bytes per buffer type and usage, then the tensors that lie elsewhere, by where from and where to."""
-    rows: list[Row] = [[pair.buft, pair.usage, *bytes_of(pair.a, pair.b)] for pair in diff.held]
     out = heading("contexts", ["weights and all else that has memory before the graph"], style)
-    out += render_table(_HELD, rows, style) if rows else ""
+    out += _HELD.render(diff.held, style) if diff.held else ""
     groups: dict[str, list[HeldMove]] = {}
     for move in diff.held_moves:
         groups.setdefault(_move(move), []).append(move)
-    moves: list[Row] = []
-    for what, some in sorted(groups.items(), key=lambda group: -len(group[1])):
-        nbytes = sum(there.nbytes for m in some if (there := m.b or m.a) is not None)
-        moves.append([size(nbytes), str(len(some)), what, shortened([m.id for m in some], 3)])
-    return out + ("\n" + render_table(_MOVES, moves, style) if moves else "")
+    moves = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return out + ("\n" + _MOVES.render(moves, style) if moves else "")
 
 
 def _move(move: HeldMove) -> str:

@@ -3,116 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 from ggmltool.inspect.diff.plans import PlanDiff
-from ggmltool.inspect.diff.splits import CopiedPair, SplitPair, SplitSide
+from ggmltool.inspect.diff.splits import Amount, CopiedPair, Copies, SplitPair, SplitSide
 from ggmltool.views.diff.cells import MAX_ROWS, amounts, change, inks_of, mark
 from ggmltool.views.explain.words import words
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
 from ggmltool.views.text import count, size_between
-
-_SPLITS = (
-    Head(""),
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("backend"),
-    Head("nodes", right=True),
-    Head("copied", right=True, drop=1),
-    Head("from node", cut=True),
-    Head("why it begins", cut=True),
-)
-_COPIES = (
-    Head("from"),
-    Head("to"),
-    Head("tensors", right=True),
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("difference", right=True),
-)
-_COPIED = (
-    Head(""),
-    Head("A", right=True),
-    Head("B", right=True),
-    Head("tensor", cut=True),
-    Head("what", drop=1),
-    Head("from"),
-    Head("to"),
-)
 
 
 def splits_section(diff: PlanDiff, style: Style) -> str:
     """A row per split that differs; those that are alike are counted."""
-    inks = inks_of(diff)
+    table = _split_table(inks_of(diff))
     rows: list[Row] = []
-    alike = 0
-    for pair in (*diff.splits, None):
-        if pair is not None and not pair.changes:
-            alike += 1
-            continue
-        if alike:
-            rows.append(["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(f"{alike} alike", "dim"), "", "", "", ""])
-        alike = 0
-        if pair is not None:
-            rows.append(_split_row(pair, inks))
-    return heading("splits", [], style) + render_table(_SPLITS, _some(rows, len(_SPLITS)), style)
+    for same, some in groupby(diff.splits, lambda pair: not pair.changes):
+        pairs = list(some)
+        rows += [_gap(f"{len(pairs)} alike")] if same else table.rows(pairs)
+    if len(rows) > MAX_ROWS + 1:
+        rows = list(without_middle(rows, MAX_ROWS, lambda n: _gap(f"{n} rows")))
+    return heading("splits", [], style) + render_table(table.columns, rows, style)
 
 
-def _split_row(pair: SplitPair, inks: dict[str, str]) -> Row:
-    a, b = pair.a, pair.b
-    there = b or a
-    if there is None:
-        return []
-
-    def both(tell: Callable[[SplitSide], str]) -> str:
-        return tell(there) if a is None or b is None else change(tell(a), tell(b))
-
-    return [
-        mark(a, b),
-        f"#{a.id}" if a is not None else "",
-        f"#{b.id}" if b is not None else "",
-        Cell(both(lambda s: s.backend), inks.get(there.backend, "")),
-        both(lambda s: str(s.n_nodes)),
-        both(lambda s: size_between(s.copied.low, s.copied.high) if s.copied.n else "–"),
-        f"{there.index} {there.first}",
-        "" if there.start is None else words(there.start),
-    ]
+def _gap(text: str) -> Row:
+    return ["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(text, "dim")]
 
 
-def _some(rows: list[Row], n_columns: int) -> list[Row]:
-    """The rows, without the middle ones of very many."""
-    if len(rows) <= MAX_ROWS + 1:
-        return rows
-    first = MAX_ROWS - MAX_ROWS // 3
-    left_out = len(rows) - MAX_ROWS
-    gap: Row = ["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(f"{left_out} rows", "dim"), *[""] * (n_columns - 4)]
-    return [*rows[:first], gap, *rows[first + left_out :]]
+def _split_table(inks: dict[str, str]) -> Table[SplitPair]:
+    def there(pair: SplitPair) -> SplitSide:
+        side = pair.b or pair.a
+        if side is None:
+            raise ValueError("a split of neither plan")
+        return side
+
+    def both(tell: Callable[[SplitSide], str]) -> Callable[[SplitPair], str]:
+        return lambda p: tell(there(p)) if p.a is None or p.b is None else change(tell(p.a), tell(p.b))
+
+    def why(pair: SplitPair) -> str | None:
+        start = there(pair).start
+        return None if start is None else words(start)
+
+    def copied(side: SplitSide) -> str:
+        return size_between(side.copied.low, side.copied.high) if side.copied.n else "–"
+
+    backend = both(lambda s: s.backend)
+    return Table(
+        Column("", lambda p: mark(p.a, p.b)),
+        Column("A", lambda p: p.a and f"#{p.a.id}", right=True),
+        Column("B", lambda p: p.b and f"#{p.b.id}", right=True),
+        Column("backend", lambda p: Cell(backend(p), inks.get(there(p).backend, ""))),
+        Column("nodes", both(lambda s: str(s.n_nodes)), right=True),
+        Column(
+            "copied",
+            both(copied),
+            right=True,
+            drop=1,
+        ),
+        Column("from node", lambda p: f"{there(p).index} {there(p).first}", cut=True),
+        Column("why it begins", why, cut=True),
+    )
 
 
 def copies_section(diff: PlanDiff, style: Style) -> str:
     """What is copied between which backends, then the tensors that are not copied alike."""
     inks = inks_of(diff)
-    rows: list[Row] = [
-        [
-            Cell(c.src, inks.get(c.src, "")),
-            Cell(c.dst, inks.get(c.dst, "")),
-            change(str(c.a.n), str(c.b.n)),
-            *amounts(c.a, c.b),
-        ]
-        for c in diff.copies
-    ]
-    out = heading("copies", [], style) + render_table(_COPIES, rows, style)
+    table = Table[Copies](
+        Column("from", lambda c: Cell(c.src, inks.get(c.src, ""))),
+        Column("to", lambda c: Cell(c.dst, inks.get(c.dst, ""))),
+        Column("tensors", lambda c: change(str(c.a.n), str(c.b.n)), right=True),
+        Column("A", lambda c: amounts(c.a, c.b)[0], right=True),
+        Column("B", lambda c: amounts(c.a, c.b)[1], right=True),
+        Column("difference", lambda c: amounts(c.a, c.b)[2], right=True),
+    )
+    out = heading("copies", [], style) + table.render(diff.copies, style)
     shown, rest = diff.inputs[:MAX_ROWS], diff.inputs[MAX_ROWS:]
     if shown:
-        out += "\n" + render_table(_COPIED, [_copied_row(pair, inks) for pair in shown], style)
+        out += "\n" + _copied_table(inks).render(shown, style)
     return out + (render_lines([f"  and {count(len(rest), 'tensor')} more"], style) if rest else "")
 
 
-def _copied_row(pair: CopiedPair, inks: dict[str, str]) -> Row:
-    return [
-        mark(pair.a, pair.b),
-        *("–" if amount is None else size_between(amount.low, amount.high) for amount in (pair.a, pair.b)),
-        change(pair.id or pair.id_b or "", pair.id_b or pair.id or ""),
-        Cell(pair.what, "dim"),
-        Cell(pair.src, inks.get(pair.src, "")),
-        Cell(pair.dst, inks.get(pair.dst, "")),
-    ]
+def _copied_table(inks: dict[str, str]) -> Table[CopiedPair]:
+    def nbytes(amount: Amount | None) -> str:
+        return "–" if amount is None else size_between(amount.low, amount.high)
+
+    return Table(
+        Column("", lambda p: mark(p.a, p.b)),
+        Column("A", lambda p: nbytes(p.a), right=True),
+        Column("B", lambda p: nbytes(p.b), right=True),
+        Column("tensor", lambda p: change(p.id or p.id_b or "", p.id_b or p.id or ""), cut=True),
+        Column("what", lambda p: Cell(p.what, "dim"), drop=1),
+        Column("from", lambda p: Cell(p.src, inks.get(p.src, ""))),
+        Column("to", lambda p: Cell(p.dst, inks.get(p.dst, ""))),
+    )

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.match import find_all
-from ggmltool.sources.sched_log.records import Dialect, GraphSummary, LogGraph, LogSummary, Message
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.sources.sched_log.records import (
+    Breakdown,
+    BufferSize,
+    Dialect,
+    GraphSummary,
+    LogGraph,
+    LogSummary,
+    Message,
+    Realloc,
+)
+from ggmltool.views.palette import term_colors
+from ggmltool.views.table import (
+    Cell,
+    Column,
+    Head,
+    Row,
+    Shown,
+    Style,
+    Table,
+    heading,
+    render_lines,
+    render_table,
+    without_middle,
+)
 from ggmltool.views.text import count, printable, shortened, size_between
 
 if TYPE_CHECKING:
@@ -34,25 +55,6 @@ _MESSAGES = (
     Head("line", right=True, drop=1),
     Head("graph", right=True, drop=2),
     Head("message", cut=True),
-)
-_GROWN = (
-    Head("buffer type", cut=True),
-    Head("times", right=True),
-    Head("from", right=True),
-    Head("to", right=True),
-    Head("largest", right=True, drop=1),
-    Head("line", right=True, drop=2),
-)
-_BUFFERS = (Head("buffer"), Head("buffer type", cut=True), Head("lines", right=True), Head("sizes", cut=True))
-_BREAKDOWN = (
-    Head("device", cut=True),
-    Head("total", right=True),
-    Head("free", right=True, drop=2),
-    Head("self", right=True),
-    Head("model", right=True),
-    Head("context", right=True),
-    Head("compute", right=True),
-    Head("unaccounted", right=True, drop=1),
 )
 
 
@@ -130,49 +132,34 @@ def _aborts(log: LogSummary, style: Style) -> str:
 
 
 def _graphs(log: LogSummary, groups: list[AlikeGraphs], style: Style) -> str:
-    inks = colors(log.backends)
-    columns = (
-        Head("graph"),
-        Head("line", right=True, drop=6),
-        Head("title", cut=True),
-        *(Head(printable(name), right=True) for name in log.backends),
-        Head("splits", right=True),
-        Head("inputs", right=True, drop=5),
-        Head("copied", right=True, drop=2),
-    )
+    inks = term_colors(log.backends)
+
+    def of_group(get: Callable[[GraphSummary], Shown]) -> Callable[[AlikeGraphs], Shown]:
+        return lambda group: get(group.first)
+
+    def nodes_on(name: str) -> Column[AlikeGraphs]:
+        def nodes(graph: GraphSummary) -> Cell:
+            n = dict(graph.nodes_on).get(name)
+            return Cell(str(n), inks[name]) if n else Cell("–" if graph.level > 1 else "", "dim")
+
+        return Column(printable(name), of_group(nodes), right=True)
+
+    columns: list[Column[AlikeGraphs]] = [
+        Column("graph", lambda group: ranges(group.numbers)),
+        Column("line", of_group(lambda g: g.line), right=True, drop=6),
+        Column("title", of_group(lambda g: g.title), cut=True),
+        *map(nodes_on, log.backends),
+        Column("splits", of_group(lambda g: g.n_splits if g.has_headers else None), right=True),
+        Column("inputs", of_group(lambda g: g.n_inputs if g.has_headers else None), right=True, drop=5),
+        Column("copied", of_group(lambda g: size_between(*g.copied) if g.n_inputs else None), right=True, drop=2),
+    ]
     has_titles = any(graph.title for graph, _ in groups)
-    if not has_titles:
-        columns = tuple(column for column in columns if column.header != "title")
-    rows: list[Row] = []
-    for graph, numbers in groups:
-        on = dict(graph.nodes_on)
-        rows.append(
-            [
-                ranges(numbers),
-                str(graph.line),
-                *([graph.title] if has_titles else []),
-                *(
-                    Cell(str(on[name]), inks[name].term)
-                    if on.get(name)
-                    else Cell("–" if graph.level > 1 else "", "dim")
-                    for name in log.backends
-                ),
-                str(graph.n_splits) if graph.has_headers else "",
-                str(graph.n_inputs) if graph.has_headers else "",
-                size_between(*graph.copied) if graph.n_inputs else "",
-            ]
-        )
-    return render_table(columns, _some(rows, len(columns)), style)
+    table = Table(*(c for c in columns if has_titles or c.header != "title"))
+    return render_table(table.columns, _some(table.rows(groups)), style)
 
 
-def _some(rows: list[Row], n_columns: int) -> list[Row]:
-    """The rows, without the middle ones of very many."""
-    if len(rows) <= MAX_ROWS:
-        return rows
-    first = MAX_ROWS - MAX_ROWS // 3
-    skipped = len(rows) - MAX_ROWS
-    gap: Row = [Cell("⋮", "dim"), Cell(str(skipped), "dim"), Cell("more", "dim"), *[""] * (n_columns - 3)]
-    return [*rows[:first], gap, *rows[first + skipped :]]
+def _some(rows: Sequence[Row]) -> Sequence[Row]:
+    return without_middle(rows, MAX_ROWS, lambda n: [Cell("⋮", "dim"), Cell(str(n), "dim"), Cell("more", "dim")])
 
 
 def _notes(log: LogSummary) -> Iterable[str]:
@@ -209,10 +196,15 @@ def what_is_cut(graphs: Sequence[GraphSummary | LogGraph]) -> str:
 
 
 def _grown(log: LogSummary, style: Style) -> str:
-    rows = [
-        [r.buft, str(r.count), _mib(r.first), _mib(r.last), _mib(r.largest), str(r.first_line)] for r in log.reallocs
-    ]
-    return render_table(_GROWN, rows, style) if rows else ""
+    table = Table[Realloc](
+        Column("buffer type", lambda r: r.buft, cut=True),
+        Column("times", lambda r: r.count, right=True),
+        Column("from", lambda r: _mib(r.first), right=True),
+        Column("to", lambda r: _mib(r.last), right=True),
+        Column("largest", lambda r: _mib(r.largest), right=True, drop=1),
+        Column("line", lambda r: r.first_line, right=True, drop=2),
+    )
+    return table.render(log.reallocs, style) if log.reallocs else ""
 
 
 def _said(log: LogSummary, style: Style) -> str:
@@ -224,8 +216,8 @@ def _said(log: LogSummary, style: Style) -> str:
     if log.messages_left_out:
         rows.append([str(log.messages_left_out), "", "", "others"])
     if max((len(str(row[-1])) for row in rows), default=0) + _BESIDE_MESSAGE > style.width:
-        return render_lines([line for row in _some(rows, len(_MESSAGES)) for line in _wrapped(row, style)], style)
-    return render_table(_MESSAGES, _some(rows, len(_MESSAGES)), style) if rows else ""
+        return render_lines([line for row in _some(rows) for line in _wrapped(row, style)], style)
+    return render_table(_MESSAGES, _some(rows), style) if rows else ""
 
 
 def _weight(message: Message) -> int:
@@ -240,7 +232,7 @@ def _wrapped(row: Row, style: Style) -> list[Text]:
     """A message below its numbers, where there is no room beside them."""
     from rich.text import Text
 
-    times, line, graph, message = (cell.text if isinstance(cell, Cell) else str(cell) for cell in row)
+    times, line, graph, message, *_ = (cell.text if isinstance(cell, Cell) else str(cell) for cell in (*row, ""))
     if not line:
         return [Text(f"  {times} {message}", "dim")]
     where = f"  {times} × from line {line}" + (f", graph {graph}" if graph else "")
@@ -249,8 +241,13 @@ def _wrapped(row: Row, style: Style) -> list[Text]:
 
 
 def _buffers(log: LogSummary, style: Style) -> str:
-    rows = [[b.kind, b.buft, str(b.count), shortened([_mib(s) for s in b.sizes], 7)] for b in log.buffers]
-    return render_table(_BUFFERS, rows, style) if rows else ""
+    table = Table[BufferSize](
+        Column("buffer", lambda b: b.kind),
+        Column("buffer type", lambda b: b.buft, cut=True),
+        Column("lines", lambda b: b.count, right=True),
+        Column("sizes", lambda b: shortened([_mib(s) for s in b.sizes], 7), cut=True),
+    )
+    return table.render(log.buffers, style) if log.buffers else ""
 
 
 def _breakdown_title(log: LogSummary) -> str:
@@ -260,11 +257,17 @@ def _breakdown_title(log: LogSummary) -> str:
 
 
 def _breakdown(log: LogSummary, style: Style) -> str:
-    rows = []
-    for b in log.breakdown:
-        numbers = (b.total, b.free, b.self, b.model, b.context, b.compute, b.unaccounted)
-        rows.append([b.device, *("" if n is None else str(n) for n in numbers)])
-    return render_table(_BREAKDOWN, rows, style) if rows else ""
+    table = Table[Breakdown](
+        Column("device", lambda b: b.device, cut=True),
+        Column("total", lambda b: b.total, right=True),
+        Column("free", lambda b: b.free, right=True, drop=2),
+        Column("self", lambda b: b.self, right=True),
+        Column("model", lambda b: b.model, right=True),
+        Column("context", lambda b: b.context, right=True),
+        Column("compute", lambda b: b.compute, right=True),
+        Column("unaccounted", lambda b: b.unaccounted, right=True, drop=1),
+    )
+    return table.render(log.breakdown, style) if log.breakdown else ""
 
 
 def _mib(value: float) -> str:

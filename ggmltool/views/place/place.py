@@ -10,7 +10,7 @@ from typing import Any
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 _DEVICES = (
@@ -36,16 +36,6 @@ _LAYERS = (
     Head("reason", cut=True, drop=5),
 )
 
-_TENSORS = (
-    Head("tensor", cut=True),
-    Head("layer", right=True, drop=1),
-    Head("type", drop=5),
-    Head("size", right=True),
-    Head("buffer"),
-    Head("reason", cut=True),
-)
-
-
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and what else no planner sees (--margin)"
 
 
@@ -55,8 +45,8 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
     parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
     parts += ["\n", render_table(_DEVICES, _device_rows(placed), style)]
     if placed.tensors:
-        rows, columns = (_tensor_rows(placed), _TENSORS) if tensors else (_layer_rows(placed), _LAYERS)
-        parts += ["\n", render_table(columns, rows, style)]
+        table = _tensor_table(placed, style) if tensors else render_table(_LAYERS, _layer_rows(placed), style)
+        parts += ["\n", table]
     parts += ["\n", render_lines(_facts(placed, style), style)]
     return "".join(parts)
 
@@ -143,19 +133,17 @@ def _signature(tensors: Sequence[PlacedTensor]) -> tuple[object, ...]:
     return tuple(sorted(found.items()))
 
 
-def _tensor_rows(placed: Placed) -> list[Row]:
+def _tensor_table(placed: Placed, style: Style) -> str:
     inks = _inks(placed)
-    return [
-        [
-            t.name,
-            t.layer,
-            t.type,
-            size(t.nbytes),
-            Cell(t.buft, inks.get(t.device, "")),
-            t.rule if t.used else f"{t.rule}; the graph does not use it",
-        ]
-        for t in placed.tensors
-    ]
+    table = Table[PlacedTensor](
+        Column("tensor", lambda t: t.name, cut=True),
+        Column("layer", lambda t: t.layer, right=True, drop=1),
+        Column("type", lambda t: t.type, drop=5),
+        Column("size", lambda t: size(t.nbytes), right=True),
+        Column("buffer", lambda t: Cell(t.buft, inks.get(t.device, ""))),
+        Column("reason", lambda t: t.rule if t.used else f"{t.rule}; the graph does not use it", cut=True),
+    )
+    return table.render(placed.tensors, style)
 
 
 def _facts(placed: Placed, style: Style) -> list[str]:

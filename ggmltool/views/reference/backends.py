@@ -8,10 +8,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
-from ggmltool.inspect.interfaces import Duty, Need
+from ggmltool.inspect.interfaces import Duty, Function, Need
 from ggmltool.inspect.interfaces import Table as FunctionTable
 from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
 
 if TYPE_CHECKING:
@@ -115,24 +115,22 @@ def _features(b: BackendInfo) -> str:
 
 
 def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -> str:
-    rows: list[Row] = []
     notes: list[str | Text] = []
     for t in bufts:
-        most = "SIZE_MAX" if t.max_size == SIZE_MAX else size(t.max_size)
-        device = Cell(t.device, inks.get(t.device, ""))
-        plain = t.alloc_size == PLAIN
-        alloc = PLAIN if plain else "more, see below"
-        host = str(t.is_host).lower()
-        rows.append([t.name, device, str(t.alignment), most, host, alloc, ", ".join(t.used_by) or "–"])
-        if not plain:
+        if t.alloc_size != PLAIN:
             notes += _fact(t.name, f"alloc size: {t.alloc_size}", style)
         if t.ops is not None:
             notes += _fact(t.name, f"with source 0 in it only {', '.join(t.ops)}", style)
-    columns = (
-        Head("buffer type"), Head("of"), Head("alignment", right=True), Head("max size", right=True),
-        Head("is_host"), Head("alloc size"), Head("used by", cut=True),
-    )  # fmt: skip
-    return render_table(columns, rows, style) + (render_lines(["", *notes], style) if notes else "")
+    table = Table[BuftInfo](
+        Column("buffer type", lambda t: t.name),
+        Column("of", lambda t: Cell(t.device, inks.get(t.device, ""))),
+        Column("alignment", lambda t: t.alignment, right=True),
+        Column("max size", lambda t: "SIZE_MAX" if t.max_size == SIZE_MAX else size(t.max_size), right=True),
+        Column("is_host", lambda t: str(t.is_host).lower()),
+        Column("alloc size", lambda t: PLAIN if t.alloc_size == PLAIN else "more, see below"),
+        Column("used by", lambda t: ", ".join(t.used_by) or "–", cut=True),
+    )
+    return table.render(bufts, style) + (render_lines(["", *notes], style) if notes else "")
 
 
 def interface_view(
@@ -162,19 +160,22 @@ def interface_view(
 
 
 _NEEDS = {Need.REQUIRED: "bold", Need.OPTIONAL: "dim"}
+_DUTIES = Table[Duty](
+    Column("field", lambda d: d.field),
+    Column("needed", lambda d: Cell(str(d.need), _NEEDS.get(d.need, ""))),
+    Column("what it does", lambda d: d.does, cut=True, drop=6),
+    Column("where NULL", lambda d: d.if_null, cut=True),
+)
+_FUNCTIONS = Table[Function](
+    Column("field", lambda f: f.field),
+    Column("function", lambda f: f.function or Cell(f"NULL  ({f.if_null})", "bold"), cut=True),
+)
 
 
 def _duty_table(kind: str, duties: Sequence[Duty], style: Style) -> str:
     from rich.text import Text
 
-    rows: list[Row] = [[d.field, Cell(str(d.need), _NEEDS.get(d.need, "")), d.does, d.if_null] for d in duties]
-    columns = (
-        Head("field"),
-        Head("needed"),
-        Head("what it does", cut=True, drop=6),
-        Head("where NULL", cut=True),
-    )
-    return "\n" + render_lines([Text(kind, "bold")], style) + render_table(columns, rows, style)
+    return "\n" + render_lines([Text(kind, "bold")], style) + _DUTIES.render(duties, style)
 
 
 def _named(table: FunctionTable, style: Style) -> str:
@@ -182,8 +183,7 @@ def _named(table: FunctionTable, style: Style) -> str:
     from rich.text import Text
 
     top = render_lines([Text.assemble((table.kind, "bold"), ("  " + table.instance, "dim"))], style)
-    rows = [[f.field, f.function or Cell(f"NULL  ({f.if_null})", "bold")] for f in table.functions]
-    return top + render_table((Head("field"), Head("function", cut=True)), rows, style)
+    return top + _FUNCTIONS.render(table.functions, style)
 
 
 def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.op_info import FormInfo, OpInfo
 from ggmltool.inspect.op_reference import REFERENCE_PROFILES
-from ggmltool.views.table import Cell, Head, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
@@ -47,25 +47,23 @@ def _columns(style: Style) -> tuple[str, ...]:
 def _table(infos: Sequence[OpInfo], style: Style) -> str:
     spelled = style.width >= _SPELLED_FROM
     functions = bool(infos[0].function_of)
-    columns = [Head("#", right=True), Head("function" if functions else "op")]
-    if not functions:
-        columns.append(Head("symbol", cut=True, drop=1 if spelled else 5))
-    columns += [Head("sources", right=True, drop=3), Head("memory", drop=2), Head("engine", drop=1)]
-    columns.append(Head("cases", right=True, drop=4))
-    columns += [Head(name) for name in _columns(style)]
-    if spelled:
-        columns.append(Head("in a scenario", cut=True))
-    rows: list[list[str | Cell]] = []
-    for info in infos:
-        cells: list[str | Cell] = [str(info.number), info.name]
-        if not functions:
-            cells.append(_shown(info.symbol))
-        cells += [_sources(info), _memory(info), _engine(info), str(info.cases or "")]
-        cells += [Cell(_ANSWERS[info.supports[n]], _COLORS[info.supports[n]]) for n in _columns(style)]
-        if spelled:
-            cells.append(info.forms[0].spelled() if info.forms else "")
-        rows.append(cells)
-    return render_table(columns, rows, style)
+
+    def supported(device: str) -> Column[OpInfo]:
+        return Column(device, lambda i: Cell(_ANSWERS[i.supports[device]], _COLORS[i.supports[device]]))
+
+    columns: list[Column[OpInfo]] = [
+        Column("#", lambda i: i.number, right=True),
+        Column("function" if functions else "op", lambda i: i.name),
+        Column("symbol", lambda i: _shown(i.symbol), cut=True, drop=1 if spelled else 5),
+        Column("sources", _sources, right=True, drop=3),
+        Column("memory", _memory, drop=2),
+        Column("engine", _engine, drop=1),
+        Column("cases", lambda i: i.cases or None, right=True, drop=4),
+        *map(supported, _columns(style)),
+        Column("in a scenario", lambda i: i.forms[0].spelled() if i.forms else None, cut=True),
+    ]
+    shown = {"symbol": not functions, "in a scenario": spelled}
+    return Table(*(c for c in columns if shown.get(c.header, True))).render(infos, style)
 
 
 _LEGEND = (

@@ -6,26 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.inspect.devices import RegisteredInfo
-from ggmltool.views.table import Cell, Head, Row, Style, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, render_lines
 
-_COLUMNS = (
-    Head("registry", right=True),
-    Head("name"),
-    Head("made by", cut=True, drop=1),
-    Head("default buffer type"),
-    Head("alignment", right=True),
-    Head("a buffer of n bytes", cut=True, drop=2),
+_TABLE = Table[RegisteredInfo](
+    Column("registry", lambda e: e.number, right=True),
+    Column("name", lambda e: e.name),
+    Column("made by", lambda e: e.init or Cell("–", "dim"), cut=True, drop=1),
+    Column("default buffer type", lambda e: e.buft),
+    Column("alignment", lambda e: e.alignment, right=True),
+    Column("a buffer of n bytes", lambda e: f"n + {e.slack} bytes" if e.slack else "n bytes", cut=True, drop=2),
 )
 
 
 def registry_view(entries: Sequence[RegisteredInfo], style: Style) -> str:
     """One row per entry, in the order they were registered."""
-    rows: list[Row] = []
-    for e in entries:
-        takes = f"n + {e.slack} bytes" if e.slack else "n bytes"
-        rows.append([str(e.number), e.name, e.init or Cell("–", "dim"), e.buft, str(e.alignment), takes])
     note = "  made from NAME:params; no backend of then reads its params"
-    return "\n" + render_table(_COLUMNS, rows, style) + render_lines([note], style)
+    return "\n" + _TABLE.render(entries, style) + render_lines([note], style)
 
 
 def registry_json(entries: Sequence[RegisteredInfo]) -> list[dict[str, Any]]:

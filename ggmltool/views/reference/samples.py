@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.inspect.samples import SampleInfo
-from ggmltool.views.table import Head, Style, heading, render_lines, render_table
+from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_COLUMNS = (Head("sample"), Head("shows", cut=True))
+_TABLE = Table[SampleInfo](Column("sample", lambda i: i.name), Column("shows", lambda i: i.shows, cut=True))
 
 
 def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:
     """One row per sample, and how to get at one."""
     from rich.text import Text
 
-    rows = [[info.name, info.shows] for info in infos]
     hints: list[str | Text] = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
     title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
-    return title + render_table(_COLUMNS, rows, style) + render_lines(hints, style)
+    return title + _TABLE.render(infos, style) + render_lines(hints, style)
 
 
 def samples_json(infos: Sequence[SampleInfo]) -> dict[str, Any]:

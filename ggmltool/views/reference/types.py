@@ -9,23 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.inspect.types import TypeInfo
-from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count
 
 _ROW = 4096
-
-_COLUMNS = (
-    Head("#", right=True),
-    Head("type"),
-    Head("block", right=True),
-    Head("bytes", right=True),
-    Head("bits", right=True),
-    Head("quantized", drop=6),
-    Head("to_float"),
-    Head("from_float"),
-    Head("vec_dot"),
-    Head("here"),
-)
 
 _LEGEND = (
     "block: elements in a block, and the bytes it takes; bits: per element",
@@ -43,27 +30,24 @@ def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
     """One row per type, and the numbers that ggml has given up."""
     from rich.text import Text
 
-    rows: list[Row] = [
-        [
-            str(info.number),
-            info.name,
-            str(info.block_size),
-            str(info.type_size),
-            f"{info.bits:g}",
-            "yes" if info.quantized else "",
-            "yes" if info.to_float else "",
-            _from_float(info),
-            info.vec_dot,
-            "writes" if info.writes else "reads" if info.reads else "",
-        ]
-        for info in infos
-    ]
+    table = Table[TypeInfo](
+        Column("#", lambda i: i.number, right=True),
+        Column("type", lambda i: i.name),
+        Column("block", lambda i: i.block_size, right=True),
+        Column("bytes", lambda i: i.type_size, right=True),
+        Column("bits", lambda i: f"{i.bits:g}", right=True),
+        Column("quantized", lambda i: "yes" if i.quantized else "", drop=6),
+        Column("to_float", lambda i: "yes" if i.to_float else ""),
+        Column("from_float", _from_float),
+        Column("vec_dot", lambda i: i.vec_dot),
+        Column("here", lambda i: "writes" if i.writes else "reads" if i.reads else ""),
+    )
     gone = [n for n in range(max(info.number for info in infos)) if n not in {info.number for info in infos}]
     notes = [f"The numbers {_spans(gone)} are of types that ggml has removed.", "", *_LEGEND]
     width = min(style.width, 120)
     lines = [Text(part, "dim") for note in notes for part in textwrap.wrap(note, width) or [""]]
     title = heading(f"the types of ggml {version}", [count(len(infos), "type")], style) + render_lines([""], style)
-    return title + render_table(_COLUMNS, rows, style) + render_lines(["", *lines], style)
+    return title + table.render(infos, style) + render_lines(["", *lines], style)
 
 
 def _from_float(info: TypeInfo) -> str:

@@ -10,10 +10,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Column, Style, Table, heading, render_lines
 
 _FLOATS = {"f16": ("<H", "<e", 5, 10), "f32": ("<I", "<f", 8, 23)}
 """For each type how to pack its bits, how to unpack the value, and the bits of exponent and mantissa."""
+
+_HEADERS = {"f16": "s exp   mantissa", "f32": "s exponent mantissa"}
 
 
 class TableInfo(NamedTuple):
@@ -60,22 +62,21 @@ def table_view(table: TableInfo, entries: Sequence[Entry], version: str, style: 
     """One row per entry, numbers as gdb prints them."""
     halves = table.index_bits == 16
     width = 16 if table.type == "f16" else 32
-    columns = [Head("index", right=True)]
+    columns: list[Column[Entry]] = [Column("index", lambda e: _hex(e.argument, table.index_bits), right=True)]
     if halves:
-        columns += [Head("s exp   mantissa", drop=6), Head("x", right=True)]
-    columns += [Head("value", right=True), Head("bits", right=True)]
-    columns += [Head("s exponent mantissa" if table.type == "f32" else "s exp   mantissa", drop=7)]
-    rows: list[Row] = []
-    for entry in entries:
-        row = [_hex(entry.argument, table.index_bits)]
-        if halves:
-            row += [_parts(entry.argument, "f16"), number(value_of(entry.argument, "f16"))]
-        row += [number(value_of(entry.bits, table.type)), _hex(entry.bits, width), _parts(entry.bits, table.type)]
-        rows.append(row)
+        columns += [
+            Column("s exp   mantissa", lambda e: _parts(e.argument, "f16"), drop=6),
+            Column("x", lambda e: number(value_of(e.argument, "f16")), right=True),
+        ]
+    columns += [
+        Column("value", lambda e: number(value_of(e.bits, table.type)), right=True),
+        Column("bits", lambda e: _hex(e.bits, width), right=True),
+        Column(_HEADERS[table.type], lambda e: _parts(e.bits, table.type), drop=7),
+    ]
     of = f"{1 << table.index_bits} entries of {table.type}"
     title = heading(f"table {table.name} of ggml {version}", [table.symbol or "no longer kept", of, table.text], style)
     notes = textwrap.wrap(table.note, min(style.width, 120))
-    return title + render_lines([*notes, ""], style) + render_table(columns, rows, style)
+    return title + render_lines([*notes, ""], style) + Table(*columns).render(entries, style)
 
 
 def table_json(table: TableInfo, entries: Sequence[Entry], version: str) -> dict[str, Any]:
