@@ -57,18 +57,15 @@ def answer(
     at: Watched,
     what: str,
     facts: F,
-    document: Callable[[], StepDocument | dict[str, Any]],
+    document: Callable[[], StepDocument],
     view: Callable[[Style], str],
     rows: tuple[Any, ...] = (),
 ) -> Result[F]:
     """The answer on the state at a moment; it does not keep the run."""
-    number, plan = at.number, at.plan
+    number = at.number
 
-    def stamped() -> StepDocument | dict[str, Any]:
+    def of_the_step() -> StepDocument:
         made = document()
-        if not isinstance(made, dict):
-            return made if number is None else made.after_step(number)
-        refused = {} if plan.error is None else {"ok": False, "error": dict(plan.error)}
-        return {**made, **({} if number is None else {"after": number}), **refused}
+        return made if number is None else made.after_step(number)
 
-    return Result(f"{what}, {at.heading} of {at.title}", facts, stamped, view, rows, plan)
+    return Result(f"{what}, {at.heading} of {at.title}", facts, of_the_step, view, rows, at.plan)

@@ -298,27 +298,21 @@ class Scenario(Base):
         Raises InspectError where there is nothing to compare, or no such part.
         """
         from ggmltool.api import explained
-        from ggmltool.api.logs import log_side
         from ggmltool.api.result import Result
-        from ggmltool.inspect.diff.sides import scenario_side
 
         parts = None if only is None else tuple(only)
-        a = self._look(**when)
+        mine = self._look(**when)
         if isinstance(other, Result):
-            return explained.diff((scenario_side(*a), log_side(other)), (self.opened.title, other.about), parts)
-        theirs = self if other is None else _own(other)
-        b = theirs._look(**when)
-        if theirs is self and other_graph is None:
+            return explained.diff_with_log(mine, other, parts)
+        theirs = (self if other is None else _own(other))._look(**when)
+        if other_graph is not None:
+            theirs = Look(theirs.opened, theirs.moment._replace(graph=other_graph))
+        elif other is None or other is self:
             options = WhatIf(when.get("parallel"), when.get("op_offload"))
             if not str(options):
                 raise InspectError("name another scenario, another graph or an option: diff(parallel=True)")
-            a = Look(self.opened.what_if(options.opposite), a.moment)
-        if other_graph is not None:
-            b = Look(b.opened, b.moment._replace(graph=other_graph))
-        titles = [at.opened.title for at in (a, b)]
-        if titles[0] == titles[1]:
-            titles = [f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (a, b)]
-        return explained.diff((scenario_side(*a), scenario_side(*b)), (titles[0], titles[1]), parts)
+            mine = Look(self.opened.what_if(options.opposite), mine.moment)
+        return explained.diff(mine, theirs, parts)
 
     def compare(
         self,

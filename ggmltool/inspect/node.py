@@ -14,22 +14,13 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason, Said
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Asker, Change, backend_of, outcome, to_another_backend, try_changes
+from ggmltool.inspect.what_if import Asker, Change, Outcome, backend_of, outcome, to_another_backend, try_changes
 from ggmltool.scenario.errors import nearest
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Device
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.plan import Plan
-
-
-class Outcome(NamedTuple):
-    """What a plan comes to for a tensor: its backend (None: ggml refuses), the splits, and the bytes they copy."""
-
-    text: str
-    backend: str | None
-    splits: int
-    copied: int
 
 
 class SourceFacts(NamedTuple):
@@ -113,7 +104,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
         chain=tuple(heard.reason(i, built, names) for i in chain if i in heard.settled),
         sources=tuple(_sources(found, plan)),
         answers=tuple(_answered(b.device, b.name, found) for b in fresh.backends) if found.op else (),
-        now=Outcome(*outcome("now" if plan.ok else "now: ggml refuses", plan, opened.model, name)),
+        now=outcome("now" if plan.ok else "now: ggml refuses", plan, opened.model, name),
         moves=outcomes(changes(opened, graph, name, chain), graph, name, lambda p: backend_of(p, name) != now),
     )
     return state, facts
@@ -203,4 +194,4 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str]) -> Iter
 
 def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> tuple[Outcome, ...]:
     """The changes that were planned and came out as wanted."""
-    return tuple(Outcome(*t) for t in try_changes(tried, graph, node, wanted))
+    return tuple(try_changes(tried, graph, node, wanted))

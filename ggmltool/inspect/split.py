@@ -9,12 +9,12 @@ from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.node import Outcome, changes, outcomes
+from ggmltool.inspect.node import changes, outcomes
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Change, outcome
+from ggmltool.inspect.what_if import Change, Outcome, outcome
 from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         why_first=tuple(_why_first(opened, state, heard, start.node)),
         inputs=tuple(_inputs(opened, plan, state, heard, number)),
         read_again=tuple(_read_again(plan, split)),
-        now=Outcome(*outcome("now", plan, opened.model, start.node)),
+        now=outcome("now", plan, opened.model, start.node),
         merges=_merges(opened, state, heard, number),
     )
     return state, facts

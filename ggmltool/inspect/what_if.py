@@ -30,8 +30,8 @@ class Change(NamedTuple):
     of_node: bool = False
 
 
-class Tried(NamedTuple):
-    """What came of a change: the node's backend (None where ggml refused), splits, and bytes copied before them."""
+class Outcome(NamedTuple):
+    """What a plan comes to for a tensor: its backend (None: ggml refuses), the splits, and the bytes they copy."""
 
     text: str
     backend: str | None
@@ -39,9 +39,9 @@ class Tried(NamedTuple):
     copied: int
 
 
-def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Tried]:
+def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Outcome]:
     """Plan changed scenarios, a bounded number of them; those whose plan is as wanted, each text once."""
-    out: dict[str, Tried] = {}
+    out: dict[str, Outcome] = {}
     planned = 0
     for change in islice(changes, MOST):
         plan = Scenario(change.model).plan(graph)
@@ -53,12 +53,12 @@ def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callab
     return list(out.values())
 
 
-def outcome(text: str, plan: Plan, model: Model, node: str) -> Tried:
+def outcome(text: str, plan: Plan, model: Model, node: str) -> Outcome:
     """A plan in numbers."""
     specs = [*model.tensors(), *model.graphs[plan.graph or ""].nodes]
     nbytes = {t.id: nbytes_of(t.type, t.ne, t.nb) for t in specs}
     copied = sum(nbytes.get(i, 0) for split in plan.splits for i in split.inputs)
-    return Tried(text, backend_of(plan, node), len(plan.splits), copied)
+    return Outcome(text, backend_of(plan, node), len(plan.splits), copied)
 
 
 def backend_of(plan: Plan, tensor: str) -> str | None:

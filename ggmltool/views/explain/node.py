@@ -6,8 +6,9 @@ from collections import Counter
 
 from ggmltool.ggml.events import Assigned
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.node import BackendAnswer, NodeFacts, Outcome, SourceFacts
+from ggmltool.inspect.node import BackendAnswer, NodeFacts, SourceFacts
 from ggmltool.inspect.reasons import Said
+from ggmltool.inspect.what_if import Outcome
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
