@@ -12,7 +12,6 @@ from ggmltool.cli.output import Output, note
 from ggmltool.sources.sched_log.plan import log_plan
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.debug import SchedDebug
     from ggmltool.sources.sched_log.records import LogGraph
 
 
@@ -70,6 +69,7 @@ def show_splits(
     if "cause" in by and not any(node.cause for node in graph.nodes):
         raise CliError("this log has no causes; only a debug build of ggml prints them")
     if format in (None, "text") and not by and not bytes:
+        from ggmltool.sources.sched_log.debug import as_debug
         from ggmltool.views.plan.sched_debug import sched_debug
 
         counts = all(node.use_count is not None for node in graph.nodes)
@@ -106,31 +106,3 @@ def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, 
         output.write(copied.copied_view(plan, tensors, title, style))
     else:
         output.write(splits.splits_report(plan, tensors, title, style))
-
-
-def as_debug(graph: LogGraph) -> SchedDebug:
-    """The graph as the records that ggml's text is made from."""
-    from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit
-
-    return tuple(
-        DebugSplit(
-            split.id,
-            split.backend,
-            tuple((tensor.name, tensor.nbytes.low) for tensor in split.inputs),
-            tuple(
-                DebugNode(
-                    node.index,
-                    node.op,
-                    node.name,
-                    node.nbytes.low,
-                    node.backend,
-                    node.cause,
-                    node.use_count or 0,
-                    bool(node.compute),
-                    tuple(DebugSource(s.name, s.nbytes.low, s.backend, s.cause) for s in node.src),
-                )
-                for node in split.nodes
-            ),
-        )
-        for split in graph.splits
-    )

@@ -11,11 +11,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
 import ggmltool
 import ggmltool.data
+from ggmltool.cli.main import cli
 from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.limits import limits_of
@@ -197,3 +199,27 @@ def test_every_file_is_in_the_table_of_what_there_is() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", (DATA / "README.md").read_text("utf-8"), re.MULTILINE)
     assert {name for name in TOML for row in rows if fnmatch(name, row)} == set(TOML)
     assert all(any(fnmatch(name, row) for name in TOML) for row in rows)
+
+
+OUTSIDE = {
+    "reset",
+    "GGML_ASSERT(buffer)",
+    "cast",
+    "cont",
+    "sudo sysctl iogpu.wired_limit_mb",
+    "llama-server --list-devices",
+}
+"""What else stands between backticks in messages: a step, an assertion, an op, other programs."""
+
+
+@pytest.mark.parametrize("key", messages())
+def test_commands_that_a_message_names_have_the_options_that_it_names(key: str) -> None:
+    of = [messages()[key], *messages()[key].cases]
+    named = [m.ask for m in of if m.ask]
+    named += [span for m in of for text in (m.means, m.shapes, m.remedy) for span in re.findall(r"`([^`]+)`", text)]
+    for line in set(named) - OUTSIDE:
+        name, *words = line.removeprefix("ggmltool ").split()
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None, line
+        options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= options
