@@ -62,14 +62,15 @@ def _path(path: str | Path | None) -> Path | None:
 
 def verify(opened: Opened, values: bool | None) -> Result[Verified]:
     from ggmltool.inspect.verified import verify as run_verify
-    from ggmltool.views.diff.verify import debug_text, verify_json, verify_view
+    from ggmltool.views.diff.documents import VerifyDocument
+    from ggmltool.views.diff.verify import debug_text, verify_view
 
     opened.refuse_older("the real library here belongs to")
     found = run_verify(opened.scenario, values, debug_text)
     return Result(
         f"verify {opened.title}: {len(found.differences)} differences",
         found,
-        partial(verify_json, found),
+        partial(VerifyDocument.of, found),
         partial(verify_view, found, opened.title),
         tuple(found.differences),
     )

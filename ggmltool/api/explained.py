@@ -111,7 +111,7 @@ def _diff(a: Side, b: Side, titles: tuple[str, str], parts: tuple[str, ...] | No
     from ggmltool.inspect.diff.plans import PARTS, plan_diff
     from ggmltool.inspect.diff.side import Titles
     from ggmltool.views.diff.diff import diff_line, diff_view
-    from ggmltool.views.diff.json import diff_json
+    from ggmltool.views.diff.documents import DiffDocument
     from ggmltool.views.table import Style
 
     compared = parts if parts is not None else PARTS_OF_LOGS if a.is_log or b.is_log else tuple(PARTS)
@@ -122,7 +122,7 @@ def _diff(a: Side, b: Side, titles: tuple[str, str], parts: tuple[str, ...] | No
     return Result(
         diff_line(found, named, compared, Style()).rstrip(),
         found,
-        partial(diff_json, found, named, compared),
+        partial(DiffDocument.of, found, named, compared),
         partial(diff_view, found, named, compared),
         found.pairs,
     )

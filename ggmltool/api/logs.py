@@ -36,7 +36,7 @@ def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSu
 def _summary(path: str) -> Result[LogSummary]:
     from ggmltool.sources.sched_log.reader import read_all
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.json import log_json, whole_graph_json
+    from ggmltool.views.log.documents import LogDocument, LogGraphRow
     from ggmltool.views.log.log import log_view
 
     graphs: list[LogGraph] = []
@@ -44,8 +44,8 @@ def _summary(path: str) -> Result[LogSummary]:
         summary = read_all(lines, graphs.append)
     title = Path(path).name
 
-    def document() -> dict[str, Any]:
-        return log_json(summary, path, [whole_graph_json(graph) for graph in graphs])
+    def document() -> LogDocument:
+        return LogDocument.of(summary, path, [LogGraphRow.whole(graph) for graph in graphs])
 
     return Result(f"log {title}", summary, document, partial(log_view, summary, title), tuple(summary.graphs))
 
@@ -54,8 +54,8 @@ def _graph(path: str, choice: str) -> Result[LogGraph]:
     from ggmltool.sources.sched_log.plan import log_plan
     from ggmltool.sources.sched_log.reader import read_graph
     from ggmltool.sources.sched_log.stream import open_log
+    from ggmltool.views.log.documents import LogGraphDocument
     from ggmltool.views.log.graph import log_graph_view
-    from ggmltool.views.log.json import graph_json
 
     with open_log(path, path) as lines:
         graph, _ = read_graph(lines, choice)
@@ -64,7 +64,7 @@ def _graph(path: str, choice: str) -> Result[LogGraph]:
     return Result(
         f"graph {graph.number} of {title}",
         graph,
-        partial(graph_json, graph, path),
+        partial(LogGraphDocument.of, graph, path),
         lambda style: log_graph_view(graph, plan, tensors, title, style, "scenario.diff(…)"),
         plan.nodes,
         plan,

@@ -101,10 +101,9 @@ def diff(
     found = plan_diff(*sides)
     differ = any(found.differs(part) for part in parts)
     if json:
-        from ggmltool.views.diff.json import diff_json
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.diff.documents import DiffDocument
 
-        output.write(json_text(diff_json(found, titles, parts)))
+        output.write_document(DiffDocument.of(found, titles, parts))
     elif brief:
         from ggmltool.views.diff.diff import diff_line
 

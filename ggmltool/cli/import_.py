@@ -14,6 +14,7 @@ from ggmltool.cli.output import Output, note
 if TYPE_CHECKING:
     from ggmltool.cli.logs import OpenedLog
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
+    from ggmltool.views.log.documents import LogGraphRow
 
 MAX_NODES = 50_000
 """Nodes that one JSON document of a log may have."""
@@ -74,10 +75,9 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     if not summary.graphs and not summary.aborts:
         note(f"There is no graph in this log; {HOW_TO_LOG}")
     if json:
-        from ggmltool.views.json_text import json_text
-        from ggmltool.views.log.json import log_json
+        from ggmltool.views.log.documents import LogDocument
 
-        output.write(json_text(log_json(summary, opened.shown, graphs)))
+        output.write_document(LogDocument.of(summary, opened.shown, graphs))
     else:
         from ggmltool.views.log.log import log_view
 
@@ -85,11 +85,11 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     return GGML_FAILED if summary.aborts else FINE
 
 
-def _whole(opened: OpenedLog) -> tuple[LogSummary, list[dict[str, Any]]]:
+def _whole(opened: OpenedLog) -> tuple[LogSummary, list[LogGraphRow]]:
     """The summary, and all graphs as JSON. Raises CliError where they are too many for one document."""
-    from ggmltool.views.log.json import whole_graph_json
+    from ggmltool.views.log.documents import LogGraphRow
 
-    graphs: list[dict[str, Any]] = []
+    graphs: list[LogGraphRow] = []
     left = MAX_NODES
 
     def take(graph: LogGraph) -> None:
@@ -100,6 +100,6 @@ def _whole(opened: OpenedLog) -> tuple[LogSummary, list[dict[str, Any]]]:
                 f"this log has more than {MAX_NODES} nodes, too many for one JSON: --no-nodes has the graphs without "
                 "them, --graph N one graph"
             )
-        graphs.append(whole_graph_json(graph))
+        graphs.append(LogGraphRow.whole(graph))
 
     return opened.all(take), graphs

@@ -44,10 +44,9 @@ def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
     """`plan LOG` and `import --graph N LOG`."""
     graph = log.graph()
     if json:
-        from ggmltool.views.json_text import json_text
-        from ggmltool.views.log.json import graph_json
+        from ggmltool.views.log.documents import LogGraphDocument
 
-        output.write(json_text(graph_json(graph, log.shown)))
+        output.write_document(LogGraphDocument.of(graph, log.shown))
         return 0
     from ggmltool.views.log.graph import log_graph_view
 

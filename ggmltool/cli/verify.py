@@ -10,7 +10,7 @@ from ggmltool.cli.output import Output
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.verified import verify as run_verify
-from ggmltool.views.diff.verify import debug_text, verify_json, verify_view
+from ggmltool.views.diff.verify import debug_text, verify_view
 
 
 @click.command(cls=Command)
@@ -37,9 +37,9 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
     opened.refuse_older("the real library here belongs to")
     found = run_verify(opened.scenario, values, debug_text, progress)
     if json:
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.diff.documents import VerifyDocument
 
-        output.write(json_text(verify_json(found)))
+        output.write_document(VerifyDocument.of(found))
     else:
         output.write(verify_view(found, opened.title, output.style))
     return 1 if found.differences else 0

@@ -17,6 +17,8 @@ _MODULES = (
     "memory.alloc_documents",
     "explain.documents",
     "compute.documents",
+    "diff.documents",
+    "log.documents",
     "reference.documents",
 )
 """Where the documents stand, beside the views."""

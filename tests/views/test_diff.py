@@ -17,7 +17,7 @@ from ggmltool.inspect.diff.plans import PARTS, PlanDiff, plan_diff
 from ggmltool.inspect.diff.side import Held, HeldBuffer, Side, Titles
 from ggmltool.inspect.memory import memory_plan
 from ggmltool.views.diff.diff import diff_line, diff_view
-from ggmltool.views.diff.json import diff_json
+from ggmltool.views.diff.documents import DiffDocument
 from ggmltool.views.json_text import json_text
 from ggmltool.views.table import Style
 from tests.golden import check_golden
@@ -105,7 +105,7 @@ def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_its_json_looks_as_accepted(name: str) -> None:
-    text = json_text(diff_json(diff_of(name), TITLES, tuple(PARTS)))
+    text = json_text(DiffDocument.of(diff_of(name), TITLES, tuple(PARTS)))
     document = json.loads(text)
     assert document["same"] == (not document["differing"]) == (name == "same")
     check_golden(GOLDEN / f"diff_{name}_json.txt", text)
@@ -161,7 +161,7 @@ def test_only_the_parts_that_are_asked_for_are_compared() -> None:
     text = diff_view(same_splits, TITLES, ("splits", "copies"), Style(80))
     assert text.startswith("before.yaml and after.yaml · no difference in splits, copies · ")
     assert diff_line(same_splits, TITLES, tuple(PARTS), Style(80)) == "before.yaml and after.yaml differ in buffers\n"
-    assert diff_json(same_splits, TITLES, ("sizes",))["compared"] == ["sizes"]
+    assert DiffDocument.of(same_splits, TITLES, ("sizes",)).compared == ["sizes"]
 
 
 def test_many_of_everything_are_counted() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.inspect.verified import Difference, Verified
 from ggmltool.views.plan.sched_debug import sched_debug
@@ -35,12 +35,6 @@ def verify_view(found: Verified, title: str, style: Style) -> str:
     facts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
     facts += [f"the values of {count(compared['outputs'], 'output')}"] if compared["outputs"] else []
     return heading(title, ["the real ggml does the same", *facts], style)
-
-
-def verify_json(found: Verified) -> dict[str, Any]:
-    """The differences as data."""
-    result = {"ggmltool": 1, "kind": "verify", "same": not found.differences, "compared": found.compared}
-    return result | {"differences": [d._asdict() for d in found.differences]}
 
 
 def debug_text(record: SchedDebug) -> str:
