@@ -370,20 +370,19 @@ class Gallocr(AnyGallocr):
 
     def _too_large(self, nodes: list[Tensor], outgrows: _Outgrows) -> Iterator[_TooLarge]:
         for node, (dst, srcs) in zip(nodes, self.node_allocs, strict=True):
-            why = outgrows(node, dst)
-            if why is not None:
-                yield why._replace(node=node.label), node, None
+            if not node.data and node.view_src is None:
+                why = outgrows(node, dst)
+                if why is not None:
+                    yield why._replace(node=node.label), node, None
             n = len(srcs)
             for j, s in enumerate(node.src):
-                if s is not None:
+                if s is not None and not s.data and s.view_src is None:
                     why = outgrows(s, srcs[j] if j < n else INVALID)
                     if why is not None:
                         yield why._replace(node=node.label, slot=j), node, s
 
     def _outgrows(self, t: Tensor, planned: TensorAlloc) -> ReallocNeeded | None:
-        """Whether a tensor has no place in the plan, or too small a one."""
-        if t.data or t.view_src is not None:
-            return None
+        """Whether a tensor that needs memory has no place in the plan, or too small a one."""
         if planned.buffer_id < 0:
             return ReallocNeeded(Why.PREALLOCATED, t.label, None, t.nbytes)
         buft = self.bufts[planned.buffer_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import IndexSpace
@@ -21,6 +21,14 @@ from ggmltool.ggml.tensor import Tensor
 
 Place = tuple[str | None, str | None, int | None, int | None, int | None]
 """Where a tensor's bytes are: the memory's name, its usage, chunk, the offset in it; and the bytes it takes there."""
+
+
+class Places(Protocol):
+    """Who says where a tensor lies now; only if `sized`, how many bytes it takes there."""
+
+    def __call__(self, t: Tensor, sized: bool = True) -> Place:
+        """The place of `t`."""
+
 
 Fields = dict[str, int | bool]
 """Values of a scheduler by their expressions behind `sched->`."""
@@ -176,7 +184,7 @@ class AnyScheduler(ABC):
         """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
 
     @abstractmethod
-    def places(self) -> Callable[[Tensor], Place]:
+    def places(self) -> Places:
         """Who says where a tensor lies now."""
 
     @abstractmethod

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
 from ggmltool.ggml.device import GraphOrder
 from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.common import Fields, Place, copy_of
+from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.passes import run_passes
 from ggmltool.ggml.sched.printing import debug_of
@@ -279,16 +277,16 @@ class Scheduler(SchedulerState):
         """The buffers that graphs are allocated in, each once."""
         return list(dict.fromkeys(b for v in self.gallocr.buffers if v is not None for b in v.chunks))
 
-    def places(self) -> Callable[[Tensor], Place]:
+    def places(self) -> Places:
         """Who says where a tensor lies: buffer type, usage, chunk, offset from the base; its bytes, if no view."""
         bufts = self.bufts
         buffer_ids = self.gallocr.hash_nodes.buffer_id
 
-        def place(t: Tensor) -> Place:
+        def place(t: Tensor, sized: bool = True) -> Place:
             buffer = t.buffer
             size = None
             # The allocator may never have come to the graph.
-            if t.view_src is None and (buffer is not None or t.index < len(buffer_ids)):
+            if sized and t.view_src is None and (buffer is not None or t.index < len(buffer_ids)):
                 buft = buffer.buft if buffer is not None else bufts[buffer_ids[t.index]]
                 size = t.nbytes if buft.plain else buft.get_alloc_size(t)
             if buffer is None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import KEY_NAMES, Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
-from ggmltool.ggml.sched.common import AnyScheduler, Place
+from ggmltool.ggml.sched.common import AnyScheduler, Places
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import VERSION
 
 _OP_NAMES = tuple(op.name for op in Op)
 _OP_DESCS = tuple(name.upper() for name in KEY_NAMES)
-_Places = Callable[[Tensor], Place]
 
 
 def plan_of(
@@ -37,7 +36,9 @@ def plan_of(
             for i, sp in enumerate(s.splits[: s.n_splits])
         ),
         nodes=_nodes(s, graph, place),
-        leafs=tuple(LeafPlan(i, t.id, _backend(s, ids[t.index]), *place(t)[:4]) for i, t in enumerate(graph.leafs)),
+        leafs=tuple(
+            LeafPlan(i, t.id, _backend(s, ids[t.index]), *place(t, False)[:4]) for i, t in enumerate(graph.leafs)
+        ),
         copies=tuple(_copies(s, place)),
         buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
         log=tuple(log),
@@ -76,7 +77,7 @@ def _backend(s: AnyScheduler, b: int) -> str | None:
     return s.names[b] if b >= 0 else None
 
 
-def _nodes(s: AnyScheduler, graph: CGraph, place: _Places) -> tuple[NodePlan, ...]:
+def _nodes(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[NodePlan, ...]:
     ids, causes, names = s.assigned, s.assigned_causes, s.names
     use_counts = graph.use_counts
     out: list[NodePlan] = []
@@ -85,6 +86,7 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: _Places) -> tuple[NodePlan, ..
             t = graph.nodes[i]
             index = t.index
             b = ids[index]
+            buffer, usage, chunk, offset, size = place(t)
             out.append(
                 NodePlan(
                     i,
@@ -101,7 +103,11 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: _Places) -> tuple[NodePlan, ..
                     use_counts[index],
                     # Tensor.label, written out: a call per source of every node would be felt.
                     tuple([None if x is None else x.id or x.name for x in t.src]),
-                    *place(t),
+                    buffer,
+                    usage,
+                    chunk,
+                    offset,
+                    size,
                 )
             )
     return tuple(out)
@@ -121,7 +127,7 @@ def copies_of(s: AnyScheduler) -> Iterator[tuple[Tensor, int, int, Tensor]]:
             yield t, b, c, copy
 
 
-def _copies(s: AnyScheduler, place: _Places) -> Iterator[CopyPlan]:
+def _copies(s: AnyScheduler, place: Places) -> Iterator[CopyPlan]:
     for t, b, c, copy in copies_of(s):
-        buffer, _, chunk, offset, _ = place(copy)
+        buffer, _, chunk, offset, _ = place(copy, False)
         yield CopyPlan(copy.name, t.label, s.names[b], c, buffer, chunk, offset)

@@ -18,7 +18,7 @@ from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SP
 from ggmltool.ggml.releases.january_2024.split import run_passes
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
-from ggmltool.ggml.sched.common import Place
+from ggmltool.ggml.sched.common import Place, Places
 from ggmltool.ggml.sched.measuring import Times
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
@@ -195,7 +195,7 @@ class Scheduler(SchedulerState):
         """The bytes of a backend's buffer."""
         return self.tallocs[backend_id].buffer.size
 
-    def places(self) -> Callable[[Tensor], Place]:
+    def places(self) -> Places:
         """Who says where a tensor's bytes lie, those of a view with its root's; and its own bytes, of views none."""
         return _place
 
@@ -219,9 +219,9 @@ class Scheduler(SchedulerState):
         return times
 
 
-def _place(t: Tensor) -> Place:
+def _place(t: Tensor, sized: bool = True) -> Place:
     owner, buffer = t.buffer, root_of(t).buffer
-    size = owner.buft.get_alloc_size(t) if owner is not None and t.view_src is None else None
+    size = owner.buft.get_alloc_size(t) if sized and owner is not None and t.view_src is None else None
     if buffer is None or not t.data:
         return None, None, None, None, size
     return buffer.name, USAGE_NAMES[buffer.usage], buffer.chunk, t.data - buffer.base, size
