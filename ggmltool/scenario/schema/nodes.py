@@ -35,6 +35,7 @@ def definitions() -> dict[str, Schema]:
             "description": "A tensor without an op: type[ne0, ne1, ne2, ne3], or a map.",
             **text,
             "pattern": short_tensor(),
+            "patternErrorMessage": "A tensor is type[ne0, ne1, ...], for example f32[4, 3].",
             "$ref": "#/$defs/leaf",
         },
         "leaf": _leaf(),
@@ -42,6 +43,8 @@ def definitions() -> dict[str, Schema]:
             "description": "A node: op(source, ..., parameter, ...), or a map with op.",
             **text,
             "pattern": f"{short_tensor()}|{call(_callable())}",
+            "patternErrorMessage": "A node is op(source, ..., parameter=value), for example mul_mat(a, x).",
+            "properties": {"op": {"enum": [*_writable(), "none", None]}},
             "if": {"type": "object", "properties": {"op": {"enum": ["none", None]}}},
             "then": ref("leaf"),
             "else": ref("op_node"),
@@ -171,10 +174,11 @@ def _needed(constructors: Sequence[Constructor]) -> Schema:
     nameable = [names for names in by_name if "op" not in names]
     if not all(nameable):
         return {}
-    as_captured = [
-        {**_given(names), "propertyNames": {"enum": list(KEYS)}} for names in (["op_params"], ["type", "ne"])
-    ]
-    return {"anyOf": [*map(_given, nameable), *as_captured]}
+    no_names: Schema = {"propertyNames": {"enum": list(KEYS)}}
+    as_captured = either(*({**_given(names), **no_names} for names in (["op_params"], ["type", "ne"])))
+    if not nameable:
+        return as_captured
+    return {"if": as_captured, "else": _given(nameable[0]) if len(nameable) == 1 else either(*map(_given, nameable))}
 
 
 def _given(names: Sequence[str]) -> Schema:

@@ -38,7 +38,9 @@ def drawn() -> Schema:
         "title": "A scenario of ggmltool",
         "description": "Devices, tensors, graphs, and what is done with them: `ggmltool help scenario`.",
         **closed(TOP_KEYS, described("Top level", keys), required=["ggmltool"]),
-        "allOf": [_steps_of(kinds) for kinds in dict.fromkeys(release.steps for release in RELEASES.values())],
+        "allOf": [
+            _steps_of(kinds) for kinds in dict.fromkeys((*(r.steps for r in RELEASES.values()), ALL_GRAPH_STEPS))
+        ],
         "$defs": {**_contexts_and_graphs(), **_steps(), **backends.definitions(), **nodes.definitions()},
     }
 
@@ -72,12 +74,16 @@ def _contexts_and_graphs() -> dict[str, Schema]:
 
 
 def _steps_of(kinds: tuple[str, ...]) -> Schema:
-    """The steps of releases that have these kinds of them; a file that names no release means today's."""
-    names = [name for name, release in RELEASES.items() if release.steps == kinds]
-    of_these: Schema = {"properties": {"ggml": {"enum": names}}}
+    """The steps of releases that have these kinds of them; a file without `ggml` means today's, one with null all."""
+    names: list[str | None] = [name for name, release in RELEASES.items() if release.steps == kinds]
+    of_these: Schema = {"properties": {"ggml": {"enum": names or [None]}}}
     if DEFAULT.name not in names:
         of_these["required"] = ["ggml"]
-    step: Schema = {"pattern": plain_step(kinds), "propertyNames": {"enum": [*kinds, *OTHER_STEPS]}}
+    step: Schema = {
+        "pattern": plain_step(kinds),
+        "patternErrorMessage": f"A step is {', '.join(f'{kind} GRAPH' for kind in kinds)} or reset, or a map.",
+        "propertyNames": {"enum": [*kinds, *OTHER_STEPS]},
+    }
     return {"if": of_these, "then": {"properties": {"steps": {"items": step}}}}
 
 
@@ -95,6 +101,5 @@ def _steps() -> dict[str, Schema]:
             "type": ["string", "object"],
             "minProperties": 1,
             "maxProperties": 1,
-            "pattern": plain_step(ALL_GRAPH_STEPS),
         }
     }
