@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, advice
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Entered,
-    Freed,
-    Grown,
-    Kept,
-    Left,
-    Listener,
-    NotReused,
-    ReallocNeeded,
-    Reused,
-)
+from ggmltool.ggml.events import ReallocNeeded
 from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import CAN_INPLACE
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
 from ggmltool.ggml.version import VBUFFER_MAX_CHUNKS, hash_size
-from ggmltool.ggml.why import Facts, Why
+from ggmltool.ggml.why import Why
 
 _MIB = 1024.0 * 1024.0
 _CALL_RESERVE = "cannot reallocate multi buffer graph automatically, call reserve"
@@ -50,14 +38,8 @@ class Gallocr(AnyGallocr):
 
     buf_tallocs: list[DynTallocr]
 
-    def __init__(
-        self,
-        bufts: list[BufferType],
-        addresses: AddressSpace,
-        events: Listener | None = None,
-        max_chunks: int = VBUFFER_MAX_CHUNKS,
-    ) -> None:
-        super().__init__(bufts, events)
+    def __init__(self, bufts: list[BufferType], addresses: AddressSpace, max_chunks: int = VBUFFER_MAX_CHUNKS) -> None:
+        super().__init__(bufts)
         self.addresses = addresses
         self.max_chunks = max_chunks
         self.buffers = [None] * len(bufts)
@@ -85,8 +67,6 @@ class Gallocr(AnyGallocr):
         `node_ids` and `leaf_ids` give the buffer id of each node and leaf (None: all 0), `n_tensors` bounds the
         tensors' indices. With `no_alloc` buffers that have become too small are freed and not made again.
         """
-        if self.events:
-            self.events(Entered("ggml_gallocr_reserve_n"))
         min_hash_size = len(nodes) + len(leafs)
         min_hash_size += min_hash_size // 4
         if self.hash_size < min_hash_size:
@@ -100,8 +80,6 @@ class Gallocr(AnyGallocr):
         self._check_hash_set(nodes, leafs)
         self._set_allocs(nodes, leafs, n_tensors)
         self._realloc_buffers(no_alloc)
-        if self.events:
-            self.events(Left("ggml_gallocr_reserve_n"))
         return True
 
     def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
@@ -175,8 +153,6 @@ class Gallocr(AnyGallocr):
         if size or self.logs_first_buffers:
             sizes = f"from size {size / _MIB:.2f} MiB to {new_size / _MIB:.2f} MiB"
             self.say(f"{self.reserve_function}: reallocating {buft.name} buffer {sizes}")
-        if self.events:
-            self.events(Grown(buft.name, size, new_size))
 
     def _alloc_graph_impl(
         self,
@@ -190,10 +166,6 @@ class Gallocr(AnyGallocr):
         hn = self.hash_nodes = HashNodes(n_tensors)
         n_children, n_views, allocated = hn.n_children, hn.n_views, hn.allocated
         allocate = self._allocate_node
-        events = self.events
-        if events:
-            events(AllocationStarted(-1, ""))
-
         for i, leaf in enumerate(leafs):
             allocate(leaf, leaf_ids[i] if leaf_ids is not None else 0)
 
@@ -210,10 +182,8 @@ class Gallocr(AnyGallocr):
                     if s.flags & FLAG_INPUT:
                         allocate(s, node_ids[i] if node_ids is not None else 0)
 
-        for i, node in enumerate(nodes):
+        for i, node in enumerate(self._in_turn(nodes)):
             b = node_ids[i] if node_ids is not None else 0
-            if events:
-                events(AllocationStarted(i, node.label))
             src = node.src
             if b < 0:
                 allocate(node, b)
@@ -237,6 +207,10 @@ class Gallocr(AnyGallocr):
                     elif allocated[k]:
                         self._free_node(s)
 
+    def _in_turn(self, nodes: list[Tensor]) -> Iterable[Tensor]:
+        """The nodes, as their turn comes."""
+        return nodes
+
     def _allocate_node(self, node: Tensor, buffer_id: int) -> None:
         """ggml_gallocr_allocate_node: in the memory of a source where that is allowed, else the best fit."""
         if buffer_id < 0:
@@ -247,55 +221,56 @@ class Gallocr(AnyGallocr):
                 f"{node.name or node.id} has no backend: it is a leaf that no node uses directly (only a view or a "
                 f"reshape of it is used, or nothing); {advice('buffer_id')}",
             )
-        hn = self.hash_nodes
         i = node.index
-        if node.data or node.buffer is not None or hn.allocated[i] or node.view_src is not None:
+        allocated = self.hash_nodes.allocated
+        if node.data or node.buffer is not None or allocated[i] or node.view_src is not None:
             return
-        hn.allocated[i] = 1
-        events = self.events
+        allocated[i] = 1
         if CAN_INPLACE[node.op]:
             for parent in node.src:
-                if parent is None:
-                    continue
-                k = parent.index
-                if not hn.allocated[k]:
-                    if events:
-                        events(NotReused(node.label, parent.label, why_not_allocated(parent)))
-                    continue
-                if parent.flags & FLAG_OUTPUT:
-                    if events:
-                        events(NotReused(node.label, parent.label, Why.OUTPUT))
-                    continue
-                if parent.type is not node.type or parent.ne != node.ne or parent.nb != node.nb:
-                    if events:
-                        events(NotReused(node.label, parent.label, Why.LAYOUT))
-                    continue
-                if hn.n_children[k] == 1 and hn.n_views[k] == 0:
-                    hn.buffer_id[i] = b = hn.buffer_id[k]
-                    hn.chunk[i] = hn.chunk[k]
-                    hn.offset[i] = hn.offset[k]
-                    hn.allocated[k] = 0
-                    if events:
-                        events(Reused(node.label, parent.label, self.bufts[b].name, hn.chunk[i], hn.offset[i]))
-                    if self.bufts[b].alloc_size is not None:
+                if parent is not None and self._why_not(node, parent) is None:
+                    self._take_over(node, parent)
+                    if self.bufts[self.hash_nodes.buffer_id[i]].alloc_size is not None:
                         self._free_extra_space(node, parent)
                     return
-                if events:
-                    events(NotReused(node.label, parent.label, *why_in_use(hn.n_children[k], hn.n_views[k])))
+        self._place(node, buffer_id)
+
+    def _why_not(self, node: Tensor, parent: Tensor) -> Why | None:
+        """Why a node is not computed in the memory of this source; None where it is."""
+        hn = self.hash_nodes
+        k = parent.index
+        if not hn.allocated[k]:
+            return _why_not_allocated(parent)
+        if parent.flags & FLAG_OUTPUT:
+            return Why.OUTPUT
+        if parent.type is not node.type or parent.ne != node.ne or parent.nb != node.nb:
+            return Why.LAYOUT
+        if hn.n_views[k]:
+            return Why.VIEWS
+        return None if hn.n_children[k] == 1 else Why.CHILDREN
+
+    def _take_over(self, node: Tensor, parent: Tensor) -> None:
+        """A node gets the place of its source."""
+        hn = self.hash_nodes
+        i, k = node.index, parent.index
+        hn.buffer_id[i] = hn.buffer_id[k]
+        hn.chunk[i] = hn.chunk[k]
+        hn.offset[i] = hn.offset[k]
+        hn.allocated[k] = 0
+
+    def _place(self, node: Tensor, buffer_id: int) -> None:
+        """A node gets a place of its own."""
+        hn = self.hash_nodes
+        i = node.index
         buft = self.bufts[buffer_id]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
         hn.buffer_id[i] = buffer_id
         try:
-            chunk, offset = self.buf_tallocs[buffer_id].alloc(size)
+            hn.chunk[i], hn.offset[i] = self.buf_tallocs[buffer_id].alloc(size)
         except GgmlError as error:
             self.refused = node
             error.explanation += f", when {node.label} was to be placed in {buft.name}"
             raise
-        hn.chunk[i] = chunk
-        hn.offset[i] = offset
-        if events:
-            padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
-            events(Allocated(node.label, buft.name, chunk, offset, padded))
 
     def _free_extra_space(self, node: Tensor, parent: Tensor) -> None:
         """ggml_gallocr_free_extra_space: give back what the parent had and the node does not need."""
@@ -316,35 +291,24 @@ class Gallocr(AnyGallocr):
         parent_size = (parent_size + a - 1) // a * a
         node_size = (node_size + a - 1) // a * a
         if parent_size > node_size:
-            addr = (hn.chunk[k], hn.offset[k] + node_size)
-            tallocr.free_bytes(addr, parent_size - node_size)
-            if self.events:
-                name = self.bufts[p_id].name
-                self.events(Freed(parent.label, name, addr[0], addr[1], parent_size - node_size, extra=True))
+            tallocr.free_bytes((hn.chunk[k], hn.offset[k] + node_size), parent_size - node_size)
 
     def _free_node(self, node: Tensor) -> None:
         """ggml_gallocr_free_node: outputs are never freed."""
-        events = self.events
         if node.flags & FLAG_OUTPUT:
-            if events:
-                events(Kept(node.label))
             return
         hn = self.hash_nodes
         i = node.index
         b = hn.buffer_id[i]
         buft = self.bufts[b]
         size = node.nbytes if buft.plain else buft.get_alloc_size(node)
-        addr = (hn.chunk[i], hn.offset[i])
         try:
-            self.buf_tallocs[b].free_bytes(addr, size)
+            self.buf_tallocs[b].free_bytes((hn.chunk[i], hn.offset[i]), size)
         except GgmlError as error:
             self.refused = node
             error.explanation += f", when {node.label} was given back to {buft.name}; {advice('free_blocks')}"
             raise
         hn.allocated[i] = 0
-        if events:
-            padded = (size + buft.alignment - 1) // buft.alignment * buft.alignment
-            events(Freed(node.label, buft.name, addr[0], addr[1], padded))
 
     def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
         """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
@@ -399,7 +363,6 @@ class Gallocr(AnyGallocr):
 
         False when the plan does not serve the graph and there are several buffers (then reserve_n is the caller's).
         """
-        events = self.events
         why = self.needs_realloc(nodes, leafs)
         if why is not None:
             self.realloc_needed(why)
@@ -407,8 +370,11 @@ class Gallocr(AnyGallocr):
                 return False
             if not self.reserve_n(nodes, leafs, None, None, n_tensors):
                 return False
-        if events:
-            events(Entered("ggml_gallocr_alloc_graph"))
+        self._init_tensors(nodes, leafs)
+        return True
+
+    def _init_tensors(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
+        """Put every tensor where the plan has it."""
         init = self._init_tensor
         for leaf, planned in zip(leafs, self.leaf_allocs, strict=True):
             init(leaf, planned)
@@ -418,16 +384,11 @@ class Gallocr(AnyGallocr):
                 if s is not None and (not s.data or s.buffer is None):
                     init(s, srcs[j] if j < n else INVALID)
             init(node, dst)
-        if events:
-            events(Left("ggml_gallocr_alloc_graph"))
-        return True
 
     def realloc_needed(self, why: ReallocNeeded) -> None:
         """The plan does not serve a graph: it is planned again at once where there is one buffer."""
         what = "reallocating buffers automatically" if len(self.buffers) == 1 else _CALL_RESERVE
         self.say(f"ggml_gallocr_alloc_graph: {what}")
-        if self.events:
-            self.events(why)
 
     def say(self, line: str) -> None:
         """A line that a debug build logs."""
@@ -466,13 +427,8 @@ class Gallocr(AnyGallocr):
         return buffer.size()
 
 
-def why_not_allocated(parent: Tensor) -> Why:
+def _why_not_allocated(parent: Tensor) -> Why:
     """Why no memory of the allocator's belongs to a source."""
     if parent.view_src is not None:
         return Why.IS_VIEW
     return Why.PREALLOCATED if parent.data or parent.buffer is not None else Why.TAKEN_OVER
-
-
-def why_in_use(n_children: int, n_views: int) -> tuple[Why, Facts]:
-    """What still needs the memory of a source."""
-    return (Why.VIEWS, Facts(n_views=n_views)) if n_views else (Why.CHILDREN, Facts(n_children=n_children))

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.dyn_tallocr import Planner
-from ggmltool.ggml.events import Listener
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.vbuffer import HashNodes, TensorAlloc, VBuffer
 
@@ -25,7 +24,6 @@ class AnyGallocr:
         "buf_tallocs",
         "buffers",
         "bufts",
-        "events",
         "hash_nodes",
         "hash_size",
         "inplace",
@@ -38,9 +36,8 @@ class AnyGallocr:
 
     buf_tallocs: Sequence[Planner]
 
-    def __init__(self, bufts: list[BufferType], events: Listener | None = None) -> None:
+    def __init__(self, bufts: list[BufferType]) -> None:
         self.bufts = bufts
-        self.events = events
         self.buffers: list[VBuffer | None] = []
         self.hash_nodes = HashNodes(0)
         self.hash_size = 0

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed
 from ggmltool.ggml.events import Allocated, Event, Freed, Grown, Kept, NotReused, ReallocNeeded, Reused
-from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import INPLACE_OPS, Op
+from ggmltool.ggml.telling import Telling
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.ggml.why import Facts, Why
@@ -35,7 +35,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.events: list[Event] = []
-        self.gallocr = Gallocr(self.bufts, AddressSpace(), self.events.append)
+        self.gallocr = Telling(self.bufts, AddressSpace())
+        self.gallocr.tell = self.events.append
 
     def reserve(self, b: Builder, g: CGraph, ids: dict[str, int] | None = None) -> None:
         node_ids = [ids.get(t.name, 0) for t in g.nodes] if ids is not None else None

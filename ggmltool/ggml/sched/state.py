@@ -73,7 +73,7 @@ class SchedulerState(AnyScheduler):
         self.rules = release.rules
         self.op_offload = op_offload
         self.has_events = [parallel and b.device.events for b in backends]
-        self.gallocr = self.gallocr_class(self.bufts, addresses, events, self.rules.max_chunks)
+        self.gallocr = self._new_gallocr(addresses)
         if release.keeps_debug_log:
             self.gallocr.debug_log = self.debug_log
         self.arena = Arena(graph_size, indices, release)
@@ -84,6 +84,16 @@ class SchedulerState(AnyScheduler):
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
         self.callback_eval: EvalCallback | None = None
+
+    def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
+        """An allocator, which tells what it does where somebody listens."""
+        if self.events is None:
+            return self.gallocr_class(self.bufts, addresses, self.rules.max_chunks)
+        from ggmltool.ggml.telling import telling
+
+        gallocr = telling(self.gallocr_class)(self.bufts, addresses, self.rules.max_chunks)
+        gallocr.tell = self.events
+        return gallocr
 
     def clear_state(self) -> None:
         """Forget assignments, copies, the graphs that gave them, and what else was looked up."""

@@ -10,13 +10,12 @@ from copy import copy
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
-from ggmltool.ggml.events import AllocationStarted, Entered, Left, Listener, NotReused, Reused
 from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
-from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc
-from ggmltool.ggml.why import NO_FACTS, Facts, Why
+from ggmltool.ggml.vbuffer import HashNodes
+from ggmltool.ggml.why import Why
 
 BARRIER = -1
 """In `parse_seq`: what was computed since the last barrier gives its memory back here."""
@@ -34,28 +33,22 @@ _FILE = "ggml-alloc.c"
 
 class Gallocr(AnyGallocr):
     """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory, and `names` are
-    what their memories are called. Of each graph it writes down where it placed the tensors, where somebody listens.
+    what their memories are called.
 
     A node that is put into the memory of a source has its `view_src` set to it. `parse_seq` gives another order of
     nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors that were given to an
     allocator before the walk.
     """
 
-    __slots__ = ("_holders", "_ids", "_tallocs", "parse_seq", "placed")
+    __slots__ = ("_ids", "_tallocs", "parse_seq", "placed")
 
     inplace: set[int]
 
-    def __init__(
-        self,
-        bufts: Sequence[BufferType] = (),
-        names: Sequence[str] = (),
-        events: Listener | None = None,
-    ) -> None:
-        super().__init__([_named(buft, name) for buft, name in zip(bufts, names, strict=True)], events)
+    def __init__(self, bufts: Sequence[BufferType] = (), names: Sequence[str] = ()) -> None:
+        super().__init__([_named(buft, name) for buft, name in zip(bufts, names, strict=True)])
         self.parse_seq: tuple[int, ...] = ()
         self.inplace = set()
         self.placed: Sequence[tuple[Tallocr, Tensor]] = ()
-        self._holders: dict[int, Tensor] = {}
         self._ids: Sequence[int] = ()
         self._tallocs: list[Tallocr | None] = []
 
@@ -90,30 +83,12 @@ class Gallocr(AnyGallocr):
         self.planned_nodes, self.planned_leafs = nodes, leafs
         self.buf_tallocs = tallocs
         self._walk("ggml_gallocr_alloc_graph_n", nodes, ids, tallocs)
-        if self.events:
-            self._write_down()
-
-    def _write_down(self) -> None:
-        """Where every node with its sources, and every leaf, was placed."""
-
-        def place(t: Tensor) -> TensorAlloc:
-            tallocr = self._tallocr(t)
-            if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
-                return INVALID
-            return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
-
-        nodes = self.planned_nodes
-        self.node_allocs = [(place(n), tuple(INVALID if s is None else place(s) for s in n.src)) for n in nodes]
-        self.leaf_allocs = [place(t) for t in self.planned_leafs]
 
     def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
         """ggml_tallocr_alloc_graph_impl."""
-        if self.events:
-            self.events(Entered(function))
         self.hash_nodes = HashNodes(len(ids))
         self.refused = None
         self.inplace = set()
-        self._holders = {}
         self._ids = ids
         self._tallocs = [*tallocs, None]
         self._count(nodes)
@@ -123,15 +98,9 @@ class Gallocr(AnyGallocr):
             for i in range(len(nodes)):
                 self._allocate(i, nodes[i])
                 self._update_parents(nodes[i])
-        if self.events:
-            self.events(Left(function))
 
     def _count(self, nodes: list[Tensor]) -> None:
         """Count children and views; views of what has memory already get it now."""
-        if self.events:
-            self.events(AllocationStarted(-1, ""))
-            for tallocr, t in self.placed:
-                tallocr.announce(t)
         n_children, n_views = self.hash_nodes.n_children, self.hash_nodes.n_views
         for n in nodes:
             root = n.view_src
@@ -158,8 +127,6 @@ class Gallocr(AnyGallocr):
 
     def _allocate(self, i: int, n: Tensor) -> None:
         """Memory for a node and, before it, for its sources."""
-        if self.events:
-            self.events(AllocationStarted(i, n.label))
         for parent in n.src:
             if parent is None:
                 break
@@ -206,9 +173,13 @@ class Gallocr(AnyGallocr):
                 return
         if alloc is None:
             raise _no_allocr("ggml_tallocr_alloc", n)
-        alloc.alloc(n)
+        self._place(alloc, n)
         self._placed(alloc, n)
         self.hash_nodes.allocated[n.index] = 1
+
+    def _place(self, alloc: Tallocr, n: Tensor) -> None:
+        """A tensor gets a place of its own."""
+        alloc.alloc(n)
 
     def _placed(self, alloc: Tallocr, n: Tensor) -> None:
         """Write the place down in the tensor's hash node."""
@@ -221,44 +192,35 @@ class Gallocr(AnyGallocr):
         for parent in n.src:
             if parent is None:
                 return False
-            why_not = self._why_not(alloc, n, parent)
-            if why_not:
-                if self.events:
-                    self.events(NotReused(n.label, parent.label, *why_not))
-                continue
-            root = parent.view_src or parent
-            n.view_src = root
-            self.hash_nodes.n_views[root.index] += 1
-            self._init_view(n)
-            self.inplace.add(n.index)
-            if self.events:
-                holder = self._holders.get(root.index, root)
-                self.events(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
-            self._holders[root.index] = n
-            return True
+            if self._why_not(alloc, n, parent) is None:
+                self._take_over(alloc, n, parent.view_src or parent)
+                return True
         return False
 
-    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> tuple[Why, Facts] | None:
+    def _take_over(self, alloc: Tallocr, n: Tensor, root: Tensor) -> None:
+        """A node becomes a view of a source, or of what that is a view of."""
+        n.view_src = root
+        self.hash_nodes.n_views[root.index] += 1
+        self._init_view(n)
+        self.inplace.add(n.index)
+
+    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
         """Why a node cannot be computed in the memory of this source; None where it can."""
         if not alloc.is_own(parent):
-            return Why.OTHER_BUFFER, Facts(buft=alloc.name)
+            return Why.OTHER_BUFFER
         hn = self.hash_nodes
-        children, views = hn.n_children[parent.index], hn.n_views[parent.index]
         if not parent.data:
-            return Why.NO_MEMORY, NO_FACTS
-        if children != 1 or views != 0:
-            return Why.IN_USE, Facts(n_children=children, n_views=views)
+            return Why.NO_MEMORY
+        if hn.n_children[parent.index] != 1 or hn.n_views[parent.index] != 0:
+            return Why.IN_USE
         if not are_same_layout(n, parent):
-            return Why.LAYOUT, NO_FACTS
+            return Why.LAYOUT
         root = parent.view_src
         if root is None:
             return None
-        children, views = hn.n_children[root.index], hn.n_views[root.index]
-        if views != 1 or children != 0:
-            return Why.ROOT_IN_USE, Facts(tensor=root.label, n_children=children, n_views=views)
-        if root.data != parent.data:
-            return Why.INSIDE_ROOT, Facts(tensor=root.label)
-        return None
+        if hn.n_views[root.index] != 1 or hn.n_children[root.index] != 0:
+            return Why.ROOT_IN_USE
+        return Why.INSIDE_ROOT if root.data != parent.data else None
 
     def _update_parents(self, n: Tensor) -> None:
         """The node is computed: give back the sources that nobody needs any more."""
@@ -282,7 +244,7 @@ class Gallocr(AnyGallocr):
         alloc = self._tallocr(n)
         if alloc is None:
             raise _no_allocr("ggml_tallocr_is_own", n)
-        alloc.free_tensor(n, self._holders.pop(n.index, n))
+        alloc.free_tensor(n)
         self.hash_nodes.allocated[n.index] = 0
 
 

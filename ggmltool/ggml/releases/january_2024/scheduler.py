@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.events import Assigned, Entered, Left
+from ggmltool.ggml.events import Assigned, Entered, Grown, Left
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.releases.january_2024.printed import sanity_lines
@@ -36,7 +36,7 @@ class Scheduler(SchedulerState):
 
     def alloc_tensor(self, backend_id: int, t: Tensor) -> None:
         """ggml_tallocr_alloc in the allocator that ggml_backend_sched_get_tallocr gives for a backend."""
-        self.tallocs[backend_id].alloc(t, silent=True)
+        self.tallocs[backend_id].alloc(t)
         self.placed.append((self.tallocs[backend_id], t))
 
     @staticmethod
@@ -74,9 +74,12 @@ class Scheduler(SchedulerState):
         self._alloc_splits()
         self.measured = tuple(t.max_size for t in self.tallocs)
         self.tallocs = [
-            new_from_buft(buft, size, self.addresses, self.misalign, name, self.events)
+            new_from_buft(buft, size, self.addresses, self.misalign, name)
             for buft, size, name in zip(self.bufts, self.measured, self.memory_names, strict=True)
         ]
+        if self.events:
+            for tallocr in self.tallocs:
+                self.events(Grown(tallocr.name, 0, tallocr.buffer.size))
         self.first_allocr_is_freed = self.splits[0].backend_id != NO_ALLOCR
         self.reset()
         if self.events:

@@ -68,16 +68,24 @@ class SchedulerState(MeasuringScheduler):
         _check_backends(backends)
         super().__init__(backends, indices, addresses, all_bufts, graph_size, misalign, events, release)
         self.memory_names = memory_names(backends)
-        self.gallocr = Gallocr(self.bufts, self.memory_names, events)
+        self.gallocr = self._new_gallocr()
         self.arena = Arena(indices)
         self.splits = [Split()]
         self.splits[0].backend_id = NO_ALLOCR
         self.first_allocr_is_freed = False
         self.sanity: list[str] = []
         self.tallocs: list[Tallocr] = [
-            new_measure_from_buft(buft, addresses, misalign, name, events)
+            new_measure_from_buft(buft, addresses, misalign, name)
             for buft, name in zip(self.bufts, self.memory_names, strict=True)
         ]
+
+    def _new_gallocr(self) -> Gallocr:
+        """An allocator, which tells what it does where somebody listens."""
+        if self.events is None:
+            return Gallocr(self.bufts, self.memory_names)
+        from ggmltool.ggml.releases.january_2024.telling import Telling
+
+        return Telling(self.bufts, self.memory_names, self.events)
 
     def clear_state(self) -> None:
         """Forget assignments, copies, the graphs that gave them, and what was given to allocators."""

@@ -9,7 +9,6 @@ from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dyn_tallocr import Chunk, Planner
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
-from ggmltool.ggml.events import Allocated, Freed, Grown, Listener
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import MAX_FREE_BLOCKS
 
@@ -57,19 +56,18 @@ def cpu_buffer_from_ptr(buft: BufferType, ptr: int, size: int) -> Buffer:
 class Tallocr(Planner):
     """ggml_tallocr: `measure` says that the buffer is a stand-in for one whose size is still to be found out.
 
-    `name` is what events and plans call its memory, and its buffer. Its one chunk has the free blocks, by their offsets
+    `name` is what plans call its memory, and its buffer. Its one chunk has the free blocks, by their offsets
     from the buffer's base, and the end of what was ever in use; the last block is the rest of the buffer, used last.
     """
 
-    __slots__ = ("base", "buffer", "events", "measure", "name")
+    __slots__ = ("base", "buffer", "measure", "name")
 
-    def __init__(self, buffer: Buffer, measure: bool = False, name: str = "", events: Listener | None = None) -> None:
+    def __init__(self, buffer: Buffer, measure: bool = False, name: str = "") -> None:
         self.buffer = buffer
         self.base = buffer.base
         self.alignment = buffer.buft.alignment
         self.measure = measure
         self.name = buffer.name = name or buffer.name
-        self.events = events
         self.chunks = [Chunk(0)]
         self.reset()
 
@@ -101,17 +99,17 @@ class Tallocr(Planner):
         """ggml_tallocr_is_own: whether the tensor, and what it is a view of, are in this allocator's buffer."""
         return t.buffer is self.buffer and (t.view_src is None or t.view_src.buffer is self.buffer)
 
-    def _size(self, t: Tensor) -> int:
+    def size_of(self, t: Tensor) -> int:
+        """The bytes that a tensor takes here."""
         buft = self.buffer.buft
         size = t.nbytes if buft.plain else buft.get_alloc_size(t)
         alignment = self.alignment
         return (size + alignment - 1) // alignment * alignment
 
-    def alloc(self, t: Tensor, silent: bool = False) -> None:
+    def alloc(self, t: Tensor) -> None:
         """ggml_tallocr_alloc: the smallest free block that is large enough, else the last one.
 
-        `silent` announces nothing: for tensors of which a walk over their graph tells later. Raises LineAssert for a
-        view, for a tensor that has memory, and where no block is large enough.
+        Raises LineAssert for a view, for a tensor that has memory, and where no block is large enough.
         """
         if t.view_src is not None:
             raise LineAssert(
@@ -123,16 +121,9 @@ class Tallocr(Planner):
             )
         if t.data:
             raise LineAssert("ggml_tallocr_alloc", _FILE, 84, "tensor->data == NULL", f"{t.label} has memory already")
-        size = self._size(t)
+        size = self.size_of(t)
         t.data = self.base + self.chunk.take(self._best_fit(t, size), size)
         t.buffer = self.buffer
-        if self.events and not silent:
-            self.announce(t)
-
-    def announce(self, t: Tensor) -> None:
-        """Say where a tensor of this allocator lies."""
-        if self.events:
-            self.events(Allocated(t.label, self.name, 0, t.data - self.base, self._size(t)))
 
     def _best_fit(self, t: Tensor, size: int) -> int:
         """The number of the block to take."""
@@ -163,17 +154,12 @@ class Tallocr(Planner):
             printed,
         ).of("measured", self.chunk.max_size + size)
 
-    def free_tensor(self, t: Tensor, holder: Tensor) -> None:
+    def free_tensor(self, t: Tensor) -> None:
         """ggml_tallocr_free_tensor: give back what is this allocator's own, merging it with free neighbours.
 
-        `holder` is whose bytes lie there at last: the tensor itself, or a node computed in its place. Raises
-        LineAssert where there are 256 free blocks already.
+        Raises LineAssert where there are 256 free blocks already.
         """
-        if not self.is_own(t):
-            return
-        offset = t.data - self.base
-        size = self._size(t)
-        if not self.chunk.give_back(offset, size):
+        if self.is_own(t) and not self.chunk.give_back(t.data - self.base, self.size_of(t)):
             raise LineAssert(
                 "ggml_tallocr_free_tensor",
                 _FILE,
@@ -182,8 +168,6 @@ class Tallocr(Planner):
                 f"giving back {t.label} would make one free block more than {MAX_FREE_BLOCKS} in the memory of "
                 f"{self.name}; {advice('free_blocks')}",
             ).of("free_blocks", MAX_FREE_BLOCKS + 1)
-        if self.events:
-            self.events(Freed(holder.label, self.name, 0, offset, size))
 
 
 def new_from_ptr(buft: BufferType, data: int, size: int, alignment: int) -> Tallocr:
@@ -201,21 +185,14 @@ def new_measure(buft: BufferType, alignment: int) -> Tallocr:
     return tallocr
 
 
-def new_measure_from_buft(
-    buft: BufferType, addresses: AddressSpace, misalign: int, name: str, events: Listener | None
-) -> Tallocr:
+def new_measure_from_buft(buft: BufferType, addresses: AddressSpace, misalign: int, name: str) -> Tallocr:
     """ggml_tallocr_new_measure_from_buft: a buffer of 1 byte stands for the one that will be made."""
-    return Tallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name, events)
+    return Tallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name)
 
 
-def new_from_buft(
-    buft: BufferType, size: int, addresses: AddressSpace, misalign: int, name: str, events: Listener | None
-) -> Tallocr:
+def new_from_buft(buft: BufferType, size: int, addresses: AddressSpace, misalign: int, name: str) -> Tallocr:
     """ggml_tallocr_new_from_buft: an allocator with a buffer of its own."""
-    buffer = buft_alloc_buffer(buft, size, addresses, misalign=misalign)
-    if events:
-        events(Grown(name, 0, buffer.size))
-    return Tallocr(buffer, False, name, events)
+    return Tallocr(buft_alloc_buffer(buft, size, addresses, misalign=misalign), False, name)
 
 
 def alloc_ctx_tensors_from_buft(

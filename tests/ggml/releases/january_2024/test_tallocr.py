@@ -12,7 +12,6 @@ from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
-from ggmltool.ggml.events import Allocated, Event, Freed
 from ggmltool.ggml.releases.january_2024.tallocr import (
     MEASURE_ADDRESS,
     MEASURED_SIZE,
@@ -59,8 +58,8 @@ def test_sizes_are_rounded_up_to_the_alignment() -> None:
 def test_of_blocks_of_one_size_the_last_is_taken_and_the_rest_of_the_buffer_only_when_none_fits() -> None:
     tallocr = real(2048)
     a, _, c, _ = filled(tallocr, 128, 128, 128, 128)
-    tallocr.free_tensor(a, a)
-    tallocr.free_tensor(c, c)
+    tallocr.free_tensor(a)
+    tallocr.free_tensor(c)
     (small,) = filled(tallocr, 100)
     assert small.data - tallocr.base == 256
     (large,) = filled(tallocr, 256)
@@ -70,24 +69,24 @@ def test_of_blocks_of_one_size_the_last_is_taken_and_the_rest_of_the_buffer_only
 def test_neighbours_merge_on_both_sides() -> None:
     tallocr = real(1024)
     a, b, c = filled(tallocr, 128, 128, 128)
-    tallocr.free_tensor(a, a)
-    tallocr.free_tensor(c, c)
+    tallocr.free_tensor(a)
+    tallocr.free_tensor(c)
     assert blocks(tallocr) == [[0, 128], [256, 768]]
-    tallocr.free_tensor(b, b)
+    tallocr.free_tensor(b)
     assert blocks(tallocr) == [[0, 1024]]
 
 
 def test_a_tensor_of_another_buffer_is_not_given_back() -> None:
     tallocr, other = real(1024), real(1024)
     (t,) = filled(other, 128)
-    tallocr.free_tensor(t, t)
+    tallocr.free_tensor(t)
     assert blocks(tallocr) == [[0, 1024]]
 
 
 def test_too_little_space_says_what_is_there() -> None:
     tallocr = real(1024)
     a, *_ = filled(tallocr, 512, 256)
-    tallocr.free_tensor(a, a)
+    tallocr.free_tensor(a)
     with pytest.raises(LineAssert) as caught:
         tallocr.alloc(tensor(640))
     assert caught.value.condition == '!"not enough space in the buffer"'
@@ -121,10 +120,10 @@ def test_256_free_blocks_are_the_most() -> None:
     tallocr = real(128 * 1024)
     tensors = filled(tallocr, *[128] * 514)
     for t in tensors[0:510:2]:
-        tallocr.free_tensor(t, t)
+        tallocr.free_tensor(t)
     assert len(blocks(tallocr)) == 256
     with pytest.raises(LineAssert, match="out of free blocks") as caught:
-        tallocr.free_tensor(tensors[511], tensors[511])
+        tallocr.free_tensor(tensors[511])
     assert caught.value.breach is not None
     assert caught.value.breach.limit == "free_blocks"
 
@@ -173,14 +172,6 @@ def test_a_context_gets_one_buffer_and_its_views_belong_to_it() -> None:
     assert alloc_ctx_tensors_from_buft(ctx, CPU, AddressSpace()) is None
 
 
-def test_events_say_where_and_how_much() -> None:
-    events: list[Event] = []
-    tallocr = Tallocr(buft_alloc_buffer(GPU, 1024, AddressSpace()), name="GPU0 (X)", events=events.append)
-    (t,) = filled(tallocr, 100)
-    tallocr.free_tensor(t, t)
-    assert events == [Allocated("t0", "GPU0 (X)", 0, 0, 128), Freed("t0", "GPU0 (X)", 0, 0, 128)]
-
-
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 600)), max_size=60))
 def test_blocks_are_sorted_apart_and_with_the_tensors_fill_the_buffer(moves: list[tuple[bool, int, int]]) -> None:
     tallocr = real(128 * 64)
@@ -188,7 +179,7 @@ def test_blocks_are_sorted_apart_and_with_the_tensors_fill_the_buffer(moves: lis
     for frees, which, nbytes in moves:
         if frees and alive:
             t = alive.pop(which % len(alive))
-            tallocr.free_tensor(t, t)
+            tallocr.free_tensor(t)
         else:
             t = tensor(4 * nbytes)
             try:
