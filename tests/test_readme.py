@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.ggml.changes import Change, changes
+from ggmltool.inspect.diff.changes import Change, changes
 from tests.cli.conftest import Call, call
 from tests.sources.models import cached
 

@@ -25,7 +25,7 @@ def advice(key: str, **values: str) -> str:
 
 
 class Breach(NamedTuple):
-    """A limit that was not kept: its key among those of `ggml.limits`, and how much of it would have been needed."""
+    """A limit that was not kept: its key in `data/limits`, and how much of it would have been needed."""
 
     limit: str
     used: int

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.limit import limits_of
 from tests.cli.conftest import SAMPLES, Call, Result
 from tests.golden import check_golden
 from tests.limits import AT, buffer, split_inputs

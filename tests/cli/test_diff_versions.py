@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ggmltool.ggml.changes import changes, changes_between
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.diff.changes import changes, changes_between
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 

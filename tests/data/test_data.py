@@ -20,7 +20,6 @@ import ggmltool.data
 from ggmltool.cli.main import cli
 from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.ggml.limits import limits_of
 from ggmltool.ggml.messages import FILES, Message, messages
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.ops import load as load_ops
@@ -28,14 +27,15 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.limit import limits_of
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
 TOML = {path.relative_to(DATA).as_posix(): path.read_text("utf-8") for path in sorted(DATA.rglob("*.toml"))}
 
 ALL = """
-from ggmltool.ggml.changes import changes
-from ggmltool.ggml.limits import limits_of
+from ggmltool.inspect.diff.changes import changes
+from ggmltool.inspect.limit import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES

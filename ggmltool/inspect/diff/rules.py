@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.changes import Change
 from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.inspect.diff.changes import Change
 from ggmltool.inspect.diff.plans import NodePair, PlanDiff
 from ggmltool.inspect.diff.side import Side
 from ggmltool.inspect.diff.splits import CopiedPair

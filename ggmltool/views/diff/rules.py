@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.changes import changes_between
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.diff.changes import changes_between
 from ggmltool.inspect.diff.plans import PlanDiff, plan_diff
 from ggmltool.inspect.diff.rules import Finding, RuleChange, rule_changes
 from ggmltool.views.diff.cells import A, B, wrapped_lines

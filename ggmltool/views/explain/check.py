@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.errors import Breach
-from ggmltool.ggml.limits import limits_of
 from ggmltool.inspect.gauges import Gauge, highest
+from ggmltool.inspect.limit import limits_of
 from ggmltool.inspect.limits import Checkup
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
