@@ -188,6 +188,12 @@ def test_a_model_is_loaded_as_it_is_captured() -> None:
     assert ggmltool.load(model).plan(step="reserve") == ggmltool.capture(model).plan(step="reserve")
     token = ggmltool.capture(model, n_ctx=64, phase="token")
     assert token.model.meta["n_tokens"] == 1
+    said = ggmltool.capture(model, n_ctx=64, tokens=(2, 5, 7), n_outputs=1)
+    values = said.compute()
+    next_token = said.next_token(values)
+    assert next_token is not None
+    assert next_token.likely[0].token == int(values[next_token.id][0, 0, -1].argmax())
+    assert load("matmul").next_token() is None
     with pytest.raises(TypeError, match="n_context"):
         ggmltool.capture(model, n_context=64)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -12,6 +12,8 @@ from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.scenario.scenario import Scenario as Base
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ggmltool.api.placed import Placing
     from ggmltool.api.result import Result
     from ggmltool.ggml.context import Context
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
+    from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.node import NodeFacts
     from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.realloc import ReallocFacts
@@ -77,6 +80,15 @@ class Scenario(Base):
         if events is not None:
             raise InspectError("events are heard of a fresh scheduler; scenario.start(events) hears those of all steps")
         return at.watch().plan
+
+    def next_token(self, values: Mapping[str, NDArray[Any]] | None = None) -> NextToken | None:
+        """The likeliest tokens after a captured prompt, by the `values` that `compute` gave (None: computed here).
+
+        None where there are no logits among them. Raises GgmlError as `compute` does.
+        """
+        from ggmltool.inspect.next_token import next_token
+
+        return next_token(self.model, self.compute() if values is None else values)
 
     @overload
     def splits(self, **when: Unpack[When]) -> Result[tuple[SplitPlan, ...]]: ...

@@ -35,16 +35,25 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
     return Scenario(load_model(source, ggml=ggml), argument, ggml)
 
 
-def capture(model: str | Path, options: CaptureOptions | None = None, **settings: Any) -> Scenario:
-    """The graph that llama.cpp builds for a GGUF file, as a scenario without its weights' values.
+def capture(
+    model: str | Path, options: CaptureOptions | None = None, *, weights: bool = False, **settings: Any
+) -> Scenario:
+    """The graph that llama.cpp builds for a GGUF file, as a scenario.
 
     The settings are llama.cpp's and the batch, by name: `capture("model.gguf", n_ctx=8192, phase="token")`; they are
-    the fields of CaptureOptions, and stand in for those of `options`. Needs the extra `llama`. Raises CaptureError
-    where there is no such library or it refuses the model, TypeError for a setting that is not there.
+    the fields of CaptureOptions, and stand in for those of `options`. With `weights`, and for a `prompt` or `tokens`
+    always, it says where the weights' values are, so that it can be computed. Needs the extra `llama`. Raises
+    CaptureError where there is no such library or it refuses the model, TypeError for a setting that is not there.
     """
     from ggmltool.scenario.load import load_model
+    from ggmltool.sources.llama.capture import add_weights
     from ggmltool.sources.llama.capture import capture as captured
     from ggmltool.sources.llama.options import CaptureOptions
 
     chosen = replace(options or CaptureOptions(), **settings)
-    return Scenario(load_model(captured(Path(model), chosen).scenario), str(model))
+    path = Path(model)
+    scenario = captured(path, chosen).scenario
+    folder = path.resolve().parent
+    if weights or chosen.prompt or chosen.tokens:
+        add_weights(scenario, path, folder)
+    return Scenario(load_model(scenario, folder=folder), str(model))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.cli.watcher import Watcher
+    from ggmltool.inspect.next_token import NextToken
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
-    from ggmltool.views.compute.next_token import NextToken
     from ggmltool.views.compute.times import GraphTimes
 
 
@@ -279,6 +279,6 @@ class _Result:
         """What the logits of a captured prompt say; None where there are none."""
         if not self.values:
             return None
-        from ggmltool.cli.next_token import next_token
+        from ggmltool.inspect.next_token import next_token
 
         return next_token(self.opened.model, self.values)

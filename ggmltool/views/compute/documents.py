@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.next_token import NextToken
 from ggmltool.inspect.trace import Trace
-from ggmltool.views.compute.next_token import NextToken
 from ggmltool.views.compute.times import GraphTimes
 from ggmltool.views.document import Error, ReleaseDocument, Row
 from ggmltool.views.events import EventRow, event_row

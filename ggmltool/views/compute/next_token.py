@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
+from ggmltool.inspect.next_token import LikelyToken, NextToken
 from ggmltool.views.table import Column, Style, Table, heading
 from ggmltool.views.text import printable
-
-
-class LikelyToken(NamedTuple):
-    """A token with its number, its text (None: the vocabulary is not known), its logit and its probability."""
-
-    token: int
-    text: str | None
-    logit: float
-    probability: float
-
-
-class NextToken(NamedTuple):
-    """What logits say of the token after the last one: `row` of the tensor `id`, which has `n_rows`."""
-
-    id: str
-    row: int
-    n_rows: int
-    likely: Sequence[LikelyToken]
 
 
 def next_token_view(found: NextToken, style: Style) -> str:

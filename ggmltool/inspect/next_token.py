@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.scenario.data import GgufData
 from ggmltool.sources.llama.vocab import read_vocabulary
-from ggmltool.views.compute.next_token import LikelyToken, NextToken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +21,32 @@ LOGITS = "result_output"
 _SHOWN = 5
 
 
-def next_token(model: Model, values: dict[str, NDArray[Any]]) -> NextToken | None:
+class LikelyToken(NamedTuple):
+    """A token with its number, its text (None: the vocabulary is not known), its logit and its probability."""
+
+    token: int
+    text: str | None
+    logit: float
+    probability: float
+
+
+class NextToken(NamedTuple):
+    """What logits say of the token after the last one: `row` of the tensor `id`, which has `n_rows`."""
+
+    id: str
+    row: int
+    n_rows: int
+    likely: Sequence[LikelyToken]
+
+
+def next_token(model: Model, values: Mapping[str, NDArray[Any]]) -> NextToken | None:
     """The likeliest tokens after the last one that logits were computed of; None where there are no logits."""
     import numpy as np
 
     if model.meta.get("source") != "llama.cpp":
         return None
     names = {n.id: n.name for graph in model.graphs.values() for n in graph.nodes}
-    id = next((id for id in reversed(values) if names.get(id) == LOGITS), None)
+    id = next((id for id in reversed(list(values)) if names.get(id) == LOGITS), None)
     if id is None or not values[id].size:
         return None
     logits = values[id][0, 0, -1].astype(np.float64)
