@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from ggmltool.api.result import Result
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
-from ggmltool.inspect.watched import Watched, watch
 
 if TYPE_CHECKING:
     from ggmltool.inspect.record import Record
+    from ggmltool.inspect.watched import Watched
     from ggmltool.scenario.tensor_info import Tensors
     from ggmltool.views.document import StepDocument
     from ggmltool.views.table import Style
@@ -40,6 +40,8 @@ class Look(NamedTuple):
 
     def watch(self, record: Record | None = None) -> Watched:
         """The state at the moment."""
+        from ggmltool.inspect.watched import watch
+
         return watch(self.opened, self.moment, record)
 
     def tensors(self, at: Watched) -> Tensors:

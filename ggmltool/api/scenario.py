@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ggmltool.api.look import Look, When, look
+from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.scenario.scenario import Scenario as Base
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ggmltool.api.result import Result
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
-    from ggmltool.ggml.plan import Plan, SplitPlan
+    from ggmltool.ggml.plan import SplitPlan
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.compared import ComparedGraph
@@ -39,6 +40,15 @@ if TYPE_CHECKING:
     from ggmltool.inspect.trace import Trace
     from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.model import Model
+
+
+def _plan_html(plan: Plan) -> str:
+    from ggmltool.views.plan.html import plan_html
+
+    return plan_html(plan)
+
+
+Plan.html = _plan_html
 
 
 class Scenario(Base):

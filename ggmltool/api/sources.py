@@ -25,14 +25,19 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
 
     argument = ""
     if not isinstance(source, dict):
-        from ggmltool.scenario.samples import scenario_path
-        from ggmltool.sources.llama.capture import is_gguf
+        from ggmltool.scenario.samples import ENDINGS, scenario_path
 
         argument = str(source)
         source = scenario_path(argument) if isinstance(source, str) else source
-        if source != "-" and is_gguf(Path(source)):
+        if source != "-" and not str(source).endswith(ENDINGS) and _is_gguf(source):
             return capture(source)
     return Scenario(load_model(source, ggml=ggml), argument, ggml)
+
+
+def _is_gguf(path: str | Path) -> bool:
+    from ggmltool.sources.llama.capture import is_gguf
+
+    return is_gguf(Path(path))
 
 
 def capture(

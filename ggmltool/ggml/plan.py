@@ -6,8 +6,9 @@ They are dataclasses to whoever asks: `dataclasses.asdict` and `pandas.DataFrame
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -143,11 +144,13 @@ class Plan:
         sizes = "".join(f", {name} {nbytes} bytes" for name, nbytes in self.buffer_sizes)
         return f"<Plan {self.step} {printable(self.graph or '')}: {counts}{printable(sizes)}>"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the splits and the buffers, names escaped."""
-        from ggmltool.ggml.plan_html import plan_html
+    html: ClassVar[Callable[[Plan], str] | None] = None
+    """Who shows a plan in a notebook: the engine knows nothing of that."""
 
-        return plan_html(self)
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows, None for `repr`."""
+        show = type(self).html
+        return None if show is None else show(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as the object that `ggmltool plan --json` prints."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.printable import printable
+from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
