@@ -9,19 +9,12 @@ from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.sources.sched_log.records import LogGraph
-from ggmltool.views.palette import colors
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.copied import copied_sums
 from ggmltool.views.plan.plan import MAX_SPLITS
 from ggmltool.views.plan.splits import plan_step, splits_table
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count
-
-_BACKENDS = (
-    Head("backend"),
-    Head("nodes", right=True),
-    Head("splits", right=True),
-    Head("copied in", right=True),
-)
 
 
 def log_graph_view(graph: LogGraph, plan: Plan, tensors: Tensors, title: str, style: Style, more: str) -> str:
@@ -49,12 +42,18 @@ def log_graph_notes(graph: LogGraph) -> list[str]:
 
 
 def _backends(plan: Plan, tensors: Tensors, style: Style) -> str:
-    inks = colors(name for name, _ in plan.backends)
+    inks = term_colors(name for name, _ in plan.backends)
     n_nodes = Counter(node.backend for node in plan.nodes)
     n_splits = Counter(split.backend for split in plan.splits)
-    rows: list[Row] = []
-    for name, _ in plan.backends:
-        copied = [tensors[i] for split in plan.splits if split.backend == name for i in split.inputs]
-        on = str(n_nodes[name]) if plan.nodes else ""
-        rows.append([Cell(name, inks[name].term), on, str(n_splits[name]), bytes_of(copied) if copied else ""])
-    return render_table(_BACKENDS, rows, style)
+
+    def copied(name: str) -> str | None:
+        inputs = [tensors[i] for split in plan.splits if split.backend == name for i in split.inputs]
+        return bytes_of(inputs) if inputs else None
+
+    table = Table[str](
+        Column("backend", lambda name: Cell(name, inks[name])),
+        Column("nodes", lambda name: n_nodes[name] if plan.nodes else None, right=True),
+        Column("splits", lambda name: n_splits[name], right=True),
+        Column("copied in", copied, right=True),
+    )
+    return table.render((name for name, _ in plan.backends), style)

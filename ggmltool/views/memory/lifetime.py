@@ -6,20 +6,11 @@ from collections.abc import Sequence
 
 from ggmltool.inspect.lifetime import TensorLife
 from ggmltool.inspect.memory import Lifetime
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, section
+from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, section
 from ggmltool.views.text import shortened, size, wrapped
 
 _SHOWN = 8
 _NAMES = 6
-_HISTORY = (
-    Head(""),
-    Head("tensor", cut=True),
-    Head("from", cut=True),
-    Head("to", cut=True),
-    Head("offset", right=True),
-    Head("size", right=True),
-    Head("how", cut=True, drop=1),
-)
 
 
 def lifetime_view(facts: Sequence[TensorLife], nodes: Sequence[str], title: str, when: str, style: Style) -> str:
@@ -33,9 +24,9 @@ def lifetime_view(facts: Sequence[TensorLife], nodes: Sequence[str], title: str,
         lines = [line for text in story(f, nodes) for line in wrapped(text, style.width)]
         parts.append(render_lines(["", *lines], style))
     for f in _with_history(facts):
-        rows = _history(f, {g.root or g.tensor for g in facts}, nodes)
+        table = _owners({g.root or g.tensor for g in facts}, nodes)
         name = f"Who has the bytes of {f.tensor}, in order" if len(facts) > 1 else "Who has these bytes, in order"
-        parts += section(name, _HISTORY, rows, style)
+        parts += section(name, table.columns, _history(f, table), style)
     return "".join(parts)
 
 
@@ -116,22 +107,31 @@ def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     return [f"{who}: read after the graph, it has other values. {keep} to keep it."]
 
 
-def _history(f: TensorLife, marked: set[str], nodes: Sequence[str]) -> list[Row]:
+def _history(f: TensorLife, table: Table[Lifetime]) -> list[Row]:
     """The owners of the bytes, some before and some after the tensor; the others are counted."""
     if f.life is None:
         return []
     at = next(i for i, n in enumerate(f.neighbours) if n is f.life)
     first, last = max(at - _SHOWN, 0), min(at + _SHOWN + 1, len(f.neighbours))
-    rows: list[Row] = [[Cell("⋮", "dim"), f"{first} before", *[""] * 5]] if first else []
-    for n in f.neighbours[first:last]:
-        end = "end" if n.end is None or n.end >= len(nodes) else _node(n.end, nodes)
-        how = f"in place of {n.reused}" if n.reused else ""
-        mark = Cell("▶", "bold") if n.tensor in marked else ""
-        name = Cell(n.tensor, "bold") if n.tensor in marked else n.tensor
-        rows.append([mark, name, _node(n.start, nodes), end, str(n.offset), size(n.size), how])
-    if last < len(f.neighbours):
-        rows.append([Cell("⋮", "dim"), f"{len(f.neighbours) - last} after", *[""] * 5])
-    return rows
+    rows = table.rows(f.neighbours[first:last])
+    before: list[Row] = [[Cell("⋮", "dim"), f"{first} before"]] if first else []
+    after: list[Row] = [[Cell("⋮", "dim"), f"{len(f.neighbours) - last} after"]] if last < len(f.neighbours) else []
+    return [*before, *rows, *after]
+
+
+def _owners(marked: set[str], nodes: Sequence[str]) -> Table[Lifetime]:
+    def end(n: Lifetime) -> str:
+        return "end" if n.end is None or n.end >= len(nodes) else _node(n.end, nodes)
+
+    return Table(
+        Column("", lambda n: Cell("▶", "bold") if n.tensor in marked else None),
+        Column("tensor", lambda n: Cell(n.tensor, "bold" if n.tensor in marked else ""), cut=True),
+        Column("from", lambda n: _node(n.start, nodes), cut=True),
+        Column("to", end, cut=True),
+        Column("offset", lambda n: n.offset, right=True),
+        Column("size", lambda n: size(n.size), right=True),
+        Column("how", lambda n: f"in place of {n.reused}" if n.reused else None, cut=True, drop=1),
+    )
 
 
 def _node(at: int, nodes: Sequence[str]) -> str:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggmltool.inspect.placed import Placed, PlacedTensor
+from ggmltool.sources.llama.fit import BufferUse
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, size
-
-_DEVICES = (
-    Head("device"),
-    Head("buffer type", cut=True, drop=5),
-    Head("weights", right=True),
-    Head("cache", right=True),
-    Head("compute", right=True),
-    Head("output", right=True, drop=3),
-    Head("total", right=True),
-    Head("free", right=True, drop=6),
-    Head("left", right=True),
-    Head("margin", right=True, drop=4),
-)
-
-_LAYERS = (
-    Head("layers"),
-    Head("device"),
-    Head("buffer type", cut=True, drop=6),
-    Head("weights", right=True),
-    Head("size", right=True),
-    Head("cache", right=True),
-    Head("reason", cut=True, drop=5),
-)
 
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and what else no planner sees (--margin)"
 
@@ -43,10 +21,9 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
     """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
     n_layer = len(placed.layers) - 1
     parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
-    parts += ["\n", render_table(_DEVICES, _device_rows(placed), style)]
+    parts += ["\n", _device_table(placed).render(placed.uses, style)]
     if placed.tensors:
-        table = _tensor_table(placed, style) if tensors else render_table(_LAYERS, _layer_rows(placed), style)
-        parts += ["\n", table]
+        parts += ["\n", _tensor_table(placed, style) if tensors else _layer_table(placed, style)]
     parts += ["\n", render_lines(_facts(placed, style), style)]
     return "".join(parts)
 
@@ -55,36 +32,75 @@ def _inks(placed: Placed) -> dict[str, str]:
     return term_colors(placed.backends)
 
 
-def _device_rows(placed: Placed) -> list[Row]:
+def _device_table(placed: Placed) -> Table[BufferUse]:
+    """What the buffer types of each device hold; what is the device's stands beside its first one."""
     inks = _inks(placed)
-    rows: list[Row] = []
-    seen: set[str] = set()
-    for use in placed.uses:
-        first = use.device not in seen
-        seen.add(use.device)
-        left = placed.left(use.device) if first else None
-        memory = placed.memory.get(use.device) if first else None
-        rows.append(
-            [
-                Cell(use.device if first else "", inks.get(use.device, "")),
-                use.buft if use.buft != use.device else "",
-                *(size(n) if n else "" for n in (use.weights, use.cache, use.compute, use.output)),
-                size(use.total),
-                "" if memory is None else size(memory),
-                "" if left is None else Cell(_signed(left), "bold red" if use.device in placed.short else ""),
-                "" if left is None or not placed.margins.get(use.device) else size(placed.margins[use.device]),
-            ]
-        )
-    return rows
+    firsts = {use.device: use for use in reversed(placed.uses)}
+
+    def of_device(get: Callable[[str], Shown]) -> Callable[[BufferUse], Shown]:
+        return lambda use: get(use.device) if firsts[use.device] is use else None
+
+    def left(device: str) -> Cell | None:
+        n = placed.left(device)
+        return None if n is None else Cell(_signed(n), "bold red" if device in placed.short else "")
+
+    def free(device: str) -> str | None:
+        return size(placed.memory[device]) if device in placed.memory else None
+
+    def margin(device: str) -> str | None:
+        return size(placed.margins[device]) if device in placed.memory and placed.margins.get(device) else None
+
+    return Table(
+        Column("device", lambda u: Cell(u.device if firsts[u.device] is u else "", inks.get(u.device, ""))),
+        Column("buffer type", lambda u: u.buft if u.buft != u.device else None, cut=True, drop=5),
+        Column("weights", lambda u: _some(u.weights), right=True),
+        Column("cache", lambda u: _some(u.cache), right=True),
+        Column("compute", lambda u: _some(u.compute), right=True),
+        Column("output", lambda u: _some(u.output), right=True, drop=3),
+        Column("total", lambda u: size(u.total), right=True),
+        Column("free", of_device(free), right=True, drop=6),
+        Column("left", of_device(left), right=True),
+        Column("margin", of_device(margin), right=True, drop=4),
+    )
+
+
+def _some(nbytes: int) -> str | None:
+    return size(nbytes) if nbytes else None
 
 
 def _signed(n: int) -> str:
     return f"-{size(-n)}" if n < 0 else size(n)
 
 
-def _layer_rows(placed: Placed) -> list[Row]:
-    """A row per run of layers alike and buffer type."""
+class _Run(NamedTuple):
+    """Layers alike in one buffer type; `label` is "" behind their first one."""
+
+    label: str
+    device: str
+    buft: str
+    tensors: list[PlacedTensor]
+
+    def of(self, kind: str) -> list[int]:
+        """The bytes of each weight or cache."""
+        return [t.nbytes for t in self.tensors if t.kind == kind]
+
+
+def _layer_table(placed: Placed, style: Style) -> str:
     inks = _inks(placed)
+    table = Table[_Run](
+        Column("layers", lambda r: r.label),
+        Column("device", lambda r: Cell(r.device, inks.get(r.device, ""))),
+        Column("buffer type", lambda r: r.buft if r.buft != r.device else None, cut=True, drop=6),
+        Column("weights", lambda r: len(r.of("weight")) or None, right=True),
+        Column("size", lambda r: size(sum(r.of("weight"))) if r.of("weight") else None, right=True),
+        Column("cache", lambda r: _some(sum(r.of("cache"))), right=True),
+        Column("reason", lambda r: ", ".join(dict.fromkeys(t.rule for t in r.tensors if t.option)), cut=True, drop=5),
+    )
+    return table.render(_runs(placed), style)
+
+
+def _runs(placed: Placed) -> Iterator[_Run]:
+    """The runs of layers alike, each buffer type by itself."""
     layers: dict[str, list[PlacedTensor]] = {}
     for t in placed.tensors:
         layers.setdefault(t.layer, []).append(t)
@@ -97,25 +113,11 @@ def _layer_rows(placed: Placed) -> list[Row]:
             runs[-1][1].extend(layers[layer])
         else:
             runs.append(([layer], list(layers[layer])))
-    rows: list[Row] = []
     for names, tensors in runs:
         label = names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"
-        for i, (buft, device) in enumerate(sorted({(t.buft, t.device) for t in tensors})):
-            mine = [t for t in tensors if t.buft == buft]
-            weights = [t for t in mine if t.kind == "weight"]
-            because = ", ".join(dict.fromkeys(t.rule for t in mine if t.option))
-            cache = sum(t.nbytes for t in mine if t.kind == "cache")
-            row: Row = [
-                label if i == 0 else "",
-                Cell(device, inks.get(device, "")),
-                buft if buft != device else "",
-                str(len(weights)) if weights else "",
-                size(sum(t.nbytes for t in weights)) if weights else "",
-                size(cache) if cache else "",
-                because,
-            ]
-            rows.append(row)
-    return rows
+        for buft, device in sorted({(t.buft, t.device) for t in tensors}):
+            yield _Run(label, device, buft, [t for t in tensors if t.buft == buft])
+            label = ""
 
 
 def _layer_key(layer: str) -> tuple[int, int]:
