@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAGS, cut_name
-from ggmltool.ggml.version import VERSION
 from ggmltool.scenario.model import (
     FORMAT,
     BackendSpec,
@@ -35,7 +35,7 @@ def dump(model: Model) -> dict[str, Any]:
     What the model's release knows nothing of is left out.
     """
     out: dict[str, Any] = {"ggmltool": FORMAT}
-    if model.ggml != VERSION:
+    if model.release is not DEFAULT:
         out["ggml"] = model.ggml
     if model.name:
         out["name"] = model.name
@@ -51,7 +51,7 @@ def dump(model: Model) -> dict[str, Any]:
     out["steps"] = [_step(s) for s in model.steps]
     if model.cpu_base_misalign:
         out["cpu_base_misalign"] = model.cpu_base_misalign
-    return out if model.ggml == VERSION else _known_to(model, out)
+    return out if model.release is DEFAULT else _known_to(model, out)
 
 
 def _known_to(model: Model, out: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""How the house is laid out: no circles of modules, and a release known by its value alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import ggmltool
+from ggmltool.ggml.releases.table import RELEASES
+
+PACKAGE = Path(ggmltool.__file__).parent
+FOLDERS = [release.folder for release in RELEASES.values()]
+
+CIRCLES = [{"ggmltool.ggml.buffer", "ggmltool.ggml.tensor"}]
+"""The circles of modules there may be: ggml.h has this one too."""
+
+STILL_THERE = [
+    {"ggmltool.api.scenario", "ggmltool.api.sources"},
+    {"ggmltool.ggml.plan", "ggmltool.ggml.plan_html"},
+]
+"""Circles to be removed; this list only gets shorter."""
+
+
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """The syntax trees of all modules, by name."""
+    out = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        out[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
+    return out
+
+
+def imported(name: str) -> set[str]:
+    """The modules of ours that a module imports anywhere: at its top, in a function, for its types."""
+    found: set[str] = set()
+    for node in ast.walk(trees()[name]):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in trees() else node.module)
+    return {module for module in found if module in trees() and module != name}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Its strongly connected parts of more than one module."""
+    reached = {name: set(_reach(graph, name)) for name in graph}
+    found: list[set[str]] = []
+    for name in graph:
+        circle = {other for other in reached[name] if name in reached[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reach(graph: Mapping[str, set[str]], start: str) -> Iterator[str]:
+    seen: set[str] = set()
+    pending = [start]
+    while pending:
+        for name in graph[pending.pop()] - seen:
+            seen.add(name)
+            pending.append(name)
+            yield name
+
+
+def test_no_modules_import_each_other_but_the_one_circle_of_ggml() -> None:
+    found = circles({name: imported(name) for name in trees()})
+    assert [circle for circle in found if circle not in STILL_THERE] == CIRCLES
+    assert [circle for circle in STILL_THERE if circle not in found] == [], "take it off the list"
+
+
+def test_only_its_own_folder_and_the_table_know_the_modules_of_a_release() -> None:
+    folders = tuple(f"ggmltool.ggml.releases.{folder}" for folder in FOLDERS)
+    for name in trees():
+        for module in imported(name):
+            if not module.startswith(folders):
+                continue
+            folder = next(folder for folder in folders if module.startswith(folder))
+            in_table = name == "ggmltool.ggml.releases.table" and module == f"{folder}.release"
+            assert in_table or name.startswith(folder), f"{name} imports {module}"
+
+
+def test_nothing_asks_for_the_class_of_a_release() -> None:
+    """A release says what it is by its fields, a scheduler by its methods."""
+    classes = {
+        node.name
+        for name, tree in trees().items()
+        if name.startswith("ggmltool.ggml.releases.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    } | {"Scheduler", "AnyScheduler", "MeasuringScheduler", "ReservingRun", "MeasuredRun"}
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+                asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                assert not asked & classes, f"{name}:{node.lineno}"
+
+
+def test_nothing_outside_of_them_knows_a_release_by_its_name() -> None:
+    for name, tree in trees().items():
+        if name.startswith("ggmltool.ggml.releases."):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare):
+                texts = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+                assert not texts & RELEASES.keys(), f"{name}:{node.lineno}"
+                assert not texts & {"reserve", "measure"} or ".steps" not in ast.unparse(node), f"{name}:{node.lineno}"
