@@ -10,9 +10,9 @@ from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.messages.match import Match
     from ggmltool.inspect.diff.plans import PlanDiff
     from ggmltool.inspect.diff.side import Side
+    from ggmltool.inspect.messages.match import Match
     from ggmltool.inspect.node import NodeFacts
     from ggmltool.inspect.realloc import ReallocFacts
     from ggmltool.inspect.split import SplitFacts
@@ -74,7 +74,7 @@ def realloc(first: Look, second: Look) -> Result[ReallocFacts]:
 
 
 def error(text: str) -> Result[Match]:
-    from ggmltool.ggml.messages.match import find, find_all, nearest
+    from ggmltool.inspect.messages.match import find, find_all, nearest
     from ggmltool.views.explain.documents import ExplainErrorDocument
     from ggmltool.views.explain.error import explain_error_view, nearest_text
 

@@ -9,8 +9,8 @@ from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.messages.match import Match
     from ggmltool.inspect.devices import BackendInfo, ProfileInfo
+    from ggmltool.inspect.messages.match import Match
     from ggmltool.inspect.op_info import OpInfo
     from ggmltool.inspect.samples import SampleInfo
     from ggmltool.inspect.types import TypeInfo

@@ -131,7 +131,7 @@ def _realloc(look: Look, given: list[str]) -> int:
 
 
 def _error(look: Look, given: list[str]) -> int:
-    from ggmltool.ggml.messages.match import find, find_all, nearest
+    from ggmltool.inspect.messages.match import find, find_all, nearest
     from ggmltool.views.explain.error import explain_error_view, nearest_text
 
     if look.moment.graph is not None or str(look.what_if):

@@ -37,7 +37,7 @@ ALL = """
 from ggmltool.inspect.diff.changes import changes
 from ggmltool.inspect.limit import limits_of
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.messages.assertions import assertions
+from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.inspect.devices import profile_info

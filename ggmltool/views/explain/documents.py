@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.events import Assigned, IdsChanged
-from ggmltool.ggml.messages.explain import explained
-from ggmltool.ggml.messages.match import Match
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.gauges import Gauge
 from ggmltool.inspect.limits import Checkup
+from ggmltool.inspect.messages.explain import explained
+from ggmltool.inspect.messages.match import Match
 from ggmltool.inspect.node import BackendAnswer, NodeFacts
 from ggmltool.inspect.realloc import GraphFacts, ReallocFacts
 from ggmltool.inspect.reasons import Reason, Said

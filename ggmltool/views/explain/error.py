@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.messages.explain import Explained, explained
-from ggmltool.ggml.messages.match import Match
+from ggmltool.inspect.messages.explain import Explained, explained
+from ggmltool.inspect.messages.match import Match
 from ggmltool.views.table import Style, heading, render_lines
 from ggmltool.views.text import printable, shortened, wrapped
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.messages.match import find_all
+from ggmltool.inspect.messages.match import find_all
 from ggmltool.sources.sched_log.records import (
     Breakdown,
     BufferSize,

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ggmltool.ggml.messages import messages
-from ggmltool.ggml.messages.conditions import required
+from ggmltool.inspect.messages.conditions import required
 
 LIKE = 0.72
 """How much alike (0 to 1) a text must be that has no message's words in full."""

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.cli.main import COMMANDS
-from ggmltool.ggml.messages import match, messages, remedy
-from ggmltool.ggml.messages.conditions import required
-from ggmltool.ggml.messages.explain import explained
-from ggmltool.ggml.messages.match import ASSERTION, find, find_all, nearest
+from ggmltool.ggml.messages import messages, remedy
 from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.messages import match
+from ggmltool.inspect.messages.conditions import required
+from ggmltool.inspect.messages.explain import explained
+from ggmltool.inspect.messages.match import ASSERTION, find, find_all, nearest
 
 MESSAGES = messages()
 ENGINE = Path(__file__).parents[2] / "ggmltool" / "ggml"
@@ -120,7 +121,7 @@ def is_whole(text: str) -> bool:
 
 def refusals() -> Iterator[tuple[str, str]]:
     """Every condition and message with which the engine refuses, as the kind of it and the text."""
-    for path in sorted(path for path in ENGINE.rglob("*.py") if "messages" not in path.parts):
+    for path in sorted(ENGINE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
                 kind = ast.unparse(node.func).rpartition(".")[2]

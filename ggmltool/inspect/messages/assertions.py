@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from ggmltool.data import load
-from ggmltool.ggml.messages.message import Told
+from ggmltool.ggml.messages import Told
 
 Kind = Literal["layout", "shape", "type"]
 

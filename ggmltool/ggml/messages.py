@@ -1,13 +1,24 @@
-"""What a message of ggml's or llama.cpp's is to us."""
+"""What ggml's messages mean: every text of the allocator and the scheduler, what llama.cpp says while it loads and
+reserves, and what devices say of their memory.
+
+The words are in `data/messages/`, the one place where it is said what can be done: `explain error` reads it, and so do
+the engine's own refusals.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from ggmltool.data import load
+
+FILES = ("sched", "alloc", "memory", "build", "old", "kernels", "devices", "llama", "fit")
+"""The files of messages; of texts that are equally like a line, the first counts."""
 
 Level = Literal["info", "warning", "error"]
 """What a message is worth among others: "info" where nothing is wrong."""
@@ -94,13 +105,27 @@ def _words(of: Message | Case) -> Told:
     return Told(of.means, of.shapes, of.remedy, of.ask)
 
 
-def resolved(messages: Mapping[str, Message]) -> dict[str, Message]:
+def _resolved(found: Mapping[str, Message]) -> dict[str, Message]:
     """The messages, with the words of others in the cases that name one."""
     return {
-        key: replace(message, cases=tuple(_resolved(case, messages) for case in message.cases))
-        for key, message in messages.items()
+        key: replace(message, cases=tuple(_own_words(case, found) for case in message.cases))
+        for key, message in found.items()
     }
 
 
-def _resolved(case: Case, messages: Mapping[str, Message]) -> Case:
-    return replace(case, **_words(messages[case.same_as])._asdict()) if case.same_as else case
+def _own_words(case: Case, found: Mapping[str, Message]) -> Case:
+    return replace(case, **_words(found[case.same_as])._asdict()) if case.same_as else case
+
+
+@cache
+def messages() -> dict[str, Message]:
+    """Every message by its key."""
+    out: dict[str, Message] = {}
+    for name in FILES:
+        out |= load(f"messages/{name}.toml", dict[str, Message])
+    return _resolved(out)
+
+
+def remedy(key: str, **values: str) -> str:
+    """What to do about a message, as the end of a sentence; `values` are those of its places."""
+    return messages()[key].told(values).remedy

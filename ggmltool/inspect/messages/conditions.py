@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ggmltool.ggml.messages.assertions import assertions
+from ggmltool.inspect.messages.assertions import assertions
 
 _ROWS = "ggml_is_contiguous_rows"
 """What it says that the first stride is the size of an element."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ggmltool.ggml.messages import messages
-from ggmltool.ggml.messages.assertions import assertions
-from ggmltool.ggml.messages.conditions import Required, required
-from ggmltool.ggml.messages.match import ASSERTION, FILLED, Match
-from ggmltool.ggml.messages.message import Told
+from ggmltool.ggml.messages import Told, messages
+from ggmltool.inspect.messages.assertions import assertions
+from ggmltool.inspect.messages.conditions import Required, required
+from ggmltool.inspect.messages.match import ASSERTION, FILLED, Match
 
 _FILE = re.compile(r"([\w.+-]+)\.(c|cpp|cc|h|cu|cuh|m|mm):\d+")
 _KERNEL = re.compile(r"\bsrc[0-9]\b|\bdst\b|\b(?:ne|nb)[01]?[0-3]\b|\bnth\b|\bith\b")
