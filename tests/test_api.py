@@ -204,6 +204,15 @@ def test_a_plan_after_a_step_is_that_of_the_command(call: Call) -> None:
     assert load("outgrown").plan(after=2).as_dict() == told
 
 
+def test_ggmls_own_text_is_that_of_the_command(call: Call) -> None:
+    assert load("moe").sched_debug() == call("splits", "moe").out
+    assert load("moe").sched_debug(1, step="reserve") == call("splits", "--debug", 1, "--step", "reserve", "moe").out
+    old = load("four-passes")
+    assert old.sched_debug(after_pass=2) == call("splits", "--pass", 2, "--format", "text", "four-passes").out
+    with pytest.raises(ggmltool.InspectError, match="prints no single passes"):
+        load("moe").sched_debug(after_pass=2)
+
+
 def test_the_drawing_is_that_of_the_command(call: Call) -> None:
     moe = ggmltool.load("moe")
     assert moe.dot() == call("dot", "--style", "ggmltool", "moe").out

@@ -127,6 +127,19 @@ class Scenario(Base):
             return schedule.copied(at)
         return schedule.splits(at) if after_pass is None else schedule.passes(at, after_pass)
 
+    def sched_debug(
+        self, level: int = 2, *, causes: bool = True, after_pass: int | None = None, **when: Unpack[When]
+    ) -> str:
+        """What ggml itself prints with GGML_SCHED_DEBUG at this level; `after_pass` of a release that prints passes.
+
+        Raises InspectError where this ggml has no such pass or prints none, StepRefused where there is no scheduler.
+        """
+        from ggmltool.inspect.watched import Watch
+        from ggmltool.views.plan.debug_text import debug_text
+
+        at = self._look(**when)
+        return debug_text(Watch(at.opened, at.moment, debug=True).watched(), level, causes, after_pass)
+
     @overload
     def buffers(self, *, chunks: bool = False, **when: Unpack[When]) -> Result[MemoryPlan]: ...
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.cli.errors import CliError, suggestion
+from ggmltool.cli.errors import suggestion
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
 from ggmltool.cli.options import raw_option
@@ -16,7 +16,6 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched, watch
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.scenario.tensor_info import Tensors
 
 KEYS = ("op", "backend", "cause", "type", "split")
@@ -177,35 +176,14 @@ def _copied(look: Look, watched: Watched, tensors: Tensors, opened: Opened) -> i
 
 def _debug_text(look: Look, opened: Opened, number: int | None, level: int, causes: bool) -> int:
     """ggml's debug print of one step: of its end, or (--pass --format text) of one pass."""
-    from ggmltool.ggml.releases.table import RELEASES
-    from ggmltool.views.plan.sched_debug import sched_debug
+    from ggmltool.views.plan.debug_text import debug_text
 
     watched = Watch(opened, look.moment, debug=True).watched()
-    sched = watched.sched
-    if sched.release.prints_passes:
-        watched.check_pass(number or 1)
-        text = _printed(sched, number, level, causes)
-    elif number is not None:
-        could = next(release.name for release in RELEASES.values() if release.prints_passes)
-        message = f"ggml {sched.release.name} prints no single passes"
-        raise CliError(f"{message}; ggml {could} can: --ggml {could}")
-    else:
-        there = watched.is_split or watched.plan.ok
-        counts = opened.model.release.prints_use_counts
-        text = sched_debug(sched.debug_record, level, causes, counts) if there else ""
+    text = debug_text(watched, level, causes, number)
     status = look.answer_in_ggmls_words(watched, text)
     if watched.plan.ok and not watched.plan.nodes:
         note(f"The graph {watched.graph} has no nodes.")
     return status
-
-
-def _printed(sched: AnyScheduler, number: int | None, level: int, causes: bool) -> str:
-    """The print after a pass, by default the last, where the scheduler came to it."""
-    from ggmltool.views.plan.pass_prints import pass_print
-
-    shown = number or len(sched.passes) - 1
-    prints = (p for p in sched.printed if p.number == shown)
-    return "".join(pass_print(p, level, causes, number is not None) for p in prints)
 
 
 def _pass(look: Look, opened: Opened, number: int) -> int:
