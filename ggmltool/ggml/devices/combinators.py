@@ -9,13 +9,14 @@ planning calls, the fields besides it say the same as data (see `written_rules`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ggmltool.ggml.device import NOT_IN_TABLE, OpRule
+from ggmltool.ggml.devices.asks import in_any_way, in_turn, number_test, of_one, of_two, of_type_pairs, of_types
 from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number
-from ggmltool.ggml.devices.operands import RESULT, field_of, name_of, operand, word
+from ggmltool.ggml.devices.operands import field_of, name_of, operand, word
 from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op, keys_of
 from ggmltool.ggml.tensor import (
@@ -25,7 +26,6 @@ from ggmltool.ggml.tensor import (
     is_contiguous_1,
     is_contiguous_2,
     is_contiguous_rows,
-    nrows,
 )
 
 
@@ -102,28 +102,7 @@ def all_of(*rules: Rule) -> Rule:
 
 def any_of(*rules: Rule) -> Rule:
     """One of these; the reason is that of the one that came furthest, of equals that of the first."""
-    asks = [rule.ask for rule in rules]
-
-    def ask(op: Tensor) -> str | None:
-        for one in asks:
-            if one(op) is None:
-                return None
-        return _furthest(rules, op)
-
-    return AnyOf(ask, rules)
-
-
-def _furthest(rules: Iterable[Rule], op: Tensor) -> str | None:
-    """The reason of the rule of which most parts hold."""
-    most, reason = -1, None
-    for rule in rules:
-        for passed, part in enumerate(_parts(rule)):
-            refusal = part.ask(op)
-            if refusal is not None:
-                if passed > most:
-                    most, reason = passed, refusal
-                break
-    return reason
+    return AnyOf(in_any_way([[part.ask for part in _parts(rule)] for rule in rules]), rules)
 
 
 def unless(exempt: Rule, rule: Rule) -> Rule:
@@ -158,7 +137,12 @@ def holds(reason: str, test: Callable[[Tensor], bool]) -> Rule:
 
 def on(i: int, reason: str, test: Callable[[Tensor], bool]) -> Rule:
     """Something of one operand that is no condition; `reason` where it does not hold."""
-    return Rule(_on(i, test, reason))
+    return Rule(of_one(i, test, reason))
+
+
+def between(i: int, j: int, reason: str, test: Callable[[Tensor, Tensor], bool]) -> Rule:
+    """Something of two operands that is no condition; `reason` where it does not hold."""
+    return Rule(of_two(i, j, test, reason))
 
 
 def param(i: int, values: Collection[int], reason: str) -> Rule:
@@ -205,15 +189,7 @@ def type_pairs(first: int, second: int, pairs: Mapping[DType, frozenset[DType]],
     for type in _in_order(frozenset(pairs)):
         by_seconds.setdefault(pairs[type], []).append(type)
     alternatives = (all_of(types_of(first, of), types_of(second, seconds)) for seconds, of in by_seconds.items())
-
-    def ask(op: Tensor) -> str | None:
-        src = op.src
-        n = len(src)
-        a = src[first] if first < n else None
-        b = op if second == RESULT else src[second] if second < n else None
-        return None if a is None or b is None or b.type in pairs.get(a.type, ()) else reason
-
-    return AnyOf(ask, tuple(alternatives))
+    return AnyOf(of_type_pairs(first, second, pairs, reason), tuple(alternatives))
 
 
 def same_type(*operands: int) -> Rule:
@@ -230,7 +206,7 @@ def contiguous(*operands: int, kind: Contiguity = "all") -> Rule:
     """These operands are contiguous."""
     test, reason = _CONTIGUOUS[kind]
     conditions = Conditions(contiguous=kind)
-    return _each(operands, lambda i: Asked(_on(i, test, reason.format(name_of(i))), i, conditions))
+    return _each(operands, lambda i: Asked(of_one(i, test, reason.format(name_of(i))), i, conditions))
 
 
 def contiguous_rows(*operands: int) -> Rule:
@@ -289,41 +265,6 @@ def _within(i: int, number: Number, bounds: Bounds) -> Rule:
     )
 
 
-def of_two(i: int, j: int, test: Callable[[Tensor, Tensor], bool], reason: str) -> OpRule:
-    """Asks something of two operands, where both are there."""
-
-    def ask(op: Tensor) -> str | None:
-        src = op.src
-        n = len(src)
-        a = op if i == RESULT else src[i] if i < n else None
-        b = op if j == RESULT else src[j] if j < n else None
-        return None if a is None or b is None or test(a, b) else reason
-
-    return ask
-
-
-def in_turn(asks: Sequence[OpRule]) -> OpRule:
-    """Asks one after the other; short ones are common, and asked for every node of a graph."""
-    match asks:
-        case [one]:
-            return one
-        case [one, two]:
-            return lambda op: one(op) or two(op)
-        case [one, two, three]:
-            return lambda op: one(op) or two(op) or three(op)
-        case [one, two, three, four]:
-            return lambda op: one(op) or two(op) or three(op) or four(op)
-
-    def ask(op: Tensor) -> str | None:
-        for part in asks:
-            refusal = part(op)
-            if refusal is not None:
-                return refusal
-        return None
-
-    return ask
-
-
 ALWAYS = AllOf(in_turn(()), ())
 """The rule of an op that runs whatever its operands are."""
 
@@ -354,30 +295,7 @@ def _in_order(types: DType | Collection[DType]) -> tuple[DType, ...]:
 
 
 def _typed(i: int, types: tuple[DType, ...], reason: str) -> Rule:
-    """A type is asked of most nodes: no further call."""
-    wanted = frozenset(types)
-
-    def of_source(op: Tensor) -> str | None:
-        src = op.src
-        t = src[i] if i < len(src) else None
-        return None if t is None or t.type in wanted else reason
-
-    def of_result(op: Tensor) -> str | None:
-        return None if op.type in wanted else reason
-
-    return Asked(of_result if i == RESULT else of_source, i, Conditions(types=types))
-
-
-def _on(i: int, test: Callable[[Tensor], bool], reason: str) -> OpRule:
-    def of_source(op: Tensor) -> str | None:
-        src = op.src
-        t = src[i] if i < len(src) else None
-        return None if t is None or test(t) else reason
-
-    def of_result(op: Tensor) -> str | None:
-        return None if test(op) else reason
-
-    return of_result if i == RESULT else of_source
+    return Asked(of_types(i, frozenset(types), reason), i, Conditions(types=types))
 
 
 def _presence(i: int, wanted: bool, reason: str) -> Rule:
@@ -397,18 +315,9 @@ def _pair(what: Literal["type", "shape"], same: Callable[[Tensor, Tensor], bool]
 
 
 def _bounded(operands: Operands, number: Number, bounds: Bounds, test: Callable[[int], bool], else_: str) -> Rule:
-    holds = _number_test(number, test)
+    holds = number_test(number, test)
     conditions = Conditions(numbers=((number, bounds),))
-    return _each(operands, lambda i: Asked(_on(i, holds, f"{_number(number, i)}, {else_}"), i, conditions))
-
-
-def _number_test(number: Number, test: Callable[[int], bool]) -> Callable[[Tensor], bool]:
-    if number == "rows":
-        return lambda t: test(nrows(t))
-    if number == "bytes":
-        return lambda t: test(t.nbytes)
-    d = int(number[2])
-    return (lambda t: test(t.ne[d])) if number.startswith("ne") else (lambda t: test(t.nb[d]))
+    return _each(operands, lambda i: Asked(of_one(i, holds, f"{_number(number, i)}, {else_}"), i, conditions))
 
 
 def _number(number: Number, i: int) -> str:

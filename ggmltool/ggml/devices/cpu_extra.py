@@ -1,12 +1,28 @@
-"""The CPU's buffer types for packed weights in ggml 0.20.2: which products run out of them, and what a tensor takes."""
+"""The CPU's buffer types for packed weights: which products run out of them, and what a tensor takes.
+
+From ggml 0.20.2, src/ggml-cpu: repack.cpp (ggml_repack_get_optimal_repack_type, extra_buffer_type::supports_op),
+amx/amx.cpp (the same, ggml_backend_amx_buffer_type_get_alloc_size).
+"""
 
 from __future__ import annotations
 
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices.combinators import (
+    Rule,
+    all_of,
+    contiguous,
+    f32,
+    holds,
+    multiple,
+    on,
+    present,
+    types_of,
+)
 from ggmltool.ggml.devices.extra import ExtraBuft, Features
-from ggmltool.ggml.dtypes import F32, TYPES, DType
+from ggmltool.ggml.devices.operands import RESULT, optional, source
+from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import Tensor, is_contiguous, n_dims
+from ggmltool.ggml.tensor import Tensor, n_dims
 
 REPACK = "CPU_REPACK"
 AMX = "AMX"
@@ -36,35 +52,42 @@ def _row_groups(features: Features) -> dict[DType, frozenset[int]]:
     return {type: frozenset(rows) for type, rows in groups.items()}
 
 
-def _host_f32(t: Tensor | None) -> str | None:
-    if t is None:
-        return "source 1 is missing"
-    if t.buffer is not None and not t.buffer.buft.host:
-        return "source 1 lies in {buft1}, which is not host memory"
-    return None if t.type is F32 else "source 1 is {type1}, not f32"
+_ON_HOST_IN_F32 = all_of(
+    present(1),
+    on(1, "source 1 lies in {buft1}, which is not host memory", lambda t: t.buffer is None or t.buffer.buft.host),
+    f32(1),
+)
+
+
+def _only_source_0_in(family: str) -> Rule:
+    def test(op: Tensor) -> bool:
+        w = optional(op, 0)
+        return w is not None and w.buffer is not None and w.buffer.buft.family == family
+
+    return holds(f"a source lies in {family} memory, and only source 0 may", test)
 
 
 def repack(features: Features) -> OpRule:
-    """What the CPU runs of weights in CPU_REPACK (ggml_repack_get_optimal_repack_type and supports_op of the type)."""
+    """What the CPU runs of weights in CPU_REPACK: ggml_repack_get_optimal_repack_type and supports_op of the type."""
     groups = _row_groups(features)
+    return all_of(
+        holds("out of CPU_REPACK it runs MUL_MAT and MUL_MAT_ID, no {op}", lambda op: op.op in _DIMS),
+        _only_source_0_in(REPACK),
+        holds(
+            "packed weights of MUL_MAT are a matrix, and of MUL_MAT_ID a stack of matrices",
+            lambda op: n_dims(source(op, 0)) == _DIMS[op.op],
+        ),
+        types_of(0, groups.keys(), "which this CPU does not pack"),
+        on(
+            0,
+            "packed {type0} needs whole groups of rows, and source 0 has {ne0[1]} rows",
+            lambda w: any(w.ne[1] % n == 0 for n in groups[w.type]),
+        ),
+        _ON_HOST_IN_F32,
+    ).ask
 
-    def rule(op: Tensor) -> str | None:
-        w = op.src[0]
-        if op.op not in (Op.MUL_MAT, Op.MUL_MAT_ID):
-            return "out of CPU_REPACK it runs MUL_MAT and MUL_MAT_ID, no {op}"
-        if w is None or w.buffer is None or w.buffer.buft.family != REPACK:
-            return "a source lies in CPU_REPACK, and only source 0 may"
-        if n_dims(w) != (2 if op.op == Op.MUL_MAT else 3):
-            return "packed weights of {op} have to be " + ("a matrix" if op.op == Op.MUL_MAT else "a stack of matrices")
-        rows = groups.get(w.type)
-        if rows is None:
-            return "this CPU has no kernel for packed {type0}"
-        if all(w.ne[1] % n for n in rows):
-            return "packed {type0} needs whole groups of rows, and source 0 has {ne0[1]} rows"
-        return _host_f32(op.src[1])
 
-    return rule
-
+_DIMS: dict[int, int] = {Op.MUL_MAT: 2, Op.MUL_MAT_ID: 3}
 
 _TILE_ROWS = 32
 _AMX_COLUMNS = {
@@ -76,29 +99,25 @@ _AMX_EXTRA = {TYPES["q8_0"]: 4, TYPES["q4_K"]: 4, TYPES["q5_K"]: 4, TYPES["iq4_x
 _AMX_PACKED = frozenset(type for type in _AMX_COLUMNS if type.quantized)
 
 
+_AMX_RULE = all_of(
+    holds("out of AMX memory it runs MUL_MAT, no {op}", lambda op: op.op == Op.MUL_MAT),
+    present(0, 1),
+    _only_source_0_in(AMX),
+    contiguous(0, 1),
+    multiple(RESULT, "ne0", _TILE_ROWS),
+    types_of(0, _AMX_COLUMNS.keys(), "which AMX does not multiply"),
+    on(
+        0,
+        "rows of {type0} are {ne0[0]} long, not a whole number of tiles",
+        lambda w: w.ne[0] % _AMX_COLUMNS[w.type] == 0,
+    ),
+    _ON_HOST_IN_F32,
+)
+
+
 def amx(_: Features) -> OpRule:
     """What the CPU runs of weights in AMX memory."""
-
-    def rule(op: Tensor) -> str | None:
-        if op.op != Op.MUL_MAT:
-            return "out of AMX memory it runs MUL_MAT, no {op}"
-        w, x = (*op.src, None, None)[:2]
-        if w is None or x is None:
-            return "a source is missing"
-        if w.buffer is None or w.buffer.buft.family != AMX:
-            return "a source lies in AMX memory, and only source 0 may"
-        if not is_contiguous(w) or not is_contiguous(x):
-            return "a source is not contiguous"
-        if op.ne[0] % _TILE_ROWS:
-            return "ne[0] of the result is {ne[0]}, no multiple of 32"
-        columns = _AMX_COLUMNS.get(w.type)
-        if columns is None:
-            return "AMX has no kernel for {type0}"
-        if w.ne[0] % columns:
-            return "rows of {type0} are {ne0[0]} long, not a whole number of tiles"
-        return _host_f32(x)
-
-    return rule
+    return _AMX_RULE.ask
 
 
 def amx_nbytes(t: Tensor) -> int:

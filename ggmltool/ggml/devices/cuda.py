@@ -23,7 +23,6 @@ from ggmltool.ggml.devices.combinators import (
     contiguous_rows,
     f32,
     f32_or_f16,
-    floats,
     holds,
     multiple,
     not_types,
@@ -37,6 +36,8 @@ from ggmltool.ggml.devices.combinators import (
 from ggmltool.ggml.devices.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
 from ggmltool.ggml.devices.extra import Memory, pinned
 from ggmltool.ggml.devices.op_rules import (
+    COL2IM_1D,
+    DSV4_IN_F32,
     F16_BY_F16,
     MAMBA_2,
     NO_ALIBI,
@@ -138,7 +139,7 @@ RULES: dict[int, Rule] = by_op(
         "REPEAT_BACK": REPEAT_BACK,
         "CONCAT": all_of(same_type(0, 1, RESULT), unless(not_types(0, QUANTIZED), _BLOCKS)),
         "CONV_TRANSPOSE_1D": f32(0, 1),
-        "COL2IM_1D": all_of(floats(0), same_type(0, RESULT), contiguous(0, RESULT)),
+        "COL2IM_1D": COL2IM_1D,
         "SILU_BACK ROLL": all_of(f32(0), contiguous(0)),
         "NORM RMS_NORM L2_NORM SUM": contiguous_rows(0),
         "ADD SUB MUL DIV": f32_or_f16(0, 1, RESULT),
@@ -148,9 +149,7 @@ RULES: dict[int, Rule] = by_op(
         "ROPE ROPE_BACK": all_of(unit_stride(0), contiguous(0, kind="from 2")),
         "IM2COL IM2COL_3D CONV_2D ACC": contiguous(0, 1),
         "CONV_2D_DW": f32(0),
-        "DSV4_HC_PRE": f32(RESULT, 0, 1),
-        "DSV4_HC_COMB": f32(RESULT, 0, 1, 2),
-        "DSV4_HC_POST": f32(RESULT, 0, 1, 2, 3),
+        **DSV4_IN_F32,
         "LIGHTNING_INDEXER": all_of(
             among(0, "ne0", 128),
             among(0, "ne1", 32, 64),

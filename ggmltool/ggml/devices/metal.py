@@ -20,7 +20,6 @@ from ggmltool.ggml.devices.combinators import (
     contiguous_rows,
     f32,
     f32_or_f16,
-    floats,
     holds,
     multiple,
     not_types,
@@ -32,7 +31,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
 )
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory
-from ggmltool.ggml.devices.op_rules import NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
+from ggmltool.ggml.devices.op_rules import COL2IM_1D, NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
 from ggmltool.ggml.devices.operands import RESULT, optional, source, word
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, I64, TYPES
@@ -70,7 +69,7 @@ RULES: dict[int, Rule] = by_op(
         "ADD SUB MUL DIV ADD_ID": all_of(contiguous_rows(0, 1), f32_or_f16(0), same_type(0, 1)),
         "ACC": all_of(contiguous_rows(0, 1), f32(0)),
         "CONV_TRANSPOSE_2D": all_of(contiguous(0, 1), f32_or_f16(0), f32(1, RESULT)),
-        "COL2IM_1D": all_of(floats(0), same_type(0, RESULT), contiguous(0, RESULT)),
+        "COL2IM_1D": COL2IM_1D,
         "CONV_3D": all_of(contiguous(0, 1), f32_or_f16(0), f32(1)),
         "SUM ROLL": contiguous(0),
         "TRI SUM_ROWS CUMSUM MEAN SOFT_MAX GROUP_NORM L2_NORM NORM RMS_NORM": contiguous_rows(0),

@@ -9,10 +9,14 @@ from ggmltool.ggml.devices.combinators import (
     Rule,
     all_of,
     among,
+    between,
+    contiguous,
+    f32,
+    floats,
     multiple,
-    of_two,
     on,
     param,
+    same_type,
     type_pairs,
     types,
     types_of,
@@ -44,6 +48,16 @@ F16_BY_F16 = type_pairs(
     "source 1 is f16, and source 0 is {type0}, not f16 too",
 )
 """MUL_MAT by f16 of f16 only."""
+
+
+COL2IM_1D = all_of(floats(0), same_type(0, RESULT), contiguous(0, RESULT))
+
+DSV4_IN_F32 = {
+    "DSV4_HC_PRE": f32(0, 1, RESULT),
+    "DSV4_HC_COMB": f32(0, 1, 2, RESULT),
+    "DSV4_HC_POST": f32(0, 1, 2, 3, RESULT),
+}
+"""DeepSeek's hyper-connections."""
 
 
 def multiplies(accepted: Collection[DType]) -> Rule:
@@ -95,4 +109,4 @@ def same_extent(d: int, i: int, j: int) -> Rule:
     """Dimension `d` of two operands is the same."""
     differ = f"ne[{d}] of {name_of(i)} and of {name_of(j)} differ"
     values = f"{field_of(i, 'ne', f'[{d}]')} and {field_of(j, 'ne', f'[{d}]')}"
-    return Rule(of_two(i, j, lambda a, b: a.ne[d] == b.ne[d], f"{differ}, {values}"))
+    return between(i, j, f"{differ}, {values}", lambda a, b: a.ne[d] == b.ne[d])

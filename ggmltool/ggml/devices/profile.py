@@ -20,7 +20,8 @@ from ggmltool.ggml.device import (
     batch_size,
     op_table,
 )
-from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule, in_turn
+from ggmltool.ggml.devices.asks import in_turn
+from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.written_rules import support_rules

@@ -6,6 +6,7 @@ ggml_sycl_flash_attn_ext_supported (fattn.cpp).
 
 from __future__ import annotations
 
+from ggmltool.ggml.devices.attention import KV_AND_MASK, groups_queries, has_no_alibi, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     ALL_TYPES,
     ALWAYS,
@@ -29,31 +30,30 @@ from ggmltool.ggml.devices.combinators import (
 )
 from ggmltool.ggml.devices.extra import pinned
 from ggmltool.ggml.devices.op_rules import (
+    DSV4_IN_F32,
     MAMBA_2,
     NO_ALIBI,
     NO_KERNEL,
     PADS_WITH_ZEROS,
     ROW_NUMBERS,
+    ZERO,
     copies,
     same_extent,
     takes_rows_of,
 )
 from ggmltool.ggml.devices.operands import RESULT, optional, source, word
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_permuted, nrows
 
 ROW_PADDING = 512
 """MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
-_KQ_STRIDE = 256
 _GET_ROWS_TYPES = types(
     "i32 f16 bf16 f32 q1_0 mxfp4 nvfp4 iq2_xxs iq2_xs iq2_s iq3_xxs iq1_s iq1_m iq3_s iq4_nl iq4_xs q2_K q3_K q4_0 "
     "q4_1 q4_K q5_0 q5_1 q5_K q6_K q8_0"
 )
 _INDEXER_KEYS = types("f16 f32 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl")
-_KV_TYPES = types("f32 f16 bf16 q4_0 q8_0")
 _HEAD_SIZES = frozenset((40, 64, 72, 80, 96, 112, 128, 256, 512))
 
 _SEARCHED = types("iq2_xxs iq2_xs iq2_s iq3_xxs iq1_s iq1_m iq3_s")
@@ -81,55 +81,35 @@ _PRODUCT = all_of(
 )
 
 
-def _flash_attn(op: Tensor) -> str | None:
-    """ggml_sycl_flash_attn_ext_supported, of a GPU for which oneDNN is not taken."""
-    q, k, v, mask = source(op, 0), source(op, 1), source(op, 2), optional(op, 3)
-    if k.ne[2] == 0 or q.ne[2] % k.ne[2]:
-        raise GgmlAssert(
-            "ggml_sycl_get_best_fattn_kernel",
-            "Q->ne[2] % K->ne[2] == 0",
-            f"{q.ne[2]} query heads cannot share {k.ne[2]} key heads evenly",
-        )
-    gqa = q.ne[2] // k.ne[2]
-    if _mkl_takes(op, gqa):
-        return None
-    if k.ne[0] == 576:
-        if v.ne[0] != 512 or not _gqa_opt_applies(op, gqa):
-            return "heads of 576 need V of 512, a mask, no ALiBi, aligned strides, K padded to 256 and shared key heads"
-    elif k.ne[0] not in _HEAD_SIZES or k.ne[0] != v.ne[0]:
-        return "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
-    if k.type is not v.type:
-        return "K is {type1} and V is {type2}; the default build has no kernel for two types"
-    if k.type not in _KV_TYPES:
-        return "the default build has no kernel for K and V of {type1}"
-    return "the mask differs from head to head" if mask is not None and mask.ne[2] != 1 else None
+_BEST_KERNEL = "ggml_sycl_get_best_fattn_kernel"
 
 
-def _no_bias(op: Tensor) -> bool:
-    return word(op, 1) in (0, -(2**31))
+def _heads_refusal(op: Tensor) -> str | None:
+    k, v = source(op, 1).ne[0], source(op, 2).ne[0]
+    if k == 576:
+        fits = v == 512 and groups_queries(op, queries_per_key(op, _BEST_KERNEL))
+        why = "heads of 576 need V of 512, a mask, no ALiBi, aligned strides, K padded to 256 and shared key heads"
+        return None if fits else why
+    return None if k in _HEAD_SIZES and k == v else "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
 
 
-def _gqa_opt_applies(op: Tensor, gqa: int) -> bool:
-    mask = optional(op, 3)
-    if gqa < 2 or mask is None or not _no_bias(op) or source(op, 1).ne[1] % _KQ_STRIDE:
-        return False
-    tensors = (source(op, 0), source(op, 1), source(op, 2), mask)
-    return all(t.type.quantized or all(nb % 16 == 0 for nb in t.nb[1:]) for t in tensors)
-
-
-def _mkl_takes(op: Tensor, gqa: int) -> bool:
+def _mkl_takes(op: Tensor) -> bool:
     """Whether prompts of this shape go through MKL, which has fewer conditions on types."""
+    gqa = queries_per_key(op, _BEST_KERNEL)
     q, k, v = source(op, 0), source(op, 1), source(op, 2)
     if optional(op, 3) is None or optional(op, 4) is not None or gqa < 2:
         return False
     if not (64 <= q.ne[0] <= 512 and q.ne[0] % 64 == 0 and q.ne[0] == v.ne[0]):
         return False
-    if q.ne[1] < 32 or k.ne[1] < 1024 or not _no_bias(op) or word(op, 2) not in (0, -(2**31)):
+    if q.ne[1] < 32 or k.ne[1] < 1024 or not has_no_alibi(op) or word(op, 2) not in ZERO:
         return False
     if q.ne[3] != k.ne[3] and k.ne[3] != 1:
         return False
     return all(t.type is not F16 or t.nb[1] % (2 * t.ne[0]) == 0 for t in (k, v))
 
+
+_FLASH_ATTN = unless(holds("it is no prompt for MKL", _mkl_takes), all_of(Rule(_heads_refusal), KV_AND_MASK))
+"""Of a GPU for which oneDNN is not taken."""
 
 RULES: dict[int, Rule] = by_op(
     {
@@ -143,9 +123,7 @@ RULES: dict[int, Rule] = by_op(
         "GET_ROWS": takes_rows_of(_GET_ROWS_TYPES),
         "SET": f32(RESULT, 0, 1),
         "SET_ROWS": all_of(floats(0), ROW_NUMBERS),
-        "DSV4_HC_PRE": f32(0, 1, RESULT),
-        "DSV4_HC_COMB": f32(0, 1, 2, RESULT),
-        "DSV4_HC_POST": f32(0, 1, 2, 3, RESULT),
+        **DSV4_IN_F32,
         "LIGHTNING_INDEXER": all_of(
             f32(0, 2, RESULT), among(0, "ne0", 128), types_of(3, F16), types_of(1, _INDEXER_KEYS, NO_KERNEL)
         ),
@@ -165,7 +143,7 @@ RULES: dict[int, Rule] = by_op(
         "ROLL ARANGE": f32(RESULT),
         "SSM_SCAN": MAMBA_2,
         "SOLVE_TRI": at_most((0, 1), "ne0", 64),
-        "FLASH_ATTN_EXT": Rule(_flash_attn),
+        "FLASH_ATTN_EXT": _FLASH_ATTN,
         "CONV_2D CONV_2D_DW CONV_TRANSPOSE_2D UNARY CONCAT DUP ARGMAX ADD ADD1 ADD_ID SUB COUNT_EQUAL MUL DIV "
         "REPEAT SQR SQRT SIN COS CLAMP LOG NORM L2_NORM GROUP_NORM RMS_NORM SCALE CONT DIAG_MASK_INF SOFT_MAX ROPE "
         "ROPE_BACK IM2COL IM2COL_3D UPSCALE ARGSORT POOL_2D POOL_1D ACC LEAKY_RELU TIMESTEP_EMBEDDING RWKV_WKV6 "

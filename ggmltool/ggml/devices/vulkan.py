@@ -38,6 +38,7 @@ from ggmltool.ggml.devices.combinators import (
 )
 from ggmltool.ggml.devices.extra import pinned
 from ggmltool.ggml.devices.op_rules import (
+    COL2IM_1D,
     MAMBA_2_STATE,
     NO_KERNEL,
     ROW_NUMBERS,
@@ -196,7 +197,7 @@ RULES: dict[int, Rule] = by_op(
             MAMBA_2_STATE,
         ),
         "CONV_TRANSPOSE_1D": f32(0, 1),
-        "COL2IM_1D": all_of(floats(0), same_type(0, RESULT), contiguous(0, RESULT)),
+        "COL2IM_1D": COL2IM_1D,
         "CONV_2D": _convolution(of=2, made=3),
         "CONV_TRANSPOSE_2D": _convolution(of=3, made=2),
         "CONV_3D": all_of(_CONVOLVED, _ALL_WHOLE),
