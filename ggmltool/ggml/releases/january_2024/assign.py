@@ -7,13 +7,14 @@ can run an op. View ops are invisible to pass 2, and the sources of a node end a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, Buffer
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.events import Assigned, PassedOver
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.why import Facts, Sweep, Why
+from ggmltool.ggml.why import Sweep
 
 SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (False, True))
 """The sweeps of pass 2."""
@@ -43,111 +44,83 @@ def allocr_from_buffer(s: SchedulerState, t: Tensor, buffer: Buffer | None) -> i
 
 
 def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 1: tensors that have memory, views of such, and ops with weights; the user's choices stay.
+    """Pass 1: tensors that have memory, views of such, and ops with weights; the user's choices stay."""
+    for t in unassigned(s, graph):
+        s.ids[t.index] = allocr_from_cur(s, t)
+
+
+def unassigned(s: SchedulerState, graph: CGraph) -> Iterator[Tensor]:
+    """The tensors that pass 1 comes to, each as long as it has no backend.
 
     A node that the user assigned is passed over, and so are its sources that are neither leafs nor nodes before it.
     """
     ids = s.ids
     for t in graph.leafs:
         if ids[t.index] == -1:
-            ids[t.index] = _allocr_from_cur(s, t)
+            yield t
     for n in graph.nodes:
-        if ids[n.index] != -1:
-            continue
-        ids[n.index] = _allocr_from_cur(s, n)
-        for src in n.src:
-            if src is None:
-                break
-            if ids[src.index] == -1:
-                ids[src.index] = _allocr_from_cur(s, src)
+        if ids[n.index] == -1:
+            yield n
+            for src in s.sources(n):
+                if ids[src.index] == -1:
+                    yield src
 
 
-def _allocr_from_cur(s: SchedulerState, t: Tensor) -> int:
+def allocr_from_cur(s: SchedulerState, t: Tensor) -> int:
     """sched_allocr_from_cur."""
     b = allocr_from_buffer(s, t, t.buffer)
     if b != -1:
-        return _decided(s, t, b, "1.dst", Why.MEMORY, t.buffer, t)
-    if s.events:
-        s.events(PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY))
-    root = t.view_src
-    if root is not None:
-        b = allocr_from_buffer(s, t, root.buffer)
+        s.causes[t.index] = "1.dst"
+        return b
+    if t.view_src is not None:
+        b = allocr_from_buffer(s, t, t.view_src.buffer)
         if b != -1:
-            return _decided(s, t, b, "1.vsrc", Why.MEMORY, root.buffer, root)
-        if s.events:
-            s.events(PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, facts=Facts(tensor=root.label)))
-    for i, src in enumerate(t.src):
-        if src is None:
-            break
+            s.causes[t.index] = "1.vsrc"
+            return b
+    for i, src in enumerate(s.sources(t)):
         if src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
             b = allocr_from_buffer(s, src, src.buffer)
-            return _decided(s, t, b, f"1.wgt{i}", Why.WEIGHT, src.buffer, src)
-    if s.events and t.op:
-        s.events(PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT))
+            s.causes[t.index] = f"1.wgt{i}"
+            return b
     return -1
 
 
-def _decided(s: SchedulerState, t: Tensor, b: int, cause: str, why: Why, buffer: Buffer | None, by: Tensor) -> int:
-    s.causes[t.index] = cause
-    if s.events and buffer is not None:
-        facts = Facts(buft=None if s.tallocs[b].buffer is buffer else buffer.buft.name)
-        s.events(Assigned(t.label, s.names[b], 1, cause, why, by.label, facts))
-    return b
-
-
 def expand(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, up and down, then all.
-
-    The last backend does not spread in 2.1 and 2.2, and ends a spread.
-    """
-    real = [n for n in graph.nodes if not n.is_view_op]
-    last = len(s.names) - 1
-    for number, sweep in enumerate(SWEEPS, 1):
-        _sweep(s, real if sweep.down else real[::-1], last if sweep.skips_last else -2, f"2.{number}", sweep)
+    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, up and down, then all."""
+    for number in range(1, len(SWEEPS) + 1):
+        expand_once(s, graph, number)
 
 
-def _sweep(s: SchedulerState, nodes: list[Tensor], skipped: int, cause: str, sweep: Sweep) -> None:
-    ids, causes, events = s.ids, s.causes, s.events
+def expand_once(s: SchedulerState, graph: CGraph, number: int) -> None:
+    """A sweep of pass 2, by its number. Where the last backend does not expand, it ends what another one does."""
+    ids, causes = s.ids, s.causes
+    sweep, cause = SWEEPS[number - 1], f"2.{number}"
+    skipped = len(s.names) - 1 if sweep.skips_last else -2
     cur = -1
-    origin: Tensor | None = None
-    for n in nodes:
-        i = n.index
-        b = ids[i]
+    for n in in_order(graph, sweep):
+        b = ids[n.index]
         if b != -1:
             cur = b if b != skipped else -1
-            origin = n
-            continue
-        ids[i] = cur
-        causes[i] = cause
-        if not events:
-            continue
-        if cur != -1:
-            by = origin.label if origin is not None else ""
-            events(Assigned(n.label, s.names[cur], 2, cause, Why.NEIGHBOR, by, Facts(sweep=sweep)))
         else:
-            why, facts = _why_no_spread(s, origin, sweep)
-            events(PassedOver(n.label, 2, cause, why, facts=facts))
+            ids[n.index] = cur
+            causes[n.index] = cause
 
 
-def _why_no_spread(s: SchedulerState, origin: Tensor | None, sweep: Sweep) -> tuple[Why, Facts]:
-    if origin is None:
-        return Why.NO_NEIGHBOR, Facts(sweep=sweep)
-    return Why.SPREADS_LAST, Facts(tensor=origin.label, backend=s.names[s.ids[origin.index]], sweep=sweep)
+def in_order(graph: CGraph, sweep: Sweep) -> Iterator[Tensor]:
+    """The nodes that a sweep looks at."""
+    return (n for n in (graph.nodes if sweep.down else reversed(graph.nodes)) if not n.is_view_op)
 
 
-def assign_sources(s: SchedulerState, graph: CGraph) -> None:
+def assign_sources(s: SchedulerState, nodes: Iterable[Tensor]) -> None:
     """Pass 3: views take their root's backend, sources without one their user's; there may be none to take."""
     ids, causes = s.ids, s.causes
-    for n in graph.nodes:
+    for n in nodes:
         root = n.view_src
         if root is not None and ids[n.index] == -1:
             ids[n.index] = ids[root.index]
             causes[n.index] = "3.vsrc"
-            _announce(s, n, "3.vsrc", Why.VIEW, root)
         cur = ids[n.index]
-        for src in n.src:
-            if src is None:
-                break
+        for src in s.sources(n):
             i = src.index
             if ids[i] != -1:
                 continue
@@ -155,21 +128,9 @@ def assign_sources(s: SchedulerState, graph: CGraph) -> None:
             if root is not None:
                 ids[i] = ids[root.index]
                 causes[i] = "3.vsrc"
-                _announce(s, src, "3.vsrc", Why.VIEW, root)
             else:
                 ids[i] = cur
                 causes[i] = "3.cur"
-                _announce(s, src, "3.cur", Why.READER, n)
-
-
-def _announce(s: SchedulerState, t: Tensor, cause: str, why: Why, by: Tensor) -> None:
-    if not s.events:
-        return
-    b = s.ids[t.index]
-    if b != -1:
-        s.events(Assigned(t.label, s.names[b], 3, cause, why, by.label))
-    else:
-        s.events(PassedOver(t.label, 3, cause, Why.NO_BACKEND, facts=Facts(tensor=by.label)))
 
 
 def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:

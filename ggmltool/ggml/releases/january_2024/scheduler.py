@@ -13,9 +13,9 @@ from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, Entered, Grown, Left
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
+from ggmltool.ggml.releases.january_2024.passes import run_passes
 from ggmltool.ggml.releases.january_2024.printed import sanity_lines
 from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS
-from ggmltool.ggml.releases.january_2024.split import run_passes
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
 from ggmltool.ggml.sched.common import Place, Places
