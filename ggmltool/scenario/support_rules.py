@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -12,7 +13,19 @@ from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.values import as_bool, as_id, as_int, as_list, as_map, as_size, as_text, as_word, at, check_keys
+from ggmltool.scenario.kinds import (
+    BOOL,
+    Keys,
+    Kind,
+    Schema,
+    either,
+    integer,
+    nullable,
+    one_or_list,
+    read_keys,
+    size,
+)
+from ggmltool.scenario.values import as_bool, as_id, as_list, as_map, as_text, as_word, at, check_keys
 
 T = TypeVar("T")
 
@@ -20,7 +33,6 @@ SUPPORTS_KEYS = ("only", "except", "rules", "profile", "csv", "backend")
 OPERANDS = {"result": RESULT, "src": EVERY_SOURCE, **{f"src{i}": i for i in range(MAX_SRC)}}
 RULE_KEYS = ("op", *OPERANDS, "same_type", "same_shape")
 NUMBERS: tuple[Number, ...] = get_args(Number)
-CONDITION_KEYS = ("types", "contiguous", "present", *NUMBERS)
 CONTIGUITY: dict[str, Contiguity] = {
     "true": "all",
     "rows": "rows",
@@ -137,39 +149,55 @@ def _conditions(value: object, operand: str) -> Conditions:
     check_keys(given, CONDITION_KEYS, operand)
     if "present" in given and operand in ("src", "result"):
         raise Mistake(f"present is asked of one source, src0 to src{MAX_SRC - 1}", "", "present", on_key=True)
-    return Conditions(
-        types=tuple(at("types", _list, given["types"], "types", _type)) if given.get("types") is not None else None,
-        contiguous=at("contiguous", _contiguity, given["contiguous"]) if given.get("contiguous") is not None else None,
-        present=at("present", as_bool, given["present"], "present") if given.get("present") is not None else None,
-        numbers=tuple((n, at(n, _bounds, given[n], n)) for n in NUMBERS if given.get(n) is not None),
-    )
+    said = read_keys(given, CONDITION_KEYS)
+    numbers = tuple((n, said[n]) for n in NUMBERS if n in said)
+    return Conditions(said.get("types"), said.get("contiguous"), said.get("present"), numbers)
 
 
-def _type(value: object) -> DType:
-    return TYPES[as_word(value, "a type", TYPES)]
+def _types(value: object, what: str) -> tuple[DType, ...]:
+    return tuple(_list(value, what, lambda item: TYPES[as_word(item, "a type", TYPES)]))
 
 
-def _contiguity(value: object) -> Contiguity | None:
+def _contiguity(value: object, what: str) -> Contiguity | None:
     if isinstance(value, bool):
         return "all" if value else None
-    return CONTIGUITY[as_word(value, "contiguous", CONTIGUITY)]
+    return CONTIGUITY[as_word(value, what, CONTIGUITY)]
 
 
 def _bounds(value: object, number: str) -> Bounds:
     """A number, a list of them, or a map of bounds."""
-    read = as_size if number == "bytes" else as_int
+    keys = _bound_keys(number)
     if not isinstance(value, dict):
-        return Bounds(among=tuple(_list(value, number, lambda v: read(v, number))))
+        return Bounds(among=tuple(_list(value, number, lambda item: keys["min"].read(item, number))))
     given = as_map(value, number)
-    check_keys(given, ("min", "max", "multiple"), number)
+    check_keys(given, keys, number)
     if not given:
         raise Mistake(f"{number} has no bound", "{min: ..., max: ..., multiple: ...}, a number or a list of them")
-    multiple = given.get("multiple")
-    return Bounds(
-        at("min", read, given["min"], "min") if given.get("min") is not None else None,
-        at("max", read, given["max"], "max") if given.get("max") is not None else None,
-        at("multiple", as_int, multiple, "multiple", 1) if multiple is not None else None,
-    )
+    said = read_keys(given, keys)
+    return Bounds(said.get("min"), said.get("max"), said.get("multiple"))
+
+
+def _bound_keys(number: str) -> Keys:
+    kind = size() if number == "bytes" else integer()
+    return {"min": kind, "max": kind, "multiple": integer(1)}
+
+
+def _bounds_schema(number: str) -> Schema:
+    bounds = {key: nullable(kind.schema()) for key, kind in _bound_keys(number).items()}
+    some: Schema = {"type": "object", "properties": bounds, "additionalProperties": False, "minProperties": 1}
+    return either(_several(_bound_keys(number)["min"].schema()), some)
+
+
+def _several(schema: Schema) -> Schema:
+    return one_or_list(schema, minItems=1, maxItems=MOST_ITEMS)
+
+
+CONDITION_KEYS: Keys = {
+    "types": Kind(_types, lambda: _several({"enum": list(TYPES)})),
+    "contiguous": Kind(_contiguity, lambda: {"enum": [True, False, *CONTIGUITY]}),
+    "present": BOOL,
+    **{number: Kind(_bounds, partial(_bounds_schema, number)) for number in NUMBERS},
+}
 
 
 def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ggmltool.views.table import Cell, Column, Head, Style, Table, render_lines, render_table
+from ggmltool.views.table import Cell, Column, Head, Style, Table, render_lines, render_table, without_middle
 
 COLUMNS = (Head("#", right=True), Head("tensor", cut=True), Head("places", cut=True, numbers=True))
 ROWS = [["0", "a_long_name_of_a_tensor", "0–128, 256–512, 1024–…"], ["1", "b", "weight 0:1234567+4096, b 1:77+32"]]
@@ -96,3 +96,18 @@ def test_a_column_has_its_cells_from_records() -> None:
         Column("name", lambda r: Cell(r[0], "bold")), Column("size", lambda r: r[1], right=True)
     )
     assert table.render([("a", 10), ("bcdef", None)], Style()) == "  name   size\n  a        10\n  bcdef\n"
+
+
+def test_a_short_row_ends_in_empty_cells_and_a_section_has_a_name() -> None:
+    table = Table[str](Column("a", lambda r: r), Column("b", len))
+    assert render_table(table.columns, [["x"], *table.rows(["yy"])], Style()) == "  a   b\n  x\n  yy  2\n"
+    assert table.section("Texts", ["x"], Style()) == ["\nTexts\n", "  a  b\n  x  1\n"]
+    assert table.section("Texts", [], Style()) == []
+
+
+def test_of_many_rows_the_middle_ones_are_counted() -> None:
+    rows = [[str(n)] for n in range(10)]
+    assert without_middle(rows, 10, lambda n: [f"{n} more"]) == rows
+    assert without_middle(rows, 6, lambda n: [f"{n} more"]) == [
+        ["0"], ["1"], ["2"], ["3"], ["4 more"], ["8"], ["9"]
+    ]  # fmt: skip

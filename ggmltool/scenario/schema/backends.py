@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
 from ggmltool.scenario.device_files import SUFFIXES
-from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, integer, nullable, one_or_list, size
+from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, nullable, one_or_list
 from ggmltool.scenario.schema.forms import by_id, closed, described, of_keys, ref
 from ggmltool.scenario.support_rules import (
     ANY,
     CONDITION_KEYS,
-    CONTIGUITY,
     MOST_ITEMS,
     MOST_RULES,
-    NUMBERS,
     OPERANDS,
     RULE_KEYS,
     SUPPORTS_KEYS,
@@ -90,20 +85,5 @@ def _rule() -> Schema:
 
 
 def _conditions(with_present: bool) -> Schema:
-    keys: dict[str, Any] = {
-        "types": nullable(_one_or_more({"enum": list(TYPES)})),
-        "contiguous": {"enum": [True, False, None, *CONTIGUITY]},
-        "present": nullable(BOOL.schema()) if with_present else False,
-        **{number: nullable(_bounds(number)) for number in NUMBERS},
-    }
-    return closed(CONDITION_KEYS, keys)
-
-
-def _bounds(what: str) -> Schema:
-    number = size().schema() if what == "bytes" else integer().schema()
-    bounds = {"min": nullable(number), "max": nullable(number), "multiple": nullable(integer(1).schema())}
-    return either(_one_or_more(number), closed(bounds, bounds, minProperties=1))
-
-
-def _one_or_more(schema: Schema) -> Schema:
-    return one_or_list(schema, minItems=1, maxItems=MOST_ITEMS)
+    keys = {key: nullable(kind.schema()) for key, kind in CONDITION_KEYS.items()}
+    return closed(CONDITION_KEYS, keys if with_present else {**keys, "present": {"not": {}}})
