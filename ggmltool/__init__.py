@@ -23,7 +23,7 @@ if _TYPE_CHECKING:
     from ggmltool.api.result import Result
     from ggmltool.api.scenario import Scenario
     from ggmltool.api.sources import capture, load
-    from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
+    from ggmltool.ggml.errors import Error, GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
@@ -33,6 +33,7 @@ if _TYPE_CHECKING:
 __all__ = [
     "CaptureError",
     "CaptureOptions",
+    "Error",
     "GgmlAbort",
     "GgmlAssert",
     "GgmlError",
@@ -57,6 +58,7 @@ __all__ = [
 _HOMES = {
     "CaptureError": "ggmltool.sources.llama.errors",
     "CaptureOptions": "ggmltool.sources.llama.options",
+    "Error": "ggmltool.ggml.errors",
     "GgmlAbort": "ggmltool.ggml.errors",
     "GgmlAssert": "ggmltool.ggml.errors",
     "GgmlError": "ggmltool.ggml.errors",

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import json
+import pickle
 import re
 from collections.abc import Callable
 from functools import cache
@@ -291,6 +292,22 @@ def test_what_is_public_is_documented() -> None:
 
 FINE = ("graph_name", "start", "run", "steps", "outputs")
 """Methods of the scenario itself, which say what they raise in other words."""
+
+
+def test_all_errors_are_of_one_kind_and_are_pickled() -> None:
+    kinds = [thing for name in ggmltool.__all__ if isinstance(thing := getattr(ggmltool, name), type)]
+    errors = [kind for kind in kinds if issubclass(kind, Exception)]
+    assert len(errors) == 9
+    assert all(issubclass(kind, ggmltool.Error) for kind in errors)
+    for ask in (
+        lambda: load("moe").tensor("gatee"),
+        lambda: load("nowhere.yaml"),
+        lambda: load("preallocated").explain(0),
+    ):
+        with pytest.raises(ggmltool.Error) as caught:
+            ask()
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (type(again), str(again)) == (type(caught.value), str(caught.value))
 
 
 def test_errors_say_where_and_what_to_do() -> None:

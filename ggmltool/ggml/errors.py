@@ -1,13 +1,19 @@
-"""What ggml does when it refuses: assertions, aborts and failed calls, in ggml's own words.
+"""What ggmltool raises, and what ggml does when it refuses: assertions, aborts and failed calls, in ggml's own words.
 
-GgmlError
-├── GgmlAssert    GGML_ASSERT(condition)
-│   └── LineAssert  the same as ggml of 2024 prints it, with file and line
-├── GgmlAbort     GGML_ABORT("message")
-├── GgmlCrash     no check: the process reads or writes where it must not
-│   └── GgmlOverrun beyond or before a buffer, which may go unnoticed
-├── GgmlFailed    a call that returned false, NULL or a status other than success
-└── NotComputable ggml can compute this, the numpy engine cannot
+Error
+├── ScenarioError   a mistake in a file, or a name that it does not have (scenario.errors)
+├── InspectError    what was asked for is not there (inspect.errors)
+│   ├── StepRefused   ggml refused, and there is nothing to show without a plan
+│   └── WrongUse      it contradicts itself
+├── CaptureError    llama.cpp's library is missing, or refuses the model (sources.llama.errors)
+└── GgmlError       ggml would not go on
+    ├── GgmlAssert    GGML_ASSERT(condition)
+    │   └── LineAssert  the same as ggml of 2024 prints it, with file and line
+    ├── GgmlAbort     GGML_ABORT("message")
+    ├── GgmlCrash     no check: the process reads or writes where it must not
+    │   └── GgmlOverrun beyond or before a buffer, which may go unnoticed
+    ├── GgmlFailed    a call that returned false, NULL or a status other than success
+    └── NotComputable ggml can compute this, the numpy engine cannot
 """
 
 from __future__ import annotations
@@ -31,20 +37,20 @@ class Breach(NamedTuple):
     used: int
 
 
-class Portable(Exception):  # noqa: N818 - what errors have in common, none itself
-    """An exception that is pickled and copied with all its attributes, whatever its constructor takes."""
+class Error(Exception):
+    """What ggmltool raises; pickled and copied with all its attributes, whatever its constructor takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[Portable], args: tuple[Any, ...], attributes: dict[str, Any]) -> Portable:
+def _restored(kind: type[Error], args: tuple[Any, ...], attributes: dict[str, Any]) -> Error:
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
     return error
 
 
-class GgmlError(Portable):
+class GgmlError(Error):
     """ggml would not go on.
 
     Attributes: `kind` ("abort", "crash" or "failed"), `function` (the ggml function that refused), `condition` (the

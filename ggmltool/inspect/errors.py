@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ggmltool.ggml.errors import Portable
+from ggmltool.ggml.errors import Error
 
 
-class InspectError(Portable):
+class InspectError(Error):
     """What was asked for is not there; the message names what is. `refused`: since ggml would not go on."""
 
     def __init__(self, message: str, refused: bool = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from ggmltool.ggml.errors import Portable
+from ggmltool.ggml.errors import Error
 
 
 class Place(NamedTuple):
@@ -24,7 +24,7 @@ _CANDIDATES = 2000
 """Names that are compared with a wrong one, at most; of more, only those that look alike at a glance."""
 
 
-class ScenarioError(Portable):
+class ScenarioError(Error):
     """A mistake in a scenario.
 
     `source` is the file (or "<dict>"), `place` line and column (None where there is no text), `message` what is

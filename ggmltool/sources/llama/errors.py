@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ggmltool.ggml.errors import Error
 
-class CaptureError(Exception):
+
+class CaptureError(Error):
     """The graph could not be captured; the message says why, in llama.cpp's words where it gave some."""
 
 
@@ -11,5 +13,5 @@ class LlamaUnavailable(CaptureError):  # noqa: N818 - it says what is the matter
     """The library is not installed, or is a release that is not known; the message says how to get one that is."""
 
 
-class PlaceError(Exception):
+class PlaceError(Error):
     """The graph cannot be placed so; the message says why and what would be right."""
