@@ -46,6 +46,7 @@ class Gallocr(AnyGallocr):
 
     def __init__(self, bufts: Sequence[BufferType] = (), names: Sequence[str] = ()) -> None:
         super().__init__([_named(buft, name) for buft, name in zip(bufts, names, strict=True)])
+        self.buf_tallocs = ()
         self.parse_seq: tuple[int, ...] = ()
         self.inplace = set()
         self.placed: Sequence[tuple[Tallocr, Tensor]] = ()
