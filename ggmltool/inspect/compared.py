@@ -20,7 +20,7 @@ from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.words import shortened
 from ggmltool.inspect.work import UNSEEN, Work
-from ggmltool.scenario.backends import read_devices
+from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, nearest
 from ggmltool.scenario.injected import broken, read_injections
 from ggmltool.scenario.model import BackendSpec, Model

@@ -112,7 +112,7 @@ def devices_of(
     `note` is told of a device that is not known. Raises InspectError.
     """
     from ggmltool.ggml.devices.profiles import PROFILES
-    from ggmltool.scenario.backends import NO_DEVICE, read_devices
+    from ggmltool.scenario.device_texts import NO_DEVICE, read_devices
     from ggmltool.scenario.errors import Mistake
 
     if not common.device and any((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in model.backends):

@@ -11,7 +11,7 @@ import pytest
 
 from ggmltool.cli.backends import backends
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.backends import read_devices
+from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
 from tests.cli.conftest import SAMPLES, Call

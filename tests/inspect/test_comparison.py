@@ -19,7 +19,7 @@ from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.comparison import Comparison, compare
-from ggmltool.scenario.backends import read_devices
+from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.injected import broken, read_injections
 from ggmltool.scenario.op_examples import RESULT, op_example
