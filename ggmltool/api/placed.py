@@ -61,7 +61,8 @@ def place(
     **options: Unpack[Placing],
 ) -> tuple[Result[Placed], Model]:
     """The placement, and the placed model."""
-    from ggmltool.views.place.place import place_json, place_view
+    from ggmltool.views.place.documents import PlacementDocument
+    from ggmltool.views.place.place import place_view
 
     opened.refuse_older(_RULES)
     asked = Asked(str(n_gpu_layers), tensor_split, _several(override_tensor), n_cpu_moe)
@@ -70,7 +71,7 @@ def place(
     result = Result(
         f"placement of {opened.title}, {found.words}",
         placed,
-        partial(place_json, placed),
+        partial(PlacementDocument.of, placed),
         partial(place_view, placed, opened.title, found.words),
         tuple(placed.tensors),
         found.plan,
@@ -89,7 +90,8 @@ def sweep(
 ) -> Result[Sweep]:
     from ggmltool.inspect.swept import Graph, most_layers, varied
     from ggmltool.inspect.swept import sweep as find_best
-    from ggmltool.views.place.sweep import sweep_json, sweep_view
+    from ggmltool.views.place.documents import SweepDocument
+    from ggmltool.views.place.sweep import sweep_view
 
     for one in opened:
         one.refuse_older(_RULES)
@@ -100,7 +102,7 @@ def sweep(
     return Result(
         f"sweep of {title}: {len(swept.swept)} placements",
         swept,
-        partial(sweep_json, swept),
+        partial(SweepDocument.of, swept),
         lambda style: sweep_view(swept, title, style, again),
         tuple(swept.swept),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
@@ -25,18 +25,15 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.op_info import example_result, find_op, op_info
     from ggmltool.inspect.op_reference import op_facts
-    from ggmltool.views.reference.ops import op_json, op_view, ops_json, ops_view
+    from ggmltool.views.reference.documents import OpDocument, OpsDocument
+    from ggmltool.views.reference.ops import op_view, ops_view
 
     if name is None:
         infos = tuple(op_info(facts) for facts in op_facts())
-        return Result("ops", infos, partial(ops_json, infos, VERSION), partial(ops_view, infos, VERSION), infos)
+        return Result("ops", infos, partial(OpsDocument.of, infos), partial(ops_view, infos, VERSION), infos)
     info = op_info(find_op(name))
     info = info._replace(result=example_result(info))
-
-    def document() -> dict[str, Any]:
-        return {"ggmltool": 1, "kind": "op", "ggml": VERSION, **op_json(info)}
-
-    return Result(f"op {info.name}", (info,), document, partial(op_view, info), (info,))
+    return Result(f"op {info.name}", (info,), partial(OpDocument.of, info), partial(op_view, info), (info,))
 
 
 def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
@@ -44,17 +41,14 @@ def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
     from ggmltool.ggml.dtypes import TYPES
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.types import find_type, type_info
-    from ggmltool.views.reference.types import type_json, type_view, types_json, types_view
+    from ggmltool.views.reference.documents import TypeDocument, TypesDocument
+    from ggmltool.views.reference.types import type_view, types_view
 
     if name is None:
         infos = tuple(type_info(type) for type in TYPES.values())
-        return Result("types", infos, partial(types_json, infos, VERSION), partial(types_view, infos, VERSION), infos)
+        return Result("types", infos, partial(TypesDocument.of, infos), partial(types_view, infos, VERSION), infos)
     info = type_info(find_type(name))
-
-    def document() -> dict[str, Any]:
-        return {"ggmltool": 1, "kind": "type", "ggml": VERSION, **type_json(info)}
-
-    return Result(f"type {info.name}", (info,), document, partial(type_view, info), (info,))
+    return Result(f"type {info.name}", (info,), partial(TypeDocument.of, info), partial(type_view, info), (info,))
 
 
 def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo | ProfileInfo, ...]]:
@@ -69,7 +63,8 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.model import Model
     from ggmltool.scenario.versions import check_profiles, read_ggml
-    from ggmltool.views.reference.backends import profiles_json, profiles_view
+    from ggmltool.views.reference.backends import profiles_view
+    from ggmltool.views.reference.documents import ProfilesDocument
 
     try:
         release = DEFAULT if ggml is None else read_ggml(ggml)
@@ -80,7 +75,11 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
     if not devices:
         known = tuple(profile_info(p) for p in profiles_of(release).values())
         return Result(
-            "known devices", known, partial(profiles_json, known, release.name), partial(profiles_view, known), known
+            "known devices",
+            known,
+            partial(ProfilesDocument.of, known, release.name),
+            partial(profiles_view, known),
+            known,
         )
     return backends_of(Model("", made, [], [], {}, [], release=release), "devices")
 
@@ -88,15 +87,11 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
 def backends_of(model: Model, title: str) -> Result[tuple[BackendInfo, ...]]:
     """The backends of a scenario."""
     from ggmltool.inspect.devices import made_backends, registered
-    from ggmltool.views.reference.backends import backends_json, backends_view
-    from ggmltool.views.reference.registry import registry_json
+    from ggmltool.views.reference.backends import backends_view
+    from ggmltool.views.reference.documents import BackendsDocument
 
     made, bufts = made_backends(model)
-    entries = registered(model)
-
-    def document() -> dict[str, Any]:
-        return backends_json(made, bufts, model.ggml) | ({"registry": registry_json(entries)} if entries else {})
-
+    document = partial(BackendsDocument.of, made, bufts, model.ggml, registered(model))
     return Result(
         f"backends of {title}", tuple(made), document, partial(backends_view, made, bufts, title), tuple(made)
     )
@@ -105,10 +100,11 @@ def backends_of(model: Model, title: str) -> Result[tuple[BackendInfo, ...]]:
 def samples() -> Result[tuple[SampleInfo, ...]]:
     """The samples, with what each teaches; `load` takes their names."""
     from ggmltool.inspect.samples import sample_infos
-    from ggmltool.views.reference.samples import samples_json, samples_view
+    from ggmltool.views.reference.documents import SamplesDocument
+    from ggmltool.views.reference.samples import samples_view
 
     infos = tuple(sample_infos())
-    return Result("samples", infos, partial(samples_json, infos), partial(samples_view, infos), infos)
+    return Result("samples", infos, partial(SamplesDocument.of, infos), partial(samples_view, infos), infos)
 
 
 def explain_error(text: str) -> Result[Match]:

@@ -30,7 +30,7 @@ class Result(Generic[F]):
 
     about: str
     facts: F
-    document: Callable[[], Document | dict[str, Any]] = field(compare=False)
+    document: Callable[[], Document] = field(compare=False)
     view: Callable[[Style], str] = field(compare=False)
     rows: tuple[Any, ...] = ()
     plan: Plan | None = None

@@ -16,8 +16,8 @@ from ggmltool.inspect.devices import (
     profile_info,
     registered,
 )
-from ggmltool.views.reference.backends import backends_json, backends_view, interface_view, profiles_json, profiles_view
-from ggmltool.views.reference.registry import registry_json, registry_view
+from ggmltool.views.reference.backends import backends_view, interface_view, profiles_view
+from ggmltool.views.reference.registry import registry_view
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
@@ -71,7 +71,7 @@ def backends(
     """
     from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.views.json_text import json_text
+    from ggmltool.views.reference.documents import BackendsDocument, ProfilesDocument
 
     if scenario is not None and devices:
         raise click.UsageError("--device replaces the scenario; name one or the other.")
@@ -82,9 +82,10 @@ def backends(
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
         release = current_settings().release or DEFAULT
         known = [profile_info(p) for p in profiles_of(release).values()]
-        output.write(
-            json_text(profiles_json(known, release.name)) if format == "json" else profiles_view(known, output.style)
-        )
+        if format == "json":
+            output.write_document(ProfilesDocument.of(known, release.name))
+        else:
+            output.write(profiles_view(known, output.style))
         return 0
     model, title = _given(scenario, devices)
     if format == "yaml":
@@ -95,8 +96,8 @@ def backends(
     made, bufts = made_backends(model)
     entries = registered(model)
     if format == "json":
-        document = backends_json(made, bufts, model.ggml, duties_of(model) if interface else None)
-        output.write(json_text(document | ({"registry": registry_json(entries)} if entries else {})))
+        duties = duties_of(model) if interface else None
+        output.write_document(BackendsDocument.of(made, bufts, model.ggml, entries, duties))
     elif interface:
         output.write(interface_view(made, title, output.style, duties_of(model)))
     else:

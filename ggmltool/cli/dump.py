@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
+import msgspec
+
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note, replace_file
+from ggmltool.views.compute.documents import DumpDocument, DumpedRow
 from ggmltool.views.text import count
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ class Dump:
         self.folder = folder
         self.force = force
         self.numbered = numbered
-        self._tensors: list[dict[str, Any]] = []
+        self._tensors: list[DumpedRow] = []
 
     def check(self, tensors: Iterable[tuple[int, str]]) -> None:
         """Refuse, for these tensors (step and id), what cannot be written or is there already. Raises CliError."""
@@ -70,28 +73,14 @@ class Dump:
 
         name = self._name(node.step, node.id)
         self._write(name, lambda file: np.lib.format.write_array(file, values, allow_pickle=False))
-        self._tensors.append(
-            {
-                "file": name,
-                "id": node.id,
-                "step": node.step,
-                "graph": node.graph,
-                "op": node.op,
-                "src": [source for source, _, _ in node.src],
-                "backend": node.backend,
-                "type": node.type,
-                "ne": list(node.ne),
-                "shape": list(values.shape),
-                "dtype": str(values.dtype),
-            }
-        )
+        self._tensors.append(DumpedRow.of(name, node, values))
 
-    def finish(self, scenario: str) -> None:
+    def finish(self, scenario: str, ggml: str) -> None:
         """Write the manifest, and say how much was written; nothing where nothing was computed."""
         if not self._tensors:
             return
-        manifest = {"ggmltool": 1, "kind": "dump", "scenario": scenario, "tensors": self._tensors}
-        text = json.dumps(manifest, indent=1, ensure_ascii=True) + "\n"
+        manifest = DumpDocument(ggml=ggml, scenario=scenario, tensors=self._tensors)
+        text = json.dumps(msgspec.to_builtins(manifest), indent=1, ensure_ascii=True) + "\n"
         self._write(MANIFEST, lambda file: file.write(text.encode()))
         note(f"Wrote {count(len(self._tensors), 'tensor')} to {self.folder}")
 

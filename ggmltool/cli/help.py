@@ -34,17 +34,20 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
       ggmltool help scenario
       ggmltool help
     """
-    from ggmltool.views.json_text import json_text
-    from ggmltool.views.reference.manual import page_view, topics_json, topics_view
+    from ggmltool.views.reference.documents import PageDocument, TopicsDocument
+    from ggmltool.views.reference.manual import page_view, topics_view
 
     pages = _pages()
     if topic is None:
         titles = {name: _title(text) for name, text in pages.items()}
-        output.write(json_text(topics_json(titles)) if json else topics_view(titles, output.style))
+        if json:
+            output.write_document(TopicsDocument.of(titles))
+        else:
+            output.write(topics_view(titles, output.style))
         return 0
     if topic in pages:
         if json:
-            output.write(json_text({"ggmltool": 1, "kind": "page", "topic": topic, "text": pages[topic]}))
+            output.write_document(PageDocument(topic=topic, text=pages[topic]))
         else:
             output.write(page_view(pages[topic], output.style) if output.to_terminal else pages[topic])
         return 0

@@ -48,12 +48,15 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         raise click.UsageError("only --example writes YAML; name a .txt or .json file.")
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.op_reference import op_facts
-    from ggmltool.views.json_text import json_text
-    from ggmltool.views.reference.ops import op_json, op_view, ops_json, ops_view
+    from ggmltool.views.reference.documents import OpDocument, OpsDocument
+    from ggmltool.views.reference.ops import op_view, ops_view
 
     if name is None:
         infos = [op_info(facts) for facts in op_facts()]
-        output.write(json_text(ops_json(infos, VERSION)) if json else ops_view(infos, VERSION, output.style))
+        if json:
+            output.write_document(OpsDocument.of(infos))
+        else:
+            output.write(ops_view(infos, VERSION, output.style))
         return 0
     info = op_info(find_op(name))
     info = info._replace(result=example_result(info))
@@ -62,7 +65,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
             raise CliError(f"there is no example of {info.name}: ggml itself cannot build it.")
         output.write(info.example)
     elif json:
-        output.write(json_text({"ggmltool": 1, "kind": "op", "ggml": VERSION, **op_json(info)}))
+        output.write_document(OpDocument.of(info))
     else:
         output.write(op_view(info, output.style))
     return 0

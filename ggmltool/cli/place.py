@@ -16,7 +16,7 @@ from ggmltool.cli.placing import common_options, value_of
 from ggmltool.inspect.placed import Found
 from ggmltool.inspect.placed import place as find_place
 from ggmltool.inspect.placing import Asked, Common, read_layers, shares_of, spelled
-from ggmltool.views.place.place import place_json, place_view
+from ggmltool.views.place.place import place_view
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
@@ -91,9 +91,9 @@ def place(
     if format == "scenario":
         output.write(_scenario(found))
     elif format == "json":
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.place.documents import PlacementDocument
 
-        output.write(json_text(place_json(placed)))
+        output.write_document(PlacementDocument.of(placed))
     else:
         output.write(place_view(placed, opened.title, found.words, output.style, tensors))
     if placed.error is not None and format != "json":

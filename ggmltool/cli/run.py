@@ -116,7 +116,7 @@ def run(
         result.do_steps()
     finally:
         if watcher is not None and watcher.dump is not None:
-            watcher.dump.finish(opened.title)
+            watcher.dump.finish(opened.title, opened.model.ggml)
     if json:
         from ggmltool.views.compute.documents import RunDocument
         from ggmltool.views.compute.values import nested

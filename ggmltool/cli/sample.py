@@ -11,7 +11,7 @@ from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
 from ggmltool.inspect.samples import sample_infos
 from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.reference.samples import samples_json, samples_view
+from ggmltool.views.reference.samples import samples_view
 
 
 def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -56,8 +56,8 @@ def sample(name: str | None, json: bool, output: Output) -> int:
 def _list(json: bool, output: Output) -> None:
     infos = sample_infos()
     if json:
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.reference.documents import SamplesDocument
 
-        output.write(json_text(samples_json(infos)))
+        output.write_document(SamplesDocument.of(infos))
     else:
         output.write(samples_view(infos, output.style))

@@ -31,12 +31,14 @@ def schema(name: str | None, json: bool, output: Output) -> int:
       ggmltool schema scenario -o scenario.schema.json
     """
     if name is None:
-        from ggmltool.views.json_text import json_text
         from ggmltool.views.reference.documents import SchemasDocument
         from ggmltool.views.reference.schemas import schemas_view
 
         there = _schemas()
-        output.write(json_text(SchemasDocument.of(there)) if json else schemas_view(there, output.style))
+        if json:
+            output.write_document(SchemasDocument.of(there))
+        else:
+            output.write(schemas_view(there, output.style))
         return 0
     import json as library
 

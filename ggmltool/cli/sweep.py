@@ -16,7 +16,7 @@ from ggmltool.cli.progress import progress
 from ggmltool.inspect.placing import Common
 from ggmltool.inspect.swept import most_layers, varied
 from ggmltool.inspect.swept import sweep as run_sweep
-from ggmltool.views.place.sweep import sweep_csv, sweep_json, sweep_view
+from ggmltool.views.place.sweep import sweep_csv, sweep_view
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place import Placer
@@ -98,9 +98,9 @@ def sweep(
     if format == "csv":
         output.write(sweep_csv(result))
     elif format == "json":
-        from ggmltool.views.json_text import json_text
+        from ggmltool.views.place.documents import SweepDocument
 
-        output.write(json_text(sweep_json(result)))
+        output.write_document(SweepDocument.of(result))
     else:
         output.write(sweep_view(result, found.title, output.style, found.again))
     return 0 if found.ok else 1

@@ -67,19 +67,19 @@ def types(
         raise click.UsageError("--range, --every and --at choose the entries of a --table.")
     from ggmltool.ggml.dtypes import TYPES
     from ggmltool.ggml.version import VERSION
-    from ggmltool.views.json_text import json_text
-    from ggmltool.views.reference.types import type_json, type_view, types_csv, types_json, types_view
+    from ggmltool.views.reference.documents import TypeDocument, TypesDocument
+    from ggmltool.views.reference.types import type_view, types_csv, types_view
 
     if name is None:
         infos = [type_info(type) for type in TYPES.values()]
         if format == "json":
-            output.write(json_text(types_json(infos, VERSION)))
+            output.write_document(TypesDocument.of(infos))
         else:
             output.write(types_csv(infos) if format == "csv" else types_view(infos, VERSION, output.style))
         return 0
     info = type_info(find_type(name))
     if format == "json":
-        output.write(json_text({"ggmltool": 1, "kind": "type", "ggml": VERSION, **type_json(info)}))
+        output.write_document(TypeDocument.of(info))
     else:
         output.write(types_csv([info]) if format == "csv" else type_view(info, output.style))
     return 0
@@ -88,14 +88,15 @@ def types(
 def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:
     from ggmltool.ggml.ops.tables import TABLES, table_bits
     from ggmltool.ggml.version import VERSION
-    from ggmltool.views.json_text import json_text
-    from ggmltool.views.reference.value_table import Entry, TableInfo, table_csv, table_json, table_view
+    from ggmltool.views.reference.value_table import Entry, TableInfo, table_csv, table_view
 
     table = TABLES[name]
     info = TableInfo(name, table.symbol, table.index_bits, table.type, table.text, table.note)
     bits = table_bits(name)
     entries = [Entry(index, int(bits[index])) for index in indices]
     if format == "json":
-        output.write(json_text(table_json(info, entries, VERSION)))
+        from ggmltool.views.reference.documents import TableDocument
+
+        output.write_document(TableDocument.of(info, entries))
     else:
         output.write(table_csv(info, entries) if format == "csv" else table_view(info, entries, VERSION, output.style))

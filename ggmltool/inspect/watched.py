@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError, StepRefused
@@ -110,15 +110,6 @@ class Watched:
     def refusal(self, lead: str = "") -> StepRefused:
         """ggml's error, for whoever has nothing to show without a plan."""
         return StepRefused(dict(self.plan.error or ()), lead)
-
-    def stamped(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A view's JSON object with the step's number, where one was named, and ggml's error, if it refused."""
-        more: dict[str, Any] = {}
-        if self.number is not None:
-            more["after"] = self.number
-        if self.plan.error is not None:
-            more |= {"ok": False, "error": dict(self.plan.error)}
-        return document | more
 
 
 class Watch:

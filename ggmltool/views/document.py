@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -68,3 +69,14 @@ def head(plan: Plan) -> dict[str, Any]:
 def between(nbytes: int, slack: int = 0) -> dict[str, Any]:
     """The fields of a number of bytes: `nbytes`, and `nbytes_max` where it is known to `slack` bytes only."""
     return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
+
+
+Number = float | str
+"""A number; JSON has no NaN and no infinities, which are the texts NaN, Infinity and -Infinity."""
+
+
+def number(value: Any) -> Any:
+    """A number as JSON has it: what is not finite is a text."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -19,6 +19,7 @@ _MODULES = (
     "compute.documents",
     "diff.documents",
     "log.documents",
+    "place.documents",
     "reference.documents",
 )
 """Where the documents stand, beside the views."""

@@ -14,7 +14,7 @@ _LAST = ("after", "error")
 """Keys of the head that stand at the end, where one looks for them."""
 
 
-def json_text(document: Document | dict[str, Any]) -> str:
+def json_text(document: Document) -> str:
     """The document as JSON. Half characters of cut names, and what would turn text, are written as escapes."""
     import msgspec
 

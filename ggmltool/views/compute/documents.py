@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +12,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.next_token import NextToken
 from ggmltool.inspect.trace import Trace
 from ggmltool.views.compute.times import GraphTimes
-from ggmltool.views.document import Error, ReleaseDocument, Row
+from ggmltool.views.document import Error, Number, ReleaseDocument, Row, number
 from ggmltool.views.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.apart import Apart
     from ggmltool.inspect.compared import ComparedGraph, ComparedNode
     from ggmltool.views.compute.watch import WatchedNode
-
-Number = float | str
-"""A number; JSON has no NaN and no infinities, which are the texts NaN, Infinity and -Infinity."""
 
 
 class TraceStep(Row):
@@ -156,6 +152,38 @@ def _next_token(found: NextToken) -> NextTokenRow:
     return NextTokenRow(found.id, found.row, [LikelyRow(*token) for token in found.likely])
 
 
+class DumpedRow(Row):
+    """A node that was written to a file: what it was computed of, and the array's `shape` (`ne` reversed) and type."""
+
+    file: str
+    id: str
+    step: int
+    graph: str
+    op: str
+    op_desc: str
+    src: list[str]
+    backend: str
+    type: str
+    ne: list[int]
+    shape: list[int]
+    dtype: str
+
+    @classmethod
+    def of(cls, file: str, node: WatchedNode, values: NDArray[Any]) -> DumpedRow:
+        """A node and its values."""
+        src, shape = [source for source, _, _ in node.src], list(values.shape)
+        about = node.id, node.step, node.graph, node.op, node.op, src, node.backend, node.type
+        return cls(file, *about, list(node.ne), shape, str(values.dtype))
+
+
+class DumpDocument(ReleaseDocument, kw_only=True):
+    """manifest.json of `run --dump FOLDER`: which tensor each file has."""
+
+    kind: Literal["dump"] = "dump"
+    scenario: str
+    tensors: list[DumpedRow]
+
+
 class OffRow(Row):
     """How far two values of a node are apart: the squared error by the first side's squares, the largest absolute
     error, where that is and the two values there; NaN and infinities of each, and those without a like."""
@@ -275,10 +303,3 @@ class CompareDocument(ReleaseDocument, kw_only=True):
         if not c.recorded:
             return document
         return replace(document, recorded=c.recorded, untold=list(c.untold), unknown=list(c.unknown))
-
-
-def number(value: Any) -> Any:
-    """A number as JSON has it: what is not finite is a text."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

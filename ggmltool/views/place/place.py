@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.sources.llama.fit import BufferUse
@@ -192,36 +191,3 @@ def _of_margin(placed: Placed, device: str) -> str:
     """What of a lack is due to the margin alone."""
     left = placed.left(device)
     return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
-
-
-def place_json(placed: Placed) -> dict[str, Any]:
-    """The placement as data: bytes, device by device and tensor by tensor."""
-    devices = [
-        {
-            **asdict(use),
-            "total": use.total,
-            "memory": placed.memory.get(use.device),
-            "left": placed.left(use.device),
-            "margin": placed.margins.get(use.device, 0) if use.device in placed.memory else None,
-        }
-        for use in placed.uses
-    ]
-    return {
-        "ggmltool": 1,
-        "kind": "placement",
-        "options": dict(placed.options),
-        "fits": not placed.short,
-        "short": placed.short,
-        "graphs": [{"graph": name, "splits": splits, "copied": copied} for name, splits, copied in placed.graphs],
-        "parallel": placed.parallel,
-        "no_pipeline_because": placed.pipeline or None,
-        "with_pipeline_copies": dict(placed.with_copies) or None,
-        "decided": dict(placed.decided),
-        "devices": devices,
-        "layers": [{"layer": i, "device": d} for i, d in enumerate(placed.layers[:-1])]
-        + [{"layer": "output", "device": placed.layers[-1]}],
-        "tensors": [t._asdict() for t in placed.tensors],
-        "unsupported": [{**r._asdict(), "runs_on": there, "nodes": n} for r, there, n in placed.unsupported],
-        "warnings": list(placed.warnings),
-        **({"error": dict(placed.error)} if placed.error is not None else {}),
-    }

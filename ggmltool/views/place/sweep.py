@@ -184,28 +184,8 @@ def _shell(value: str) -> str:
     return quote(value)
 
 
-def sweep_json(sweep: Sweep) -> dict[str, Any]:
-    """The sweep as data."""
-    best = sweep.best() if sweep.memory else None
-    return {
-        "ggmltool": 1,
-        "kind": "sweep",
-        "options": sweep.fixed,
-        "devices": list(sweep.devices),
-        "memory": dict(sweep.memory),
-        "best": None if best is None else list(sweep.swept).index(best),
-        "placements": [{**_record(s), **_bytes(s)} for s in sweep.swept],
-    }
-
-
-def _bytes(s: Swept) -> dict[str, Any]:
-    parts = {device: needs._asdict() for device, needs in s.needs.items()}
-    needs = {device: needs.total for device, needs in s.needs.items()}
-    more = {"with_pipeline_copies": dict(s.with_copies)} if s.with_copies else {}
-    return {"needs": needs, "parts": parts, "left": dict(s.left), "margin": dict(s.margins), **more}
-
-
-def _record(s: Swept) -> dict[str, Any]:
+def costs_of(s: Swept) -> dict[str, Any]:
+    """The options of a placement and what they cost, by name."""
     return {**s.options, **_costs(s), "parallel": s.parallel, "fits": s.fits, "error": s.error or None}
 
 
@@ -222,12 +202,12 @@ def _costs(s: Swept) -> dict[str, int]:
 def sweep_csv(sweep: Sweep) -> str:
     """The sweep as comma-separated values, exact bytes: for each device what it needs, what for, and what is left."""
     out = io.StringIO()
-    names = list(_record(sweep.swept[0]))
+    names = list(costs_of(sweep.swept[0]))
     writer = csv.writer(out, lineterminator="\n")
     parts = [f"{device} {part}" for device in sweep.devices for part in Bytes._fields]
     writer.writerow([*names, *sweep.devices, *parts, *(f"{device} left" for device in sweep.devices)])
     for s in sweep.swept:
-        record = _record(s)
+        record = costs_of(s)
         row = [record[name] for name in names]
         row += [s.needs[device].total if device in s.needs else "" for device in sweep.devices]
         row += [n for device in sweep.devices for n in s.needs.get(device, ("",) * len(Bytes._fields))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
 from ggmltool.inspect.interfaces import Duty, Function, Need
@@ -198,61 +198,3 @@ def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> 
         rows.append([first.field, *cells, "" if all(has) else first.if_null])
     columns = [Head("field"), *(Head(printable(name)) for name, _ in tables)]
     return top + render_table([*columns, Head("where NULL", cut=True)], rows, style)
-
-
-def _engine_json(e: EngineInfo) -> dict[str, Any]:
-    gpu = None if e.gpu is None else {"number": e.gpu, "name": e.gpu_name, "free": e.free, "total": e.total}
-    return {"name": None if e.refusal else e.name, "gpu": gpu, "refusal": e.refusal or None}
-
-
-def profiles_json(profiles: Sequence[ProfileInfo], ggml: str) -> dict[str, Any]:
-    """The known kinds of devices."""
-    return {"ggmltool": 1, "kind": "profiles", "ggml": ggml, "profiles": [p._asdict() for p in profiles]}
-
-
-def _duties_json(duties: Mapping[str, Sequence[Duty]]) -> dict[str, Any]:
-    return {
-        kind: {d.field: {"need": d.need, "does": d.does, "if_null": d.if_null} for d in table}
-        for kind, table in duties.items()
-    }
-
-
-def backends_json(
-    backends: Sequence[BackendInfo],
-    bufts: Sequence[BuftInfo],
-    ggml: str,
-    duties: Mapping[str, Sequence[Duty]] | None = None,
-) -> dict[str, Any]:
-    """Backends with their function tables, and buffer types; a function that is NULL is null.
-
-    Where `duties` are asked for, a device that is none of ggml's has what it has to implement.
-    """
-    return {
-        "ggmltool": 1,
-        "kind": "backends",
-        "ggml": ggml,
-        "backends": [
-            {
-                "name": b.name,
-                "profile": b.profile.name,
-                "description": b.profile.description,
-                "type": b.type,
-                "memory": b.memory,
-                "engine": _engine_json(b.engine),
-                "caps": b.caps,
-                "buft": b.buft,
-                "supports_bufts": list(b.bufts),
-                "offload_min_batch": b.offload_min_batch,
-                "features": list(b.features),
-                "graph_optimize": b.graph_optimize,
-                "max_tensor_size": b.max_tensor_size,
-                "leaves_out": b.profile.leaves_out,
-                "interface": None
-                if b.tables is None
-                else {t.kind: {f.field: f.function for f in t.functions} for t in b.tables},
-                **({"to_implement": _duties_json(duties)} if b.tables is None and duties else {}),
-            }
-            for b in backends
-        ],
-        "buffer_types": [t._asdict() for t in bufts],
-    }

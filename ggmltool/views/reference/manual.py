@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ggmltool.views.table import Head, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
@@ -18,15 +17,6 @@ def topics_view(titles: Mapping[str, str], style: Style) -> str:
     top = heading("manual", [count(len(titles), "topic")], style) + render_lines([""], style)
     hints = ["", "ggmltool help TOPIC shows one; ggmltool help COMMAND is ggmltool COMMAND --help"]
     return top + render_table(_COLUMNS, [list(row) for row in titles.items()], style) + render_lines(hints, style)
-
-
-def topics_json(titles: Mapping[str, str]) -> dict[str, Any]:
-    """The pages with their titles."""
-    return {
-        "ggmltool": 1,
-        "kind": "topics",
-        "topics": [{"topic": name, "title": title} for name, title in titles.items()],
-    }
 
 
 def page_view(markdown: str, style: Style) -> str:

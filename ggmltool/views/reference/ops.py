@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.inspect.op_info import FormInfo, OpInfo
 from ggmltool.inspect.op_reference import REFERENCE_PROFILES
@@ -216,23 +216,3 @@ def _params(form: FormInfo, shown: set[str], style: Style) -> list[str]:
         lines.append("    the other parameters: see above")
     shown.update(p.name for p in new)
     return lines
-
-
-def op_json(info: OpInfo) -> dict[str, Any]:
-    """One op as data; `result` only where the example has been planned."""
-    plain = info._asdict()
-    if not info.result:
-        del plain["result"]
-    return {
-        **plain,
-        "sources": {"min": info.sources[0], "max": info.sources[1]},
-        "forms": [
-            {**form._asdict(), "spelled": form.spelled(), "params": [p._asdict() for p in form.params]}
-            for form in info.forms
-        ],
-    }
-
-
-def ops_json(infos: Sequence[OpInfo], version: str) -> dict[str, Any]:
-    """All ops, then the functions of UNARY and of GLU."""
-    return {"ggmltool": 1, "kind": "ops", "ggml": version, "ops": [op_json(info) for info in infos]}

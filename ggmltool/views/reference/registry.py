@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.inspect.devices import RegisteredInfo
 from ggmltool.views.table import Cell, Column, Style, Table, render_lines
@@ -22,8 +21,3 @@ def registry_view(entries: Sequence[RegisteredInfo], style: Style) -> str:
     """One row per entry, in the order they were registered."""
     note = "  made from NAME:params; no backend of then reads its params"
     return "\n" + _TABLE.render(entries, style) + render_lines([note], style)
-
-
-def registry_json(entries: Sequence[RegisteredInfo]) -> list[dict[str, Any]]:
-    """The entries as objects."""
-    return [e._asdict() for e in entries]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.inspect.samples import SampleInfo
 from ggmltool.views.table import Column, Style, Table, heading, render_lines
@@ -22,8 +22,3 @@ def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:
     hints: list[str | Text] = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
     title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
     return title + _TABLE.render(infos, style) + render_lines(hints, style)
-
-
-def samples_json(infos: Sequence[SampleInfo]) -> dict[str, Any]:
-    """The samples by name, with file and what they show."""
-    return {"ggmltool": 1, "kind": "samples", "samples": [info._asdict() for info in infos]}

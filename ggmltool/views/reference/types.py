@@ -6,7 +6,6 @@ import csv
 import io
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.inspect.types import TypeInfo
 from ggmltool.views.table import Column, Style, Table, heading, render_lines
@@ -92,16 +91,6 @@ def type_view(info: TypeInfo, style: Style) -> str:
         for line in textwrap.wrap(value, width, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
     ]
     return heading(info.name, [f"ggml_type {info.number}"], style) + render_lines(["", *lines], style)
-
-
-def type_json(info: TypeInfo) -> dict[str, Any]:
-    """One type as data."""
-    return {**info._asdict(), "bits_per_element": info.bits}
-
-
-def types_json(infos: Sequence[TypeInfo], version: str) -> dict[str, Any]:
-    """All types, by number."""
-    return {"ggmltool": 1, "kind": "types", "ggml": version, "types": [type_json(info) for info in infos]}
 
 
 def types_csv(infos: Sequence[TypeInfo]) -> str:

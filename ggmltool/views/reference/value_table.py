@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import struct
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.views.table import Column, Style, Table, heading, render_lines
 
@@ -77,27 +76,6 @@ def table_view(table: TableInfo, entries: Sequence[Entry], version: str, style: 
     title = heading(f"table {table.name} of ggml {version}", [table.symbol or "no longer kept", of, table.text], style)
     notes = textwrap.wrap(table.note, min(style.width, 120))
     return title + render_lines([*notes, ""], style) + Table(*columns).render(entries, style)
-
-
-def table_json(table: TableInfo, entries: Sequence[Entry], version: str) -> dict[str, Any]:
-    """The entries with exact bits; `x` is None where an index is no f16."""
-    rows = [
-        {
-            "index": entry.argument,
-            "x": _plain(value_of(entry.argument, "f16")) if table.index_bits == 16 else None,
-            "value": _plain(value_of(entry.bits, table.type)),
-            "bits": entry.bits,
-        }
-        for entry in entries
-    ]
-    return {"ggmltool": 1, "kind": "table", "ggml": version, **table._asdict(), "entries": rows}
-
-
-def _plain(x: float) -> float | str:
-    """JSON has no NaN and no infinities: those are texts."""
-    if math.isnan(x):
-        return "NaN"
-    return x if math.isfinite(x) else "Infinity" if x > 0 else "-Infinity"
 
 
 def table_csv(table: TableInfo, entries: Sequence[Entry]) -> str:

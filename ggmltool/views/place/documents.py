@@ -1,0 +1,167 @@
+"""The JSON of placements: where a captured model goes and whether it fits, one way or many."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.placed import Placed
+from ggmltool.inspect.swept import Sweep, Swept
+from ggmltool.views.document import Error, ReleaseDocument, Row
+from ggmltool.views.place.sweep import costs_of
+
+
+class UseRow(Row):
+    """What lies in the buffers of a type on a device, in bytes; how much the device has, what is left of it, and the
+    margin that has to be; null where the memory is not known."""
+
+    device: str
+    buft: str
+    weights: int
+    cache: int
+    compute: int
+    output: int
+    total: int
+    memory: int | None
+    left: int | None
+    margin: int | None
+
+
+class PlacedGraph(Row):
+    """A graph: its splits, and the bytes that they copy."""
+
+    graph: str
+    splits: int
+    copied: int
+
+
+class LayerRow(Row):
+    """The device of a layer, or of the output layer."""
+
+    layer: int | str
+    device: str
+
+
+class PlacedRow(Row):
+    """A tensor of the model: where it goes, by which `rule`; `option`: an option says so; `used`: a graph reads it."""
+
+    id: str
+    name: str
+    kind: str
+    layer: str
+    type: str
+    nbytes: int
+    buft: str
+    device: str
+    rule: str
+    option: bool
+    used: bool
+
+
+class UnsupportedRow(Row):
+    """An op that a device does not support, why, and how many nodes run elsewhere for it."""
+
+    backend: str
+    op: str
+    why: str
+    lacks: bool
+    runs_on: str
+    nodes: int
+
+
+class PlacementDocument(ReleaseDocument, kw_only=True):
+    """`place --json`: where llama.cpp puts a captured model, tensor by tensor, and whether it fits.
+
+    `short` is what devices lack; `decided` says which part of llama.cpp decided what; `with_pipeline_copies` are the
+    bytes that the copies of pipeline parallelism would need, where there are none.
+    """
+
+    kind: Literal["placement"] = "placement"
+    options: dict[str, Any]
+    fits: bool
+    short: dict[str, int]
+    graphs: list[PlacedGraph]
+    parallel: bool
+    no_pipeline_because: str | None
+    with_pipeline_copies: dict[str, int] | None
+    decided: dict[str, str]
+    devices: list[UseRow]
+    layers: list[LayerRow]
+    tensors: list[PlacedRow]
+    unsupported: list[UnsupportedRow]
+    warnings: list[str]
+    error: Error | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, placed: Placed) -> PlacementDocument:
+        """A placement."""
+        *layers, output = placed.layers
+        return cls(
+            ggml=VERSION,
+            options=dict(placed.options),
+            fits=not placed.short,
+            short=placed.short,
+            graphs=[PlacedGraph(*graph) for graph in placed.graphs],
+            parallel=placed.parallel,
+            no_pipeline_because=placed.pipeline or None,
+            with_pipeline_copies=dict(placed.with_copies) or None,
+            decided=dict(placed.decided),
+            devices=_uses(placed),
+            layers=[*(LayerRow(i, device) for i, device in enumerate(layers)), LayerRow("output", output)],
+            tensors=[PlacedRow(*t) for t in placed.tensors],
+            unsupported=[UnsupportedRow(*refused, there, n) for refused, there, n in placed.unsupported],
+            warnings=list(placed.warnings),
+            error=UNSET if placed.error is None else Error(**placed.error),
+        )
+
+
+def _uses(placed: Placed) -> list[UseRow]:
+    return [
+        UseRow(
+            **asdict(use),
+            total=use.total,
+            memory=placed.memory.get(use.device),
+            left=placed.left(use.device),
+            margin=placed.margins.get(use.device, 0) if use.device in placed.memory else None,
+        )
+        for use in placed.uses
+    ]
+
+
+class SweepDocument(ReleaseDocument, kw_only=True):
+    """`sweep --json`: many placements of a captured model; `best` is the number of the largest that fits.
+
+    A placement has a key for every option that varies, `splits` and `copied` (of several graphs each with its name
+    before it), `parallel`, `fits` and `error`; then by device `needs` in bytes, its `parts`, what is `left`, and the
+    `margin` that has to be; with `with_pipeline_copies` where those would need more.
+    """
+
+    kind: Literal["sweep"] = "sweep"
+    options: str
+    devices: list[str]
+    memory: dict[str, int]
+    best: int | None
+    placements: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> SweepDocument:
+        """A sweep."""
+        best = sweep.best() if sweep.memory else None
+        return cls(
+            ggml=VERSION,
+            options=sweep.fixed,
+            devices=list(sweep.devices),
+            memory=dict(sweep.memory),
+            best=None if best is None else list(sweep.swept).index(best),
+            placements=[{**costs_of(s), **_bytes(s)} for s in sweep.swept],
+        )
+
+
+def _bytes(s: Swept) -> dict[str, Any]:
+    parts = {device: needs._asdict() for device, needs in s.needs.items()}
+    needs = {device: needs.total for device, needs in s.needs.items()}
+    more = {"with_pipeline_copies": dict(s.with_copies)} if s.with_copies else {}
+    return {"needs": needs, "parts": parts, "left": dict(s.left), "margin": dict(s.margins), **more}
