@@ -114,7 +114,7 @@ def test_files_of_two_versions_are_compared_by_rule_too(call: Call, tmp_path: Pa
     found = json.loads(
         call("diff", "--json", tmp_path / "old.yaml:split_inputs", tmp_path / "new.yaml:split_inputs").out
     )
-    assert [rule["rule"] for rule in found["rules"]] == ["split-inputs-30", None]
+    assert [rule["rule"] for rule in found["rules"]] == ["split-inputs-30"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from ggmltool.inspect.diff.changes import Change
 from ggmltool.inspect.diff.plans import NodePair, PlanDiff
 from ggmltool.inspect.diff.side import Side
 from ggmltool.inspect.diff.splits import CopiedPair
+from ggmltool.inspect.diff.switches import Switches, condition, copies_in_use, copy_place
 from ggmltool.inspect.words import count
 
 _CPU_BUFT = "CPU"
@@ -32,7 +33,7 @@ _REFUSALS: dict[str, tuple[str, ...]] = {
     "src_allocr != NULL": ("inputs",),
     "view->view_src != NULL && view->view_src->data != NULL": ("gallocr-v3",),
     "buffer_id >= 0": ("gallocr-v3",),
-    "node_backend_id != -1": ("rest", "supports-op"),
+    "node_backend_id != -1": ("rest", "host-sources", "supports-op"),
     "src_backend_id != -1": ("rest", "gallocr-v3"),
     "!sched->is_alloc": ("alloc-once",),
     "talloc->buffer_id >= 0": ("lost-data",),
@@ -58,14 +59,17 @@ class RuleChange(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange, ...]:
-    """The changes behind the differences: what assigns first, memory last; at the end what only follows from them."""
+def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) -> tuple[RuleChange, ...]:
+    """The changes behind the differences: what assigns first, memory last; at the end what only follows from them.
+
+    Where a switch makes the difference, it is named; another scheduler's rules are told from what they do.
+    """
     allowed = {change.key: change for change in changes}
     found = [
-        Finding(allowed.get(key), part, what)
+        Finding(allowed.get(switches.confirmed(key)), part, what)
         for part, source in (
-            ("refused", _refused(diff, allowed)),
-            *(() if any(diff.errors) else _planned(diff, allowed)),
+            ("refused", _refused(diff, allowed, switches)),
+            *(() if any(diff.errors) else _planned(diff, allowed, switches)),
         )
         for key, what in source
     ]
@@ -76,44 +80,44 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change]) -> tuple[RuleChange,
     return tuple(RuleChange(allowed.get(key), tuple(groups[key])) for key in order if key in groups)
 
 
-def _planned(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
+def _planned(
+    diff: PlanDiff, allowed: Collection[str], switches: Switches
+) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     """What differs between two plans that ggml went through with: by part, keys of rules with what they did."""
-    yield "nodes", _nodes(diff)
-    yield "splits", _splits(diff)
-    yield "copies", _copies(diff)
-    yield "buffers", _buffers(diff, allowed)
+    yield "nodes", _nodes(diff, switches)
+    yield "splits", _splits(diff, switches)
+    yield "copies", _copies(diff, switches)
+    yield "buffers", _buffers(diff, allowed, switches)
     yield "sizes", _sizes(diff)
 
 
-def _refused(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+def _refused(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> Iterator[tuple[str, str]]:
     """A refusal of one side alone; of two, only one that differs."""
     a, b = diff.errors
-    if a is not None and b is not None and _condition(a) == _condition(b):
+    if a is not None and b is not None and condition(a) == condition(b):
         return
     for plan, error in ((diff.a.plan, a), (diff.b.plan, b)):
         if error is not None:
-            yield _refusal(error, allowed), f"{plan.ggml}: {dict(error).get('message')}"
+            key = switches.behind("refused") or _refusal(error, allowed, switches)
+            yield key, f"{plan.ggml}: {dict(error).get('message')}"
 
 
-def _condition(error: PlanError) -> str:
-    fields = dict(error)
-    return fields.get("condition") or fields.get("message") or ""
-
-
-def _refusal(error: PlanError, allowed: Collection[str]) -> str:
-    condition = _condition(error)
-    if condition.startswith("pre-allocated tensor"):
+def _refusal(error: PlanError, allowed: Collection[str], switches: Switches) -> str:
+    refused = condition(error)
+    if refused.startswith("pre-allocated tensor"):
         return "preallocated"
     if dict(error).get("kind") == "crash" and dict(error).get("function") != "ggml_backend_graph_compute":
         return "best-backend"
-    return next((key for key in _REFUSALS.get(condition, ()) if key in allowed), "")
+    return next((key for key in _REFUSALS.get(refused, ()) if key in allowed and switches.confirmed(key)), "")
 
 
-def _nodes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+def _nodes(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     for pair in diff.moved:
-        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
+        key = switches.behind("node", pair.b.id) or _moved(pair, diff)
+        yield key, f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
     for pair in diff.recaused:
-        yield _moved(pair, diff), f"{pair.b.id} ({pair.b.op}): cause {pair.a.cause} → {pair.b.cause}"
+        key = switches.behind("node", pair.b.id) or _moved(pair, diff)
+        yield key, f"{pair.b.id} ({pair.b.op}): cause {pair.a.cause} → {pair.b.cause}"
     before = {leaf.id: leaf for leaf in diff.a.plan.leafs}
     for leaf in diff.b.plan.leafs:
         old = before.get(leaf.id)
@@ -160,17 +164,21 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
     return "rest" if a.backend is None else ""
 
 
-def _splits(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+def _splits(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     """Splits that begin although the backend is the same."""
     for a, b, changes in diff.splits:
         if b is None:
             if a is not None:
                 full = _cut_rule(diff.a.plan, a.id) == "split-inputs-10"
-                yield "split-inputs-30" if full else "", f"split #{a.id} at {a.first} is gone"
+                guess = "split-inputs-30" if full else ""
+                yield switches.behind("split", a.first) or guess, f"split #{a.id} at {a.first} is gone"
         elif a is None:
-            yield _cut_rule(diff.b.plan, b.id), f"split #{b.id} begins at {b.first}"
+            yield (
+                switches.behind("split", b.first) or _cut_rule(diff.b.plan, b.id),
+                f"split #{b.id} begins at {b.first}",
+            )
         elif changes and changes != ("bytes",):
-            yield "", f"split #{b.id}: other {', '.join(changes)}"
+            yield switches.behind("split", b.first), f"split #{b.id}: other {', '.join(changes)}"
 
 
 def _cut_rule(plan: Plan, split: int) -> str:
@@ -180,22 +188,18 @@ def _cut_rule(plan: Plan, split: int) -> str:
     return "split-inputs-10" if len(plan.splits[split - 1].inputs) >= _FEW else "weight-split"
 
 
-def _copies(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+def _copies(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     homes, old_homes = _homes(diff.b.plan), _homes(diff.a.plan)
     leafs = {leaf.id for leaf in diff.b.plan.leafs}
     for pair in diff.inputs:
-        yield _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
+        key = switches.behind("copy", pair.id_b or pair.id or "", pair.dst)
+        yield key or _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
     old, new = (max((c.copy for c in side.plan.copies), default=0) for side in (diff.a, diff.b))
     if new > old == 0:
         yield "pipeline", f"{new + 1} copies of {count(len({c.of for c in diff.b.plan.copies}), 'tensor')}"
-    elif old and new and _copies_in_use(diff.a.plan) != _copies_in_use(diff.b.plan):
-        yield "next-copy", f"copy {_copies_in_use(diff.a.plan)} → {_copies_in_use(diff.b.plan)} is in use"
-
-
-def _copies_in_use(plan: Plan) -> str:
-    """The numbers of the pipeline copies that nodes read."""
-    number = {c.name: c.copy for c in plan.copies}
-    return ", ".join(map(str, sorted({number[t] for n in plan.nodes for t in n.src if t in number})))
+    elif old and new and copies_in_use(diff.a.plan) != copies_in_use(diff.b.plan):
+        key = switches.behind("copies in use") or "next-copy"
+        yield key, f"copy {copies_in_use(diff.a.plan)} → {copies_in_use(diff.b.plan)} is in use"
 
 
 def _homes(plan: Plan) -> dict[str, str | None]:
@@ -227,7 +231,7 @@ def _copy_line(pair: CopiedPair) -> str:
     return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
 
 
-def _buffers(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+def _buffers(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> Iterator[tuple[str, str]]:
     """Sizes and places of compute buffers."""
     for pair in diff.reuse:
         op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
@@ -243,7 +247,7 @@ def _buffers(diff: PlanDiff, allowed: Collection[str]) -> Iterator[tuple[str, st
     if "spare-bytes" in allowed:
         yield from _spare(diff)
     for buft in dict.fromkeys(buft for _, buft in diff.b.plan.backends):
-        yield from _laid_out(diff, buft, allowed)
+        yield from _laid_out(diff, buft, allowed, switches)
 
 
 def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
@@ -272,15 +276,16 @@ def _buft_of(plan: Plan, backend: str) -> str:
     return dict(plan.backends).get(backend, "")
 
 
-def _laid_out(diff: PlanDiff, buft: str, allowed: Collection[str]) -> Iterator[tuple[str, str]]:
+def _laid_out(diff: PlanDiff, buft: str, allowed: Collection[str], switches: Switches) -> Iterator[tuple[str, str]]:
     """Other places in the compute buffer of a buffer type that holds the same tensors as before."""
     old, new = _places(diff.a, buft), _places(diff.b, buft)
     moved = [id for id, place in new.items() if old.get(id, place) != place]
     if not moved:
         return
     what = f"{count(len(moved), 'tensor')} elsewhere in {buft}: {', '.join(moved[:_NAMED])}"
-    if _is_cut(diff, buft):
-        yield "chunks", what
+    switch = switches.behind_all([("place", id) for id in moved])
+    if switch or _is_cut(diff, buft):
+        yield switch or "chunks", what
         return
     if old.keys() != new.keys():
         yield "", what
@@ -308,7 +313,7 @@ def _places(side: Side, buft: str) -> dict[str, int]:
     rows += [(leaf.id, leaf.buffer, leaf.offset) for leaf in plan.leafs]
     inner = {id for id, info in tensors.items() if not info.has_data and info.view_src is None}
     out = {id: offset for id, buffer, offset in rows if buffer == buft and id in inner}
-    out |= {f"the copy of {c.of}": c.offset for c in plan.copies if c.buffer == buft}
+    out |= {copy_place(c): c.offset for c in plan.copies if c.buffer == buft}
     return {id: offset for id, offset in out.items() if offset is not None}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace as replace_row
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
+from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.diff.matching import Item
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.scenario.tensor_info import Tensors
@@ -56,9 +57,10 @@ class Side:
 
     `memory` is None and `is_log` true for a graph of a log. `settled` is why a node has its backend, `starts` why each
     split begins. `refused` are the pairs of a node and a backend that does not support it, `tails` the tensors that
-    gave back what the node in their place does not need. `order` are the ids of the nodes before devices put them into
-    an order of their own, if they do. `again` is how the command line names the side, behind a command; "" where it
-    cannot.
+    gave back what the node in their place does not need. `turned` plans it with one rule at a time as a release has it,
+    by the key of the change (None: that release decides by no such rules). `order` are the ids of the nodes before
+    devices put them into an order of their own, if they do. `again` is how the command line names the side, behind a
+    command; "" where it cannot.
     """
 
     plan: Plan
@@ -73,6 +75,7 @@ class Side:
     is_log: bool = False
     refused: frozenset[tuple[str, str]] = frozenset()
     tails: frozenset[str] = frozenset()
+    turned: Callable[[Release], Mapping[str, Plan] | None] = lambda _: None
 
 
 def as_a_log(side: Side) -> Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from shlex import join
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Refused
 from ggmltool.inspect.diff.side import Held, HeldBuffer, Side
+from ggmltool.inspect.diff.switches import turned_plans
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
@@ -35,6 +37,7 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
         _again(opened, moment),
         refused=frozenset((e.tensor, e.backend) for e in chain(*decisions.said.values()) if isinstance(e, Refused)),
         tails=frozenset(memory.tails),
+        turned=partial(turned_plans, opened, moment),
     )
 
 

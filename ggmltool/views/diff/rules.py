@@ -6,6 +6,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.diff.changes import changes_between
 from ggmltool.inspect.diff.plans import PlanDiff, plan_diff
 from ggmltool.inspect.diff.rules import Finding, RuleChange, rule_changes
+from ggmltool.inspect.diff.switches import Switches
 from ggmltool.views.diff.cells import A, B, wrapped_lines
 from ggmltool.views.table import Style, heading
 from ggmltool.views.text import count
@@ -21,7 +22,8 @@ def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
         return ()
     if a.date > b.date:
         a, b, diff = b, a, plan_diff(diff.b, diff.a)
-    return rule_changes(diff, changes_between(a.date, b.date))
+    switches = Switches(diff.a.plan, diff.b.plan, diff.b.turned(a))
+    return rule_changes(diff, changes_between(a.date, b.date), switches)
 
 
 def rules_section(diff: PlanDiff, style: Style) -> str:
