@@ -34,18 +34,20 @@ def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSu
 
 
 def _summary(path: str) -> Result[LogSummary]:
-    from ggmltool.sources.sched_log.reader import read_all
+    from ggmltool.sources.sched_log.reader import read_all, read_summary
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.documents import LogDocument, LogGraphRow
+    from ggmltool.views.log.documents import LogDocument, whole_rows
     from ggmltool.views.log.log import log_view
 
-    graphs: list[LogGraph] = []
     with open_log(path, path) as lines:
-        summary = read_all(lines, graphs.append)
+        summary = read_summary(lines)
     title = Path(path).name
 
     def document() -> LogDocument:
-        return LogDocument.of(summary, path, [LogGraphRow.whole(graph) for graph in graphs])
+        """With all nodes, which are read when they are asked for."""
+        with open_log(path, path) as lines:
+            found, graphs = whole_rows(partial(read_all, lines))
+        return LogDocument.of(found, path, graphs)
 
     return Result(f"log {title}", summary, document, partial(log_view, summary, title), tuple(summary.graphs))
 

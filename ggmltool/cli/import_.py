@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.options import json_option, output_option
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
-    from ggmltool.cli.logs import OpenedLog
-    from ggmltool.sources.sched_log.records import LogGraph, LogSummary
-    from ggmltool.views.log.documents import LogGraphRow
-
-MAX_NODES = 50_000
-"""Nodes that one JSON document of a log may have."""
+    pass
 
 
 def _complete_files(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
@@ -65,13 +60,14 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     """
     from ggmltool.cli.logs import OpenedLog
     from ggmltool.sources.sched_log.reader import HOW_TO_LOG
+    from ggmltool.views.log.documents import whole_rows
 
     opened = OpenedLog(log, choice=graph)
     if graph is not None:
         from ggmltool.cli.log_views import show_plan
 
         return show_plan(opened, json, output)
-    summary, graphs = _whole(opened) if json and nodes else (opened.summary(), None)
+    summary, graphs = whole_rows(opened.all) if json and nodes else (opened.summary(), None)
     if not summary.graphs and not summary.aborts:
         note(f"There is no graph in this log; {HOW_TO_LOG}")
     if json:
@@ -83,23 +79,3 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
 
         output.write(log_view(summary, opened.title, output.style))
     return GGML_FAILED if summary.aborts else FINE
-
-
-def _whole(opened: OpenedLog) -> tuple[LogSummary, list[LogGraphRow]]:
-    """The summary, and all graphs as JSON. Raises CliError where they are too many for one document."""
-    from ggmltool.views.log.documents import LogGraphRow
-
-    graphs: list[LogGraphRow] = []
-    left = MAX_NODES
-
-    def take(graph: LogGraph) -> None:
-        nonlocal left
-        left -= len(graph.nodes) + len(graph.splits)
-        if left < 0:
-            raise CliError(
-                f"this log has more than {MAX_NODES} nodes, too many for one JSON: --no-nodes has the graphs without "
-                "them, --graph N one graph"
-            )
-        graphs.append(LogGraphRow.whole(graph))
-
-    return opened.all(take), graphs

@@ -3,12 +3,13 @@ at most the second."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ggmltool.inspect.errors import InspectError
 from ggmltool.sources.sched_log.records import (
     Abort,
     Bounds,
@@ -291,3 +292,28 @@ class LogDocument(Document, kw_only=True):
             memory_breakdowns=log.breakdowns,
             memory_breakdown_mib=[BreakdownRow.of(b) for b in log.breakdown],
         )
+
+
+MAX_NODES = 50_000
+"""Nodes that one JSON document of a log may have."""
+
+
+def whole_rows(read: Callable[[Callable[[LogGraph], None]], LogSummary]) -> tuple[LogSummary, list[LogGraphRow]]:
+    """What a log tells and all its graphs, by what hands on every graph as it ends.
+
+    Raises InspectError where they are too many for one document.
+    """
+    graphs: list[LogGraphRow] = []
+    left = MAX_NODES
+
+    def take(graph: LogGraph) -> None:
+        nonlocal left
+        left -= len(graph.nodes) + len(graph.splits)
+        if left < 0:
+            raise InspectError(
+                f"this log has more than {MAX_NODES} nodes, too many for one JSON: --no-nodes has the graphs without "
+                "them, --graph N one graph"
+            )
+        graphs.append(LogGraphRow.whole(graph))
+
+    return read(take), graphs
