@@ -1,4 +1,4 @@
-"""Devices and backends: what a device can run, which buffer types it can use, which ops it asks for."""
+"""Devices and backends: what a device can run, which buffer types it can use, which ops it offloads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def memory_owner(buft: BufferType, backends: Sequence[Backend]) -> Backend:
 
 
 def batch_size(op: Tensor) -> int:
-    """The batch size a device looks at before it asks for an op: 0 for get_rows, else columns or rows."""
+    """The batch size by which a device offloads an op: 0 for GET_ROWS, else columns or rows."""
     if op.op == Op.GET_ROWS:
         return 0
     if op.op == Op.MUL_MAT:
@@ -86,7 +86,7 @@ class Device:
 
     `table` says for every op key NO, YES or RULE, `rules`, by op key too, decides the RULE ones. `buft` is the default
     buffer type, `bufts` all the types the device can use; `any_host` adds every host type. `offload_min_batch` is the
-    batch size from which it asks for ops whose weights lie on the host (None: never). `check` is asked before the table
+    batch size from which it offloads ops whose weights lie on the host (None: never). `check` is asked before the table
     and may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes
     of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
@@ -206,7 +206,7 @@ class Device:
         return f"{buft.name} is not one of the buffer types it can use ({own})"
 
     def offload_op(self, op: Tensor) -> bool:
-        """ggml_backend_dev_offload_op: whether the device asks for an op whose weights lie elsewhere."""
+        """ggml_backend_dev_offload_op: whether the device offloads an op whose weights lie elsewhere."""
         return self.offload_min_batch is not None and self.batch_size(op) >= self.offload_min_batch
 
 

@@ -28,7 +28,7 @@ from ggmltool.ggml.devices.combinators import (
     unless,
 )
 from ggmltool.ggml.devices.extra import pinned
-from ggmltool.ggml.devices.op_rules import NO_SOFTCAP, PADS_WITH_ZEROS, ZERO, multiplies, same_extent, takes_rows_of
+from ggmltool.ggml.devices.op_rules import NO_SOFTCAP, PADS_WITH_ZEROS, ZERO, multiplies, same_ne, takes_rows_of
 from ggmltool.ggml.devices.operands import RESULT, source, word
 from ggmltool.ggml.dtypes import F16, DType
 from ggmltool.ggml.op import Op
@@ -87,7 +87,7 @@ RULES: dict[int, Rule] = by_op(
             types_of((1, 2), F16),
             floats(RESULT),
             _no_sinks(4),
-            same_extent(0, 1, 2),
+            same_ne(0, 1, 2),
             NO_SOFTCAP,
         ),
         "CUMSUM TRI FILL DIAG SOLVE_TRI": f32(0),
@@ -102,7 +102,7 @@ RULES: dict[int, Rule] = by_op(
 
 
 def batch_size(op: Tensor) -> int:
-    """The batch size CANN looks at before it asks for an op: columns, also of MUL_MAT_ID (-1: never for rows)."""
+    """The batch size by which CANN offloads an op: columns, also of MUL_MAT_ID (-1: GET_ROWS is never offloaded)."""
     return -1 if op.op == Op.GET_ROWS else op.ne[1]
 
 

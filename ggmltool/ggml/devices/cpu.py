@@ -22,7 +22,7 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.op_rules import NO_ALIBI, same_extent
+from ggmltool.ggml.devices.op_rules import NO_ALIBI, same_ne
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 
@@ -42,7 +42,7 @@ SOFT_MAX_BACK = all_of(f32(0, 1), NO_ALIBI)
 OUT_PROD = all_of(
     present(0, 1),
     f32(1, RESULT),
-    any_of(f32(0), all_of(types_of(0, QUANTIZED | {F16}), same_extent(2, 0, 1), same_extent(3, 0, 1))),
+    any_of(f32(0), all_of(types_of(0, QUANTIZED | {F16}), same_ne(2, 0, 1), same_ne(3, 0, 1))),
 )
 
 RULES: dict[int, Rule] = by_op(

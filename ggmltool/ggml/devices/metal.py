@@ -138,13 +138,13 @@ _WITHOUT: dict[str, Rule] = {
 
 
 def hardware_limits(_: BufferType, hardware: Hardware) -> OpRule | None:
-    """What a GPU without one of the features refuses; None for one that has them all."""
+    """What a GPU that lacks features asks of every op; None for one that has them all."""
     missing = [rule for feature, rule in _WITHOUT.items() if feature not in hardware.features]
     return all_of(*missing).ask if missing else None
 
 
 def batch_size(op: Tensor) -> int:
-    """The batch size Metal looks at before it asks for an op: it asks for products only (-1: never)."""
+    """The batch size by which Metal offloads an op: products only (-1: never)."""
     if op.op == Op.MUL_MAT:
         return op.ne[1]
     return op.ne[2] if op.op == Op.MUL_MAT_ID else -1

@@ -105,7 +105,7 @@ def matrix(*operands: int) -> Rule:
     return all_of(among(operands, "ne2", 1), among(operands, "ne3", 1))
 
 
-def same_extent(d: int, i: int, j: int) -> Rule:
+def same_ne(d: int, i: int, j: int) -> Rule:
     """Dimension `d` of two operands is the same."""
     differ = f"ne[{d}] of {name_of(i)} and of {name_of(j)} differ"
     values = f"{field_of(i, 'ne', f'[{d}]')} and {field_of(j, 'ne', f'[{d}]')}"

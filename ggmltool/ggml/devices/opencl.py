@@ -40,7 +40,7 @@ from ggmltool.ggml.devices.op_rules import (
     copies,
     multiplies,
     multiplies_by,
-    same_extent,
+    same_ne,
     writes_rows,
 )
 from ggmltool.ggml.devices.operands import RESULT, source, word
@@ -59,7 +59,7 @@ _KV_TYPES = types("f16 f32 q4_0 q8_0")
 
 _HEADS = all_of(
     among(0, "ne0", 40, 64, 80, 96, 112, 128, 192, 256, 512),
-    any_of(same_extent(0, 0, 2), all_of(among(0, "ne0", 192), among(2, "ne0", 128))),
+    any_of(same_ne(0, 0, 2), all_of(among(0, "ne0", 192), among(2, "ne0", 128))),
 )
 _HALF_ATTENTION = all_of(types_of((0, 1, 2, RESULT), F16), at_most(0, "ne0", 511))
 _FULL_ATTENTION = all_of(

@@ -38,7 +38,7 @@ from ggmltool.ggml.devices.op_rules import (
     ROW_NUMBERS,
     ZERO,
     copies,
-    same_extent,
+    same_ne,
     takes_rows_of,
 )
 from ggmltool.ggml.devices.operands import RESULT, optional, source, word
@@ -76,7 +76,7 @@ def _takes_half(op: Tensor) -> bool:
 
 
 _PRODUCT = all_of(
-    same_extent(3, 0, 1),
+    same_ne(3, 0, 1),
     unless(not_types(0, F16), holds("a source is permuted and of four dimensions", _takes_half)),
 )
 
@@ -118,7 +118,7 @@ RULES: dict[int, Rule] = by_op(
         "MUL_MAT MUL_MAT_ID": _PRODUCT,
         "OUT_PROD": all_of(
             f32(1, RESULT),
-            any_of(f32(0), all_of(types_of(0, TYPES["q1_0"]), same_extent(2, 0, 1), same_extent(3, 0, 1))),
+            any_of(f32(0), all_of(types_of(0, TYPES["q1_0"]), same_ne(2, 0, 1), same_ne(3, 0, 1))),
         ),
         "GET_ROWS": takes_rows_of(_GET_ROWS_TYPES),
         "SET": f32(RESULT, 0, 1),
@@ -155,7 +155,7 @@ RULES: dict[int, Rule] = by_op(
 
 
 def batch_size(op: Tensor) -> int:
-    """The batch size SYCL looks at before it asks for an op; unlike CUDA it counts the rows of ROPE_BACK."""
+    """The batch size by which SYCL offloads an op; unlike CUDA it counts the rows of ROPE_BACK."""
     if op.op == Op.GET_ROWS:
         return 0
     if op.op == Op.MUL_MAT:

@@ -44,7 +44,7 @@ from ggmltool.ggml.devices.op_rules import (
     ROW_NUMBERS,
     copies,
     multiplies_by,
-    same_extent,
+    same_ne,
     takes_rows_of,
     writes_rows,
 )
@@ -95,7 +95,7 @@ def _product(batch: int) -> Rule:
     """MUL_MAT or MUL_MAT_ID; ne[3] of source `batch` is that of source 1."""
     return all_of(
         multiplies_by(dict.fromkeys(_MUL_MAT_TYPES, ALL_TYPES) | {BF16: ALL_TYPES - {F16}}),
-        same_extent(3, batch, 1),
+        same_ne(3, batch, 1),
         unless(floats(0), _dense_rows(0)),
         unless(f32_or_f16(1), _dense_rows(1)),
     )

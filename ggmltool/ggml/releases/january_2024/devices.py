@@ -1,5 +1,7 @@
-"""The devices of ggml in January 2024: the CPU, CUDA (and ROCm) and Metal. The scheduler of then asked none of them
-whether it runs an op; their own rules say what a graph that is given to one may have.
+"""The devices of ggml in January 2024: the CPU, CUDA (and ROCm) and Metal.
+
+From that ggml: ggml_backend_cuda_supports_op (ggml-cuda.cu), ggml_metal_supports_op (ggml-metal.m). Its scheduler asks
+no device whether it supports an op; these rules say what a graph that is given to one may have.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.devices import cpu, profiles
 from ggmltool.ggml.devices.combinators import ALWAYS, F32_OR_F16, Rule, among, by_op, not_types, types
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
-from ggmltool.ggml.devices.op_rules import copies, same_extent, takes_rows_of
+from ggmltool.ggml.devices.op_rules import copies, same_ne, takes_rows_of
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
@@ -44,13 +46,13 @@ _BOTH: dict[int, Rule] = by_op(
 CUDA_RULES: dict[int, Rule] = _BOTH | by_op(
     {
         "CLAMP": ALWAYS,
-        "MUL_MAT MUL_MAT_ID": same_extent(3, 0, 1),
+        "MUL_MAT MUL_MAT_ID": same_ne(3, 0, 1),
         "GET_ROWS": takes_rows_of(types("f16 f32 q4_0 q4_1 q5_0 q5_1 q8_0")),
         "CPY": copies({F32: F32_OR_F16 | _TO_QUANTIZED, F16: types("f16")}, to=1),
         "DUP REPEAT CONCAT": not_types(0, (I32, I16)),
     }
 )
-"""ggml_backend_cuda_supports_op."""
+"""All that CUDA ran."""
 
 METAL_RULES: dict[int, Rule] = _BOTH | by_op(
     {
@@ -58,7 +60,7 @@ METAL_RULES: dict[int, Rule] = _BOTH | by_op(
         "DIAG_MASK_INF GET_ROWS": among(RESULT, "ne3", 1),
     }
 )
-"""ggml_metal_supports_op."""
+"""All that Metal ran."""
 
 
 def _cuda(name: str) -> Profile:

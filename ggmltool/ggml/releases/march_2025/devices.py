@@ -42,7 +42,7 @@ _NOT_HOST = tuple(f"source {i} lies in {{buft{i}}}, which is not host memory" fo
 
 
 def host_sources(_: BufferType, __: Hardware) -> OpRule:
-    """The CPU runs no op that has a source with memory of its own, which views have not, elsewhere than on the host."""
+    """The CPU supports no op with a source allocated in memory other than the host's; views are not looked at."""
 
     def check(op: Tensor) -> str | None:
         if op.op not in EMPTY_OPS:
