@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import Constructor, Param
-from ggmltool.ggml.ops.shape_rules import ShapeRule, shape_rules
 from ggmltool.ggml.tensor import dims
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.op_reference import OpFacts, op_facts
+from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
 from ggmltool.scenario.errors import did_you_mean
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.op_examples import RESULT, op_example, op_note

@@ -43,6 +43,7 @@ from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.inspect.devices import profile_info
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
+from ggmltool.inspect.shape_rules import shape_rules
 from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.since import days
 from ggmltool.scenario.param_meanings import param_meaning
@@ -54,6 +55,7 @@ duties()
 profile_info(PROFILES["CPU"])
 messages()
 op_facts()
+shape_rules()
 op_example("rope")
 param_meaning("rope", "mode")
 for release in RELEASES:

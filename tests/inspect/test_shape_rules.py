@@ -21,9 +21,9 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor
-from ggmltool.ggml.ops.shape_rules import ShapeRule, shape_rules
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.op_reference import op_facts
+from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
 from ggmltool.scenario.model import TensorSpec
 from ggmltool.scenario.op_examples import RESULT, op_example
 from ggmltool.scenario.yaml_text import compose_yaml
