@@ -82,7 +82,7 @@ def _leaf() -> Schema:
     }
     own = _given(["type", "ne"])
     own["properties"] |= {"view_src": NULL, "view_offs": FALSY}
-    return {**_of_map(closed(KEYS, described(_SECTION, keys))), "anyOf": [{"type": "string"}, view, own]}
+    return {**_of_map(closed(KEYS, described(_SECTION, keys))), "if": view, "else": own}
 
 
 def _strides(least: int) -> Schema:
