@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import ggmltool
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.cli.options import ggml_option
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 
 PACKAGE = Path(ggmltool.__file__).parent
 FOLDERS = [release.folder for release in RELEASES.values()]
@@ -108,3 +111,20 @@ def test_nothing_outside_of_them_knows_a_release_by_its_name() -> None:
                 texts = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
                 assert not texts & RELEASES.keys(), f"{name}:{node.lineno}"
                 assert not texts & {"reserve", "measure"} or ".steps" not in ast.unparse(node), f"{name}:{node.lineno}"
+
+
+def test_a_plan_imports_the_parts_of_its_own_release_only() -> None:
+    code = (
+        "import sys, ggmltool; ggmltool.load('matmul').plan();"
+        "print([m for m in sys.modules if 'releases.' in m and '_202' in m and not m.endswith('.release')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = [f"ggmltool.ggml.releases.{release.folder}" for release in RELEASES.values() if release is not DEFAULT]
+    loaded = ast.literal_eval(done.stdout)
+    assert [module for module in loaded if module.startswith(tuple(f"{other}." for other in others))] == []
+
+
+def test_the_help_of_ggml_names_every_release() -> None:
+    command = ggml_option(lambda: None)
+    (option,) = command.__click_params__  # type: ignore[attr-defined]
+    assert all(name in option.help for name in RELEASES)
