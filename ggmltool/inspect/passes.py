@@ -73,7 +73,7 @@ def _assignments(graph: CGraph, s: AnyScheduler) -> tuple[Assignment, ...]:
         for i, t in enumerate(tensors):
             b = s.ids[t.index]
             backend = s.names[b] if b != -1 else None
-            out.append(Assignment(i, is_leaf, t.id, op_desc(t), backend, s.causes[t.index]))
+            out.append(Assignment(i, is_leaf, t.id, op_desc(t), backend, s.causes[t.index] or None))
     return tuple(out)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ggml.plan import Plan, PlanError
+if TYPE_CHECKING:
+    from ggmltool.ggml.plan import Plan, PlanError
 
 
 class Row(Struct):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Union, get_args, get_type_hints
 
 import msgspec
@@ -11,6 +10,9 @@ from ggmltool.ggml.events import Event
 from ggmltool.inspect.allocations import AllocEvent, AllocStep
 from ggmltool.views.document import Row
 from ggmltool.views.explain.words import Reasoned, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _REASONED = get_args(Reasoned)
 _After = list[tuple[int, int]] | None

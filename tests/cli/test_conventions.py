@@ -65,11 +65,12 @@ def test_help_imports_neither_numpy_nor_rich_nor_a_command() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_planning_imports_neither_numpy_nor_rich() -> None:
+@pytest.mark.parametrize("command", [["splits", MATMUL], ["splits", "--json", MATMUL], ["schema", "plan"]])
+def test_planning_imports_neither_numpy_nor_rich(command: list[object]) -> None:
     code = (
         "import sys\n"
         "from ggmltool.cli.main import main\n"
-        f"try: main(['splits', {str(MATMUL)!r}])\n"
+        f"try: main({list(map(str, command))!r})\n"
         "except SystemExit: pass\n"
         "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
     )

@@ -89,7 +89,7 @@ def test_what_is_known_of_a_log_is_what_its_schema_says(call: Call, log: Path) -
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_document_names_its_release(call: Call, release: str) -> None:
-    for command in COMMANDS:
+    for command in (*COMMANDS, "explain realloc small large"):
         for scenario in ("matmul", "outgrown"):
             result = call(*command.split(), "--json", "--ggml", release, scenario)
             if result.out:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.next_token import NextToken
-from ggmltool.inspect.trace import Trace
 from ggmltool.views.compute.times import GraphTimes
 from ggmltool.views.document import Error, Number, ReleaseDocument, Row, number
 from ggmltool.views.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.apart import Apart
     from ggmltool.inspect.compared import ComparedGraph, ComparedNode
+    from ggmltool.inspect.next_token import NextToken
+    from ggmltool.inspect.trace import Trace
     from ggmltool.views.compute.watch import WatchedNode
 
 

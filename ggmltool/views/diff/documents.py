@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.version import VERSION
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
-from ggmltool.inspect.diff.rules import RuleChange
-from ggmltool.inspect.diff.side import Held, Side, Titles
-from ggmltool.inspect.diff.splits import Amount, SplitPair, SplitSide
-from ggmltool.inspect.verified import Verified
 from ggmltool.views.diff.rules import rules_of
 from ggmltool.views.document import Document, Error, ReleaseDocument, Row, error_of
 from ggmltool.views.explain.words import words
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ggmltool.ggml.events import Assigned, SplitStarted
+    from ggmltool.inspect.diff.rules import RuleChange
+    from ggmltool.inspect.diff.side import Held, Side, Titles
+    from ggmltool.inspect.diff.splits import Amount, SplitPair, SplitSide
+    from ggmltool.inspect.verified import Verified
 
 
 class PlanSide(Row, kw_only=True):

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.events import Assigned, IdsChanged
-from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.gauges import Gauge
-from ggmltool.inspect.limits import Checkup
 from ggmltool.inspect.messages.explain import explained
-from ggmltool.inspect.messages.match import Match
-from ggmltool.inspect.node import BackendAnswer, NodeFacts
-from ggmltool.inspect.realloc import GraphFacts, ReallocFacts
-from ggmltool.inspect.reasons import Reason, Said
-from ggmltool.inspect.split import InputFacts, SplitFacts
-from ggmltool.inspect.supports import Answered, Asked
 from ggmltool.views.document import Document, Error, ReleaseDocument, Row, StepDocument, error_of, head
 from ggmltool.views.events import EventRow, event_row
 from ggmltool.views.explain.check import all_is_fine, status
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ggmltool.ggml.plan import Plan
+    from ggmltool.inspect.gauges import Gauge
+    from ggmltool.inspect.limits import Checkup
+    from ggmltool.inspect.messages.match import Match
+    from ggmltool.inspect.node import BackendAnswer, NodeFacts
+    from ggmltool.inspect.realloc import GraphFacts, ReallocFacts
+    from ggmltool.inspect.reasons import Reason, Said
+    from ggmltool.inspect.split import InputFacts, SplitFacts
+    from ggmltool.inspect.supports import Answered, Asked
 
 
 class TurnedDownRow(Row):

@@ -3,8 +3,7 @@ at most the second."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,6 +25,9 @@ from ggmltool.sources.sched_log.records import (
     Realloc,
 )
 from ggmltool.views.document import Document, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class LogSource(Row):

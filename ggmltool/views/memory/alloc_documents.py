@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.inspect.allocations import AllocMoment, AllocStep
-from ggmltool.inspect.allocator import AllocRow
-from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.document import Row, StepDocument, head
 from ggmltool.views.events import AllocEventRow, alloc_event_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ggmltool.ggml.plan import Plan
+    from ggmltool.inspect.allocations import AllocMoment, AllocStep
+    from ggmltool.inspect.allocator import AllocRow
+    from ggmltool.inspect.hash_tables import HashRow, SchedRow
 
 
 class SourceAlloc(Row):

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.ggml.buffer import USAGE_NAMES
-from ggmltool.ggml.context import Context
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Dims, op_desc, root_of
-from ggmltool.inspect.contexts import GraphFacts
-from ggmltool.inspect.lifetime import TensorLife
-from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
-from ggmltool.inspect.tensor import TensorFacts
 from ggmltool.views.document import Row, StepDocument, error_of, head
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.memory.chunks import Chunk, chunk_rows
 from ggmltool.views.memory.lifetime import collision, shared, together
 from ggmltool.views.memory.tensor import flag_names, layout, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ggmltool.ggml.context import Context
+    from ggmltool.ggml.plan import Plan
+    from ggmltool.inspect.contexts import GraphFacts
+    from ggmltool.inspect.lifetime import TensorLife
+    from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
+    from ggmltool.inspect.tensor import TensorFacts
 
 
 class PeakTensor(Row, rename={"start": "from", "end": "to"}):

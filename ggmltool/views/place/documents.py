@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.version import VERSION
-from ggmltool.inspect.placed import Placed
-from ggmltool.inspect.swept import Sweep, Swept
 from ggmltool.views.document import Error, ReleaseDocument, Row
 from ggmltool.views.place.sweep import costs_of
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.placed import Placed
+    from ggmltool.inspect.swept import Sweep, Swept
 
 
 class UseRow(Row):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,13 +11,17 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
-from ggmltool.inspect.copied_experts import ExpertCopy
-from ggmltool.inspect.passes import PassRecord
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 from ggmltool.views.document import ReleaseDocument, Row, StepDocument, between, head
 from ggmltool.views.explain.words import words
 from ggmltool.views.plan.passes import changes
 from ggmltool.views.plan.tally import tally
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ggmltool.inspect.copied_experts import ExpertCopy
+    from ggmltool.inspect.passes import PassRecord
+    from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
 class PlanBackend(Row):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import NODEFAULT, UNSET, UnsetType, defstruct
 from msgspec.structs import asdict, fields
 
 from ggmltool.ggml.version import VERSION
-from ggmltool.inspect.devices import BackendInfo, BuftInfo, EngineInfo, ProfileInfo, RegisteredInfo
-from ggmltool.inspect.interfaces import Duty
-from ggmltool.inspect.op_info import FormInfo, OpInfo
-from ggmltool.inspect.samples import SampleInfo
-from ggmltool.inspect.types import TypeInfo
 from ggmltool.views.document import Document, Number, ReleaseDocument, Row, number
 from ggmltool.views.reference.value_table import Entry, TableInfo, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ggmltool.inspect.devices import BackendInfo, BuftInfo, EngineInfo, ProfileInfo, RegisteredInfo
+    from ggmltool.inspect.interfaces import Duty
+    from ggmltool.inspect.op_info import FormInfo, OpInfo
+    from ggmltool.inspect.samples import SampleInfo
+    from ggmltool.inspect.types import TypeInfo
 
 
 def document_of(row: type[Row], kind: str) -> type[ReleaseDocument]:
