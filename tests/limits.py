@@ -145,7 +145,7 @@ def buffer(nbytes: int, **gpu: object) -> Scenario:
 
 
 AT: dict[str, tuple[Scenario, Scenario]] = {
-    # the gauge's key: the scenario that is just possible, and the one that ggml refuses
+    # the gauge's key: the scenario that is just possible, and the one on which ggml fails
     "backends": (backends(16), backends(17)),
     "sched_tensors": (tensors(5), tensors(6)),
     "sched_slots": (slots(5), slots(6)),

@@ -87,7 +87,7 @@ def test_the_options_of_data_that_is_made_up_are_those_of_the_loader(kind: str) 
 def test_words_that_a_key_takes_are_named() -> None:
     """U25"""
     assert all(f"`{usage}`" in SECTIONS["Contexts"] for usage in USAGES)
-    composed = SECTIONS["Tensors and nodes"].rpartition("An op that is a function")[2].partition("Of `y:")[0]
+    composed = SECTIONS["Tensors and nodes"].rpartition("A ggml function that is not an op")[2].partition("Of `y:")[0]
     assert set(COMPOSITES) == set(re.findall(r"`(\w+)`", composed))
 
 

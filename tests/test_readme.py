@@ -75,7 +75,7 @@ ANSWERS = {
     ),
     "run buffer-not-set": "c has no memory",
     "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
-    "lifetime q k_rope transformer": "at different times: k_rope is written",
+    "lifetime q k_rope transformer": "at different times: k_rope overwrites q",
     "lifetime kq transformer": "probs is computed in place of it",
     "allocs --trace inplace": "in place of x1",
     "allocs --free-blocks q transformer": "free block",
@@ -132,7 +132,7 @@ def test_in_a_process_of_its_own_a_command_prints_it_too() -> None:
 
 
 NOT_IN_A_DIFFERENCE = ("split-count", "hash", "lost-data", "alloc-once", "used-experts")
-"""Rules that no plan of a sample shows: they need 257 splits, addresses, or steps that ggml refuses."""
+"""Rules that no plan of a sample shows: they need 257 splits, addresses, or steps on which ggml fails."""
 
 
 @pytest.mark.parametrize("command", ANSWERS)

@@ -161,7 +161,7 @@ def test_every_reason_against_reuse_is_given() -> None:
     assert reused["ok"] == "x1"
     assert refused["twice", "x2"] == "2 uses of it are left"
     assert refused["kept", "x3"] == "it is an output"
-    assert refused["weight", "w"] == "it has memory of its own"
+    assert refused["weight", "w"] == "it is pre-allocated"
     assert refused["viewed", "x6"] == "1 view of it still in use"
     assert refused["used", "half"] == "it is a view"
     assert "wider" not in reused

@@ -29,7 +29,7 @@ def test_pre_allocated_tensor_in_a_buffer_that_cannot_run_the_operation(call: Ca
     result = call("explain", "stored", "preallocated", columns=110)
     assert "pre-allocated tensor (stored) in a buffer (GPU0) that cannot run the operation (SET_ROWS)" in result.err
     assert "GPU0: SET_ROWS is not supported" in result.out
-    assert "CPU: its memory is fixed: GPU0 is not host memory" in result.out
+    assert "CPU: it is pre-allocated: GPU0 is not host memory" in result.out
     assert "put cache_k into CPU" in result.out
     assert result.status == 1
 
@@ -52,7 +52,7 @@ def test_which_tensors_land_where_with_this_ot_and_ts(call: Call) -> None:
 def test_the_largest_ngl_that_fits(call: Call) -> None:
     """People who tune -ngl: the last placement that fits, what it copies, and the command that shows it."""
     result = call("sweep", "-ngl", "0..19", "--device", "CUDA0:1764MiB", "gemma-3-270m", columns=110)
-    assert "largest that fits: -ngl 11\n  122 splits, 58.2 MiB copied per batch, 1 GiB left on CUDA0" in result.out
+    assert "largest that fits: -ngl 11\n  122 splits, 58.2 MiB copied per ubatch, 1 GiB left on CUDA0" in result.out
     assert result.out.endswith("ggmltool place gemma-3-270m --device CUDA0:1764MiB -ngl 11\n")
     assert call("place", "-ngl", "12", "--device", "CUDA0:1764MiB", "gemma-3-270m").status == 1
 
@@ -83,11 +83,9 @@ def test_a_small_batch_needs_more_than_the_worst_case_that_was_reserved(call: Ca
 def test_two_tensors_share_an_address_who_overwrote_whom(call: Call) -> None:
     """ggml 700, 1151: the bytes they share, when each has them, and whether anybody reads a wrong value."""
     out = " ".join(call("lifetime", "q", "k_rope", "transformer", columns=110).out.split())
-    assert (
-        "q and k_rope share 2 KiB at 4480 in CUDA0 compute buffer, at different times: k_rope is written over q" in out
-    )
+    assert "q and k_rope share 2 KiB at 4480 in CUDA0 compute buffer, at different times: k_rope overwrites q" in out
     assert "No harm in the graph: q is read last by node 14 q_rope, k_rope is written at node 15 k_rope" in out
-    assert "read after the graph, it has other values. Flag it output to keep it." in out
+    assert "after the graph it has other values. Flag it as an output to keep it." in out
 
 
 ATTENTION = """ggmltool: 1
@@ -314,7 +312,7 @@ def test_tensor_buffer_not_set_what_does_it_mean(call: Call) -> None:
     said = 'ggml-backend.cpp:327: GGML_ASSERT(buf != NULL && "tensor buffer not set") failed'
     out = " ".join(call("explain", "error", said).out.split())
     assert "A tensor that the graph does not reach" in out
-    assert "a leaf that nobody uses" in out
+    assert "a leaf that no node uses" in out
     assert "a view of something without memory" in out
     assert "c has no memory" in call("run", "buffer-not-set").out
     assert "graph main does not reach c" in call("explain", "c", "buffer-not-set").err
@@ -330,7 +328,7 @@ def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
         ("ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 1)",
          "in another buffer type than in the graph before"),
         ("pre-allocated tensor (cache_k_l3) in a buffer (Vulkan0) that cannot run the operation (SET_ROWS)",
-         "no backend that can use that memory runs SET_ROWS"),
+         "no backend that can use that memory supports SET_ROWS"),
         ("pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
          "CUDA3 is not among its devices"),
         ("pre-allocated tensor (cache_k_l58) in a buffer (Meta()) that cannot run the operation (NONE)",
@@ -518,7 +516,7 @@ def test_pipeline_copies_that_do_not_fit_are_done_without(call: Call) -> None:
     without = placed(call, "llama", *options, "CUDA0:18MiB,CUDA1:18MiB")
     assert "fits: CUDA0, CUDA1" in without
     told = " ".join(without.split())
-    assert "pipeline copies do not fit, llama.cpp retries without: CUDA0 19.5 MiB with, 12 MiB without" in told
+    assert "pipeline copies do not fit; llama.cpp retries without them: CUDA0 19.5 MiB with, 12 MiB without" in told
 
 
 @LLAMA_CPP

@@ -82,6 +82,6 @@ def log_side(log: Result[Any]) -> Side:
     if not isinstance(log.facts, LogGraph):
         raise InspectError("name a graph of the log: import_log(path, graph=1)")
     if log.facts.level == 1:
-        raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves the nodes out; 2 prints them")
+        raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
     plan, tensors = log_plan(log.facts)
     return Side(plan, tensors, is_log=True)

@@ -133,14 +133,14 @@ def _tell_of_size(drawn: int) -> None:
 
 
 def _planned(watched: Watched) -> Plan:
-    """The plan of --style ggmltool. Raises CliError where ggml refused before it had splits."""
+    """The plan of --style ggmltool. Raises CliError if ggml refused before it had splits."""
     if watched.plan.error is not None and not watched.plan.splits:
         raise watched.refusal("there is no plan to draw:\n")
     return watched.plan
 
 
 def _text_for(output: Output) -> str:
-    """Graphviz's text, where the file's name may stand for text. Raises CliError where it is of a picture, perhaps."""
+    """Graphviz's text, where the file's name may stand for text. Raises CliError if it is of a picture, perhaps."""
     if output.path is None or ending_of(output.path) in TEXTS:
         return "dot"
     raise CliError(f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf or .dot, or say --format")

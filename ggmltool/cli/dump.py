@@ -68,7 +68,7 @@ class Dump:
         return f"step{step}-{file_name(id)}" if self.numbered else file_name(id)
 
     def add(self, node: WatchedNode, values: NDArray[Any]) -> None:
-        """Write a tensor. Raises CliError where that fails."""
+        """Write a tensor. Raises CliError if that fails."""
         import numpy as np
 
         name = self._name(node.step, node.id)

@@ -38,12 +38,12 @@ def ending_of(path: PurePath | None) -> str:
 
 
 def format_of(path: PurePath | None) -> str | None:
-    """The format that the file's name asks for; None where it asks for none."""
+    """The format that the file's name asks for; None if it asks for none."""
     return FORMATS.get(ending_of(path))
 
 
 def refusal(path: PurePath, formats: Iterable[str], chosen: str | None, own: Iterable[str]) -> str | None:
-    """Why a command that writes these formats cannot write `chosen` (None: its text) to the file; None where it can.
+    """Why a command that writes these formats cannot write `chosen` (None: its text) to the file; None if it can.
 
     What the endings in `own` hold, the command itself knows.
     """

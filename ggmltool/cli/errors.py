@@ -168,7 +168,7 @@ def _from_the_environment(error: click.UsageError) -> str:
 
 
 def variable_of(param: click.Option, ctx: click.Context) -> str:
-    """The variable in the environment that click reads for an option, "" where none."""
+    """The variable in the environment that click reads for an option, "" if none."""
     if param.envvar:
         return param.envvar if isinstance(param.envvar, str) else param.envvar[0]
     return f"{ctx.auto_envvar_prefix}_{(param.name or '').upper()}" if ctx.auto_envvar_prefix else ""

@@ -173,6 +173,6 @@ def _content(name: str) -> str:
 
 
 def _no_moment(moment: Moment, form: str) -> None:
-    """Raises UsageError where a moment is named for what has none."""
+    """Raises UsageError if a moment is named for what has none."""
     if moment.after is not None or moment.step != "alloc":
         raise click.UsageError(f"`explain {form}` takes neither --after nor --step.")

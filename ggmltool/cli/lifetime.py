@@ -43,7 +43,7 @@ def lifetime(look: Look, names: tuple[str, ...]) -> int:
 
 
 def _sorted(given: list[str]) -> tuple[list[str], str | None]:
-    """Names and the scenario: of two words the second is a scenario where there is one of that name."""
+    """Names and the scenario: of two words the second is a scenario if there is one of that name."""
     if not given or len(given) > 3:
         raise click.UsageError("Usage: `lifetime NAME [OTHER] [SCENARIO]`.")
     if len(given) == 3 or (len(given) == 2 and is_scenario(given[1])):

@@ -86,7 +86,7 @@ class OpenedLog:
             return read_all(lines, take)
 
     def graph(self) -> LogGraph:
-        """The chosen graph, by default the first; says so where there are others. Raises ScenarioError."""
+        """The chosen graph, by default the first; says so if there are others. Raises ScenarioError."""
         from ggmltool.sources.sched_log.reader import read_graph
 
         with progress(f"reading {self.title}"), self._lines() as lines:

@@ -45,7 +45,7 @@ COMMANDS: dict[str, str] = {
 """Every command and its one line of help, so that `--help` imports none of them."""
 
 EPILOG = """\
-A scenario is a YAML or JSON file, also .gz (its format: `ggmltool help scenario`), or the name of a sample:
+A scenario is a YAML or JSON file, also .gz (`ggmltool help scenario`), or the name of a sample:
 `ggmltool plan moe`; `-` reads standard input. By default it is graph.yaml in the current folder, else the sample
 matmul. Every option can be set in the environment: GGMLTOOL_COLOR, or GGMLTOOL_PLAN_GRAPH for `plan --graph`.
 

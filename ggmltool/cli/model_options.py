@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 
 class ModelOptions(NamedTuple):
-    """The values of each option; () where it is left out, which is llama.cpp's default."""
+    """The values of each option; () if it is left out, which is llama.cpp's default."""
 
     ctx_size: tuple[int, ...]
     batch_size: tuple[int, ...]

@@ -48,7 +48,7 @@ class Look:
 
     @property
     def style(self) -> Style:
-        """The room and the colours that a view may use."""
+        """The room and the colors that a view may use."""
         return self.output.style
 
     def naming(self, scenario: str | None) -> Look:
@@ -91,7 +91,7 @@ def moment_command(
 ) -> Callable[[Ask], click.Command]:
     """A command whose function is called with a Look, and with the parameters that it has of its own.
 
-    `formats` are text and json where none is named; with `what_if` it has the options of the scheduler, too.
+    `formats` are text and json if none is named; with `what_if` it has the options of the scheduler, too.
     """
 
     def decorate(ask: Ask) -> click.Command:
@@ -120,7 +120,7 @@ def moment_command(
 
 
 def choose(**asked: object) -> str:
-    """Which of these parameters stands for a view of its own, "" for none. Raises UsageError where two of them do."""
+    """Which of these parameters stands for a view of its own, "" for none. Raises UsageError if two of them do."""
     names = [name for name, value in asked.items() if value not in (None, False, ())]
     if len(names) > 1:
         raise click.UsageError(f"{' and '.join(map(option_of, names))} are different views; choose one.")

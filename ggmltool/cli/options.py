@@ -24,7 +24,7 @@ _MOST_OPERATIONS = 1e30
 
 
 def scenario_argument(command: F) -> F:
-    """SCENARIO: a file, `-` for standard input, a sample's name; None where none is named."""
+    """SCENARIO: a file, `-` for standard input, a sample's name; None if none is named."""
     return click.argument("scenario", required=False, metavar="[SCENARIO]", shell_complete=complete_scenarios)(command)
 
 
@@ -92,7 +92,7 @@ def ggml_option(command: F) -> F:
 
 def ggml_pair_option(command: F) -> F:
     """--ggml A,B: the releases of ggml that decide the two sides of a comparison, the parameter `releases`: a pair of
-    releases, or nothing where one release decides both."""
+    releases, or nothing if one release decides both."""
     return click.option(
         "--ggml",
         "releases",

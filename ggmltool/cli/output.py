@@ -44,11 +44,11 @@ class Output:
 
     @property
     def style(self) -> Style:
-        """The room and the colours that a view may use here."""
+        """The room and the colors that a view may use here."""
         return Style(self.width, self._colors())
 
     def _colors(self) -> Literal["", "standard", "256"]:
-        """Colours as asked, else on a terminal that has not been told otherwise; as many as it says it has."""
+        """Colors as asked, else on a terminal that has not been told otherwise; as many as it says it has."""
         wanted = current_settings().color
         term = os.environ.get("TERM", "")
         if wanted == "never" or (
@@ -129,7 +129,7 @@ class Output:
 
 
 def _print(data: bytes) -> None:
-    """Write to standard output. Raises CliError where that fails, BrokenPipeError where nobody reads any more."""
+    """Write to standard output. Raises CliError if that fails, BrokenPipeError if the reader is gone."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

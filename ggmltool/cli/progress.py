@@ -38,8 +38,8 @@ _shown = threading.Lock()
 def progress(label: str, total: int = 0, unit: str = "", show: bool = True) -> Iterator[Advance]:
     """Say how far the work in the block is; the block calls what it gets.
 
-    `total` is how much there is of `unit` ("bytes" are written with units), 0 where that is not known: then only the
-    time is shown. Nothing is shown with --quiet, without `show`, and within another one.
+    `total` is how much there is of `unit` ("bytes" are written with units), 0 if that is not known: then only the time
+    is shown. Nothing is shown with --quiet, without `show`, and within another one.
     """
     if not show or current_settings().verbosity < 0 or not _shown.acquire(blocking=False):
         yield _ignore

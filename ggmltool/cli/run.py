@@ -276,7 +276,7 @@ class _Result:
         return "".join(parts)
 
     def next_token(self) -> NextToken | None:
-        """What the logits of a captured prompt say; None where there are none."""
+        """What the logits of a captured prompt say; None if there are none."""
         if not self.values:
             return None
         from ggmltool.inspect.next_token import next_token

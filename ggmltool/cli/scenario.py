@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ggmltool.scenario.text import Readable
 
 MINE = "graph.yaml"
-"""The file that is taken where nobody names one."""
+"""The file that is taken if nobody names one."""
 
 
 def open_scenario(argument: str | None, release: Release | None = None) -> Opened:
@@ -39,8 +39,8 @@ def open_scenario(argument: str | None, release: Release | None = None) -> Opene
 def open_for(name: str, scenario: str | None, usage: str) -> Opened:
     """Load the scenario in which something called `name` is looked for, as `open_scenario` does.
 
-    Raises CliError where no scenario is named and the name is that of a file of one: then the other word is missing,
-    as `usage` says.
+    Raises CliError if no scenario is named and the name is that of a file of one: then the other word is missing, as
+    `usage` says.
     """
     if scenario is None and name.endswith(ENDINGS):
         from ggmltool.cli.errors import CliError

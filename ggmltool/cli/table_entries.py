@@ -53,7 +53,7 @@ def _is_index(text: str, bits: int) -> bool:
 
 
 def _index(text: str, bits: int) -> int:
-    """The index that stands there, or that of a value of x."""
+    """The index in `text`, or the index of its value of x."""
     if not _is_index(text, bits):
         return _half(_value(text))
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ggmltool.ggml.errors import GgmlFailed
 
 MAX_OPERATIONS = 400_000_000_000
-"""Multiply-adds of a node, unless somebody asks for more: some ten seconds, the logits of 512 tokens of an 8B model."""
+"""Multiply-adds of a node, by default: some ten seconds, the logits of 512 tokens of an 8B model."""
 
 _SMALL = 1 << 26
 """So many bytes are taken without looking at what the machine has."""
@@ -33,7 +33,7 @@ class Bounds:
 
 
 BOUNDS = Bounds()
-"""The bounds of this process; whoever wants others sets them."""
+"""The bounds of this process; assign to them to change them."""
 
 
 def free_memory() -> int | None:

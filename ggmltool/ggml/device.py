@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 
 NOT_IN_TABLE = "{op} is not supported"
-NOT_FOR_BUFT = "of what lies in {buft0}, as source 0 does, it runs no {op}"
+NOT_FOR_BUFT = "with source 0 in {buft0} it does not support {op}"
 
 NO = 0
 YES = 1
@@ -202,7 +202,7 @@ class Device:
             return None
         own = ", ".join(sorted(b.name for b in self.bufts))
         if self.any_host:
-            return f"{buft.name} is not host memory, nor one of its own types ({own})"
+            return f"{buft.name} is not host memory, nor one of its own buffer types ({own})"
         return f"{buft.name} is not one of the buffer types it can use ({own})"
 
     def offload_op(self, op: Tensor) -> bool:

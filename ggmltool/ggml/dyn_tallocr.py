@@ -172,5 +172,5 @@ class DynTallocr(Planner):
         return GgmlAssert(
             "ggml_dyn_tallocr_insert_block",
             'chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
-            f"the memory of a chunk has come apart into more than {MAX_FREE_BLOCKS} free blocks",
+            f"the memory of a chunk is fragmented into more than {MAX_FREE_BLOCKS} free blocks",
         )

@@ -54,9 +54,9 @@ class GgmlError(Error):
     """ggml would not go on.
 
     Attributes: `kind` ("abort", "crash" or "failed"), `function` (the ggml function that refused), `condition` (the
-    asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here). `where` names
-    the place in the caller's input (file:line:column, and what stands there), for whoever knows one. `breach` is the
-    limit of ggml's that was reached, where that is the reason.
+    asserted expression, if any), `message` (what ggml prints) and `explanation` (what it means here). `where` names the
+    place in the caller's input (file:line:column, and what stands there), if it is known. `breach` is the limit of
+    ggml's that was reached, where that is the reason.
     """
 
     kind: ErrorKind = "abort"

@@ -408,8 +408,8 @@ class Gallocr(AnyGallocr):
                     "ggml_gallocr_init_tensor",
                     "the reserved plan has no place for a tensor",
                     None,
-                    f"{t.name or t.id} had memory of its own in the graph that was reserved, and has none now; "
-                    "ggml reads beyond its tables here",
+                    f"{t.name or t.id} was pre-allocated in the graph that was reserved, and is not now; ggml reads "
+                    "beyond its tables here",
                 )
             if planned.chunk >= len(buffers.chunks):
                 raise GgmlAssert(

@@ -61,9 +61,9 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     `means` is what has happened, `shapes` which graphs and calls bring it about, `remedy` what to do, `ask` the
     command that shows more. `era` is when ggml had such texts, "" for 0.20.2.
 
-    `places` names what printf fills in, in order, each with the words for it where nobody knows the value; the words
-    of the message have them in braces. `fills` names them for a text that fills in others than the first. The first of
-    the `cases` that fits the values goes before the message's own.
+    `places` names what printf fills in, in order, each with the words for it if its value is unknown; the words of the
+    message have them in braces. `fills` names them for a text that fills in others than the first. The first of the
+    `cases` that fits the values goes before the message's own.
     """
 
     texts: tuple[str, ...]

@@ -1,7 +1,7 @@
 """A plan: what the scheduler and the allocator decided for one graph, as a value.
 
-The rows are frozen and hold nothing that could refer back to them, so the garbage collector need not look at them.
-They are dataclasses to whoever asks: `dataclasses.asdict` and `pandas.DataFrame(plan.nodes)` take them.
+The rows are frozen and hold nothing that could refer back to them, so the garbage collector need not look at them. They
+behave as dataclasses: `dataclasses.asdict` and `pandas.DataFrame(plan.nodes)` take them.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def part_of_a_block(type: DType, n: int) -> NotComputable:
         "ggml_row_size",
         f"rows of {n} elements cannot be {type.name}",
         explanation=f"{type.name} is made of blocks of {type.block_size} elements. A release build of ggml does not "
-        "look, and its kernels read and write beyond the row",
+        "check, and its kernels read and write beyond the row",
     )
 
 

@@ -89,8 +89,8 @@ class WatchedAllocator:
             if at in self.planned.names and self.record.before:
                 hint = "; it is not a node"
             elif at in self.planned.names:
-                hint = "; it has memory of its own, which the allocator does not plan"
-                hint = "; ggml refused before" if self.at.plan.error is not None else hint
+                hint = "; it is pre-allocated, so the allocator does not plan it"
+                hint = "; ggml failed before that" if self.at.plan.error is not None else hint
             else:
                 hint = f"; did you mean {near}?" if near else ""
             raise InspectError(f"the allocator never came to {at!r} in {self.heading}{hint}")

@@ -53,7 +53,7 @@ def answer(device: Device, node: Tensor) -> Answer:
         why = device.why_not_buft(buft) if buft is not None else None
         if source is not None and why is not None:
             copies.append(Unreadable(slot, source.id, why))
-    why_memory = f"its memory is fixed: {memory}" if memory is not None else None
+    why_memory = f"it is pre-allocated: {memory}" if memory is not None else None
     refusal = device.refusal(node)
     text, lacks = (None, False) if refusal is None else refusal
     return Answer(text, why_memory, tuple(copies), lacks)

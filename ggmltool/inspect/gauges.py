@@ -115,12 +115,12 @@ def _scheduler(s: AnyScheduler, graph: CGraph | None, watch: LimitWatch, planned
     yield Gauge("sched_context", s.arena.used if split else None, s.arena.size, made)
     splits = s.splits[: s.n_splits] if split else []
     most = s.release.max_splits
-    grown = f"room for {len(s.splits)} by now" if most is None else ""
+    grown = f"capacity so far: {len(s.splits)}" if most is None else ""
     yield Gauge("splits", len(splits) if split else None, most or s.graph_size, grown)
     if not split:
         yield Gauge("split_inputs", None, most_inputs)
     for i, sp in enumerate(splits):
-        grown = f", room for {sp.inputs_capacity} by now" if sp.inputs_capacity > most_inputs else ""
+        grown = f", capacity so far: {sp.inputs_capacity}" if sp.inputs_capacity > most_inputs else ""
         where = f"split #{i} on {s.names[sp.backend_id]}{grown}" if sp.inputs else ""
         yield Gauge("split_inputs", len(sp.inputs), most_inputs, where)
         for t in sp.inputs:
@@ -128,9 +128,9 @@ def _scheduler(s: AnyScheduler, graph: CGraph | None, watch: LimitWatch, planned
     if s.n_copies > 1:
         yield Gauge("graph_inputs", len(s.graph_inputs) if split else None, most_inputs)
     room = s.graph_size + s.graph_size * most_inputs * 2
-    sized = f"room for {s.own_size} by now, " if planned else ""
-    yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, f"{sized}copies and dependencies too")
-    yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "pipeline copies too")
+    sized = f"capacity so far: {s.own_size}; " if planned else ""
+    yield Gauge("sched_nodes", len(s.nodes) if planned else None, room, f"{sized}with copies and dependencies")
+    yield Gauge("sched_leafs", len(s.leafs) if planned else None, room, "with pipeline copies")
 
 
 def _allocator(g: AnyGallocr, watch: LimitWatch, planned: bool, breach: Breach | None) -> Iterator[Gauge]:

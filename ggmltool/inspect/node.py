@@ -104,7 +104,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, No
         chain=tuple(heard.reason(i, built, names) for i in chain if i in heard.settled),
         sources=tuple(_sources(found, plan)),
         answers=tuple(_answered(b.device, b.name, found) for b in fresh.backends) if found.op else (),
-        now=outcome("now" if plan.ok else "now: ggml refuses", plan, opened.model, name),
+        now=outcome("now" if plan.ok else "now: ggml fails", plan, opened.model, name),
         moves=outcomes(changes(opened, graph, name, chain), graph, name, lambda p: backend_of(p, name) != now),
     )
     return state, facts
@@ -130,7 +130,7 @@ def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError
     copy = next((c for c in state.plan.copies if c.name == name), None)
     if copy is not None:
         return InspectError(
-            f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` says what it is made for"
+            f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` shows which node needs it"
         )
     model = state.run.model
     home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)

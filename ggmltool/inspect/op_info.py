@@ -59,8 +59,8 @@ class OpInfo(NamedTuple):
     """An op, or a function of UNARY or GLU (`function_of` says which, else "").
 
     `sources` is (fewest, most), `cases` how many calls the tests compare with ggml's own, `result_of` the source whose
-    memory the result always has, `example` a scenario; `note` what else is to be said.
-    `result` is type and extents of the example's node ("" where nobody has planned it).
+    memory the result always has, `example` a scenario; `note` what else is to be said. `result` is type and extents of
+    the example's node ("" if it was not planned).
     """
 
     number: int

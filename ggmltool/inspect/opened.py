@@ -126,4 +126,4 @@ class Opened:
         for name in names:
             since = days().keys.get(f"scheduler.{name}", "")
             if lacks(self.model.release, since):
-                raise InspectError(f"ggml {self.model.ggml} has no {name}; it exists since {since}")
+                raise InspectError(f"ggml {self.model.ggml} has no {name}; available since {since}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.overrides import Override
 
 DEFAULT_MARGIN = (1 << 30,)
-"""What --fit-target of llama.cpp is where nobody says more."""
+"""The default of llama.cpp's --fit-target."""
 
 AUTO_SPLIT = "auto"
 """-ts that is searched."""

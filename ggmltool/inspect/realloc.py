@@ -131,8 +131,8 @@ def explain_realloc(first: Side, second: Side) -> ReallocFacts:
         release = side.opened.model.release
         if not release.reserves:
             raise InspectError(
-                f"ggml {release.name} keeps no plan that could serve another graph; there is one since 2024-02-11. "
-                "What was measured is all the memory there is: `check` shows how full it is"
+                f"ggml {release.name} keeps no plan that could serve another graph (that came on 2024-02-11). The "
+                "measured memory is all there is: `check` shows how full it is"
             )
     heard = Heard()
     before, after, sched = _both(first, second, heard)

@@ -9,7 +9,7 @@ from ggmltool.scenario.tensor_info import TensorInfo
 
 
 def bytes_of(infos: Iterable[TensorInfo]) -> str:
-    """How many bytes some tensors have together, for people: a number, or between which two it lies."""
+    """The total size of some tensors as text: a size, or the two sizes it lies between."""
     low = high = 0
     for info in infos:
         low += info.nbytes

@@ -68,7 +68,7 @@ class Watched:
     @property
     def heading(self) -> str:
         """`alloc main`, and whether ggml refused it."""
-        refused = ", which ggml refuses" if self.plan.error is not None else ""
+        refused = ", where ggml fails" if self.plan.error is not None else ""
         return f"{self.step}{refused}"
 
     @property
@@ -207,5 +207,5 @@ def _steps(opened: Opened, moment: Moment) -> list[Step]:
     if number > len(steps):
         raise InspectError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
     if steps[number - 1].kind not in ALL_GRAPH_STEPS:
-        raise InspectError(f"step {number} ({steps[number - 1]}) is of no graph; {there}")
+        raise InspectError(f"step {number} ({steps[number - 1]}) has no graph; {there}")
     return steps[:number]

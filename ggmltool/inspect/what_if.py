@@ -104,7 +104,7 @@ def to_another_backend(
             if backend.name not in able:
                 yield _given_the_op(model, backend, spec)
     for name in able:
-        yield Change(f"name its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
+        yield Change(f"assign its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
 
 
 def _context_of(model: Model, id: str) -> ContextSpec | None:
@@ -140,7 +140,7 @@ def _mark(model: Model, id: str) -> Iterator[Change]:
 def _larger_batch(model: Model, asker: Asker) -> Change:
     """A larger batch, which for the scheduler is a backend that is content with this one."""
     backends = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
-    text = f"a batch of {asker.least} or more: {asker.backend} offloads it then"
+    text = f"a batch of {asker.least} or more, which {asker.backend} offloads"
     return Change(text, replace(model, backends=backends))
 
 
@@ -156,13 +156,13 @@ def _copied_before(model: Model, graph: str, spec: TensorSpec, source: TensorSpe
     if nb != source.nb:
         made = f"{source.id} (cont)"
         cont = TensorSpec(made, made, source.type, source.ne, nb, int(Op.CONT), src=(source.id,))
-        text = f"make {source.id} contiguous before (cont)"
+        text = f"make {source.id} contiguous first (cont)"
         yield Change(text, _reading(model, graph, spec, source.id, cont))
     if source.type in (F16, BF16):
         made = f"{source.id} (cast)"
         # ggml_cast: the copy is a source of its own, for its type and layout.
         cast = TensorSpec(made, made, F32, source.ne, contiguous_nb(F32, source.ne), int(Op.CPY), src=(source.id, made))
-        text = f"cast {source.id} from {source.type.name} to f32 before"
+        text = f"cast {source.id} from {source.type.name} to f32 first"
         yield Change(text, _reading(model, graph, spec, source.id, cast))
 
 

@@ -68,7 +68,7 @@ def read_exact(fd: int, n: int) -> bytes | None:
 
 
 def read_message(fd: int) -> Any:
-    """The next value that `write_message` sent. Raises EOFError where the other end is gone."""
+    """The next value that `write_message` sent. Raises EOFError if the other end is gone."""
     head = read_exact(fd, 8)
     body = read_exact(fd, int.from_bytes(head, "little")) if head is not None else None
     if body is None:
@@ -100,8 +100,8 @@ def quiet_child() -> None:
 def run_forked(function: Callable[[], Any], set_abort_callback: Callable[[Any], object]) -> Any:
     """Calls `function` in a forked child and gives back what it returns, or `Abort` where ggml aborted.
 
-    `set_abort_callback` is the library's ggml_set_abort_callback. The value must be picklable. Raises ChildError
-    where the function raised.
+    `set_abort_callback` is the library's ggml_set_abort_callback. The value must be picklable. Raises ChildError if the
+    function raised.
     """
     read_fd, write_fd = os.pipe()
     pid = fork_child()

@@ -24,7 +24,7 @@ def library_kernels(backend: Backend, other: GraphCompute) -> GraphCompute:
     """Kernels that are the real library's on `backend`, which is one with host memory, and `other` elsewhere.
 
     Each node is computed in a child process of its own, so that an abort there is an error here. Raises
-    OracleUnavailable where the library is missing; the kernels raise GgmlError.
+    OracleUnavailable if the library is missing; the kernels raise GgmlError.
     """
     lib = load()
 

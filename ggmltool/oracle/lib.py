@@ -47,7 +47,7 @@ def _folder() -> Path:
                 return folder
     found = f"the package libggml at {places[0]} has no libggml-base.so" if places else "the package is not installed"
     raise OracleUnavailable(
-        f"The real ggml library is missing: {found}. Get it with `pip install libggml-python=={DISTRIBUTION}` "
+        f"The real ggml library is missing: {found}. Install it with `pip install libggml-python=={DISTRIBUTION}` "
         "(ggmltool's extra `oracle`)"
     )
 

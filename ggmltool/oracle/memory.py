@@ -1,4 +1,4 @@
-"""Addresses for the buffers of mock devices: made up where nothing is computed, else anonymous pages."""
+"""Addresses for the buffers of mock devices: made up if nothing is computed, else anonymous pages."""
 
 from __future__ import annotations
 

@@ -425,7 +425,7 @@ def _total_bytes(model: Model) -> int:
 
 
 def _reads_from(bufts: set[int], address: int) -> bool:
-    """Whether one of an op's first sources lies in one of these buffer types; never where nothing is computed."""
+    """Whether one of an op's first sources lies in one of these buffer types; never if nothing is computed."""
     op = Tensor.from_address(address)
     if op.op in EMPTY_OPS:
         return False

@@ -249,7 +249,7 @@ class ScenarioRun:
         return graph
 
     def step(self, step: Step, emit: Emit) -> bool:
-        """Runs a step; False where it failed and the run ends."""
+        """Runs a step; False if it failed and the run ends."""
         lib, sched = self.lib, self.sched
         if step.kind == "reset":
             lib.ggml_backend_sched_reset(sched)

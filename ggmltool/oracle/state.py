@@ -241,7 +241,7 @@ class StateReader:
 
 
 def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload: bool, debug: int) -> None:
-    """Compares what a new scheduler holds with what it must hold. Raises OracleUnavailable where they differ."""
+    """Compares what a new scheduler holds with what it must hold. Raises OracleUnavailable if they differ."""
     s = Sched.from_address(sched)
     galloc = Gallocr.from_address(s.galloc)
     n = len(world.order)

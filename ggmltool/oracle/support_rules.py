@@ -12,7 +12,7 @@ from ggmltool.oracle.structs import Tensor
 
 
 def decide(lib: Lib, rules: Sequence[SupportRule], key: int, address: int) -> bool | None:
-    """What the rules say of the op at an address; None where it has none, and those for every op are kept."""
+    """What the rules say of the op at an address; None if it has none, and those for every op are kept."""
     if not all(_holds(lib, rule, address) for rule in rules if rule.keys is None):
         return False
     own = [rule for rule in rules if rule.keys is not None and key in rule.keys]

@@ -22,9 +22,9 @@ BATCH = 250
 def run(model: Model, debug: int = 2, values: bool = True) -> OracleRun:
     """Runs one scenario on the real library, in a forked child.
 
-    `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Without `values` compute,
-    set and get steps touch no memory. Raises OracleUnavailable where the
-    library is missing, ChildError where the scenario cannot be run there.
+    `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Without `values` compute, set and get steps
+    touch no memory. Raises OracleUnavailable if the library is missing, ChildError where the scenario cannot be run
+    there.
     """
     return next(run_many([model], debug, values))
 

@@ -114,7 +114,7 @@ def _features(value: object, profile: str) -> frozenset[str]:
 
     known = PROFILES[profile].features
     if not known:
-        raise Mistake(f"the profile {profile} knows no features")
+        raise Mistake(f"the profile {profile} has no features")
     items = [word for word in value.split("+") if word] if isinstance(value, str) else as_list(value, "features")
     out: set[str] = set()
     for i, item in enumerate(items):
@@ -130,7 +130,7 @@ def _max_tensor_size(value: object, profile: str) -> int:
     from ggmltool.ggml.version import SIZE_MAX
 
     if PROFILES[profile].max_tensor_size == SIZE_MAX:
-        raise Mistake(f"devices of the profile {profile} look at no tensor's size; give a max_size")
+        raise Mistake(f"devices with the profile {profile} have no limit on tensors; give a max_size")
     return as_size(value, "max_tensor_size")
 
 

@@ -22,7 +22,7 @@ _SELF = -1
 _EMPTY = -2
 _NO_VIEW = -1
 _VIEW_SLOT = {int(Op.CPY): 1, int(Op.SET_ROWS): 2}
-"""The slot whose memory a node shares, where it is not the first."""
+"""The slot whose memory a node shares, if it is not the first."""
 
 
 def is_described(nodes: Mapping[str, object]) -> bool:

@@ -15,7 +15,7 @@ _NPY_KINDS = "biuf"
 
 
 def inside_folder(file: str, folder: Path | None) -> Path:
-    """The file, links resolved. Raises Mistake where it lies outside of the folder or is no regular file."""
+    """The file, links resolved. Raises Mistake if it lies outside of the folder or is no regular file."""
     base = (folder if folder is not None else Path.cwd()).resolve()
     try:
         path = (base / file).resolve()
@@ -43,7 +43,7 @@ def check_npy_file(path: Path, file: str) -> tuple[int, ...]:
     if not isinstance(array, np.ndarray):
         raise Mistake(f"{quoted(file)} is an archive, not an npy file")
     if array.dtype.kind not in _NPY_KINDS:
-        raise Mistake(f"the array in {quoted(file)} holds no numbers but {quoted(array.dtype)}")
+        raise Mistake(f"the array in {quoted(file)} holds {quoted(array.dtype)}, not numbers")
     return tuple(int(n) for n in array.shape)
 
 

@@ -27,8 +27,8 @@ _CANDIDATES = 2000
 class ScenarioError(Error):
     """A mistake in a scenario.
 
-    `source` is the file (or "<dict>"), `place` line and column (None where there is no text), `message` what is
-    wrong, `expected` what would be right, `line_text` the line itself, for showing with a caret under the column.
+    `source` is the file (or "<dict>"), `place` line and column (None if there is no text), `message` what is wrong,
+    `expected` what would be right, `line_text` the line itself, for showing with a caret under the column.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """`did you mean "x"?` for a wrong name, or "" where nothing is like it."""
+    """`did you mean "x"?` for a wrong name, or "" if nothing is like it."""
     best = nearest(name, valid)
     return f"did you mean {quoted(best)}?" if best is not None else ""
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _DamagedError(Exception):
-    """The file is no GGUF file that can be read; says why."""
+    """The file is not a GGUF file that can be read; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ def check_gguf_file(path: Path, file: str) -> None:
     except OSError as e:
         raise Mistake(f"{quoted(file)} cannot be read: {e.strerror}") from None
     if magic != b"GGUF":
-        raise Mistake(f"{quoted(file)} is no GGUF file")
+        raise Mistake(f"{quoted(file)} is not a GGUF file")
 
 
 def read_gguf_tensor(path: Path, name: str) -> GgufTensor:
-    """A tensor of a GGUF file by its name. Raises Mistake where there is none, or the file is damaged."""
+    """A tensor of a GGUF file by its name. Raises Mistake if there is none, or the file is damaged."""
     tensors = gguf_tensors(path)
     if name not in tensors:
         hint = did_you_mean(name, tensors)
@@ -91,14 +91,14 @@ def read_gguf_tensor(path: Path, name: str) -> GgufTensor:
 
 
 def gguf_tensors(path: Path) -> dict[str, GgufTensor]:
-    """All tensors of a GGUF file by name. Raises Mistake where the file is damaged."""
+    """All tensors of a GGUF file by name. Raises Mistake if the file is damaged."""
     return _gguf_tensors(path, path.stat().st_mtime_ns)
 
 
 def gguf_texts(path: Path, keys: Iterable[str]) -> dict[str, list[str]]:
     """The metadata of a GGUF file under these keys, where it is text or a list of texts: always a list.
 
-    Raises Mistake where the file is damaged.
+    Raises Mistake if the file is damaged.
     """
     wanted = frozenset(key.encode() for key in keys)
     return _read(path, lambda header: header.texts(wanted))
@@ -111,7 +111,7 @@ def _gguf_tensors(path: Path, changed: int) -> dict[str, GgufTensor]:
 
 
 def _read(path: Path, what: Callable[[_Header], T]) -> T:
-    """What is wanted of a file's header. Raises Mistake where the file is damaged."""
+    """What is wanted of a file's header. Raises Mistake if the file is damaged."""
     import mmap
 
     try:

@@ -23,9 +23,9 @@ class Computing(NamedTuple):
 
 
 def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> None:
-    """Let this machine's GPUs compute for the backends whose `engine` says so, with memory of their own.
+    """Let this machine's GPUs compute for the backends whose `engine` says so, each with its own memory.
 
-    `auto` takes one for a CUDA device where cupy finds one. Raises NotComputable where `cupy` is asked for and there is
+    `auto` takes one for a CUDA device where cupy finds one. Raises NotComputable if `cupy` is asked for and there is
     none, or where the device is not one that a GPU can stand for.
     """
     every = list(bufts)
@@ -91,7 +91,7 @@ def _gpu_of(
         return None
     raise NotComputable(
         "ggml_backend_dev_init",
-        f"{spec.name} asks for the engine cupy: {refusal}",
+        f"{spec.name} has the engine cupy: {refusal}",
         explanation=f"{remedy}with `engine: numpy` or `auto` it is computed by numpy; planning is the same",
     )
 
@@ -99,18 +99,18 @@ def _gpu_of(
 def _no_gpu(
     model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
 ) -> str:
-    """Why no GPU can stand for the device; empty where one can."""
+    """Why no GPU can stand for the device; empty if one can."""
     if not model.release.takes_gpus:
         return f"ggml {model.ggml} is computed by numpy only"
     if device.type == "cpu":
         return "it is a CPU, and cupy computes on NVIDIA's GPUs"
     foreign = [b.name for b in bufts if device.supports_buft(b) and (b.host or b.device != spec.name)]
     if foreign:
-        return f"it uses memory of others ({', '.join(foreign)}), and a GPU computes in its own only"
+        return f"it uses memory of other devices ({', '.join(foreign)}), but a GPU computes only in its own"
     own = [b for b in bufts if b.device == spec.name and b.family != PINNED]
     users = [d.name for d in others if any(d.supports_buft(b) for b in own)]
     if users:
-        return f"its memory is used by others ({', '.join(users)}), and a GPU's is its own"
+        return f"other devices ({', '.join(users)}) use its memory, but a GPU's is its own"
     return ""
 
 

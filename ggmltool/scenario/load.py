@@ -235,7 +235,7 @@ class _Loader:
         if tallocr is not None:
             tallocr = at("tallocr", as_backend, tallocr, "tallocr", self.reader.backends)
             if buft is not None:
-                raise Mistake("tallocr stands beside buft", "give either of them", "tallocr", on_key=True)
+                raise Mistake("tallocr and buft are both given", "give one of them", "tallocr", on_key=True)
         spec = ContextSpec(name, buft, USAGES[word], [], tallocr)
         tensors = given.get("tensors")
         entries = at("tensors", as_map, {} if tensors is None else tensors, "tensors")

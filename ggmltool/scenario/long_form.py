@@ -50,7 +50,7 @@ _VIEWS_BY_RULE = VIEW_OPS | {Op.CPY, Op.SET_ROWS}
 
 
 def build_long(id: str, value: dict[str, Any], scope: Scope) -> Tensor:
-    """A node in long form. Raises Mistake, or GgmlError where ggml refuses."""
+    """A node in long form. Raises Mistake, or GgmlError if ggml asserts."""
     return _Long(id, value, scope).build()
 
 
@@ -145,7 +145,7 @@ class _Long:
         return result
 
     def _params(self) -> tuple[Constructor | None, dict[str, Any] | None]:
-        """The constructor and its parameters, from names or from raw words; None where there is no rule to apply."""
+        """The constructor and its parameters, from names or from raw words; None if there is no rule to apply."""
         c = self.c
         if c is None:
             if self.extra:
@@ -165,11 +165,11 @@ class _Long:
             return c, self._raw_params(c, ())
 
     def _raw_params(self, c: Constructor, words: tuple[int, ...]) -> dict[str, Any] | None:
-        """The parameters behind the words of a captured node; None where they cannot be told."""
+        """The parameters behind the words of a captured node; None if they cannot be told."""
         if self.extra:
             name = min(self.extra)
             if any(p.name == name for p in c.params):
-                raise Mistake(f"{name} stands beside op_params", "give either of them", name, on_key=True)
+                raise Mistake(f"{name} and op_params are both given", "give one of them", name, on_key=True)
             raise unknown_param(c, name)
         if c.unpack is None and not c.pack:
             return None if c.params else {}
@@ -230,7 +230,7 @@ class _Long:
         return inplace
 
     def _as_described(self, c: Constructor, params: dict[str, Any]) -> Tensor | None:
-        """The rule's result for a node of a described graph; None where it is to be taken as it is written."""
+        """The rule's result for a node of a described graph; None if it is to be taken as it is written."""
         try:
             result = self._with_rule(c, params)
         except (GgmlError, Mistake):

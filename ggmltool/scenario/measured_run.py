@@ -125,7 +125,8 @@ class MeasuredRun(Run):
     def _write_when_read(self, name: str) -> Callable[[Tensor], None] | None:
         """What writes the data of the tensors that get memory with the graph, each right before it is read first.
 
-        Before that their memory may be another tensor's: a program of then had to give inputs to an allocator first.
+        Before that their memory may be another tensor's: with that ggml a program had to give inputs to an allocator
+        first.
         """
         table = self.newest[name][1]
         specs = [(spec.tallocr, t_spec) for spec in self.model.contexts for t_spec in spec.tensors]
@@ -161,7 +162,7 @@ class MeasuredRun(Run):
     def tensor(self, id: str) -> Tensor:
         """The newest tensor of this id, for `set` and `get`.
 
-        Raises LineAssert where it has no memory, as long as its graph was only measured too.
+        Raises LineAssert if it has no memory, as long as its graph was only measured too.
         """
         t = super().tensor(id)
         buffer = root_of(t).buffer

@@ -21,7 +21,7 @@ OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 
 
 def build_short(id: str, text: str, scope: Scope) -> Tensor:
-    """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError where ggml refuses."""
+    """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError if ggml asserts."""
     call = parse_call(text)
     c, inplace = _constructor_of_call(call)
     binding = _bind(c, call, id, inplace, scope)
@@ -60,7 +60,7 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
         raise Mistake(f"{name} has no short form", "write it as {op: ..., src: [...], type: ..., ne: [...]}")
     until = days().ops_until.get(name)
     if until is not None:
-        raise Mistake(f"{name} was an op of ggml until {until}; ggmltool has it in no version")
+        raise Mistake(f"{name} was an op of ggml until {until}; no version in ggmltool has it")
     raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS, **COMPOSITES}))
 
 

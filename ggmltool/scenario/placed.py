@@ -59,7 +59,7 @@ class PlacedGraph:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all tensors that have memory of their own."""
+        """The bytes of all tensors that are pre-allocated."""
         return sum(t.nbytes for t in self.context.tensors if t.view_src is None)
 
     def allocate(

@@ -23,7 +23,7 @@ _INIT = {
 def registry_of(model: Model) -> BackendRegistry | None:
     """The CPU first, the devices of CUDA, then Metal, and what the scenario describes itself behind them.
 
-    None where programs make no backends by a registry. Raises LineAssert where there are more than 16.
+    None where programs make no backends by a registry. Raises LineAssert if there are more than 16.
     """
     registry = parts.registry_of(model.release, model.cpu_base_misalign)
     if registry is None:

@@ -80,10 +80,10 @@ class ReservingRun(Run):
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
 
-        Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
-        every node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this
-        machine may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises
-        GgmlError where ggml would not go on.
+        Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with every
+        node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this machine
+        may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises GgmlError if
+        ggml would not go on.
         """
         sched = self.start()
         if name not in self.newest:

@@ -137,7 +137,7 @@ class Run(ABC):
                 tensor_map(t, content, self.listener)
 
     def _in_file(self, data: Data, t: Tensor) -> NDArray[Any] | None:
-        """The bytes of `t` in the file that its data names; None where they have to be made."""
+        """The bytes of `t` in the file that its data names; None if they have to be made."""
         from ggmltool.scenario.data import GgufData
         from ggmltool.scenario.gguf_file import map_file
 
@@ -242,7 +242,7 @@ class Run(ABC):
 
     @abstractmethod
     def _plan(self, step: str, name: str) -> Plan:
-        """The plan of a step. Raises GgmlError where ggml would not go on."""
+        """The plan of a step. Raises GgmlError if ggml would not go on."""
 
     def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
         """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
@@ -288,7 +288,7 @@ class Run(ABC):
 
     @abstractmethod
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
-        """The step `compute` of a graph. Raises GgmlError where ggml would not go on.
+        """The step `compute` of a graph. Raises GgmlError if ggml would not go on.
 
         Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with
         every node after it was computed. Without `wait` GPUs of this machine may still be computing when it returns,
@@ -304,8 +304,8 @@ class Run(ABC):
         return []
 
     def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and
-        where there is no graph at all, one without memory.
+        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and if
+        there is no graph at all, one without memory.
 
         Raises ScenarioError for an id that no graph and no context has.
         """

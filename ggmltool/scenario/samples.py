@@ -26,7 +26,7 @@ def samples() -> list[Path]:
 
 
 def find_sample(name: str) -> Path | None:
-    """The sample of this name (without endings), None where there is none."""
+    """The sample of this name (without endings), None if there is none."""
     return next((path for path in samples() if sample_name(path) == name), None)
 
 
@@ -42,7 +42,7 @@ def sample_name(path: Path) -> str:
 def scenario_path(argument: str) -> str:
     """What to load for a name: what lies there, else the sample of that name.
 
-    Raises ScenarioError where neither is there and a sample or a file beside it has a name much like it.
+    Raises ScenarioError if neither is there and a sample or a file beside it has a name much like it.
     """
     if argument == "-" or os.path.lexists(argument):
         return argument

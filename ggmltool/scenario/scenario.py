@@ -106,9 +106,9 @@ class Scenario:
         in its shape or one that broadcasts to it.
 
         The default outputs are the nodes flagged output, else the last node. Arrays are 4-d, shape `ne` reversed,
-        float32 for every floating and quantized type, the integer type otherwise. A node that is not flagged output
-        is read right after it was computed, since ggml may put something else into its memory later. Raises
-        GgmlError where ggml would not go on.
+        float32 for every floating and quantized type, the integer type otherwise. A node that is not flagged output is
+        read right after it was computed, since ggml may put something else into its memory later. Raises GgmlError if
+        ggml would not go on.
         """
         name = self.graph_name(graph)
         run = self.start(values=True)

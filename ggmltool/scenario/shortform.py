@@ -219,7 +219,7 @@ class _Scanner:
             self.i += 1
             return False
         if not c:
-            hint = "" if "\n" in self.text else "inside of { } in YAML, put a short form in quotes"
+            hint = "" if "\n" in self.text else "inside { } in YAML, put a short form in quotes"
             raise self.fail(f"{quoted(close)} is missing", hint)
         raise self.fail(f"expected a comma or {quoted(close)}, not {quoted(c)}")
 

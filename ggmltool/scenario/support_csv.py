@@ -145,7 +145,7 @@ def _dims(n: Iterable[int]) -> Dims:
 def _shape(
     params: Params, make: Callable[[Callable[[str], int], Callable[[str], list[int]]], Iterable[int]]
 ) -> Dims | None:
-    """The shape that `make` puts together from numbers and lists by name; None where one is missing."""
+    """The shape that `make` puts together from numbers and lists by name; None if one is missing."""
 
     def number(name: str) -> int:
         (n,) = _numbers(params, name) or []
@@ -241,4 +241,4 @@ _OPERANDS: dict[str, Callable[[Params], Iterator[Operand]]] = {
     "SOFT_MAX": _soft_max,
     "FLASH_ATTN_EXT": _flash_attn,
 }
-"""How the parameters of a case say the types and shapes of its operands, where it is not as with most ops."""
+"""How the parameters of a case say the types and shapes of its operands, if it is not as with most ops."""

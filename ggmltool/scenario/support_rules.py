@@ -56,9 +56,9 @@ def read_supports(value: object, own_name: str, folder: Path | None) -> Supports
     if len(lists) > 1:
         raise Mistake(f"supports takes either {' or '.join(lists)}", _FORMS)
     if not lists and "rules" not in given:
-        raise Mistake("supports says nothing", _FORMS)
+        raise Mistake("supports is empty", _FORMS)
     if "backend" in given and "csv" not in given:
-        raise Mistake("backend says whose cases of a csv are meant, and there is no csv", _FORMS, "backend")
+        raise Mistake("backend selects cases of a csv, but there is no csv", _FORMS, "backend")
     base = lists[0] if lists else ""
     keys: frozenset[int] = at(base, op_keys, given[base]) if base in ("only", "except") else frozenset()
     rules: tuple[SupportRule, ...] = at("rules", _rules, given["rules"]) if given.get("rules") is not None else ()
@@ -84,7 +84,7 @@ def _check_no_contradiction(base: str, keys: frozenset[int], rules: Iterable[Sup
         for i, rule in enumerate(rules):
             for key in rule.keys or ():
                 if key in keys:
-                    raise Mistake(f"{KEY_NAMES[key]} has a rule, and stands under except, too", "", "rules", i, "op")
+                    raise Mistake(f"{KEY_NAMES[key]} has a rule, but is also under except", "", "rules", i, "op")
 
 
 def op_keys(value: object) -> frozenset[int]:

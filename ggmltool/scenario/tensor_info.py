@@ -38,7 +38,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """`f32[4, 3]`; "" where it is not known."""
+        """`f32[4, 3]`; "" if it is not known."""
         return f"{self.type}{dims(self.ne)}" if self.type else ""
 
 

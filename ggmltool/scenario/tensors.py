@@ -106,7 +106,7 @@ class TensorReader:
                 raise Mistake(f"a tensor without op has no {key}", "give its op", key, on_key=True)
         op = value.get("op")
         if op is not None and op != "none":
-            raise Mistake("a tensor of a context has no op", "nodes stand in a graph", "op", on_key=True)
+            raise Mistake("a tensor of a context has no op", "nodes belong to a graph", "op", on_key=True)
         src = value.get("src")
         if src and any(s is not None for s in at("src", as_list, src, "src")):
             raise Mistake("a tensor without op has no sources", "give its op", "src", on_key=True)

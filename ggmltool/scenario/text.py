@@ -62,7 +62,7 @@ class Document:
         return ScenarioError(mistake.message, self.source, place, mistake.expected, line)
 
     def place(self, *path: str | int) -> Place | None:
-        """Where the key or list item at the end of `path` stands; None where there is no text.
+        """Where the key or list item at the end of `path` stands; None if there is no text.
 
         It is asked for every node of a scenario in YAML, all of which may stand in one line.
         """
@@ -235,7 +235,7 @@ def _read_stream(stream: Readable, shown: str) -> bytes:
 def no_model(head: bytes, shown: str) -> None:
     """Raises ScenarioError for what begins as a GGUF file does."""
     if head.startswith(b"GGUF"):
-        raise ScenarioError("this is a GGUF file, a model", shown, expected="`ggmltool capture` makes a scenario of it")
+        raise ScenarioError("this is a GGUF file, a model", shown, expected="`ggmltool capture` makes it a scenario")
 
 
 def _too_large(shown: str, content: bytes | bytearray) -> ScenarioError:

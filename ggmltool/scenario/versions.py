@@ -26,7 +26,7 @@ def read_ggml(value: object) -> Release:
         return DEFAULT
     name = as_text(value, "ggml")
     if name not in RELEASES:
-        raise Mistake(f"there is no ggml {quoted(name)} here", _which(name))
+        raise Mistake(f"{quoted(name)} is not a ggml that ggmltool knows", _which(name))
     return RELEASES[name]
 
 
@@ -54,7 +54,7 @@ def check_keys_known(top: dict[str, Any], release: Release) -> None:
         keys, until = days().keys, days().keys_until
         pattern = next(p for p in (*keys, *until) if _fits(path, p.split(".")))
         since = keys.get(pattern)
-        when = f"it exists since {since}" if since else f"ggml had it until {until[pattern]}"
+        when = f"available since {since}" if since else f"ggml had it until {until[pattern]}"
         hint = "leave it out" if since else "leave it out, or write `ggml: 2024-01`"
         raise Mistake(f"ggml {release.name} has no {path[-1]}; {when}", hint, *path, on_key=True)
 
@@ -121,7 +121,7 @@ def check_flags(t: TensorSpec, release: Release) -> None:
     """Refuse flags that the release does not have. Raises Mistake."""
     if without_flags(t, release):
         word = next(word for word, bit in FLAGS.items() if t.flags & bit & ~FLAG_PARAM)
-        raise Mistake(f"ggml {release.name} has no flag {word}; there are such since {days().flags}", "leave it out")
+        raise Mistake(f"ggml {release.name} has no flag {word}; available since {days().flags}", "leave it out")
 
 
 def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
@@ -132,8 +132,8 @@ def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
             since = days().profiles.get(backend.profile, "")
             message = f"the rules that {backend.profile} had in ggml {release.name} are not known here"
             if lacks(release, since):
-                message = f"ggml {release.name} has no {backend.profile}; it exists since {since}"
-            hint = f"known are {', '.join(known)}; of others say what they do: profile: custom, supports, …"
+                message = f"ggml {release.name} has no {backend.profile}; available since {since}"
+            hint = f"known are {', '.join(known)}; describe others yourself: profile: custom, supports, …"
             raise Mistake(message, hint, i)
 
 
@@ -141,11 +141,11 @@ def check_known(t: TensorSpec, release: Release) -> None:
     """Refuse a tensor of a type, or a node of an op, that the release does not have. Raises Mistake."""
     since = days().types.get(t.type.name, "")
     if lacks(release, since):
-        raise Mistake(f"ggml {release.name} has no type {t.type.name}; it exists since {since}")
+        raise Mistake(f"ggml {release.name} has no type {t.type.name}; available since {since}")
     name = KEY_NAMES[op_key(t.op, t.op_params)]
     since = days().ops.get(name, "")
     if lacks(release, since):
-        raise Mistake(f"ggml {release.name} has no op {name}; it exists since {since}")
+        raise Mistake(f"ggml {release.name} has no op {name}; available since {since}")
     for part in days().parts.get(name, ()):
         if lacks(release, part.since) and part.is_in(t):
-            raise Mistake(f"{name} has no {part.what} in ggml {release.name}; it is available since {part.since}")
+            raise Mistake(f"{name} has no {part.what} in ggml {release.name}; available since {part.since}")

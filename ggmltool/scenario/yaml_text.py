@@ -228,7 +228,7 @@ class _Composer:
         found = self.anchors.get(event.anchor)
         if found is None:
             if any(o.anchor == event.anchor for o in self.stack):
-                raise self._mistake(event, f"the alias {quoted(event.anchor)} stands inside of what it stands for")
+                raise self._mistake(event, f"the alias {quoted(event.anchor)} is inside its own anchor")
             raise self._mistake(event, f"no anchor {quoted(event.anchor)} comes before this alias")
         value, weight = found
         self._count(event, weight)

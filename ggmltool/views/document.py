@@ -56,7 +56,7 @@ class StepDocument(ReleaseDocument, kw_only=True):
 
 
 def error_of(error: PlanError | None) -> Error | UnsetType:
-    """A plan's error, UNSET where there is none."""
+    """A plan's error, UNSET if there is none."""
     return UNSET if error is None else Error(**dict(error))
 
 

@@ -54,7 +54,7 @@ def about(forms: tuple[type[Document], ...]) -> str:
 
 
 def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
-    """The JSON Schema of a kind of document: `anyOf` where it has several forms."""
+    """The JSON Schema of a kind of document: `anyOf` if it has several forms."""
     refs, parts = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
     for part in parts.values():
         if "description" in part:

@@ -42,7 +42,7 @@ def _cells(text: str) -> int:
 def ggml_error(error: Mapping[str, str | None], where: str = "") -> str:
     """ggml's own text first, then the function that refused, the place, and what it means here.
 
-    `error` as in the plan; `where` is file, line and column of the node, "" where no node of a file is the matter.
+    `error` as in the plan; `where` is file, line and column of the node, "" if no node of a file is the matter.
     """
     # Some of ggml's messages end their line themselves.
     lines = [printable((error.get("message") or "ggml failed").rstrip("\n"))]

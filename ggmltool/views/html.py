@@ -1,4 +1,4 @@
-"""A view as a notebook shows it: the same text as in a terminal, with its colours, and escaped."""
+"""A view as a notebook shows it: the same text as in a terminal, with its colors, and escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PRE = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-fami
 
 
 def view_html(text: str) -> str:
-    """The text of a view, with the colours that rich wrote into it, as HTML."""
+    """The text of a view, with the colors that rich wrote into it, as HTML."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""One colour per backend, the same in tables, pictures and pages."""
+"""One color per backend, the same in tables, pictures and pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from zlib import crc32
 
 
 class Color(NamedTuple):
-    """`ink` for text and lines, readable on dark and on light; `fill` a tint of it for areas under black text;
-    `term` the ink of a terminal, one of its 256 colours."""
+    """`ink` for text and lines, readable on dark and on light; `fill` a tint of it for areas under black text; `term`
+    the ink of a terminal, one of its 256 colors."""
 
     ink: str
     fill: str
@@ -38,16 +38,16 @@ PALETTE: tuple[Color, ...] = (
 
 
 _CPU, *_OTHERS = 1, 0, *range(2, len(PALETTE))
-"""The place of the CPU's colour, and those of all other devices."""
+"""The place of the CPU's color, and those of all other devices."""
 _FIRST = {"OpenCL": 4, "Vulkan": 6, "SYCL": 8, "CANN": 10, "RPC": 11, "BLAS": 14} | dict.fromkeys(
     ("CUDA", "ROCm", "Metal", "MTL", "GPU"), 0
 )
-"""Where among the others the colours of a kind of device begin: the second device has the next one."""
+"""Where among the others the colors of a kind of device begin: the second device has the next one."""
 _NUMBER = re.compile(r"(\D*)(\d{0,4})")
 
 
 def colors(backends: Iterable[str]) -> dict[str, Color]:
-    """The colour of each backend: that of its name, the same wherever it is shown. Where two would have one, the later
+    """The color of each backend: that of its name, the same wherever it is shown. Where two would have one, the later
     takes the next that is free.
 
     >>> alone, beside = colors(["CPU"]), colors(["CUDA0", "CUDA1", "CPU"])
@@ -70,5 +70,5 @@ def _place(name: str) -> int:
 
 
 def term_colors(backends: Iterable[str]) -> dict[str, str]:
-    """The colour of each backend as terminals have it."""
+    """The color of each backend as terminals have it."""
     return {name: color.term for name, color in colors(backends).items()}

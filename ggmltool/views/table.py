@@ -43,7 +43,7 @@ class Head:
 
 
 class Cell(NamedTuple):
-    """A cell that has a colour of its own ("" for none)."""
+    """A cell that has a color of its own ("" for none)."""
 
     text: str
     style: str = ""
@@ -62,7 +62,7 @@ class Column(Head, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a view may write: the columns it has, and the colours ("": none, as when the output is a file)."""
+    """How a view may write: the columns it has, and the colors ("": none, as when the output is a file)."""
 
     width: int = 100
     colors: Literal["", "standard", "256"] = ""
@@ -86,7 +86,7 @@ class Table(Generic[T]):
         return render_table(self.columns, self.rows(records), style)
 
     def section(self, name: str, records: Iterable[T], style: Style) -> list[str]:
-        """The table under its name, nothing where there are no records."""
+        """The table under its name, nothing if there are no records."""
         return section(name, self.columns, self.rows(records), style)
 
 
@@ -198,8 +198,8 @@ def without_middle(rows: Sequence[Row], most: int, gap: Callable[[int], Row]) ->
 
 
 def render_lines(lines: Sequence[str | Text], style: Style) -> str:
-    """Lines as text, coloured where the style says so; never wrapped. Here every view's text is made harmless: what
-    comes from outside gets neither colours of its own nor anything else that a terminal obeys."""
+    """Lines as text, colored where the style says so; never wrapped. Here every view's text is made harmless: what
+    comes from outside gets neither colors of its own nor anything else that a terminal obeys."""
     return _written([[(line, "")] if isinstance(line, str) else _pieces(line) for line in lines], style)
 
 
@@ -244,7 +244,7 @@ def _console() -> Console:
 
 
 def heading(title: str, facts: Sequence[str], style: Style) -> str:
-    """The top of a view: what it is about, in bold, and facts beside it or, where there is no room, below it."""
+    """The top of a view: what it is about, in bold, and facts beside it or, if there is no room, below it."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -258,5 +258,5 @@ def heading(title: str, facts: Sequence[str], style: Style) -> str:
 
 
 def section(name: str, columns: Sequence[Head], rows: Sequence[Row], style: Style) -> list[str]:
-    """A table under its name, nothing where it has no rows."""
+    """A table under its name, nothing if it has no rows."""
     return [render_lines(["", name], style), render_table(columns, rows, style)] if rows else []

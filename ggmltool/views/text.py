@@ -19,7 +19,7 @@ _BLANKS = re.compile("([\n\t])")
 
 
 def harmless(text: str, colored: bool = False) -> str:
-    """Whole lines made printable, but for their ends and tabs; with `colored`, the colours of our own stay."""
+    """Whole lines made printable, but for their ends and tabs; with `colored`, the colors of our own stay."""
     if colored and "\x1b" in text:
         return "".join(part if i % 2 else harmless(part) for i, part in enumerate(_COLOR.split(text)))
     if text.isascii() and text.replace("\n", "").isprintable():

@@ -84,8 +84,8 @@ def test_a_view_of_the_first_step_is_that_of_a_fresh_scheduler(call: Call, view:
     ("args", "said"),
     [
         (("--after", "9"), "there is no step 9, the scenario has 5 steps; the steps with a graph are 1 (alloc one), "),
-        (("--after", "2"), "step 2 (reset) is of no graph; the steps with a graph are 1 (alloc one), 3 (alloc two), "),
-        (("--after", "4"), "step 4 (get mul2) is of no graph; "),
+        (("--after", "2"), "step 2 (reset) has no graph; the steps with a graph are 1 (alloc one), 3 (alloc two), "),
+        (("--after", "4"), "step 4 (get mul2) has no graph; "),
         (("--after", "1", "--graph", "two"), "leave out --graph"),
         (("--after", "1", "--step", "alloc"), "leave out --step"),
         (("--after", "0"), "0 is not in the range x>=1"),

@@ -94,7 +94,7 @@ def test_more_inputs_at_once_are_over_the_limit_and_no_breach(call: Call) -> Non
     result = call("check", "--json", "-", stdin=scenario)
     found = gauge(result, "split_inputs")
     assert (result.status, found["status"], found["used"]) == (0, "over", 32)
-    assert "room for 60 by now" in found["where"]
+    assert "capacity so far: 60" in found["where"]
     verbose = call("check", "-v", "-", stdin=scenario)
     assert "increasing split inputs capacity from 30 to 60" in verbose.err
 
@@ -166,7 +166,7 @@ def test_after_a_step_the_room_that_an_earlier_graph_made_is_still_there(call: C
     result = call("check", "--after", "2", "--json", "-", stdin=text(scenario))
     small = gauge(result, "split_inputs")
     assert (result.status, small["used"]) == (0, 1)
-    assert small["where"] == "split #0 on G0, room for 60 by now"
+    assert small["where"] == "split #0 on G0, capacity so far: 60"
     assert json.loads(result.out)["after"] == 2
     assert "step 2 · reserve small" in call("check", "--after", "2", "-", stdin=text(scenario)).out
     assert call("check", "--after", "2", "--all", "-", stdin=text(scenario)).status == 2

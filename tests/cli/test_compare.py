@@ -115,5 +115,5 @@ def test_an_engine_that_there_is_not_is_refused(call: Call) -> None:
     }
     result = call("compare", "-", stdin=json.dumps(text).encode())
     assert (result.status, result.out) == (1, "")
-    assert "CUDA0 asks for the engine cupy" in result.err
+    assert "CUDA0 has the engine cupy" in result.err
     assert call("compare", "--backends", "CPU,Metal", "-", stdin=json.dumps(text).encode()).status == 0

@@ -226,9 +226,9 @@ graphs:
 def test_nodes_that_are_computed_in_place_in_one_plan_only_are_named(call: Call) -> None:
     Path("model.yaml").write_bytes(IN_PLACE)
     there = call("diff", "model.yaml:reused", "model.yaml:kept", columns=80).out
-    assert "  in place in A, with memory of their own in B: q\n" in there
+    assert "  in place in A, in new memory in B: q\n" in there
     back = call("diff", "model.yaml:kept", "model.yaml:reused", columns=80).out
-    assert "  in place in B, with memory of their own in A: q\n" in back
+    assert "  in place in B, in new memory in A: q\n" in back
     found = document(call, "model.yaml:reused", "model.yaml:kept")
     assert found["differing"] == ["buffers"]
     assert found["reuse"] == [{"id": "q", "a": "p", "b": None}]

@@ -116,7 +116,7 @@ def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
     assert document["backend"] == "CPU"
     told = {move["text"]: move["backend"] for move in document["moves"]}
     assert told["put w into CUDA0"] == "CUDA0"
-    assert told["a batch of 32 or more: CUDA0 offloads it then"] == "CUDA0"
+    assert told["a batch of 32 or more, which CUDA0 offloads"] == "CUDA0"
     text = (SAMPLES / "offload.yaml").read_text()
     moved = ggmltool.load(_yaml(text.replace("buft: CPU", "buft: CUDA0"))).plan("token")
     assert [n.backend for n in moved.nodes] == ["CUDA0"]
@@ -157,7 +157,7 @@ def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_no
     document = explained(call, "s", "-", stdin=text)
     assert document["backend"] == "CPU"
     assert document["answers"][0]["why_not_op"] == "source 0 is not contiguous"
-    assert {"text": "make t contiguous before (cont)", "backend": "CUDA0"}.items() <= document["moves"][0].items()
+    assert {"text": "make t contiguous first (cont)", "backend": "CUDA0"}.items() <= document["moves"][0].items()
 
 
 def test_a_type_that_a_device_does_not_take_is_named_and_a_cast_before_moves_the_node(call: Call) -> None:
@@ -171,7 +171,7 @@ def test_a_type_that_a_device_does_not_take_is_named_and_a_cast_before_moves_the
     assert document["answers"][0]["why_not_op"] == "source 1 is f16, and source 0 is q4_0, not f16 too"
     unassigned = text.replace(b"{op: mul_mat, src: [a, h], backend: CPU}", b"'mul_mat(a, h)'")
     told = {m["text"]: m["backend"] for m in explained(call, "p", "-", stdin=unassigned, status=1)["moves"]}
-    assert told["cast h from f16 to f32 before"] == "CUDA0"
+    assert told["cast h from f16 to f32 first"] == "CUDA0"
 
 
 def test_options_of_the_scheduler_stand_in_for_the_scenarios(call: Call) -> None:
@@ -315,7 +315,7 @@ def test_an_error_that_nobody_knows_names_those_that_are_near(call: Call) -> Non
     """U15."""
     result = call("explain", "error", "graph has too many noodles")
     assert (result.status, result.out) == (1, "")
-    assert "near to it:" in result.err
+    assert "nearest:" in result.err
     assert "graph has different number of nodes" in result.err
     assert len(result.err.splitlines()) == 3
     document = explained(call, "error", "graph has too many noodles", status=1)
@@ -486,7 +486,7 @@ def test_the_graphs_of_a_reallocation_have_what_each_needs_alone(call: Call) -> 
         " ".join(line.split()) for line in call("explain", "realloc", "large", "small", "outgrown").out.splitlines()
     ]
     assert "GPU0 needs 8 KiB 1 KiB" in rows
-    assert "GPU0 buffer then 8 KiB 8 KiB" in rows
+    assert "GPU0 buffer after 8 KiB 8 KiB" in rows
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_plan_as_json_has_the_allocators(call: Call) -> None:
         ("run --watch act four-passes", "ggml 2024-01 has no eval callback; it came on 2024-01-17"),
         ("run --times matmul", "ggml 0.20.2 keeps no times per backend"),
         ("explain realloc main main four-passes", "ggml 2024-01 keeps no plan that could serve another graph"),
-        ("buffers --copies four-passes", "ggml 2024-01 has no parallel; it exists since 2024-03-13"),
+        ("buffers --copies four-passes", "ggml 2024-01 has no parallel; available since 2024-03-13"),
         ("verify four-passes", "the real library here belongs to 0.20.2"),
     ],
 )

@@ -163,7 +163,7 @@ def test_other_views_need_a_log_with_nodes_or_causes(call: Call) -> None:
         (b"hello\nworld\n", "GGML_SCHED_DEBUG=2"),
         (bytes(range(256)) * 300, "there is no graph in this log"),
         (b"\xfd7zXZ\x00rest", "an xz file"),
-        (b"GGUF\x03\0\0\0", "this is a GGUF file, a model; `ggmltool capture` makes a scenario of it"),
+        (b"GGUF\x03\0\0\0", "this is a GGUF file, a model; `ggmltool capture` makes it a scenario"),
         (PACKED[:-9], "cut off"),
         (PACKED[:-8] + b"12345678", "damaged"),
         ((SAMPLES / "moe.yaml").read_bytes(), "this is a scenario"),

@@ -139,7 +139,7 @@ def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Cal
     assert "did you mean result?" in wrong.err
     own = call(*args, "wq", SAMPLES / "transformer.yaml")
     assert own.status == 2
-    assert "memory of its own" in own.err
+    assert "it is pre-allocated" in own.err
 
 
 def test_views_that_exclude_each_other_are_refused(call: Call) -> None:

@@ -96,8 +96,8 @@ def test_a_copy_that_lies_over_what_it_is_made_of_is_a_danger(call: Call) -> Non
     (life,) = lived(call, "s", "-", stdin=text)["tensors"]
     assert life["overwritten_too_early"] == [{"by": "CUDA0#s#0", "read_by": "CUDA0#s#0"}]
     out = " ".join(call("lifetime", "s", "-", stdin=text, columns=200).out.split())
-    assert "DANGER: CUDA0#s#0 is written over it at node" in out
-    assert "bytes are overwritten that are still to be copied" in out
+    assert "DANGER: CUDA0#s#0 overwrites it at node" in out
+    assert "bytes are overwritten before they are copied" in out
     told = " ".join(lived(call, "s", "CUDA0#s#0", "-", stdin=text)["told"])
     assert "DANGER" in told
 
@@ -121,7 +121,7 @@ def test_an_input_must_be_set_again_and_an_output_is_kept(call: Call) -> None:
     assert "set it again before the graph is computed again" in x
     out = " ".join(call("lifetime", "out", "transformer").out.split())
     assert "to the end: it is an output" in out
-    assert "Nobody is written over it" in out
+    assert "Nothing overwrites it" in out
 
 
 def test_of_two_words_the_second_is_a_scenario_where_there_is_one(call: Call) -> None:
@@ -175,4 +175,4 @@ def test_what_keeps_values_is_what_that_ggml_knows(call: Call) -> None:
         " ".join(call("lifetime", *words).out.split()) for words in (("k", "four-passes"), ("kq", "transformer"))
     )
     assert "Copy it (cpy) into memory of a context to keep it." in old
-    assert "Flag it output to keep it." in new
+    assert "Flag it as an output to keep it." in new

@@ -135,7 +135,7 @@ def test_both_figures_of_pipeline_copies_are_shown(call: Call) -> None:
     words = ("-ts", "1,1", "--device", f"CUDA0:memory={least['CUDA0']}", "--device", "CUDA1:2GiB", "--margin", "0")
     result = call("place", *words, GEMMA)
     assert result.status == 0
-    assert "pipeline copies do not fit, llama.cpp retries without: CUDA0 " in result.out
+    assert "pipeline copies do not fit; llama.cpp retries without them: CUDA0 " in result.out
     assert "fits: CUDA0, CUDA1" in result.out
     assert placed(call, *words)["with_pipeline_copies"]["CUDA0"] > least["CUDA0"]
     assert "1 placement whose pipeline copies do not fit" in call("sweep", "-ngl", "all", *words, GEMMA).out
@@ -187,7 +187,7 @@ def test_of_as_many_layers_the_larger_ubatch_and_then_the_room_decides(call: Cal
     assert row["-ub"] == "512"
     assert min(row["left"].values()) == max(min(r["left"].values()) for r in alike)
     assert out.count("yes (best)") == 1
-    assert "of 6 with as many layers on GPUs: most weights there" in out
+    assert "of 6 with equally many layers on GPUs: the most weights there" in out
     assert f"ggmltool place ub512.json --device CUDA0:2GiB,CUDA1:2GiB -ngl 19 -ts {row['-ts']}\n" in out
 
 
@@ -210,9 +210,9 @@ def test_csv_and_json_have_what_each_device_needs_memory_for(call: Call) -> None
         ("CUDA0:24", '"CUDA0:24": 24 has no unit; did you mean CUDA0:24GiB? (CUDA0:memory=24 is bytes)'),
         ("CUDA0:8192", "did you mean CUDA0:8192MiB?"),
         ("CUDA0:25769803776", "in bytes it is CUDA0:memory=25769803776"),
-        ("24GiB", '"24GiB" is the memory of no device; for example CUDA0:24GiB'),
+        ("24GiB", '"24GiB" is a memory without a device; for example CUDA0:24GiB'),
         ("24", "for example CUDA0:24GiB"),
-        ("none,CUDA0", "none is no device beside others"),
+        ("none,CUDA0", "none cannot be combined with other devices"),
         ("CUDA0:1GiB,2GiB", '"CUDA0" has memory twice'),
     ],
 )

@@ -167,7 +167,7 @@ def test_listing_ops_imports_no_numpy() -> None:
 def test_an_op_says_what_it_asks_of_shapes_and_what_comes_out(call: Call) -> None:
     """U40."""
     shown = " ".join(call("ops", "mul_mat").out.split())
-    assert "asks a.ne[0] = b.ne[0] b.ne[2] % a.ne[2] = 0 b.ne[3] % a.ne[3] = 0 a is not transposed gives" in shown
+    assert "needs a.ne[0] = b.ne[0] b.ne[2] % a.ne[2] = 0 b.ne[3] % a.ne[3] = 0 a is not transposed gives" in shown
     assert "gives f32[a.ne[1], b.ne[1], b.ne[2], b.ne[3]]" in shown
     (form,) = json.loads(call("ops", "--json", "mul_mat").out)["forms"]
     assert form["asks"][0] == "a.ne[0] = b.ne[0]"

@@ -62,7 +62,7 @@ REFUSALS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "an op that nobody can run": (
         HEAD + "backends: [{name: CPU, supports: {except: [sqr]}}]\n" + X + Y,
         "GGML_ASSERT(*cur_backend_id != -1) failed",
-        ("no backend can run y (SQR)", "leave the op in what one of them supports"),
+        ("no backend supports y (SQR)", "keep the op within what one of them supports"),
     ),
     "memory where the op cannot run": (
         HEAD
@@ -70,7 +70,7 @@ REFUSALS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         + "contexts: {c: {buft: G, tensors: {kv: 'f32[64]'}}}\n"
         + "graphs: {main: {nodes: {y: 'scale_inplace(kv, s=2)'}}}\n",
         "pre-allocated tensor (y) in a buffer (G) that cannot run the operation (SCALE)",
-        ("the memory of y is fixed", "G cannot run SCALE, CPU cannot use G", "keep it in memory of a backend"),
+        ("y is pre-allocated", "G does not support SCALE, CPU cannot use G", "keep it in memory of a backend"),
     ),
     "a last backend that is no CPU": (
         HEAD + "backends: [CPU, {name: G, profile: CUDA}]\n" + X + Y,
@@ -123,7 +123,7 @@ REFUSALS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a chunk in more pieces than it may have": (
         one_more("free_blocks"),
         'GGML_ASSERT(chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed',
-        ("more than 256 free blocks", "when l255 was given back to CPU", "fewer tensors that live long help"),
+        ("more than 256 free blocks", "when l255 was given back to CPU", "keep fewer tensors alive for long"),
     ),
     "more copies than the scheduler's context holds": (
         one_more("sched_context"),
@@ -144,7 +144,11 @@ REFUSALS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         + "w: {buft: CPU, tensors: {v: {type: f32, ne: [64], view_src: r}}}}\n"
         + "graphs: {main: {nodes: {y: sqr(v)}}}\n",
         "GGML_ASSERT(src_backend_id != -1) failed",
-        ("v, a source of y, has no backend", "it is a view of r, which has no memory", "put the view beside it"),
+        (
+            "v, a source of y, has no backend",
+            "it is a view of r, which has no memory",
+            "put the view into the same context",
+        ),
     ),
     "a type that the CPU's kernel has not": (
         HEAD + KINDS + "graphs: {main: {nodes: {y: sqr(i)}}}\n",

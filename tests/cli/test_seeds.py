@@ -182,7 +182,7 @@ SESSIONS = {
         "priority",
         (
             "ggml_backend_i",
-            "field CUDA0 CPU where NULL",
+            "field CUDA0 CPU if NULL",
             "set_tensor_async yes NULL ggml_backend_tensor_set",
             "cpy_tensor_async yes NULL",
             "synchronize yes NULL",
@@ -210,7 +210,7 @@ SESSIONS = {
         "run",
         "buffer-not-set",
         (
-            "set c ggml refuses",
+            "set c ggml fails",
             'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed',
             "in ggml_backend_tensor_set",
             "c has no memory",
@@ -287,7 +287,7 @@ SESSIONS = {
             "no reuse twice not x2: 2 uses of it are left",
             "no reuse kept not x3: it is an output",
             "keep x3 it is an output",
-            "no reuse weight not w: it has memory of its own",
+            "no reuse weight not w: it is pre-allocated",
             "no reuse viewed not x6: 1 view of it still in use",
             "no reuse used not half: it is a view",
         ),

@@ -65,7 +65,7 @@ def test_each_no_says_which_rule_it_was(call: Call) -> None:
     answers = {n["id"]: n["answers"] for n in json.loads(result.out)["nodes"]}
     assert answers["p"]["CUDA0"] == {"answer": "yes"}
     assert answers["p"]["CPU"]["copies"] == [
-        {"slot": 0, "id": "w", "why": "CUDA0 is not host memory, nor one of its own types (CPU)"}
+        {"slot": 0, "id": "w", "why": "CUDA0 is not host memory, nor one of its own buffer types (CPU)"}
     ]
     assert answers["p"]["BLAS"]["why_not"].startswith("too small to be worth it: ne[1] of the result is 4")
     assert answers["q"]["CUDA0"]["why_not"] == "source 1 is f16, and source 0 is q4_0, not f16 too"
@@ -133,15 +133,15 @@ def test_answers_of_a_real_device_say_what_they_rest_on(call: Call, tmp_path: Pa
     out = call("supports", tmp_path / "graph.yaml", columns=100).out
     assert out.endswith(
         "NPU0 does not support\n"
-        "  1 ABS: test-backend-ops has no case with such types\n"
+        "  1 ABS: test-backend-ops has no case with these types\n"
         "    c\n"
         "\n"
         "NPU0 answers as test-backend-ops found\n"
         "  1 SILU: the same case was tested\n"
         "    a\n"
-        "  1 SQR: generalized from the cases with such types and the nearest rows\n"
+        "  1 SQR: taken from the cases with these types and the nearest rows\n"
         "    b\n"
-        "  1 ABS: no case has such types, taken as not supported\n"
+        "  1 ABS: no case has these types, assumed not supported\n"
         "    c\n"
     )
     nodes = json.loads(call("supports", "--json", tmp_path / "graph.yaml").out)["nodes"]

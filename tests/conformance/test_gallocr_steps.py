@@ -178,7 +178,7 @@ def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int)
     try:
         model = ggmltool.load(scenario(seed)).model
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
     steps = Scenario(model).steps([s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")])
     check_steps(replace(model, steps=[*steps, *steps]))
 

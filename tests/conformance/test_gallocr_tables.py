@@ -164,4 +164,4 @@ def test_the_tables_of_random_graphs_are_those_of_the_real_allocator(seed: int) 
     try:
         check_tables(scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")

@@ -21,7 +21,7 @@ def test_a_graph_s_hash_set_has_the_same_slots_and_use_counts(seed: int) -> None
         name = next(iter(loaded.model.graphs))
         ours = loaded.start().build(name)
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
     model, size = loaded.model, ours.size
     known: dict[str, int] = {}
     tensors: list[Any] = [*model.tensors(), *model.graphs[name].nodes]

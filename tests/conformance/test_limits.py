@@ -89,7 +89,7 @@ def compare_figures(source: object) -> None:
     graph = loaded.graph_name()
     mine = check_graph(loaded, graph)
     if not mine.plan.ok:
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
     lib = load()
     theirs = lib.run_forked(lambda: figures(lib, loaded.model, graph))
     assert not isinstance(theirs, Abort), theirs
@@ -112,7 +112,7 @@ def test_the_gauges_of_random_graphs_are_the_librarys(seed: int) -> None:
     try:
         compare_figures(scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
 
 
 @pytest.mark.parametrize("key", [k for k in AT if k != "chunks"])

@@ -123,7 +123,7 @@ def test_random_graphs_are_printed_as_ggml_prints_them(seed: int) -> None:
     try:
         check_graph(scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
 
 
 @pytest.mark.parametrize("sample", [p.name for p in samples()])

@@ -51,7 +51,7 @@ def compare(loaded: Scenario) -> None:
     run = loaded.start()
     plan = run.alloc(graph)
     if not plan.ok:
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
     lib = load()
     theirs = lib.run_forked(lambda: in_memory(lib, loaded.model, graph))
     assert not isinstance(theirs, Abort), theirs
@@ -70,4 +70,4 @@ def test_the_fields_of_random_graphs_are_the_librarys(seed: int) -> None:
     try:
         compare(ggmltool.load(scenario(seed)))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")

@@ -111,7 +111,7 @@ def test_a_device_uses_its_own_types_the_listed_ones_and_perhaps_every_host_type
     assert hosts.supports_buft(host)
     assert not hosts.supports_buft(other)
     assert hosts.why_not_buft(host) is None
-    assert hosts.why_not_buft(other) == "O is not host memory, nor one of its own types (D)"
+    assert hosts.why_not_buft(other) == "O is not host memory, nor one of its own buffer types (D)"
     assert plain.why_not_buft(other) == "O is not one of the buffer types it can use (D)"
 
 

@@ -112,7 +112,7 @@ def test_without_the_package_the_refusal_says_how_to_install_it(monkeypatch: pyt
     monkeypatch.setattr(gpus, "find_spec", lambda name: None)
     gpus.find.cache_clear()
     error = refusal({"name": "CUDA0", "engine": "cupy"}, "CPU")
-    assert error.message == "CUDA0 asks for the engine cupy: cupy is not installed"
+    assert error.message == "CUDA0 has the engine cupy: cupy is not installed"
     assert "pip install 'ggmltool[cuda]'" in error.explanation
     assert "'ggmltool[cuda13]'" in error.explanation
     gpus.find.cache_clear()
@@ -121,7 +121,7 @@ def test_without_the_package_the_refusal_says_how_to_install_it(monkeypatch: pyt
 def test_without_a_gpu_the_refusal_says_so(double: Doubles) -> None:
     double(0)
     error = refusal({"name": "CUDA0", "engine": "cupy"}, "CPU")
-    assert error.message == "CUDA0 asks for the engine cupy: cupy finds no GPU"
+    assert error.message == "CUDA0 has the engine cupy: cupy finds no GPU"
 
 
 def test_a_cupy_that_cannot_be_imported_is_none(double: Doubles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_a_device_that_uses_the_hosts_memory_stays_with_numpy(double: Doubles) -
     device = {"name": "CUDA0", "supports_bufts": ["CPU"]}
     assert engines(device) == ["numpy", "numpy"]
     error = refusal({**device, "engine": "cupy"}, "CPU")
-    assert "it uses memory of others (CPU)" in error.message
+    assert "it uses memory of other devices (CPU)" in error.message
 
 
 def test_the_first_ggml_gets_no_gpu(double: Doubles) -> None:
@@ -365,7 +365,7 @@ def test_backends_shows_the_gpu_and_its_memory(double: Doubles, capsys: pytest.C
     double(1, 3 << 30)
     assert run_and_report(cli, ["backends", "--device", "CUDA0", "--device", "CPU"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "computed by cupy, on GPU 0 of this machine, Double 0, of whose 3 GiB 3 GiB are free" in text
+    assert "computed by cupy, on GPU 0 of this machine, Double 0, with 3 GiB of 3 GiB free" in text
     assert "memory 3 GiB (3221225472 bytes)" in text
     assert run_and_report(cli, ["backends", "--json", "--device", "CUDA0"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["backends"]
@@ -379,7 +379,7 @@ def test_backends_shows_the_gpu_and_its_memory(double: Doubles, capsys: pytest.C
 def test_backends_shows_what_is_refused(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
     double(0)
     assert run_and_report(cli, ["backends", "--device", "CUDA0:engine=cupy", "--device", "CPU"]) == 0
-    assert "nobody: CUDA0 asks for the engine cupy: cupy finds no GPU" in " ".join(capsys.readouterr().out.split())
+    assert "none: CUDA0 has the engine cupy: cupy finds no GPU" in " ".join(capsys.readouterr().out.split())
 
 
 def test_compare_says_who_computed_on_each(double: Doubles, capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,7 +416,7 @@ def test_a_device_whose_memory_others_use_stays_with_numpy(double: Doubles) -> N
     double()
     assert engines("CUDA0", {"name": "GPU1", "supports_bufts": ["CUDA0"]}) == ["numpy"] * 3
     error = refusal({"name": "CUDA0", "engine": "cupy"}, {"name": "GPU1", "supports_bufts": ["CUDA0"]}, "CPU")
-    assert "its memory is used by others (GPU1), and a GPU's is its own" in error.message
+    assert "other devices (GPU1) use its memory, but a GPU's is its own" in error.message
 
 
 def test_verify_takes_a_gpu_only_where_one_is_asked_for(

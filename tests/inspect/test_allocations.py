@@ -47,7 +47,7 @@ def test_blocks_fill_the_chunks_in_the_middle_of_random_graphs(seed: int) -> Non
     try:
         plan = ggmltool.load(scenario(seed)).plan()
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one that ggml refuses")
+        pytest.skip("the scenario is one on which ggml fails")
     if not plan.ok or not plan.nodes:
         pytest.skip("there is no plan")
     recorder = record(scenario(seed), plan.nodes[len(plan.nodes) // 2].id)

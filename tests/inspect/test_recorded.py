@@ -161,7 +161,7 @@ def test_npy_files_go_by_id_by_name_and_by_the_number_of_a_name(tmp_path: Path) 
         ("a", np.zeros((64, 8)), r"a.npy: the values of a have the shape \[64, 8\].*\[8, 64\]; transpose it"),
         ("a", np.zeros((3, 8)), r"the shape is ne reversed: \[8, 64\]"),
         ("other", np.zeros(3), "there are no values of a node of graph main"),
-        ("a", np.array(["text"]), "holds no numbers"),
+        ("a", np.array(["text"]), "not numbers"),
     ],
 )
 def test_files_that_are_not_the_tensors_are_refused(tmp_path: Path, name: str, array: Any, message: str) -> None:
@@ -178,7 +178,7 @@ def test_a_folder_without_files_and_what_is_no_gguf_are_refused(tmp_path: Path) 
     with pytest.raises(ScenarioError, match="no npy file in this folder"):
         read_values(tmp_path, model, "main")
     (tmp_path / "x.gguf").write_bytes(b"nothing")
-    with pytest.raises(ScenarioError, match="no GGUF file"):
+    with pytest.raises(ScenarioError, match="not a GGUF file"):
         read_values(tmp_path / "x.gguf", model, "main")
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(ScenarioError, match=r"manifest\.json is not one"):

@@ -20,7 +20,7 @@ IN_NODES: list[tuple[str, str]] = [
     # the node, and the message after "t.yaml:"
     ("h: mul_mat(y, x)", '21:18: source "y" does not exist'),
     ("h: mul_mat(a, Qcur-0~1)", '21:21: source "Qcur-0~1" does not exist; did you mean "Qcur-0~2"?'),
-    ("h: alibi(x)", "21:10: alibi was an op of ggml until 2024-05-11; ggmltool has it in no version"),
+    ("h: alibi(x)", "21:10: alibi was an op of ggml until 2024-05-11; no version in ggmltool has it"),
     ("h: mulmat(a, x)", '21:10: "mulmat" is not an op; did you mean "mul_mat"?'),
     ("h: mul_mat(a)", "21:10: mul_mat takes 2 sources, not 1; it is mul_mat(a, b, prec=, hint=)"),
     ("h: mul_mat(a, null)", "21:10: source b of mul_mat cannot be null; it is mul_mat(a, b, prec=, hint=)"),
@@ -40,8 +40,8 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: cast(x, f17)", '21:18: type "f17" is not a ggml type; did you mean "f16"?'),
     ("h: add(x, mul(x, x))", "21:17: calls do not nest; give mul(…) an id of its own"),
     ("h: add(x,, x)", '21:16: a value is missing before ","; write null for an empty source'),
-    ("h: add(x, x", '21:18: ")" is missing; inside of { } in YAML, put a short form in quotes'),
-    ("{h: add(x, x)}", '21:16: ")" is missing; inside of { } in YAML, put a short form in quotes'),
+    ("h: add(x, x", '21:18: ")" is missing; inside { } in YAML, put a short form in quotes'),
+    ("{h: add(x, x)}", '21:16: ")" is missing; inside { } in YAML, put a short form in quotes'),
     ("h: 'add(x, it''s)'", '21:18: source "it\'s" does not exist'),
     ('h: "add(x,\\u0020\\u0079)"', '21:23: source "y" does not exist'),
     ("h: >\n  add(x,\n  y)", '23:9: source "y" does not exist'),
@@ -114,7 +114,7 @@ IN_NODES: list[tuple[str, str]] = [
     ("h: {op: ADD, src: [x, x]}", '21:15: "ADD" is not an op; did you mean "add"?'),
     ("h: {op: [add], src: [x, x]}", "21:15: op must be text, not a list"),
     ("h: {op: scale, src: [x], S: 3}", '21:32: scale has no parameter "S"; did you mean "s"?'),
-    ("h: {op: scale, src: [x], s: 3, op_params: [1]}", "21:32: s stands beside op_params; give either of them"),
+    ("h: {op: scale, src: [x], s: 3, op_params: [1]}", "21:32: s and op_params are both given; give one of them"),
     ("h: {op: scale, src: [x], s: true}", "21:35: s must be a number, not true (a truth value)"),
     ("h: {op: scale, src: [x], op_params: [1.5]}", "21:44: op_params[0] must be an integer, not the number 1.5"),
     (
@@ -162,7 +162,10 @@ IN_FILES: list[tuple[str, str]] = [
         TOP + "contexts: {c: {tensors: {t: 'f32[1]'}}, d: {tensors: {t: 'f32[1]'}}}",
         '2:55: there is a tensor "t" already; ids are unique in a scenario',
     ),
-    (TOP + "contexts: {c: {tensors: {t: {op: add}}}}", "2:30: a tensor of a context has no op; nodes stand in a graph"),
+    (
+        TOP + "contexts: {c: {tensors: {t: {op: add}}}}",
+        "2:30: a tensor of a context has no op; nodes belong to a graph",
+    ),
     (TOP + "graphs: {g: {nodes: [x]}}", "2:21: nodes must be a map, not a list"),
     (TOP + "graphs: {g: {nodes: {t: 'f32[1]'}, expand: [u]}}", '2:45: tensor "u" does not exist'),
     (
@@ -218,7 +221,7 @@ IN_FILES: list[tuple[str, str]] = [
         "2:1: tabs cannot indent YAML; use spaces",
     ),
     (TOP + "a: *x", '2:4: no anchor "x" comes before this alias'),
-    (TOP + "a: &x [*x]", '2:8: the alias "x" stands inside of what it stands for'),
+    (TOP + "a: &x [*x]", '2:8: the alias "x" is inside its own anchor'),
     (
         TOP + "a: !!python/object:os.system x",
         '2:4: the tag "tag:yaml.org,2002:python/object:os.system" is not allowed; a scenario needs no tags',

@@ -146,7 +146,7 @@ def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
     ("supports", "message"),
     [
         ({"rule": []}, 'supports has no key "rule"; did you mean "rules"?'),
-        ({}, "supports says nothing"),
+        ({}, "supports is empty"),
         ({"only": ["add"], "csv": "x"}, "supports takes either only or csv"),
         ({"backend": "x", "rules": []}, "there is no csv"),
         ({"rules": {}}, "rules must be a list, not a map"),
@@ -163,7 +163,7 @@ def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
         ({"rules": [{"op": "add", "src": {"present": True}}]}, "present is asked of one source"),
         ({"rules": [{"op": "add", "same_type": ["src0"]}]}, "it takes two operands to be alike"),
         ({"rules": [{"op": "add", "same_shape": ["src0", "src"]}]}, 'an operand cannot be "src"'),
-        ({"except": ["add"], "rules": [{"op": "add"}]}, "add has a rule, and stands under except, too"),
+        ({"except": ["add"], "rules": [{"op": "add"}]}, "add has a rule, but is also under except"),
         ({"rules": [{"op": "add"}] * 1001}, "there are 1001 rules; at most 1000 are allowed"),
     ],
 )
@@ -226,8 +226,8 @@ def test_cases_of_a_real_device_decide_and_say_how(tmp_path: Path) -> None:
         told[t.id] = (measured.basis, measured.yes, measured.of, given.op)
     assert told["q4"] == (Basis.EXACT, 0, 1, "not supported in the same case of test-backend-ops")
     assert told["q5"] == (Basis.TYPES, 1, 1, None)
-    assert told["f"] == (Basis.TYPES, 0, 1, "not supported in test-backend-ops with such types, 0 of 1 cases")
-    assert told["half"] == (Basis.NO_CASE, 0, 0, "test-backend-ops has no case with such types")
+    assert told["f"] == (Basis.TYPES, 0, 1, "not supported in test-backend-ops with these types, 0 of 1 cases")
+    assert told["half"] == (Basis.NO_CASE, 0, 0, "test-backend-ops has no case with these types")
     assert told["norm"] == (Basis.NEAREST, 1, 1, None)
     assert told["norm33"][:3] == (Basis.NEAREST, 0, 1)
     assert (told["sum"][3], told["strided"][:3]) == (None, (Basis.TYPES, 0, 1))

@@ -120,7 +120,7 @@ def read_value(text: str) -> object:
             "ggmltool: 1".encode("utf-16") + b"\0",
             "this begins as UTF-16-LE, and byte 24 cannot be decoded (truncated data); write the scenario in UTF-8",
         ),
-        ("model.json", b"GGUF\3\0", "this is a GGUF file, a model; `ggmltool capture` makes a scenario of it"),
+        ("model.json", b"GGUF\3\0", "this is a GGUF file, a model; `ggmltool capture` makes it a scenario"),
         ("a.npy", b"\x93NUMPY", "this is an npy file, not a scenario"),
         ("cut.json.gz", gzip.compress(os.urandom(1000))[:-20], "this gzip file is cut off"),
         (

@@ -65,7 +65,7 @@ def test_yaml_may_quote_it_or_not(quote: str, tmp_path: Path) -> None:
 def test_an_unknown_version_is_an_error_with_its_place_and_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("ggmltool: 1\nggml: 2025-3\n")
-    assert refusal(file).endswith('a.yaml:2:7: there is no ggml "2025-3" here; did you mean "2025-03"?')
+    assert refusal(file).endswith('a.yaml:2:7: "2025-3" is not a ggml that ggmltool knows; did you mean "2025-03"?')
     assert "ggml is 0.20.2 or 2025-03 or 2024-01" in refusal(of({}), ggml="5")
 
 
@@ -73,7 +73,7 @@ def test_a_key_that_the_version_lacks_is_an_error_in_a_file_for_it_and_left_out_
     off = {"op_offload": False, "parallel": True}
     said = refusal(of({"z": "add(x, y)"}, ggml=MARCH, scheduler=off))
     assert (
-        said == "<dict>: scheduler.op_offload: ggml 2025-03 has no op_offload; it exists since 2025-05-11; leave it out"
+        said == "<dict>: scheduler.op_offload: ggml 2025-03 has no op_offload; available since 2025-05-11; leave it out"
     )
     model = ggmltool.load(of({"z": "add(x, y)"}, scheduler=off), ggml=MARCH).model
     assert model.left_out == ("scheduler.op_offload",)
@@ -83,15 +83,15 @@ def test_a_key_that_the_version_lacks_is_an_error_in_a_file_for_it_and_left_out_
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ("set_rows(x, y, i)", "ggml 2025-03 has no op set_rows; it exists since 2025-06-27"),
-        ("swiglu_split(x, y)", "ggml 2025-03 has no op swiglu; it exists since 2025-06-29"),
-        ("gelu_erf(x)", "ggml 2025-03 has no op gelu_erf; it exists since 2025-05-21"),
-        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; it is available since 2025-07-09"),
+        ("set_rows(x, y, i)", "ggml 2025-03 has no op set_rows; available since 2025-06-27"),
+        ("swiglu_split(x, y)", "ggml 2025-03 has no op swiglu; available since 2025-06-29"),
+        ("gelu_erf(x)", "ggml 2025-03 has no op gelu_erf; available since 2025-05-21"),
+        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; available since 2025-07-09"),
         (
             "pad_ext(x, 1, 0, 0, 0, 0, 0, 0, 0)",
-            "pad has no padding on the left in ggml 2025-03; it is available since 2025-09-04",
+            "pad has no padding on the left in ggml 2025-03; available since 2025-09-04",
         ),
-        ("cast(x, mxfp4)", "ggml 2025-03 has no type mxfp4; it exists since 2025-08-05"),
+        ("cast(x, mxfp4)", "ggml 2025-03 has no type mxfp4; available since 2025-08-05"),
     ],
 )
 def test_ops_and_types_that_came_later_say_since_when_they_exist(node: str, said: str) -> None:

@@ -224,7 +224,7 @@ def test_the_values_of_the_weights_can_be_referred_to(call: Call, tmp_path: Path
     Path("elsewhere").mkdir()
     result = call(*words, "-o", "elsewhere/small.json")
     assert result.status == 2
-    assert "does not lie at or below it" in result.err
+    assert "not in that folder or below it" in result.err
     first = write_parts(tmp_path, "parted", MODELS["llama"](), 2)
     assert "a model in one file" in call("capture", first, "--weights", "-c", 256).err
 

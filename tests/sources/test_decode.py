@@ -137,10 +137,10 @@ def test_run_computes_what_the_command_captured(call: Call, tmp_path: Path) -> N
         ),
         (("--tokens", "1", "--prompt", "a"), "--prompt and --tokens exclude each other: give one of them"),
         (("--prompt", ""), "--prompt is empty"),
-        (("--prompt", "a"), "the model has no vocabulary to make tokens of a text; name them with --tokens"),
+        (("--prompt", "a"), "the model has no vocabulary to tokenize text with; use --tokens"),
         (("--next-tokens", "1"), "--next-tokens needs --prompt or --tokens"),
-        (("--tokens", "1", "--phase", "token"), "--phase is for a graph of any tokens"),
-        (("--tokens", "1", "--n-tokens", "1"), "--n-tokens is for a graph of any tokens"),
+        (("--tokens", "1", "--phase", "token"), "--phase cannot be combined with --prompt or --tokens"),
+        (("--tokens", "1", "--n-tokens", "1"), "--n-tokens cannot be combined with --prompt or --tokens"),
     ],
 )
 def test_tokens_that_cannot_be_decoded_are_refused(call: Call, options: tuple[str, ...], why: str) -> None:

@@ -120,9 +120,9 @@ def test_the_program_is_said(call: Call) -> None:
     ("options", "said"),
     [
         (("--for", "srever"), "Did you mean 'server'?"),
-        (("--for", "cli", "-np", "auto"), "-np auto is llama-server's; for cli name a number of sequences"),
+        (("--for", "cli", "-np", "auto"), "-np auto exists in llama-server only; give cli a number"),
         (("--outputs", 0), "--outputs 0: llama.cpp reserves memory for one output at least"),
-        (("--for", "server", "--tokens", "1,2"), "--for is for a graph of any tokens"),
+        (("--for", "server", "--tokens", "1,2"), "--for cannot be combined with --prompt or --tokens"),
     ],
 )
 def test_what_no_program_does_is_refused(call: Call, options: tuple[object, ...], said: str) -> None:

@@ -57,7 +57,7 @@ def test_without_a_size_it_is_llama_cpps_own(call: Call, model: str) -> None:
         (("-ub", "0"), "0 is not from 1 to "),
         (("-ub", "all"), "'all' is not a number or a range"),
         (("-ub", "many"), "'many' is not a number or a range"),
-        (("-ub", "1..100"), "100 graphs are too many to capture, 64 are allowed"),
+        (("-ub", "1..100"), "100 graphs are too many to capture; the limit is 64"),
     ],
 )
 def test_sizes_that_make_no_graph_are_refused(call: Call, model: str, options: tuple[str, ...], message: str) -> None:
@@ -118,7 +118,7 @@ def test_every_option_of_a_capture_can_be_swept(call: Call, model: str) -> None:
     [
         (("-ctk", "q9"), "'q9' is not one of"),
         (("-np", "0"), "'-np'"),
-        (("--for", "cli", "-np", "auto"), "-np auto is llama-server's"),
+        (("--for", "cli", "-np", "auto"), "-np auto exists in llama-server only"),
         (("-c", "1099511627776"), "1099511627776"),
     ],
 )
@@ -135,4 +135,4 @@ def test_options_that_no_capture_has_are_refused(
 def test_a_capture_is_of_one_ubatch_and_one_context(call: Call, option: str) -> None:
     result = call("sweep", option, "512", "gemma-3-270m")
     assert result.status == 2
-    assert f"{option} makes another graph: it needs the model itself" in result.err
+    assert f"{option} changes the graph: name the model itself" in result.err

@@ -89,12 +89,12 @@ def _rule(cases: Sequence[Case]) -> OpRule:
 def _reason(answer: CaseAnswer) -> str:
     match answer.basis:
         case Basis.NO_CASE:
-            return "test-backend-ops has no case with such types"
+            return "test-backend-ops has no case with these types"
         case Basis.EXACT:
             return "not supported in the same case of test-backend-ops"
         case Basis.TYPES:
-            return f"not supported in test-backend-ops with such types, {answer.yes} of {answer.of} cases"
-    return f"supported in {answer.yes} of {answer.of} cases of test-backend-ops with such types and the nearest rows"
+            return f"not supported in test-backend-ops with these types, {answer.yes} of {answer.of} cases"
+    return f"supported in {answer.yes} of {answer.of} cases of test-backend-ops with these types and the nearest rows"
 
 
 def _answer(cases: Sequence[Case], op: Tensor) -> CaseAnswer:

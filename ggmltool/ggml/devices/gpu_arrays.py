@@ -62,8 +62,8 @@ class GpuArrays:
             raise NotComputable(
                 "ggml_graph_compute",
                 f"{t.name or t.id} is not aligned",
-                explanation=f"its elements of {dtype.itemsize} bytes lie at offset {offset} with strides {list(t.nb)}; "
-                "a GPU reads them at multiples of their size only",
+                explanation=f"its elements of {dtype.itemsize} bytes lie at offset {offset} with strides "
+                f"{list(t.nb)}; a GPU reads them only at multiples of their size",
             )
         return self.xp.ndarray(shape, dtype=dtype, memptr=memory.data + offset, strides=tuple(strides))
 

@@ -18,4 +18,4 @@ RELEASES: dict[str, Release] = {
 """By name, the newest first."""
 
 DEFAULT = AUGUST_2026
-"""The release that decides where nobody names one."""
+"""The release that decides by default."""

@@ -89,13 +89,13 @@ def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
         if buft not in usable:
             answers.append(f"{s.names[b]} cannot use {buft.name}")
         else:
-            answers.append(f"{s.names[b]} cannot run {op_desc(t)}")
+            answers.append(f"{s.names[b]} does not support {op_desc(t)}")
     return GgmlAbort(
         "ggml_backend_sched_backend_id_from_cur",
         f"pre-allocated tensor ({t.name}) in a buffer ({buft.name}) that cannot run the operation ({Op(t.op).name})",
         None,
-        f"the memory of {t.name or t.id} is fixed, so it can run only where that memory can be used: "
-        f"{', '.join(answers)}; {advice('preallocated', tensor=t.name, buffer=buft.name, op=Op(t.op).name)}",
+        f"{t.name or t.id} is pre-allocated, so it can run only where that memory can be used: {', '.join(answers)}; "
+        f"{advice('preallocated', tensor=t.name, buffer=buft.name, op=Op(t.op).name)}",
     )
 
 
@@ -226,5 +226,5 @@ def _take_first_able(s: SchedulerState, n: Tensor) -> None:
     raise GgmlAssert(
         "ggml_backend_sched_split_graph",
         "*cur_backend_id != -1",
-        f"no backend can run {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
+        f"no backend supports {n.name or n.id} ({op_desc(n)}); {advice('no_backend_for_node')}",
     )

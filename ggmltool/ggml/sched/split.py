@@ -141,7 +141,7 @@ def _check_assigned(s: SchedulerState, n: Tensor) -> None:
         raise DebugAssert(
             _FUNCTION,
             "node_backend_id != -1",
-            f"no backend can run {n.label} ({op_desc(n)}); {advice('no_backend_for_node')}",
+            f"no backend supports {n.label} ({op_desc(n)}); {advice('no_backend_for_node')}",
         )
 
 
@@ -154,7 +154,10 @@ def _no_backend_for_source(s: SchedulerState, t: Tensor, n: Tensor) -> GgmlAsser
 def _how_to_get_a_backend(t: Tensor) -> str:
     root = t.view_src
     if root is not None:
-        return f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view beside it"
+        return (
+            f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view into the "
+            "same context"
+        )
     return advice("no_backend_for_source")
 
 
@@ -210,8 +213,8 @@ def _grow_split_inputs(s: SchedulerState, cur_split: Split) -> None:
         raise GgmlAssert(
             _FUNCTION,
             "n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
-            f"a split has room for {old} inputs; only when all are taken does the next node begin another one, and "
-            "this node needs more than were left",
+            f"a split has room for {old} inputs; the next node begins another one only when all are taken, and this "
+            "node alone needs more than are left",
         ).of("split_inputs", old + 1)
     new = 2 * old if old else s.rules.max_split_inputs
     if old:

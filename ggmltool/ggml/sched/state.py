@@ -27,7 +27,7 @@ from ggmltool.ggml.version import (
 PASSES = (
     "the user's choices",
     "from memory, inputs and weights",
-    "neighbours take over",
+    "expand to neighbors",
     "the rest, and upgrades",
     "views and sources",
     "splits and copies",

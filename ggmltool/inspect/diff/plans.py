@@ -78,7 +78,7 @@ class ShapePair(NamedTuple):
 
 
 class ReusePair(NamedTuple):
-    """A node that is computed in place of another source than in the other plan; None: it has memory of its own."""
+    """A node that is computed in place of another source than in the other plan; None: it is pre-allocated."""
 
     id: str
     a: str | None

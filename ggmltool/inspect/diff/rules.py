@@ -227,7 +227,7 @@ def _copy_line(pair: CopiedPair) -> str:
     if pair.a is None:
         return f"{what} is copied from {pair.src} to {pair.dst}"
     if pair.b is None:
-        return f"{what} is not copied to {pair.dst} any more"
+        return f"{what} is no longer copied to {pair.dst}"
     return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
 
 

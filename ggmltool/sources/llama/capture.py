@@ -64,13 +64,15 @@ def capture(path: Path, options: CaptureOptions) -> Captured:
 def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:
     """Say in a scenario that stands in `folder` that the weights' values are those in the GGUF file.
 
-    Raises CaptureError where the file does not lie at or below the folder, or has only a part of the weights.
+    Raises CaptureError if the file does not lie at or below the folder, or has only a part of the weights.
     """
     file, base = path.resolve(), folder.resolve()
     if not file.is_relative_to(base):
-        raise CaptureError(f"--weights: a scenario in {base} cannot name {path}, which does not lie at or below it")
+        raise CaptureError(
+            f"--weights: a scenario in {base} cannot refer to {path}, which is not in that folder or below it"
+        )
     if _PART.search(path.stem):
-        raise CaptureError(f"--weights needs a model in one file; {path} is a part of one")
+        raise CaptureError(f"--weights needs a model in one file; {path} is part of a split model")
     name = file.relative_to(base).as_posix()
     for id, tensor in scenario["contexts"]["weights"]["tensors"].items():
         tensor["data"] = {"gguf": name, "tensor": tensor.get("name", id)}
@@ -93,7 +95,7 @@ def is_gguf(path: Path) -> bool:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise CaptureError for what is no GGUF file at all."""
+    """Raise CaptureError for what is not a GGUF file at all."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -107,14 +109,14 @@ def check_gguf(path: Path) -> None:
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from None
     if head[:4] != _MAGIC:
-        kind = "is empty" if not head else "is no GGUF file: it does not begin with GGUF"
+        kind = "is empty" if not head else "is not a GGUF file: it does not begin with GGUF"
         raise CaptureError(f"{path} {kind}")
     if len(head) < 24:
         raise CaptureError(f"{path} is cut off: its header has {len(head)} of 24 bytes")
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The child's answer. Raises CaptureError where the library crashed, RuntimeError for a mistake of ours."""
+    """The child's answer. Raises CaptureError if the library crashed, RuntimeError for a mistake of ours."""
     environment = os.environ | _NO_GPU | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     child = subprocess.run(
         [sys.executable, "-P", "-m", "ggmltool.sources.llama.child"],
@@ -135,7 +137,7 @@ def _crash(path: str, child: subprocess.CompletedProcess[bytes]) -> Exception:
     said = child.stderr.decode("utf-8", "replace").strip()
     last = said.splitlines()[-1] if said else ""
     if child.returncode >= 0:
-        mistake = RuntimeError(f"the process that captures ended with exit status {child.returncode}: {last}")
+        mistake = RuntimeError(f"the capturing process ended with exit status {child.returncode}: {last}")
         mistake.add_note(said)
         return mistake
     name = signal.Signals(-child.returncode).name

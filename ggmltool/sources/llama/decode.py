@@ -42,7 +42,7 @@ class DecodedGraphWriter(GraphWriter):
         self._known: dict[Hashable, str] = {}
 
     def has_memory(self, tensor: Tensor) -> bool:
-        """Whether the tensor has memory of its own, from before the graph was allocated."""
+        """Whether the tensor is pre-allocated, from before the graph was allocated."""
         if not tensor.buffer:
             return False
         return int(self.lib.ggml_backend_buffer_get_usage(tensor.buffer)) != _USAGE_COMPUTE
@@ -129,7 +129,7 @@ class Decoder(Session):
         known = lib.llama_vocab_type(vocabulary)
         n = lib.llama_tokenize(vocabulary, data, len(data), room, len(room), True, True) if known else 0
         if n <= 0:
-            raise CaptureError("the model has no vocabulary to make tokens of a text; name them with --tokens")
+            raise CaptureError("the model has no vocabulary to tokenize text with; use --tokens")
         return list(room[:n])
 
     def _decode(self, phase: str, at: int, tokens: list[int], first_output: int) -> None:
@@ -187,7 +187,7 @@ def _graph_of(node: int) -> int:
     start = node - int(Object.from_address(node - size).offs)
     first = Object.from_address(start)
     if first.type != OBJECT_TYPE_GRAPH:
-        raise CaptureError("llama.cpp keeps its graphs elsewhere than ggmltool knows")
+        raise CaptureError("llama.cpp keeps its graphs in a place that ggmltool does not know")
     return start + int(first.offs)
 
 
@@ -203,7 +203,7 @@ def capture_decoded(path: str, options: CaptureOptions) -> dict[str, Any]:
     tokens = session.tokenize(options.prompt) if options.prompt else list(options.tokens)
     n_all, n_ctx = len(tokens) + len(options.next_tokens), lib.llama_n_ctx_seq(session.ctx)
     if n_all > n_ctx:
-        raise CaptureError(f"{n_all} tokens do not fit into a context of {n_ctx}; name a larger --ctx-size")
+        raise CaptureError(f"{n_all} tokens do not fit into a context of {n_ctx}; use a larger --ctx-size")
     n_outputs = len(tokens) if options.n_outputs is None else options.n_outputs
     if n_outputs > len(tokens):
         raise CaptureError(f"--outputs {n_outputs} is more than the {len(tokens)} tokens of the prompt")

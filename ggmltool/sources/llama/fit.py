@@ -51,7 +51,7 @@ class Fit:
 
     `uses` are per buffer type, devices in priority order; `memory` is what devices have free, where that is known, and
     `margins` what has to stay free of it. `plan` is the plan of the first graph after reserve, or that of the graph
-    that ggml refuses. `decided` names the graph whose reserve made each compute buffer as large as it is. `warnings`
+    that ggml fails on. `decided` names the graph whose reserve made each compute buffer as large as it is. `warnings`
     are what llama.cpp would do in another way. `with_copies` is what pipeline copies would need on each device, where
     llama.cpp does without since they do not fit.
     """
@@ -70,7 +70,7 @@ class Fit:
         return sum(use.total for use in self.uses if use.device == device)
 
     def left(self, device: str) -> int | None:
-        """What a device has left, below 0 where it has too little; None if its memory is unknown."""
+        """What a device has left, below 0 if it has too little; None if its memory is unknown."""
         memory = self.memory.get(device)
         return None if memory is None else memory - self.needs(device)
 
@@ -82,7 +82,7 @@ class Fit:
 
     @property
     def room(self) -> dict[str, int]:
-        """What each device whose memory is known has left beyond its margin, below 0 where it lacks some."""
+        """What each device whose memory is known has left beyond its margin, below 0 if it lacks some."""
         left = {device: self.left(device) for device in self.memory}
         return {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
 
@@ -205,7 +205,7 @@ def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[s
     """
     out = []
     if model.meta.get("phase") == "token":
-        out.append("the graph is that of one token: llama.cpp reserves compute buffers for a whole ubatch of a prompt")
+        out.append("the graph is for one token, but llama.cpp reserves compute buffers for a whole ubatch of a prompt")
     if probe is None:
         return out
     backends = {n.id: n.backend for n in ReservingRun(Compiled(probe.placement.model)).reserve(probe.graph).nodes}
@@ -213,8 +213,8 @@ def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[s
         backend = backends.get(id)
         if backend is not None and backend != layers.of(il):
             out.append(
-                f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp does "
-                "without flash attention then, which is another graph (capture it with -fa off)"
+                f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
+                "turns flash attention off, which makes another graph (capture with -fa off)"
             )
             break
     return out

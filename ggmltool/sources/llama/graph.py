@@ -46,7 +46,7 @@ class GraphWriter:
         return None
 
     def has_memory(self, tensor: Tensor) -> bool:
-        """Whether the tensor has memory of its own, not the scheduler's."""
+        """Whether the tensor is pre-allocated, not the scheduler's."""
         return bool(tensor.buffer)
 
     def add(self, name: str, graph: int) -> dict[int, str]:
@@ -193,7 +193,7 @@ class GraphWriter:
     def _type(self, number: int) -> str:
         name = self.lib.ggml_type_name(number).decode()
         if name not in TYPES or TYPES[name].id != number:
-            raise CaptureError(f"the model has tensors of the type {name}, which ggml {VERSION} does not know")
+            raise CaptureError(f"the model has tensors of the type {name}, which ggml {VERSION} does not have")
         return str(name)
 
     def _op(self, tensor: Tensor) -> Op:
@@ -208,8 +208,8 @@ class GraphWriter:
                 op = None
         if op is None:
             raise CaptureError(
-                f"the graph has the op {name} (ggml {self.lib.ggml}), which ggml {VERSION} does not know; "
-                "ggmltool cannot plan it"
+                f"the graph has the op {name} (ggml {self.lib.ggml}), which ggml {VERSION} does not have; ggmltool "
+                "cannot plan it"
             )
         return op
 

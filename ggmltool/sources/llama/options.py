@@ -19,7 +19,7 @@ PROGRAMS: tuple[Program, ...] = ("server", "cli", "library")
 """Who makes the context: llama-server, llama-cli (it runs llama-server inside), a program on llama.h's defaults."""
 
 AUTO_PARALLEL = 4
-"""The sequences that llama-server has where nobody says how many; they share one KV cache then."""
+"""The sequences that llama-server has if nobody says how many; they share one KV cache then."""
 
 _MOST = 2**31 - 1
 

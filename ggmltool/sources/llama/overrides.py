@@ -45,7 +45,7 @@ def parse_overrides(text: str) -> list[Override]:
     for part in text.split(","):
         pattern, equals, buft = part.partition("=")
         if not equals or not pattern or not buft:
-            raise PlaceError(f"{part!r} is no REGEX=DEVICE; several are separated by commas")
+            raise PlaceError(f"{part!r} is not REGEX=DEVICE; separate several by commas")
         out.append(Override(_compile(pattern), buft, f"-ot {part}"))
     return out
 
@@ -64,9 +64,9 @@ def n_cpu_moe(n: int) -> list[Override]:
 def _compile(pattern: str) -> re.Pattern[str]:
     """The pattern in Python's terms; both know ECMAScript's expressions, except for what is refused here."""
     if len(pattern) > MAX_PATTERN:
-        raise PlaceError(f"a pattern of {len(pattern)} characters is too long; {MAX_PATTERN} are allowed")
+        raise PlaceError(f"a pattern of {len(pattern)} characters is too long; the limit is {MAX_PATTERN}")
     if found := _NOT_IN_CPP.search(pattern):
-        raise PlaceError(f"{pattern!r}: {found[0]!r} is not known to the regular expressions of llama.cpp (ECMAScript)")
+        raise PlaceError(f"{pattern!r}: {found[0]!r} is not valid in llama.cpp's regular expressions (ECMAScript)")
     for name, characters in _POSIX.items():
         pattern = pattern.replace(name, characters)
     try:
@@ -79,7 +79,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def overridden(names: Iterable[str], overrides: Sequence[Override]) -> dict[str, Override]:
-    """For each name that some pattern is found in, the first such override. Raises PlaceError where that takes long."""
+    """For each name that some pattern is found in, the first such override. Raises PlaceError if that takes long."""
     if not overrides:
         return {}
     found: dict[str, Override] = {}

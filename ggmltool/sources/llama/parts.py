@@ -48,8 +48,8 @@ class Parts:
     """The parts of a captured model, however it was placed: duplicates of weights are one again, no node is assigned.
 
     `weights` and `caches` are in their order, caches with their layer; `names` are the weights' in llama.cpp, `ids`
-    those of the scenario; `used` is what some node has as a source. Raises PlaceError where there is no
-    graph, or a layer beyond all measure.
+    those of the scenario; `used` is what some node has as a source. Raises PlaceError if there is no graph, or a layer
+    beyond all measure.
     """
 
     def __init__(self, model: Model) -> None:
@@ -69,7 +69,7 @@ class Parts:
         self.ids = {w.id for w in self.weights}
         self.n_layer = n_layer(model)
         if self.n_layer > _MOST_LAYERS:
-            raise PlaceError(f"it would have {self.n_layer} layers; {_MOST_LAYERS} are allowed")
+            raise PlaceError(f"it would have {self.n_layer} layers; the limit is {_MOST_LAYERS}")
         self.roles = {w.id: self._roles(w) for w in self.weights}
         caches = [t for c in model.contexts if c.buft is not None and c.usage != "weights" for t in c.tensors]
         by_id = {t.id: t for t in caches}
@@ -125,7 +125,7 @@ class Parts:
         return next((il for il in layers if il is not None), None)
 
     def made_before(self, spec: TensorSpec, role: Role) -> str | None:
-        """The weight that llama.cpp makes before the duplicate of `spec` for `role`; None where nothing tells.
+        """The weight that llama.cpp makes before the duplicate of `spec` for `role`; None if nothing tells.
 
         Newer captures have the weights in the order in which they were made: the output's before those of the layers.
         """
@@ -227,7 +227,7 @@ def _numbers(node: TensorSpec, src: list[TensorSpec | None]) -> dict[str, int]:
 
 
 def _nodes_per_weight(model: Model, n_weights: int) -> int:
-    """Nodes that the scheduler's size grants each weight; 0 where it has another reason."""
+    """Nodes that the scheduler's size grants each weight; 0 if it has another reason."""
     size = model.scheduler.graph_size
     return next((n for n in _NODES_PER_WEIGHT if size == max(_LEAST_NODES, n * n_weights)), 0)
 

@@ -232,10 +232,10 @@ class _Placing:
             list_ = [(gpu, gpu.buft, gpu.buft), *list_]
         found = self._first(spec, role, list_)
         if found is None:
-            raise PlaceError(f"no device runs {role.op.name} with {spec.name} ({spec.type.name})")
+            raise PlaceError(f"no device supports {role.op.name} with {spec.name} ({spec.type.name})")
         own = self.placer.devices[device].buft.name
         if found != own and device != self.cpu:
-            rule += f", which runs no {role.op.name} of {spec.type.name} there"
+            rule += f", which does not support {role.op.name} of {spec.type.name} there"
         elif found != own:
             rule += f", {found} first"
         return found, rule
@@ -337,7 +337,7 @@ class _Placing:
         return assigned
 
     def _why_no_pipeline(self) -> str:
-        """Why llama.cpp makes no pipeline copies; "" where it does."""
+        """Why llama.cpp makes no pipeline copies; "" if it does."""
         if len(self.gpus) < 2:
             return "there is one GPU" if self.gpus else "there is no GPU"
         if self.n_gpu <= self.parts.n_layer:
@@ -354,7 +354,7 @@ class _Placing:
 
 
 def pinned_buft(spec: BackendSpec) -> str | None:
-    """ggml_backend_dev_host_buffer_type: the name of a device's host memory; None where it has none."""
+    """ggml_backend_dev_host_buffer_type: the name of a device's host memory; None if it has none."""
     extra = extra_names(PROFILES[spec.profile], spec.name)
     return next((name for name, buft in extra.items() if buft.family == PINNED), None)
 
@@ -377,7 +377,7 @@ def _contexts(prefix: str, usage: Usage, placed: dict[str, list[TensorSpec]]) ->
 
 
 def _in_order(contexts: list[ContextSpec]) -> list[ContextSpec]:
-    """The contexts. Raises PlaceError where a tensor is a view of one in a later context: no model has such."""
+    """The contexts. Raises PlaceError if a tensor is a view of one in a later context: no model has such."""
     seen: set[str] = set()
     for context in contexts:
         for t in context.tensors:

@@ -57,7 +57,7 @@ class Log:
 class Session:
     """A model and a context of llama.cpp, made as the options say; `load` makes them. Raises CaptureError.
 
-    The params are made by methods of their own for who wants other devices than the CPU.
+    Separate methods make the params, so that a subclass can use other devices than the CPU.
     """
 
     def __init__(self, options: CaptureOptions) -> None:
@@ -79,7 +79,7 @@ class Session:
             raise self.log.error("llama.cpp cannot load the model")
         self.ctx = int(lib.llama_init_from_model(self.model, self.context_params()) or 0)
         if not self.ctx:
-            raise self.log.error("llama.cpp cannot make a context for the model")
+            raise self.log.error("llama.cpp cannot create a context for the model")
 
     def model_params(self) -> Any:
         """Metadata only, all of it on the CPU: the weights get no memory and are not read."""
@@ -97,7 +97,7 @@ class Session:
         n_ctx = options.n_ctx or self.lib.llama_model_n_ctx_train(self.model)
         if not 0 <= n_ctx <= MAX_CTX:
             n_ctx %= 1 << 32
-            raise CaptureError(f"a context of {n_ctx} tokens is too large; name a --ctx-size of at most {MAX_CTX}")
+            raise CaptureError(f"a context of {n_ctx} tokens is too large; use a --ctx-size of at most {MAX_CTX}")
         params = self.lib.llama_context_default_params()
         params.n_ctx = options.n_ctx
         params.n_batch = options.n_batch
@@ -143,8 +143,8 @@ class Session:
         n_streams = self.streams()
         if n_tokens % n_streams:
             raise CaptureError(
-                f"{n_tokens} tokens are no multiple of {n_streams}, the sequences with a KV cache of their own; "
-                "change --n-tokens, or share the cache with --kv-unified"
+                f"{n_tokens} tokens are not a multiple of {n_streams}, the number of sequences with separate KV "
+                "caches; change --n-tokens, or share the cache with --kv-unified"
             )
         if options.n_outputs is not None and not one_of_two:
             n_outputs = options.n_outputs
@@ -160,7 +160,7 @@ class Session:
         return min(n_tokens, most) if most and not self.lib.llama_model_has_encoder(self.model) else n_tokens
 
     def reserve(self, phase: str) -> int:
-        """The graph of a phase, until the next one is reserved. Raises CaptureError where it cannot be."""
+        """The graph of a phase, until the next one is reserved. Raises CaptureError if it cannot be."""
         graph = self.lib.graph_reserve(self.ctx, *self.batch(phase))
         if not graph:
             raise self.log.error("llama.cpp cannot reserve the graph")

@@ -20,7 +20,7 @@ Counts = tuple[int, ...]
 def best_split(placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,)) -> tuple[Counts, Placement, Fit]:
     """The layers on each GPU that leave the fullest of them most room, and what comes of that; () for one GPU.
 
-    Raises PlaceError, also where the memory of a GPU is unknown.
+    Raises PlaceError, also if the memory of a GPU is unknown.
     """
     gpus = chosen_gpus(placer.gpus, options)
     if len(gpus) < 2 or not options.n_gpu(placer.parts.n_layer):

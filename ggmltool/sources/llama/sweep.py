@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
     stay free of that, and what each graph is planned to.
 
     `tensor_split` is the split that was found; `with_copies` what pipeline copies would need, where they do not fit;
-    `parallel` says whether there are some; `error` is ggml's message where there is no plan.
+    `parallel` says whether there are some; `error` is ggml's message if there is no plan.
     """
 
     n_gpu_layers: int

@@ -36,7 +36,7 @@ class Vocabulary:
 
 
 def read_vocabulary(path: Path) -> Vocabulary | None:
-    """The vocabulary in a GGUF file; None where it has none, or cannot be read."""
+    """The vocabulary in a GGUF file; None if it has none, or cannot be read."""
     try:
         found = gguf_texts(path, (_MODEL, _TOKENS))
     except (Mistake, OSError, ValueError):

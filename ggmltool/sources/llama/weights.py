@@ -104,7 +104,7 @@ def tested_op(weight: Weight, used_by: int | None) -> Op:
 
 
 def layer_of_node(name: str) -> int | None:
-    """The layer of a node by the number that llama.cpp's names end with; None where there is none.
+    """The layer of a node by the number that llama.cpp's names end with; None if there is none.
 
     >>> layer_of_node("Qcur-12"), layer_of_node("Qcur-12 (view)"), layer_of_node("result_norm")
     (12, 12, None)

@@ -65,7 +65,7 @@ def text(raw: bytes) -> str:
 
 
 def without_ansi(line: bytes) -> bytes:
-    """The line without colours."""
+    """The line without colors."""
     return _ANSI.sub(b"", line) if b"\x1b" in line else line
 
 
@@ -84,7 +84,7 @@ def bounds(number: bytes, unit: bytes) -> Bounds:
 
 
 def read_header(line: bytes, at: int) -> Header | None:
-    """The header of a split whose mark stands at `at`; None where it is none, or cut."""
+    """The header of a split whose mark stands at `at`; None if it is none, or cut."""
     clean = without_ansi(line[at:])
     match = _HEADER.match(clean)
     if match is None:
@@ -98,7 +98,7 @@ def read_header(line: bytes, at: int) -> Header | None:
 
 
 class NodeLine(NamedTuple):
-    """A node line as it stands there: backends cut to five bytes, `counts` (use, compute) where it has them."""
+    """A node line as it stands there: backends cut to five bytes, `counts` (use, compute) if it has them."""
 
     index: int  # type: ignore[assignment]
     op: str
@@ -111,7 +111,7 @@ class NodeLine(NamedTuple):
 
 
 def read_node(line: bytes, at: int) -> NodeLine | None:
-    """The node line whose mark stands at `at`; None where it is none, or cut before its sources."""
+    """The node line whose mark stands at `at`; None if it is none, or cut before its sources."""
     clean = without_ansi(line[at:])
     match = _NODE.match(clean)
     if match is not None:

@@ -52,7 +52,7 @@ def title_of(line: bytes) -> str | None:
 
 
 def _signed(mib: int) -> int:
-    """The number, negative where it was one."""
+    """The number, negative if it was one."""
     return mib - _WRAPPED if mib >= _WRAPPED >> 1 else mib
 
 

@@ -16,7 +16,7 @@ HOW_TO_LOG = "ggml prints its graphs with GGML_SCHED_DEBUG=2 in the environment 
 def read_summary(lines: Lines) -> LogSummary:
     """The whole log without the nodes of its graphs, in bounded memory.
 
-    Raises ScenarioError for what cannot be read, and where there is nothing in it that a log of ggml has.
+    Raises ScenarioError for what cannot be read, and if there is nothing in it that a log of ggml has.
     """
     scanner = Scanner(lines)
     scanner.run()
@@ -24,7 +24,7 @@ def read_summary(lines: Lines) -> LogSummary:
 
 
 def _summary(scanner: Scanner) -> LogSummary:
-    """What was read. Raises ScenarioError where there is nothing in it that matters here."""
+    """What was read. Raises ScenarioError if there is nothing in it that matters here."""
     summary = scanner.summary()
     told = (summary.graphs, summary.reallocs, summary.messages, summary.buffers, summary.breakdown, summary.aborts)
     if not any(told):
@@ -48,7 +48,7 @@ def read_graph(lines: Lines, choice: str | None = None) -> tuple[LogGraph, bool]
     """One graph of a log, and whether another follows it.
 
     `choice` is its number, counted from 1, or text that its title holds; None is the first graph. Nothing is read
-    beyond the line that begins the next graph. Raises ScenarioError where there is no such graph.
+    beyond the line that begins the next graph. Raises ScenarioError if there is no such graph.
     """
     wanted = _chosen(choice, lines.source)
     found: list[LogGraph] = []

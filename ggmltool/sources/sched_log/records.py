@@ -71,7 +71,7 @@ class LogSplit(msgspec.Struct, frozen=True, gc=False):
 class LogGraph(msgspec.Struct, frozen=True, gc=False):
     """A graph as one print of the scheduler shows it, the `number`th of the log, counted from 1.
 
-    `title` is what llama.cpp said of it just before ("" where nothing), `dialect` is None where nothing shows it.
+    `title` is what llama.cpp said of it just before ("" if nothing), `dialect` is None if nothing shows it.
     `has_headers` is false where the log has node lines only: then splits are runs of nodes on one backend. `is_whole`
     is false where the log begins or ends within the graph. Without any node line (GGML_SCHED_DEBUG=1) `level` is 1.
     `inputs_missing` inputs are counted in a header, but not named in what is left of it; `lines_cut` lines of nodes
@@ -167,7 +167,7 @@ class BufferSize(msgspec.Struct, frozen=True, gc=False):
 
 
 class Breakdown(msgspec.Struct, frozen=True, gc=False):
-    """A row of llama.cpp's memory breakdown, in MiB, as the last such table has it; None where it says nothing."""
+    """A row of llama.cpp's memory breakdown, in MiB, as the last such table has it; None if it says nothing."""
 
     device: str
     total: int | None

@@ -79,7 +79,7 @@ class _Node(NamedTuple):
 
 
 def _read_node(raw: bytes) -> _Node | None:
-    """The node whose line from the mark on this is; None where it is none."""
+    """The node whose line from the mark on this is; None if it is none."""
     match = node_match(raw) or loose_node_match(raw)
     if match is None:
         return None
@@ -95,7 +95,7 @@ def _is_piece(line: bytes) -> bool:
 
 @dataclass(slots=True)
 class OpenGraph:
-    """A graph whose lines are being read. `kept` are its lines, None where nobody wants it whole.
+    """A graph whose lines are being read. `kept` are its lines, None if nobody wants it whole.
 
     `backend` is that of the split that came last, `tally` counts nodes by op, cut name of the backend, and `backend`;
     `pairs` are the ops and cut names of its nodes so far, `crcs` those of the headers and nodes, `n_bare` counts
@@ -171,7 +171,7 @@ class OpenGraph:
         return self.n_cut or (self.n_bare if self.n_bare == self.n_nodes >= _FEW else 0)
 
     def keep(self, number: int, raw: bytes, source: str) -> None:
-        """Remember a line. Raises ScenarioError where there are too many."""
+        """Remember a line. Raises ScenarioError if there are too many."""
         if self.kept is not None:
             self.kept.append(RawLine(number, raw))
             if len(self.kept) > MAX_LINES:
@@ -322,7 +322,7 @@ class Scanner:
         return graph
 
     def _begin(self, at: int, whole: bool) -> OpenGraph | None:
-        """A graph begins, and with it the last one ends; None where nobody wants more."""
+        """A graph begins, and with it the last one ends; None if nobody wants more."""
         self._end()
         if self.stopped:
             return None

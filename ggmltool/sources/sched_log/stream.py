@@ -90,13 +90,13 @@ class Lines:
 
     @property
     def width(self) -> int:
-        """Where the lines were cut that were joined again, 0 where none was."""
+        """Where the lines were cut that were joined again, 0 if none was."""
         return self.stream.width if isinstance(self.stream, Rejoined) else 0
 
     def blocks(self, marks: Sequence[bytes] = ()) -> Iterator[tuple[int, list[bytes]]]:
         """All lines in order, as pairs: how many lines come first that have none of the marks, and lines.
 
-        Raises ScenarioError where the stream cannot be read.
+        Raises ScenarioError if the stream cannot be read.
         """
         rest = b""
         cutting = False

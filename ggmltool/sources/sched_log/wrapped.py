@@ -34,7 +34,7 @@ class Rejoined:
     """A stream whose lines are whole, though they were cut; other streams pass as they are.
 
     Lines that were joined are followed by as many empty ones, so that lines keep their numbers. `width` is where they
-    were cut, 0 where they were not or where nobody knows yet; with `by_words` they were cut at a space before it.
+    were cut, 0 if they were not or if it is not known yet; with `by_words` they were cut at a space before it.
     """
 
     def __init__(self, stream: Readable) -> None:
@@ -135,7 +135,7 @@ def _marked(data: bytes) -> list[int]:
 
 
 def _width_of(lines: list[bytes], marked: list[int]) -> tuple[int, bool]:
-    """The width that lines are cut at, and whether between words; 0 where none is cut, or where what is cut is lost."""
+    """The width that lines are cut at, and whether between words; 0 if none is cut, or where what is cut is lost."""
     nodes = set(marked)
     cut = [i for i in marked if is_cut(lines[i]) or (i + 1 not in nodes and is_orphan(lines[i + 1]))]
     if not cut:

@@ -83,7 +83,7 @@ class EvalLog:
 
 
 def read_eval_log(path: Path, progress: Callable[[int], None] | None = None) -> EvalLog:
-    """Read a log; `progress` hears of the bytes of every line. Raises ScenarioError where no node is in it, OSError."""
+    """Read a log; `progress` hears of the bytes of every line. Raises ScenarioError if no node is in it, OSError."""
     with path.open("rb") as stream:
         log = parse_eval_log(_lines(stream, progress))
     if not log.entries:

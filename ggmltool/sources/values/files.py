@@ -72,7 +72,7 @@ def _npy_files(folder: Path) -> dict[str, Path]:
         return named
     files = sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".npy"))
     if len(files) > MAX_FILES:
-        raise Mistake(f"{len(files)} npy files are too many, {MAX_FILES} are allowed")
+        raise Mistake(f"{len(files)} npy files are too many; the limit is {MAX_FILES}")
     if not files:
         raise Mistake("there is no npy file in this folder", "one file a tensor, NAME.npy")
     return {unquote(Path(f).name.removesuffix(".npy"), errors="surrogateescape"): Path(f) for f in files}

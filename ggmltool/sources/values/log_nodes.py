@@ -26,7 +26,7 @@ class LogNodes:
 def log_nodes(log: EvalLog, model: Model, graph: str, source: str) -> LogNodes:
     """Match a log's nodes with a graph's by name, op and extents; those that are alike in all of it by their order.
 
-    Of a program that computed the graph several times, the first time counts. Raises ScenarioError where none is in the
+    Of a program that computed the graph several times, the first time counts. Raises ScenarioError if none is in the
     graph.
     """
     import numpy as np

@@ -52,7 +52,7 @@ def _verdict(c: ComparedGraph) -> list[str | Text]:
         return [f"  {count(len(c.nodes), 'node')}, equal values on both"]
     worst = max(c.nodes, key=lambda n: n.own.nmse)
     if c.recorded == "log":
-        return ["  no node is off by more than its inputs make it, as far as the log shows", *_end_to_end(c)]
+        return ["  no node is off by more than its inputs explain, as far as the log shows", *_end_to_end(c)]
     if c.whole:
         return [f"  all agree; the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}"]
     alone = f"the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}" if worst.own.nmse else "equal"
@@ -68,7 +68,7 @@ def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
     lines: list[str | Text] = [Text.assemble(f"  {what}: ", (name, "bold red"))]
     off = first.own
     if off.misplaced:
-        lines.append(f"    {count(off.misplaced, 'element')} finite on one side only, or not finite in another way")
+        lines.append(f"    {count(off.misplaced, 'element')} finite on one side only, or not finite in different ways")
     else:
         lines.append(f"    {_judged(c)}{_error(first)}")
     if off.at is not None:
@@ -80,7 +80,9 @@ def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
         where = ", ".join(map(str, off.at))
         lines.append(Text.assemble(f"    at [{where}]: ", one, ", ", other))
     if first.through:
-        lines.append(f"    or one of {shortened(first.through, _NAMES_SHOWN)} before it, whose values are not told")
+        lines.append(
+            f"    or one of {shortened(first.through, _NAMES_SHOWN)} before it, whose values are not in the log"
+        )
     if len(over) > 1:
         others = shortened([n.id for n in over[1:]], _NAMES_SHOWN)
         lines.append(f"    {count(len(over) - 1, 'more node')} off{'' if c.whole else ' by themselves'}: {others}")
@@ -100,7 +102,7 @@ def _end_to_end(c: ComparedGraph) -> list[str]:
 
 def _judged(c: ComparedGraph) -> str:
     """How a node's own difference was found."""
-    return "" if c.whole else "beyond what its inputs make it: " if c.recorded == "log" else "from the same inputs: "
+    return "" if c.whole else "beyond what its inputs explain: " if c.recorded == "log" else "from the same inputs: "
 
 
 def _error(n: ComparedNode) -> str:
@@ -156,14 +158,14 @@ def _notes(c: ComparedGraph) -> list[str]:
         without = [f"{n.id} ({n.op})" for n in c.nodes if side in n.not_run_by]
         if without:
             what = count(len(without), "node")
-            out.append(f"{side} does not run {what}, computed all the same: {shortened(without, _NAMES_SHOWN)}")
+            out.append(f"{side} does not support {what}; computed anyway: {shortened(without, _NAMES_SHOWN)}")
     both = [n.id for n in c.nodes if n.own.not_finite[0] and n.own.not_finite[1] and not n.own.misplaced]
     if both:
-        out.append(f"NaN or infinities on both sides alike: {shortened(both, _NAMES_SHOWN)}")
+        out.append(f"the same NaN or infinities on both sides: {shortened(both, _NAMES_SHOWN)}")
     if c.made_up:
-        out.append(f"without data, values made up: {shortened(c.made_up, _NAMES_SHOWN)}")
+        out.append(f"no data, random values: {shortened(c.made_up, _NAMES_SHOWN)}")
     if c.zero:
-        out.append(f"without data, left at zero: {shortened(c.zero, _NAMES_SHOWN)}")
+        out.append(f"no data, zero: {shortened(c.zero, _NAMES_SHOWN)}")
     return [*out, *(_recorded_notes(c) if c.recorded else _engine_notes(c))]
 
 
@@ -172,7 +174,7 @@ def _engine_notes(c: ComparedGraph) -> list[str]:
         return [" and ".join(f"{b} is computed by {e}" for b, e in zip(c.sides, c.engines, strict=True))]
     if c.injected:
         return []
-    same = f"both are computed by {c.engines[0]}, with the same kernels, so they cannot differ: --with library compares"
+    same = f"both are computed by {c.engines[0]}, with the same kernels, so nothing can differ: --with library compares"
     own = "--values and --eval-log with what your own backend computed, --inject tries a wrong kernel"
     return [f"{same} with the real ggml, {own}"]
 

@@ -60,5 +60,5 @@ def _table(backends: Sequence[str], tensors: Tensors) -> Table[StepReport]:
         Column("inputs copied", planned(copies), right=True, drop=2),
         Column("bytes", planned(copied), right=True, drop=3),
         *map(buffer, backends),
-        Column("", lambda s: Cell("ggml refuses", "bold red") if s.failure else s.did, cut=True),
+        Column("", lambda s: Cell("ggml fails", "bold red") if s.failure else s.did, cut=True),
     )

@@ -22,7 +22,7 @@ A, B = "red", "green"
 
 
 def inks_of(diff: PlanDiff) -> dict[str, str]:
-    """The colour of every backend of both plans: that which it has where there are more of them."""
+    """The color of every backend of both plans: that which it has where there are more of them."""
     plans = sorted((diff.a.plan, diff.b.plan), key=lambda plan: -len(plan.backends))
     return term_colors(name for p in plans for name, _ in p.backends)
 
@@ -71,7 +71,7 @@ def change(a: str, b: str) -> str:
 
 
 def wrapped_lines(lines: Iterable[tuple[str, str, str]], style: Style) -> str:
-    """Lines that are wrapped: each a label in a colour, and what stands beside it."""
+    """Lines that are wrapped: each a label in a color, and what stands beside it."""
     from rich.text import Text
 
     out: list[Text] = []

@@ -65,7 +65,7 @@ def _nothing(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Styl
     if len(set(parts)) < len(PARTS):
         facts[0] += f" in {', '.join(part for part in PARTS if part in parts)}"
     if diff.has_log:
-        facts.append("as far as a log can tell")
+        facts.append("as far as a log tells")
     title = titles.a if titles.a == titles.b else f"{titles.a} and {titles.b}"
     return heading(title, facts, style)
 
@@ -75,11 +75,11 @@ def _head(diff: PlanDiff, titles: Titles, style: Style) -> str:
 
     lines = []
     for label, title, side, ink in (("A", titles.a, diff.a, A), ("B", titles.b, diff.b, B)):
-        refused = ", which ggml refuses" if side.plan.error is not None else ""
+        refused = ", where ggml fails" if side.plan.error is not None else ""
         facts = f"{plan_step(side.plan)}{refused}"
         lines.append(Text.assemble((label, ink), "  ", (printable(title), "bold"), (" · ", "dim"), facts))
     if diff.has_log:
-        lines.append(Text("views, shapes and memory apart, which a log does not have", "dim"))
+        lines.append(Text("except views, shapes and memory, which a log does not have", "dim"))
     return render_lines(lines, style)
 
 
@@ -130,7 +130,7 @@ def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
 
 
 def _name(place: Place | None) -> str:
-    return "there is no more node" if place is None else f"{place.id} ({place.op})"
+    return "no more nodes" if place is None else f"{place.id} ({place.op})"
 
 
 def _decision(place: Place) -> str:
@@ -153,7 +153,7 @@ def _nodes(diff: PlanDiff, style: Style) -> str:
         rows.append([str(len(pairs)), Cell(f"{src} → {dst}", inks.get(dst, "")), _which([pair.b for pair in pairs])])
     if diff.reordered:
         which = [f"{pair.b.id} #{pair.a.index} → #{pair.b.index}" for pair in diff.reordered]
-        rows.append([str(len(diff.reordered)), "at another place", shortened(which, 3)])
+        rows.append([str(len(diff.reordered)), "elsewhere", shortened(which, 3)])
     for (mine, theirs), pairs in _grouped(diff.recaused, lambda p: p.cause or ""):
         rows.append([str(len(pairs)), f"cause {mine} → {theirs}", _which([pair.b for pair in pairs])])
     return heading("nodes", [], style) + render_table(_NODES, rows, style)

@@ -38,14 +38,14 @@ def buffers_section(diff: PlanDiff, style: Style) -> str:
     inks = inks_of(diff)
     notes = []
     for words, ids in (
-        ("in place in A, with memory of their own in B", [pair.id for pair in diff.reuse if pair.b is None]),
-        ("in place in B, with memory of their own in A", [pair.id for pair in diff.reuse if pair.a is None]),
+        ("in place in A, in new memory in B", [pair.id for pair in diff.reuse if pair.b is None]),
+        ("in place in B, in new memory in A", [pair.id for pair in diff.reuse if pair.a is None]),
         ("in place of another source", [pair.id for pair in diff.reuse if pair.a is not None and pair.b is not None]),
     ):
         if ids:
             notes.append(f"{words}: {shortened(ids, 5)}")
     if diff.elsewhere:
-        notes.append(f"{count(diff.elsewhere, 'tensor')} at another place in memory")
+        notes.append(f"{count(diff.elsewhere, 'tensor')} elsewhere in memory")
     table = heading("compute buffers", [], style) + _buffers(inks).render(diff.buffers, style)
     return table + wrapped_lines([("", "", note) for note in notes], style)
 
@@ -77,7 +77,7 @@ def sizes_section(diff: PlanDiff, style: Style) -> str:
     shrunk = sorted((pair for pair in diff.shapes if pair.growth < 0), key=lambda pair: pair.growth)
     others = len(diff.shapes) - len(grown) - len(shrunk)
     facts = [f"{len(some)} {word}" for some, word in ((grown, "larger in B"), (shrunk, "smaller in B")) if some]
-    facts += [f"{others} of another shape or type with as many bytes, or views"] if others else []
+    facts += [f"{others} of another shape or type with the same size, or views"] if others else []
     out = [heading("tensors", facts, style)]
     for some in (grown, shrunk):
         if some:
@@ -91,7 +91,7 @@ def sizes_section(diff: PlanDiff, style: Style) -> str:
 
 def contexts_section(diff: PlanDiff, style: Style) -> str:
     """Bytes per buffer type and usage, then the tensors that lie elsewhere, by where from and where to."""
-    out = heading("contexts", ["weights and all else that has memory before the graph"], style)
+    out = heading("contexts", ["contexts: weights and other pre-allocated tensors"], style)
     out += _HELD.render(diff.held, style) if diff.held else ""
     groups: dict[str, list[HeldMove]] = {}
     for move in diff.held_moves:

@@ -38,7 +38,7 @@ def rules_section(diff: PlanDiff, style: Style) -> str:
     for rule in rules:
         here = _here(rule.findings)
         if rule.change is None:
-            title = "follows from the others" if len(rules) > 1 else "by none that is listed"
+            title = "follows from the others" if len(rules) > 1 else "by no listed rule"
             out += ["\n", heading(title, [], style), wrapped_lines([("", "", here)], style)]
             continue
         out += ["\n", heading(rule.change.key, [f"since {rule.change.since}", rule.change.area], style)]

@@ -60,7 +60,7 @@ def _split_table(inks: dict[str, str]) -> Table[SplitPair]:
             drop=1,
         ),
         Column("from node", lambda p: f"{there(p).index} {there(p).first}", cut=True),
-        Column("why it begins", why, cut=True),
+        Column("reason", why, cut=True),
     )
 
 

@@ -111,7 +111,7 @@ def _bar(share: float, cells: int) -> str:
 
 
 def _percent(gauge: Gauge) -> str:
-    """Whole percents; 100 % only where nothing is left, above it where it is too much."""
+    """Whole percents; 100 % only if nothing is left, above it where it is too much."""
     percent = 100 * gauge.share
     if percent >= 10_000:
         return f"{gauge.share:.0f} ×"
@@ -135,7 +135,7 @@ def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[str
 
 
 def breach_text(breach: Breach | None, release: str) -> str:
-    """The limit behind an error of this ggml, "" where none is."""
+    """The limit behind an error of this ggml, "" if none is."""
     if breach is None:
         return ""
     of = limits_of(release)[breach.limit]

@@ -18,7 +18,7 @@ _OTHERS = 6
 def explain_error_view(found: Match, others: Sequence[Match], style: Style) -> str:
     """Its text with the values that were pasted and who prints it, then what it means; `others` are in the text too."""
     said = explained(found)
-    told = [("What it means", said.told.means), ("What brings it about", said.told.shapes)]
+    told = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
     told.append(("What to do", _sentence(said.told.remedy)))
     lines: list[str] = wrapped(_where(said), style.width)
     for name, text in told:
@@ -50,9 +50,9 @@ def _listed(others: Sequence[Match], style: Style) -> list[str]:
 
 def nearest_text(nearest: Sequence[Match]) -> str:
     """What to say where no message is near enough."""
-    lines = ["no known message of ggml's or llama.cpp's is like this"]
+    lines = ["no known message of ggml or llama.cpp matches this text"]
     if nearest:
-        lines += ["near to it:", *(f"  {m.text}" for m in nearest)]
+        lines += ["nearest:", *(f"  {m.text}" for m in nearest)]
     return "\n".join(lines)
 
 

@@ -49,7 +49,7 @@ def _sentences(f: ReallocFacts) -> Iterator[str]:
     plans = "ggml waits for all backends and plans again" if f.n_buffers > 1 else "ggml plans again"
     if grown:
         sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in grown)
-        yield f"{plans}; buffers are made anew: {sizes}."
+        yield f"{plans}; buffers are reallocated: {sizes}."
     else:
         yield f"{plans}; the buffers are large enough and stay."
     if f.serves_back:
@@ -59,7 +59,7 @@ def _sentences(f: ReallocFacts) -> Iterator[str]:
     if not f.debug_realloc:
         return
     if f.unexpected:
-        yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the two are alike in size."
+        yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the graphs have the same size."
     else:
         yield (
             "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
@@ -83,7 +83,7 @@ def _why(f: ReallocFacts) -> str:
     of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
     needed = size(why.new_size or 0)
     if why.old_size is None:
-        return f"{why.tensor}{of} had memory of its own, and now needs {needed}"
+        return f"{why.tensor}{of} was pre-allocated, and now needs {needed}"
     return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
 
 
@@ -105,5 +105,5 @@ def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
     for name, a, alone in zip(f.backends, f.first.buffers, f.alone, strict=True):
         rows.append([Cell(f"{name} needs", inks[name]), size(a), size(alone)])
     for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
-        rows.append([Cell(f"{name} buffer then", inks[name]), size(a), size(b)])
+        rows.append([Cell(f"{name} buffer after", inks[name]), size(a), size(b)])
     return columns, rows

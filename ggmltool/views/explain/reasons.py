@@ -25,7 +25,7 @@ def reason_sentence(reason: Reason) -> str:
 
 
 def reason_text(reason: Reason) -> str:
-    """Why a tensor is on its backend, without naming either; "" where it has none."""
+    """Why a tensor is on its backend, without naming either; "" if it has none."""
     settled = reason.settled
     if settled is None:
         return ""
@@ -39,7 +39,7 @@ def reason_text(reason: Reason) -> str:
 
 
 def refusal_text(refused: TurnedDown) -> str:
-    """`GPU0 does not support SILU`, with the condition where there is one."""
+    """`GPU0 does not support SILU`, with the condition if there is one."""
     if refused.lacks or not refused.why:
         return f"{refused.backend} does not support {refused.op}"
     return f"{refused.backend} does not support this {refused.op} ({refused.why})"

@@ -46,7 +46,7 @@ def _sentences(f: SplitFacts) -> list[str]:
     why = list(map(reason_sentence, f.why_first))
     if f.before is None:
         return [f"It is the first: {here}.", *why]
-    behind = f"It begins with {f.start.node}, behind {f.last_before} on {f.before}: {here}."
+    behind = f"It begins with {f.start.node}, after {f.last_before} on {f.before}: {here}."
     if f.start.why is Why.OTHER_BACKEND and why:
         return [*why, behind]
     return [f"{f.start.node} begins it: {words(f.start)}.", *why, behind]

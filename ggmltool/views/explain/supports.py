@@ -142,9 +142,9 @@ def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> s
 
 _BASES = {
     Basis.EXACT: "the same case was tested",
-    Basis.TYPES: "all cases of the op with such types agree",
-    Basis.NEAREST: "generalized from the cases with such types and the nearest rows",
-    Basis.NO_CASE: "no case has such types, taken as not supported",
+    Basis.TYPES: "all cases of the op with these types agree",
+    Basis.NEAREST: "taken from the cases with these types and the nearest rows",
+    Basis.NO_CASE: "no case has these types, assumed not supported",
 }
 
 
@@ -169,7 +169,7 @@ def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
         if state == "no" and a.why_not is not None:
             told.setdefault("" if a.lacks else a.why_not, []).append(n)
         elif state == "copy" and a.why_not is None:
-            for why in dict.fromkeys(f"source {m.slot} has to be copied: {m.why}" for m in a.copies):
+            for why in dict.fromkeys(f"source {m.slot} must be copied: {m.why}" for m in a.copies):
                 told.setdefault(why, []).append(n)
     return told
 

@@ -20,7 +20,7 @@ _WORDS = {
     Why.FIRST_ABLE: "no neighbor and no source has a backend, and this is the first that supports it",
     Why.NOT_INPUT: "it is not flagged input",
     Why.WEIGHTS_IGNORED: "the weights of {f.op} do not count",
-    Why.NO_WEIGHT: "no source lies in a buffer of weights",
+    Why.NO_WEIGHT: "no source is in a weights buffer",
     Why.BUFT: "{e.backend} cannot use memory in {f.buft}",
     Why.SOURCES: "it cannot read all sources",
     Why.FEWER_SOURCES: "it can read {f.n_src} of the node's sources where they are",
@@ -33,7 +33,7 @@ _WORDS = {
     Why.NO_ROOM: "{f.tensor} must be copied, and the split has {f.n_inputs} inputs, all it has room for",
     Why.VIEWS_ONLY: "all nodes are views",
     Why.IS_VIEW: "it is a view",
-    Why.PREALLOCATED: "it has memory of its own",
+    Why.PREALLOCATED: "it is pre-allocated",
     Why.TAKEN_OVER: "its memory was taken over already",
     Why.OUTPUT: "it is an output",
     Why.LAYOUT: "the layouts differ",
@@ -51,7 +51,7 @@ _NOT_SERVED = {
     Why.N_NODES: "different number of nodes",
     Why.N_LEAFS: "different number of leafs",
     Why.LARGER: "{what} is larger",
-    Why.PREALLOCATED: "{what} had memory of its own",
+    Why.PREALLOCATED: "{what} was pre-allocated",
 }
 
 
@@ -87,7 +87,7 @@ def _assigned(event: Assigned) -> str | None:
             others = dict(facts.readable)
             own = others.pop(event.backend)
             told = ", ".join(f"{name} {count}" for name, count in others.items())
-            first = "; of equals the first is taken" if own in others.values() else ""
+            first = "; the first of equals wins" if own in others.values() else ""
             return f"{event.backend} can read {own} of its {facts.n_src} sources where they are, {told}{first}"
         case Why.ONLY_ONE:
             return "there is no other backend" if facts.n_backends == 1 else "no other backend supports it"
@@ -113,7 +113,7 @@ def _passed_over(why: Why, facts: Facts) -> str | None:
         case Why.NO_NEIGHBOR:
             return f"no node {where} it has a backend yet"
         case Why.SPREADS_LAST:
-            return f"{facts.tensor} {where} it is on {facts.backend}, which spreads last"
+            return f"{facts.tensor} {where} it is on {facts.backend}, which expands last"
     return None
 
 

@@ -33,7 +33,7 @@ def log_graph_notes(graph: LogGraph) -> list[str]:
     """What the log does not have of this graph."""
     notes = []
     if graph.level == 1:
-        notes.append("printed with GGML_SCHED_DEBUG=1, which leaves the nodes out")
+        notes.append("printed with GGML_SCHED_DEBUG=1, which leaves out the nodes")
     if not graph.has_headers:
         notes.append("the headers of the splits are missing: a split here is a run of nodes on one backend")
     if not graph.is_whole:

@@ -46,9 +46,9 @@ MAX_ROWS = 40
 """Rows of a table before the middle ones are left out."""
 
 _DIALECTS = {
-    Dialect.Y2024: "written as by ggml of 2024",
-    Dialect.Y2025: "written as by ggml of 2025",
-    Dialect.Y2026: "written as by ggml of 2026",
+    Dialect.Y2024: "format of ggml in 2024",
+    Dialect.Y2025: "format of ggml in 2025",
+    Dialect.Y2026: "format of ggml in 2026",
 }
 _MESSAGES = (
     Head("times", right=True),
@@ -106,8 +106,8 @@ def log_view(log: LogSummary, title: str, style: Style) -> str:
         parts += ["\n", render_lines(notes, style)]
     for name, table in (
         ("compute buffers that were reallocated", _grown(log, style)),
-        ("what ggml and llama.cpp say", _said(log, style)),
-        ("buffers, as llama.cpp says", _buffers(log, style)),
+        ("messages of ggml and llama.cpp", _said(log, style)),
+        ("buffers that llama.cpp reports", _buffers(log, style)),
         (_breakdown_title(log), _breakdown(log, style)),
     ):
         if table:
@@ -164,7 +164,7 @@ def _some(rows: Sequence[Row]) -> Sequence[Row]:
 
 def _notes(log: LogSummary) -> Iterable[str]:
     if log.graphs:
-        yield "below each backend: its nodes, but for views, which have no line in a log"
+        yield "below each backend: its nodes, except views, which have no line in a log"
         which = " --graph N" if len(log.graphs) > 1 else ""
         yield f"which ops run where: ggmltool splits --by op,backend{which} LOG"
     if log.wrapped_at:
@@ -180,7 +180,7 @@ def _notes(log: LogSummary) -> Iterable[str]:
     if any(not graph.has_headers for graph in log.graphs):
         yield "headers of splits are missing in graphs without a number of splits"
     if any(graph.level == 1 for graph in log.graphs):
-        yield "graphs without nodes were printed with GGML_SCHED_DEBUG=1; 2 prints nodes too"
+        yield "graphs without nodes were printed with GGML_SCHED_DEBUG=1; 2 prints nodes, too"
     if log.passes:
         yield f"{count(log.passes, 'print')} of the state after single passes skipped"
     if log.long_lines:
@@ -229,7 +229,7 @@ def _weight(message: Message) -> int:
 
 
 def _wrapped(row: Row, style: Style) -> list[Text]:
-    """A message below its numbers, where there is no room beside them."""
+    """A message below its numbers, if there is no room beside them."""
     from rich.text import Text
 
     times, line, graph, message, *_ = (cell.text if isinstance(cell, Cell) else str(cell) for cell in (*row, ""))
@@ -251,9 +251,7 @@ def _buffers(log: LogSummary, style: Style) -> str:
 
 
 def _breakdown_title(log: LogSummary) -> str:
-    return "memory breakdown in MiB, as llama.cpp says" + (
-        f" (the last of {log.breakdowns})" if log.breakdowns > 1 else ""
-    )
+    return "memory breakdown of llama.cpp, in MiB" + (f" (the last of {log.breakdowns})" if log.breakdowns > 1 else "")
 
 
 def _breakdown(log: LogSummary, style: Style) -> str:

@@ -68,7 +68,7 @@ def _table(inks: dict[str, str]) -> Table[Buffer]:
         Column("size", lambda b: size(b.size), right=True),
         Column("chunks", lambda b: b.peak and len(b.chunks), right=True, drop=1),
         Column("peak", lambda b: b.peak and size(b.peak.nbytes), right=True),
-        Column("tensors then", lambda b: b.peak and len(b.peak.tensors), right=True),
+        Column("tensors", lambda b: b.peak and len(b.peak.tensors), right=True),
         Column("while computing", note, cut=True),
     )
 

@@ -49,9 +49,7 @@ def story(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     chunk = f" of chunk {f.chunk}" if f.chunk else ""
     place = f"{what} has {size(f.size)} at {f.offset}{chunk} in {f.where}"
     if f.life is None:
-        out = [
-            f"{place}. It was allocated before the graph and keeps its memory; the graph allocator gives it to nobody."
-        ]
+        out = [f"{place}. It is pre-allocated: the graph allocator never reuses its memory."]
         if f.writers:
             out.append(f"Nodes that write into it: {shortened(f.writers, _NAMES)}.")
         return [*out, *_read(f)]
@@ -91,20 +89,20 @@ def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     early = f.overwritten_too_early
     if early:
         taker, reader = early[0]
-        over = f"{taker.tensor} is written over it at node {taker.start}"
+        over = f"{taker.tensor} overwrites it at node {taker.start}"
         if taker.tensor == reader.node:
-            return [f"DANGER: {over}, which is its own copy: bytes are overwritten that are still to be copied."]
-        return [f"DANGER: {over}, and node {reader.at} {reader.node} reads it after that: it gets other values."]
+            return [f"DANGER: {over}, and is its own copy: bytes are overwritten before they are copied."]
+        return [f"DANGER: {over}, and node {reader.at} {reader.node} reads it after that and gets wrong values."]
     if not f.takers:
-        return ["Nobody is written over it: after the graph it still has its values."]
+        return ["Nothing overwrites it: after the graph it still has its values."]
     taker = f.takers[0]
-    who = f"{taker.tensor} is written over it at node {taker.start} {nodes[taker.start]}"
+    who = f"{taker.tensor} overwrites it at node {taker.start} {nodes[taker.start]}"
     if f.is_copy:
         return [f"{who}."]
     if f.is_input:
         return [f"{who}: set it again before the graph is computed again."]
-    keep = "Flag it output" if f.can_be_output else "Copy it (cpy) into memory of a context"
-    return [f"{who}: read after the graph, it has other values. {keep} to keep it."]
+    keep = "Flag it as an output" if f.can_be_output else "Copy it (cpy) into memory of a context"
+    return [f"{who}: after the graph it has other values. {keep} to keep it."]
 
 
 def _history(f: TensorLife, table: Table[Lifetime]) -> list[Row]:
@@ -139,7 +137,7 @@ def _node(at: int, nodes: Sequence[str]) -> str:
 
 
 def shared(a: TensorLife, b: TensorLife) -> tuple[int, int] | None:
-    """The bytes that two tensors share, as offsets in their chunk; None where they share none."""
+    """The bytes that two tensors share, as offsets in their chunk; None if they share none."""
     if not a.where or (a.where, a.chunk) != (b.where, b.chunk):
         return None
     start, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
@@ -147,7 +145,7 @@ def shared(a: TensorLife, b: TensorLife) -> tuple[int, int] | None:
 
 
 def together(a: TensorLife, b: TensorLife, n: int) -> tuple[int, int] | None:
-    """The nodes (first, last) while which both are alive; None where there are none. What is no node is -1."""
+    """The nodes (first, last) while which both are alive; None if there are none. What is no node is -1."""
     spans = [
         (-1, n - 1) if f.life is None else (f.life.start, n - 1 if f.life.end is None else f.life.end) for f in (a, b)
     ]
@@ -168,14 +166,14 @@ def collision(a: TensorLife, b: TensorLife, nodes: Sequence[str]) -> list[str]:
     said = f"{names} share {size(common[1] - common[0])} at {common[0]} in {a.where}"
     if a.life is b.life:
         if a.life is None:
-            return [f"{said}: one memory of a context, where whoever is written last counts."]
+            return [f"{said}: the same memory of a context, where the last write wins."]
         return [f"{said}: they are views of one tensor, or one is a view of the other."]
     if a.life is None or b.life is None:
         return [f"{said}."]
     if both is not None:
         return [f"{said}, and {at_once}: DANGER, one overwrites the other."]
     early, late = (a, b) if a.life.start < b.life.start else (b, a)
-    out = [f"{said}, at different times: {late.tensor} is written over {early.tensor}."]
+    out = [f"{said}, at different times: {late.tensor} overwrites {early.tensor}."]
     return [*out, _harm(early, late, nodes)]
 
 
@@ -183,7 +181,7 @@ def _harm(early: TensorLife, late: TensorLife, nodes: Sequence[str]) -> str:
     at = late.life.start if late.life is not None else -1
     reader = next((r for t, r in early.overwritten_too_early if t is late.life), None)
     if reader is not None and reader.is_copy:
-        return f"DANGER: it is the copy of {early.tensor}: bytes are overwritten that are still to be copied."
+        return f"DANGER: it is the copy of {early.tensor}: bytes are overwritten before they are copied."
     if reader is not None:
         return f"DANGER: node {reader.at} {reader.node} reads {early.tensor} after that."
     last = f"read last by node {early.readers[-1].at} {early.readers[-1].node}" if early.readers else "read by no node"

@@ -13,7 +13,7 @@ from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, size
 
-MARGIN = "margin: {} stays free for the driver's context, runtime pools and what else no planner sees (--margin)"
+MARGIN = "margin: {} stays free for the driver's context, runtime pools and whatever else no plan has (--margin)"
 
 
 def place_view(placed: Placed, title: str, options: str, style: Style, tensors: bool = False) -> str:
@@ -151,12 +151,12 @@ def _facts(placed: Placed, style: Style) -> list[str]:
     many = len(placed.graphs) > 1
     lines = [placed.program] if placed.program else []
     for name, splits, copied in placed.graphs:
-        lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per batch")
+        lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per ubatch")
     for refused, there, n in placed.unsupported:
         text = f"{refusal_text(refused)}: {count(n, 'node')} on {there}"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     if len(set(placed.decided.values())) > 1:
-        lines += [f"{backend}'s compute buffer is as large as {g} needs it" for backend, g in placed.decided.items()]
+        lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in placed.decided.items()]
     elif placed.decided:
         lines.append(f"compute buffers as reserved for graph {next(iter(placed.decided.values()))}")
     lines += _copies(placed)
@@ -181,7 +181,7 @@ def _copies(placed: Placed) -> list[str]:
             for device, n in placed.with_copies.items()
             if n != needs[device]
         ]
-        return [f"pipeline copies do not fit, llama.cpp retries without: {'; '.join(told)}"]
+        return [f"pipeline copies do not fit; llama.cpp retries without them: {'; '.join(told)}"]
     if placed.parallel:
         return ["pipeline copies: 4"]
     return [f"no pipeline copies: {placed.pipeline}"] if placed.pipeline else []

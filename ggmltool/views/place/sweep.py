@@ -24,7 +24,8 @@ _PARTS = ("weights", "cache", "compute")
 
 
 EQUAL = (
-    "of {} with as many layers on GPUs: most weights there, then the longest context, the largest -ub, most memory left"
+    "of {} with equally many layers on GPUs: the most weights there, then the longest context, the largest -ub, "
+    "the most memory left"
 )
 
 
@@ -128,10 +129,10 @@ def _bar(n: int, limit: int, scale: int, width: int) -> str:
 def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
     failed = sum(bool(s.error) for s in sweep.swept)
     programs = sweep.programs if len(sweep.programs) < 2 else dict.fromkeys(p.split(":")[0] for p in sweep.programs)
-    lines = [*programs, *([f"{count(failed, 'placement')} that ggml refuses"] if failed else [])]
+    lines = [*programs, *([f"{count(failed, 'placement')} on which ggml fails"] if failed else [])]
     retried = sum(bool(s.with_copies) for s in sweep.swept)
     if retried:
-        lines.append(f"{count(retried, 'placement')} whose pipeline copies do not fit: llama.cpp retries without")
+        lines.append(f"{count(retried, 'placement')} whose pipeline copies do not fit: llama.cpp retries without them")
     if not sweep.memory:
         return [*lines, "what fits? Name the free memory of your devices: --device CUDA0:24GiB"]
     best = sweep.best()
@@ -144,7 +145,7 @@ def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
     equal = sum(s.fits and s.extent[0] == best.extent[0] for s in sweep.swept)
     if equal > 1:
         lines += wrap(EQUAL.format(equal), max(style.width, 20), initial_indent="  ", subsequent_indent="  ")
-    costs = [f"{count(splits, 'split')}, {size(copied)} copied per batch" for _, splits, copied in best.graphs]
+    costs = [f"{count(splits, 'split')}, {size(copied)} copied per ubatch" for _, splits, copied in best.graphs]
     if len(costs) > 1:
         lines += [f"  {name}: {cost}" for (name, _, _), cost in zip(best.graphs, costs, strict=True)]
         costs = []
@@ -172,7 +173,7 @@ def _wrapped(parts: Sequence[str], style: Style) -> list[str]:
 
 
 def _named(sweep: Sweep, s: Swept) -> str:
-    """The options of a placement, with its capture where there are several."""
+    """The options of a placement, with its capture if there are several."""
     shown = [*(name for name in sweep.varied if name not in ("file", *_PLACED)), *_PLACED]
     words = " ".join(f"{name} {_shell(s.options[name])}" for name in shown if s.options[name])
     return ", ".join([words, *([s.options["file"]] if "file" in sweep.varied else [])])
@@ -190,7 +191,7 @@ def costs_of(s: Swept) -> dict[str, Any]:
 
 
 def _costs(s: Swept) -> dict[str, int]:
-    """The splits and copied bytes of each graph, under its name where there are several."""
+    """The splits and copied bytes of each graph, under its name if there are several."""
     prefix = len(s.graphs) > 1
     return {
         f"{name} " * prefix + what: n

@@ -86,7 +86,7 @@ def _size(inputs: list[CopiedInput]) -> str:
 
 
 def experts_line(experts: Sequence[ExpertCopy]) -> str:
-    """How much of these weights is copied, in words; "" where there are none."""
+    """How much of these weights is copied, in words; "" if there are none."""
     if not experts:
         return ""
     between = size_between(sum(e.nbytes_least for e in experts), sum(e.nbytes_most for e in experts))

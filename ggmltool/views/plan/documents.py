@@ -69,7 +69,7 @@ class PlanDocument(StepDocument, kw_only=True):
 
 
 class SplitInput(Row, kw_only=True):
-    """A tensor that is copied before a split: its bytes, None where they are not known; with `nbytes_max` between."""
+    """A tensor that is copied before a split: its bytes, None if they are not known; with `nbytes_max` between."""
 
     id: str
     nbytes: int | None

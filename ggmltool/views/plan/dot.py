@@ -90,7 +90,7 @@ def _leaf_name(leaf: LeafPlan, info: TensorInfo) -> str:
 
 
 def split_dot(plan: Plan, tensors: Tensors, title: str, part: frozenset[str] | None = None) -> str:
-    """A cluster per split in its backend's colour, leafs around them, copies as dashed edges with their bytes.
+    """A cluster per split in its backend's color, leafs around them, copies as dashed edges with their bytes.
 
     `part` leaves out all but these tensors.
     """

@@ -17,7 +17,7 @@ _SPLITS = 30
 
 
 def plan_html(plan: Plan) -> str:
-    """Two tables below a title; of a plan that ggml refuses, its words."""
+    """Two tables below a title; of a plan on which ggml fails, its words."""
     title = _text(f"{plan.step} {plan.graph or ''} · ggml {plan.ggml} · {len(plan.nodes)} nodes")
     parts = [f"<p><b>{title}</b></p>"]
     if plan.error is not None:

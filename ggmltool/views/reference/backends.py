@@ -78,7 +78,7 @@ def _facts(b: BackendInfo) -> list[tuple[str, str]]:
         ("lacks", ", ".join(cap for cap in b.caps if cap not in caps)),
         ("buffer type", b.buft),
         ("can use", ", ".join(b.bufts)),
-        ("offload", "asks for no ops" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
+        ("offload", "never" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
         ("features", _features(b)),
         ("max tensor", "" if b.max_tensor_size is None else f"{size(b.max_tensor_size)} ({b.max_tensor_size} bytes)"),
         ("node order", _ORDERS[b.graph_optimize]),
@@ -94,10 +94,10 @@ def _memory(b: BackendInfo) -> str:
 
 def _engine(e: EngineInfo) -> str:
     if e.refusal:
-        return f"nobody: {e.refusal}"
+        return f"none: {e.refusal}"
     if e.gpu is None:
         return e.name
-    return f"{e.name}, on GPU {e.gpu} of this machine, {e.gpu_name}, of whose {size(e.total)} {size(e.free)} are free"
+    return f"{e.name}, on GPU {e.gpu} of this machine, {e.gpu_name}, with {size(e.free)} of {size(e.total)} free"
 
 
 _ORDERS: dict[bool | None, str] = {
@@ -120,7 +120,7 @@ def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -
         if t.alloc_size != PLAIN:
             notes += _fact(t.name, f"alloc size: {t.alloc_size}", style)
         if t.ops is not None:
-            notes += _fact(t.name, f"with source 0 in it only {', '.join(t.ops)}", style)
+            notes += _fact(t.name, f"supports only {', '.join(t.ops)} with source 0 in it", style)
     table = Table[BuftInfo](
         Column("buffer type", lambda t: t.name),
         Column("of", lambda t: Cell(t.device, inks.get(t.device, ""))),
@@ -164,7 +164,7 @@ _DUTIES = Table[Duty](
     Column("field", lambda d: d.field),
     Column("needed", lambda d: Cell(str(d.need), _NEEDS.get(d.need, ""))),
     Column("what it does", lambda d: d.does, cut=True, drop=6),
-    Column("where NULL", lambda d: d.if_null, cut=True),
+    Column("if NULL", lambda d: d.if_null, cut=True),
 )
 _FUNCTIONS = Table[Function](
     Column("field", lambda f: f.field),
@@ -197,4 +197,4 @@ def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> 
         cells = [Cell("yes") if yes else Cell("NULL", "bold") for yes in has]
         rows.append([first.field, *cells, "" if all(has) else first.if_null])
     columns = [Head("field"), *(Head(printable(name)) for name, _ in tables)]
-    return top + render_table([*columns, Head("where NULL", cut=True)], rows, style)
+    return top + render_table([*columns, Head("if NULL", cut=True)], rows, style)

@@ -16,8 +16,8 @@ _SIZES = frozenset(("max_size", "memory", "max_tensor_size"))
 def device_yaml(devices: Sequence[DeviceFacts]) -> str:
     """The list `backends` of a scenario, commented."""
     lines = _comment(
-        "Devices as ggmltool knows them, to be edited. The list can stand under `backends` of a scenario; one of them "
-        "alone in a file is a profile (`profile: FILE`), and --device takes the file."
+        "Devices as ggmltool knows them, to edit. Put the list under `backends` of a scenario, or one device alone "
+        "into a file as a profile (`profile: FILE`); --device takes the file, too."
     )
     for device in devices:
         lines += ["", *_comment(f"{device.entry['name']}: {device.description}. As of ggml {device.ggml}.")]
@@ -35,7 +35,7 @@ def device_yaml(devices: Sequence[DeviceFacts]) -> str:
             named = ", ".join(device.unwritten)
             lines += _comment(f"The profile's own, which rules cannot say: {named}.", "  ", "  ")
         if device.ops and "profile" in device.entry.get("supports", {"profile": True}):
-            lines += _comment("The profile has the other rules on ops. To have a list alone in their place:", "  ")
+            lines += _comment("All other rules on ops are the profile's. To replace them by a list:", "  ")
             lines += _comment(f"supports: {{{device.key}: [{', '.join(device.ops)}]}}", "  ", "  ")
     return "\n".join(lines) + "\n"
 

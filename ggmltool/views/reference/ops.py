@@ -68,12 +68,13 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
 
 _LEGEND = (
     (
-        "memory: view, it computes nothing and has the memory of its source; of a, it computes into the memory of that "
-        "source; in place, the graph allocator may put its result where a source lies (ggml_op_can_inplace)"
+        "memory: view, it computes nothing and shares the memory of its source; of a, it computes into the memory of "
+        "that source; in place, the graph allocator may put its result into the memory of a source "
+        "(ggml_op_can_inplace)"
     ),
-    "engine: knows its rule and computes it, by numpy and on a GPU by cupy; or refuses to build it, as ggml does",
-    "cases: calls of it that the tests give to the engine and to ggml's own CPU backend, which do the same with them",
-    "CPU, CUDA …: whether a device of that profile runs it; some, by a condition on the tensors",
+    "engine: knows its rule and computes it, with numpy or on a GPU with cupy; or cannot build it, like ggml",
+    "cases: calls of it on which the tests hold the engine against ggml's own CPU backend",
+    "CPU, CUDA …: whether a device of that profile supports it; some: depending on the tensors",
 )
 
 
@@ -114,7 +115,7 @@ def op_view(info: OpInfo, style: Style) -> str:
     if info.example:
         from rich.text import Text
 
-        example: list[str | Text] = ["", Text("a scenario with it", "bold")]
+        example: list[str | Text] = ["", Text("example", "bold")]
         example += [f"  {line}" for line in info.example.splitlines()]
         if info.result:
             example.append(Text(f"  the result is {info.result}", "dim"))
@@ -125,22 +126,22 @@ def op_view(info: OpInfo, style: Style) -> str:
 def _devices(info: OpInfo) -> list[tuple[str, list[str]]]:
     """The devices that run an op, on a condition or not at all."""
     by = {answer: [n for n in REFERENCE_PROFILES if info.supports[n] == answer] for answer in ("yes", "some", "no")}
-    some = [*by["some"][:-1], f"{by['some'][-1]} (by a condition on its tensors)"] if by["some"] else []
+    some = [*by["some"][:-1], f"{by['some'][-1]} (depending on its tensors)"] if by["some"] else []
     return [("runs on", by["yes"]), ("some on", some), ("not on", by["no"])]
 
 
 def _facts(info: OpInfo) -> list[tuple[str, str]]:
-    memory = "of its own"
+    memory = "new"
     if info.is_view_op:
         memory = "none: a view of its source; it computes nothing"
     elif info.result_of:
         memory = f"that of its source {info.result_of}"
     elif info.can_inplace:
-        memory = "of its own, or in place: where a source lies that nobody else needs (ggml_op_can_inplace)"
+        memory = "new, or in place: that of a source that nothing else needs (ggml_op_can_inplace)"
     engine = (
-        "knows type and extents of the result; computes it, by numpy and on a GPU by cupy"
+        "knows type and shape of the result; computes it, with numpy or on a GPU with cupy"
         if info.computes
-        else "refuses to build it, as ggml does"
+        else "cannot build it, like ggml"
     )
     return [
         ("sources", _sources(info)),
@@ -149,7 +150,7 @@ def _facts(info: OpInfo) -> list[tuple[str, str]]:
         *((label, ", ".join(names)) for label, names in _devices(info)),
         (
             "checked",
-            f"{count(info.cases, 'call')}, with which ggml's own CPU backend does the same" if info.cases else "",
+            f"{count(info.cases, 'call')}, checked against ggml's own CPU backend" if info.cases else "",
         ),
         ("note", info.note),
     ]
@@ -186,7 +187,7 @@ def _form(form: FormInfo, style: Style) -> list[str | Text]:
 def _shapes(form: FormInfo, style: Style) -> list[str]:
     """What it asks of shapes and types, a line each, and what comes out."""
     lines = []
-    for label, texts in (("asks", form.asks), ("gives", (form.gives,) if form.gives else ())):
+    for label, texts in (("needs", form.asks), ("gives", (form.gives,) if form.gives else ())):
         for i, text in enumerate(texts):
             lines += textwrap.wrap(
                 text,

@@ -19,5 +19,5 @@ _TABLE = Table[RegisteredInfo](
 
 def registry_view(entries: Sequence[RegisteredInfo], style: Style) -> str:
     """One row per entry, in the order they were registered."""
-    note = "  made from NAME:params; no backend of then reads its params"
+    note = "  made from NAME:params; no backend of that release reads its params"
     return "\n" + _TABLE.render(entries, style) + render_lines([note], style)

@@ -19,6 +19,6 @@ def samples_view(infos: Sequence[SampleInfo], style: Style) -> str:
     """One row per sample, and how to get at one."""
     from rich.text import Text
 
-    hints: list[str | Text] = ["", Text("ggmltool sample NAME prints one, with -o FILE it is written", "dim")]
+    hints: list[str | Text] = ["", Text("ggmltool sample NAME prints one; -o FILE writes it", "dim")]
     title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
     return title + _TABLE.render(infos, style) + render_lines(hints, style)

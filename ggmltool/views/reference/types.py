@@ -20,7 +20,7 @@ _LEGEND = (
         "from_float_ref of ggml_type_traits)"
     ),
     "vec_dot: what the CPU converts the other operand of a product to",
-    "here: whether ggmltool reads values of that type, or writes them too, when it computes",
+    "here: whether ggmltool reads values of that type, or also writes them, when it computes",
     "ggmltool types NAME shows one type in full, ggmltool types --table gelu a table of values",
 )
 
@@ -42,7 +42,7 @@ def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
         Column("here", lambda i: "writes" if i.writes else "reads" if i.reads else ""),
     )
     gone = [n for n in range(max(info.number for info in infos)) if n not in {info.number for info in infos}]
-    notes = [f"The numbers {_spans(gone)} are of types that ggml has removed.", "", *_LEGEND]
+    notes = [f"The numbers {_spans(gone)} belong to types that ggml has removed.", "", *_LEGEND]
     width = min(style.width, 120)
     lines = [Text(part, "dim") for note in notes for part in textwrap.wrap(note, width) or [""]]
     title = heading(f"the types of ggml {version}", [count(len(infos), "type")], style) + render_lines([""], style)
@@ -54,7 +54,7 @@ def _from_float(info: TypeInfo) -> str:
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """`4–5, 31–33`: numbers in order, neighbours together."""
+    """`4–5, 31–33`: numbers in order, neighbors together."""
     spans: list[list[int]] = []
     for n in numbers:
         if spans and spans[-1][1] == n - 1:

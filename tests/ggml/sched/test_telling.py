@@ -51,7 +51,7 @@ class Told:
 
 
 def steps(run: Run) -> Iterator[str]:
-    """The steps of a run that plan, as they are done, up to one that ggml refuses."""
+    """The steps of a run that plan, as they are done, up to one on which ggml fails."""
     for step in run.model.steps:
         if step.kind in PLANNING and step.graph is not None:
             try:

@@ -140,6 +140,6 @@ def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:
         "ggml-backend.c",
         line,
         condition,
-        f"{t.label}{of} has no backend: it has no memory, nothing gave it a neighbour's, and inputs give none; "
+        f"{t.label}{of} has no backend: it has no memory, no neighbor gave it one, and inputs give none; "
         f"{advice('old_no_allocr')}",
     )

@@ -115,4 +115,4 @@ PROFILES: Mapping[str, Profile] = {
         alloc_more="",
     ),
 }
-"""The profiles of then by their names."""
+"""The profiles of January 2024 by their names."""

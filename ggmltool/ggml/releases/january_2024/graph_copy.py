@@ -14,7 +14,7 @@ from ggmltool.ggml.tensor import Tensor
 
 
 class Copier(graph_copy.Copier):
-    """Makes the tensors of a graph anew, in memory that the allocators of then lay out."""
+    """Makes the tensors of a graph anew, in memory that the allocators of January 2024 lay out."""
 
     prefix = ""
 

@@ -29,7 +29,7 @@ graph before; when that was measured, the allocator is gone.
 PASSES = (
     "the user's choices",
     "from memory and weights",
-    "neighbours take over",
+    "expand to neighbors",
     "views and sources",
     "splits and copies",
 )

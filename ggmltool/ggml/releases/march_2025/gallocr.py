@@ -34,8 +34,8 @@ class Gallocr(gallocr.Gallocr):
             raise DebugAssert(
                 "ggml_gallocr_allocate_node",
                 "hn->offset == 0",
-                f"{node.label} has had a place already, which a node flagged input took over: such nodes are placed "
-                "before all others, when ggml does not know yet who else uses their sources",
+                f"{node.label} already had a place, which a node flagged input took over: such nodes are placed "
+                "before all others, when ggml does not know yet what else uses their sources",
             )
         super()._allocate_node(node, buffer_id)
 
@@ -46,8 +46,8 @@ class Gallocr(gallocr.Gallocr):
             raise GgmlAssert(
                 "ggml_gallocr_node_needs_realloc",
                 "talloc->buffer_id >= 0",
-                f"{t.label} had memory of its own, or was not there, in the graph that was planned, so the plan has no "
-                "place for it; reserve a graph in which it has no memory either",
+                f"{t.label} was pre-allocated, or missing, in the graph that was planned, so the plan has no place "
+                "for it; reserve a graph in which it is not pre-allocated either",
             )
         return why
 
@@ -60,7 +60,7 @@ class Gallocr(gallocr.Gallocr):
             raise DebugAssert(
                 "ggml_gallocr_init_tensor",
                 "tensor_alloc->offset == SIZE_MAX",
-                f"{t.label} is a view, and in the graph that was planned the tensor in its place had memory of its own",
+                f"{t.label} is a view, and in the graph that was planned the tensor in its place was pre-allocated",
             )
         if t.view_src is None and not t.data and planned.buffer_id >= 0:
             size = self.bufts[planned.buffer_id].get_alloc_size(t)
@@ -69,7 +69,7 @@ class Gallocr(gallocr.Gallocr):
                     "ggml_gallocr_init_tensor",
                     "tensor->data || tensor->view_src || "
                     "ggml_backend_buffer_get_alloc_size(galloc->buffers[buffer_id], tensor) <= tensor_alloc->size_max",
-                    f"{t.label} is a leaf that no node has as a source, whose size nobody compares: it needs {size} "
+                    f"{t.label} is a leaf that no node has as a source, whose size is never compared: it needs {size} "
                     f"bytes, and {planned.size_max} were planned",
                 )
         super()._init_tensor(t, planned)

@@ -22,7 +22,7 @@ class DynTallocr(dyn_tallocr.DynTallocr):
     def out_of_memory(self, size: int) -> GgmlError:
         """The refusal of what is larger than all that is free."""
         largest = max((size for _, size in self.chunks[0].free_blocks), default=0)
-        explanation = f"{size} bytes are asked for, and the largest free block has {largest}"
+        explanation = f"{size} bytes are requested, but the largest free block has {largest}"
         return GgmlAbort("ggml_dyn_tallocr_alloc", "not enough space in the buffer", None, explanation)
 
     def out_of_blocks(self) -> GgmlError:
@@ -30,5 +30,5 @@ class DynTallocr(dyn_tallocr.DynTallocr):
         return GgmlAssert(
             "ggml_dyn_tallocr_free_tensor",
             'alloc->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks"',
-            f"the memory of the buffer has come apart into more than {MAX_FREE_BLOCKS} free blocks",
+            f"the memory of the buffer is fragmented into more than {MAX_FREE_BLOCKS} free blocks",
         )
