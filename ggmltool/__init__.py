@@ -18,11 +18,11 @@ from ggmltool.version import __version__
 if _TYPE_CHECKING:
     from typing import Any
 
+    from ggmltool.api.loading import capture, load
     from ggmltool.api.logs import import_log
     from ggmltool.api.reference import backends, explain_error, ops, samples, types
     from ggmltool.api.result import Result
     from ggmltool.api.scenario import Scenario
-    from ggmltool.api.sources import capture, load
     from ggmltool.ggml.errors import Error, GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.errors import InspectError, StepRefused
@@ -70,10 +70,10 @@ _HOMES = {
     "ScenarioError": "ggmltool.scenario.errors",
     "StepRefused": "ggmltool.inspect.errors",
     "backends": "ggmltool.api.reference",
-    "capture": "ggmltool.api.sources",
+    "capture": "ggmltool.api.loading",
     "explain_error": "ggmltool.api.reference",
     "import_log": "ggmltool.api.logs",
-    "load": "ggmltool.api.sources",
+    "load": "ggmltool.api.loading",
     "ops": "ggmltool.api.reference",
     "samples": "ggmltool.api.reference",
     "types": "ggmltool.api.reference",

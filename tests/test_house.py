@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 import ggmltool
 from ggmltool.cli.options import ggml_option
@@ -15,14 +18,12 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 
 PACKAGE = Path(ggmltool.__file__).parent
 FOLDERS = [release.folder for release in RELEASES.values()]
+PAGE = (PACKAGE / "docs" / "house.md").read_text("utf-8")
+NAMED = sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|toml))?)`", PAGE)))
+RECIPES = re.findall(r"^## ([^\n]*\?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
 
 CIRCLES = [{"ggmltool.ggml.buffer", "ggmltool.ggml.tensor"}]
 """The circles of modules there may be: ggml.h has this one too."""
-
-STILL_THERE = [
-    {"ggmltool.api.scenario", "ggmltool.api.sources"},
-]
-"""Circles to be removed; this list only gets shorter."""
 
 
 @cache
@@ -71,8 +72,7 @@ def _reach(graph: Mapping[str, set[str]], start: str) -> Iterator[str]:
 
 def test_no_modules_import_each_other_but_the_one_circle_of_ggml() -> None:
     found = circles({name: imported(name) for name in trees()})
-    assert [circle for circle in found if circle not in STILL_THERE] == CIRCLES
-    assert [circle for circle in STILL_THERE if circle not in found] == [], "take it off the list"
+    assert found == CIRCLES
 
 
 def test_only_its_own_folder_and_the_table_know_the_modules_of_a_release() -> None:
@@ -111,6 +111,21 @@ def test_nothing_outside_of_them_knows_a_release_by_its_name() -> None:
                 texts = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
                 assert not texts & RELEASES.keys(), f"{name}:{node.lineno}"
                 assert not texts & {"reserve", "measure"} or ".steps" not in ast.unparse(node), f"{name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_the_page_on_the_house_names_is_there(name: str) -> None:
+    assert (PACKAGE / name).exists() or (PACKAGE.parent / name).exists()
+
+
+def test_every_room_is_on_the_page() -> None:
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name[0] not in "_."}
+    assert rooms - {"sample_graphs"} == set(re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("question", "recipe"), RECIPES)
+def test_a_recipe_has_ten_lines_at_most(question: str, recipe: str) -> None:
+    assert 3 <= len(recipe.strip().splitlines()) <= 10, question
 
 
 def test_a_plan_imports_the_parts_of_its_own_release_only() -> None:

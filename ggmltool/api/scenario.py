@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ggmltool.api.look import Look, When, look
+from ggmltool.api.sources import read
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
@@ -84,6 +85,8 @@ class Scenario(Base):
         Where ggml would not go on, the plan's `ok` is false and `error` says why. Raises ScenarioError and
         InspectError for a graph, a step or an option that is not there.
         """
+        if after is None and parallel is None and op_offload is None:
+            return super().plan(graph, step, events)
         at = self._look(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)
         if after is None:
             return Base.plan(at.opened.scenario, graph, step, events)
@@ -447,9 +450,7 @@ def _own(other: Base | str | Path) -> Scenario:
         return other
     if isinstance(other, Base):
         return Scenario(other.model)
-    from ggmltool.api.sources import load
-
-    return load(other)
+    return Scenario(*read(other))
 
 
 def _one_of(**asked: bool) -> None:

@@ -1,0 +1,37 @@
+"""`load` and `capture`: a scenario with a method for each command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.api.scenario import Scenario
+from ggmltool.api.sources import captured, read
+
+if TYPE_CHECKING:
+    from ggmltool.sources.llama.options import CaptureOptions
+
+
+def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
+    """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample where there is no such file,
+    "-" for standard input, a dict, or a GGUF file, whose graph is captured as `capture` does.
+
+    `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest.
+
+    Raises ScenarioError for a mistake in it, with its place, GgmlError for a node that ggml would refuse, and
+    CaptureError for a model where llama.cpp's library is missing or refuses it.
+    """
+    return Scenario(*read(source, ggml))
+
+
+def capture(
+    model: str | Path, options: CaptureOptions | None = None, *, weights: bool = False, **settings: Any
+) -> Scenario:
+    """The graph that llama.cpp builds for a GGUF file, as a scenario.
+
+    The settings are llama.cpp's and the batch, by name: `capture("model.gguf", n_ctx=8192, phase="token")`; they are
+    the fields of CaptureOptions, and stand in for those of `options`. With `weights`, and for a `prompt` or `tokens`
+    always, it says where the weights' values are, so that it can be computed. Needs the extra `llama`. Raises
+    CaptureError where there is no such library or it refuses the model, TypeError for a setting that is not there.
+    """
+    return Scenario(*captured(model, options, weights, **settings))
