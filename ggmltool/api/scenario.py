@@ -54,6 +54,7 @@ Plan.html = _plan_html
 
 class Scenario(Base):
     """A loaded scenario, with a method for each command that takes one. Every call starts from the beginning.
+    Several threads may use one at a time.
 
     Methods that look at a moment take its options by name (see `When`): `graph`, `step="reserve"`, `after=3`,
     `parallel=True`, `op_offload=False`. They raise ScenarioError for a graph that is not there and InspectError for

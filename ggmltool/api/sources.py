@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,7 @@ def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source
     from ggmltool.scenario.load import load_model
 
     argument = ""
-    if not isinstance(source, dict):
+    if isinstance(source, str | PathLike):
         from ggmltool.scenario.samples import ENDINGS, scenario_path
 
         argument = str(source)
