@@ -14,7 +14,7 @@ from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit import BufferUse, Fit, GraphCost, place_and_measure
+from ggmltool.sources.llama.fit import Fit, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
 from ggmltool.sources.llama.split_search import best_split
 
@@ -42,42 +42,28 @@ class PlacedTensor(NamedTuple):
 class Placed(NamedTuple):
     """A placement with its plan in numbers.
 
-    `layers` are the devices of the layers, then that of the output layer; `memory` is what devices have free, where
-    known, `margins` what has to stay free of it; `graphs` are each graph's splits and the bytes they copy, `decided`
-    says whose reserve made each compute buffer. `pipeline` says why there are no pipeline copies ("": there are),
-    `with_copies` what each device would need with them, where llama.cpp does without since they do not fit. `error` is
-    ggml's, where there is no plan. `program` says in words whose memory it is.
-    `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
+    `layers` are the devices of the layers, then that of the output layer; `fit` is what every device needs, and what
+    the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's,
+    where there is no plan. `program` says in words whose memory it is. `unsupported` are ops that a GPU does not
+    support, with the backend that runs them and how many nodes there are.
     """
 
     options: Mapping[str, Any]
     layers: Sequence[str]
     backends: Sequence[str]
     tensors: Sequence[PlacedTensor]
-    uses: Sequence[BufferUse]
-    memory: Mapping[str, int]
-    graphs: Sequence[GraphCost]
-    decided: Mapping[str, str]
+    fit: Fit
     pipeline: str
     parallel: bool
     warnings: Sequence[str]
     error: Mapping[str, str | None] | None
-    margins: Mapping[str, int]
-    with_copies: Mapping[str, int]
     program: str
     unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
 
-    def left(self, device: str) -> int | None:
-        """What a device has left; None if its memory is unknown."""
-        memory = self.memory.get(device)
-        return None if memory is None else memory - sum(u.total for u in self.uses if u.device == device)
-
     @property
     def short(self) -> dict[str, int]:
-        """What devices lack to have their margin left, in bytes."""
-        left = {device: self.left(device) for device in self.memory}
-        room = {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
-        return {device: -n for device, n in room.items() if n < 0}
+        """What devices lack to have their margin left, in bytes; {} where it fits."""
+        return self.fit.short
 
 
 class Found(NamedTuple):
@@ -135,16 +121,11 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         layers=[*placement.layers.layers, placement.layers.output],
         backends=[b.name for b in placement.model.backends],
         tensors=tensors,
-        uses=fit.uses,
-        memory=fit.memory,
-        graphs=fit.graphs,
-        decided=fit.decided,
+        fit=fit,
         pipeline=placement.pipeline,
         parallel=placement.model.scheduler.parallel,
         warnings=(*_without_effect(placement, options), *fit.warnings),
         error=dict(fit.plan.error) if fit.plan.error is not None else None,
-        margins=fit.margins,
-        with_copies=fit.with_copies,
         program=answers_for(placement.model.meta),
         unsupported=_unsupported(placement.model, fit.plan),
     )

@@ -20,7 +20,7 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
     """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
     n_layer = len(placed.layers) - 1
     parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
-    parts += ["\n", _device_table(placed).render(placed.uses, style)]
+    parts += ["\n", _device_table(placed).render(placed.fit.uses, style)]
     if placed.tensors:
         parts += ["\n", _tensor_table(placed, style) if tensors else _layer_table(placed, style)]
     parts += ["\n", render_lines(_facts(placed, style), style)]
@@ -33,21 +33,22 @@ def _inks(placed: Placed) -> dict[str, str]:
 
 def _device_table(placed: Placed) -> Table[BufferUse]:
     """What the buffer types of each device hold; what is the device's stands beside its first one."""
+    fit = placed.fit
     inks = _inks(placed)
-    firsts = {use.device: use for use in reversed(placed.uses)}
+    firsts = {use.device: use for use in reversed(fit.uses)}
 
     def of_device(get: Callable[[str], Shown]) -> Callable[[BufferUse], Shown]:
         return lambda use: get(use.device) if firsts[use.device] is use else None
 
     def left(device: str) -> Cell | None:
-        n = placed.left(device)
+        n = fit.left(device)
         return None if n is None else Cell(_signed(n), "bold red" if device in placed.short else "")
 
     def free(device: str) -> str | None:
-        return size(placed.memory[device]) if device in placed.memory else None
+        return size(fit.memory[device]) if device in fit.memory else None
 
     def margin(device: str) -> str | None:
-        return size(placed.margins[device]) if device in placed.memory and placed.margins.get(device) else None
+        return size(fit.margins[device]) if device in fit.memory and fit.margins.get(device) else None
 
     return Table(
         Column("device", lambda u: Cell(u.device if firsts[u.device] is u else "", inks.get(u.device, ""))),
@@ -148,24 +149,25 @@ def _tensor_table(placed: Placed, style: Style) -> str:
 
 
 def _facts(placed: Placed, style: Style) -> list[str]:
-    many = len(placed.graphs) > 1
+    fit = placed.fit
+    many = len(fit.graphs) > 1
     lines = [placed.program] if placed.program else []
-    for name, splits, copied in placed.graphs:
+    for name, splits, copied in fit.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per ubatch")
     for refused, there, n in placed.unsupported:
         text = f"{refusal_text(refused)}: {count(n, 'node')} on {there}"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
-    if len(set(placed.decided.values())) > 1:
-        lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in placed.decided.items()]
-    elif placed.decided:
-        lines.append(f"compute buffers as reserved for graph {next(iter(placed.decided.values()))}")
+    if len(set(fit.decided.values())) > 1:
+        lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in fit.decided.items()]
+    elif fit.decided:
+        lines.append(f"compute buffers as reserved for graph {next(iter(fit.decided.values()))}")
     lines += _copies(placed)
     for device, n in placed.short.items():
         lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
-    known = [device for device in placed.memory if device not in placed.short]
+    known = [device for device in fit.memory if device not in placed.short]
     if known:
         lines.append(f"fits: {', '.join(known)}")
-    margins = ", ".join(dict.fromkeys(size(placed.margins[d]) for d in placed.memory if placed.margins.get(d)))
+    margins = ", ".join(dict.fromkeys(size(fit.margins[d]) for d in fit.memory if fit.margins.get(d)))
     notes = [MARGIN.format(margins)] if margins else []
     for text in (*notes, *(f"note: {warning}" for warning in placed.warnings)):
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
@@ -174,11 +176,12 @@ def _facts(placed: Placed, style: Style) -> list[str]:
 
 def _copies(placed: Placed) -> list[str]:
     """Whether there are pipeline copies; what they would need, if llama.cpp goes on without them."""
-    if placed.with_copies:
-        needs = {device: sum(u.total for u in placed.uses if u.device == device) for device in placed.with_copies}
+    fit = placed.fit
+    if fit.with_copies:
+        needs = {device: fit.needs(device) for device in fit.with_copies}
         told = [
             f"{device} {size(n)} with, {size(needs[device])} without"
-            for device, n in placed.with_copies.items()
+            for device, n in fit.with_copies.items()
             if n != needs[device]
         ]
         return [f"pipeline copies do not fit; llama.cpp retries without them: {'; '.join(told)}"]
@@ -189,5 +192,5 @@ def _copies(placed: Placed) -> list[str]:
 
 def _of_margin(placed: Placed, device: str) -> str:
     """What of a lack is due to the margin alone."""
-    left = placed.left(device)
+    left = placed.fit.left(device)
     return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
