@@ -9,7 +9,17 @@ import pytest
 import ggmltool
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.errors import GgmlAssert, GgmlError
-from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, Event, PassedOver, SplitStarted
+from ggmltool.ggml.events import (
+    SPLIT_GRAPH,
+    Allocated,
+    AllocationStarted,
+    Assigned,
+    Entered,
+    Event,
+    PassedOver,
+    Reused,
+    SplitStarted,
+)
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
@@ -83,6 +93,42 @@ def test_the_backends_that_are_told_are_those_that_tensors_have(first: int, ggml
             assert backends == {t: told.backends[t] for t in backends}, seed
             assert told.now & assigned.keys() <= backends.keys(), seed
             assert told.starts in ([s.i_start for s in sched.splits[: sched.n_splits]], []), seed
+
+
+class Places:
+    """A listener: where the allocator told to have put each tensor, in its last walk over a graph."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, tuple[str, int, int]] = {}
+        self.walked = False
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case AllocationStarted(-1):
+                self.at, self.walked = {}, True
+            case Allocated(tensor, buft, chunk, offset) | Reused(tensor, _, buft, chunk, offset):
+                self.at[tensor] = (buft, chunk, offset)
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("ggml", ["0.20.2", "2025-03", "2024-01"])
+def test_the_places_that_are_told_are_those_in_the_plan(ggml: str) -> None:
+    n_compared = 0
+    for seed in range(BLOCK):
+        source = loaded(seed, ggml)
+        if source is None:
+            continue
+        told = Places()
+        run = source.start(told)
+        for _ in steps(run):
+            plan = run.plans[-1]
+            if told.walked and plan.step != "reserve":
+                there = {n.id: (n.buffer, n.chunk, n.offset) for n in (*plan.nodes, *plan.leafs) if n.id in told.at}
+                assert there == {t: told.at[t] for t in there}, seed
+                n_compared += len(there)
+            told.walked = False
+    assert n_compared > 100
 
 
 @pytest.mark.parametrize("ggml", ["0.20.2", "2025-03", "2024-01"])
