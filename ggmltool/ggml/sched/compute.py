@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
@@ -77,11 +78,9 @@ def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None, wait:
     return done
 
 
+@announced("ggml_backend_sched_compute_splits")
 def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
-    function = "ggml_backend_sched_compute_splits"
-    if s.events:
-        s.events(Entered(function))
     ops.load()
     experts = _UsedExperts(s)
     for k, split in enumerate(s.splits[: s.n_splits]):
@@ -91,8 +90,6 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
         if split.inputs and s.has_events[split.backend_id]:
             _event(s, "record", split.backend_id)
     s.computed()
-    if s.events:
-        s.events(Left(function))
 
 
 def _event(s: Scheduler, call: str, backend_id: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
 from ggmltool.ggml.device import GraphOrder
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.events import Assigned, Entered, IdsChanged, Left, Reordered, Synchronized
+from ggmltool.ggml.events import Assigned, IdsChanged, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of
@@ -37,14 +38,13 @@ class Scheduler(SchedulerState):
         """
         self.callback_eval = callback
 
+    @announced("ggml_backend_sched_split_graph")
     def split_graph(self, graph: CGraph) -> None:
         """ggml_backend_sched_split_graph: assign a backend to every node and find the tensors to copy.
 
         Rewrites the sources of the graph's nodes to the copies, and builds `nodes` and `leafs`, the scheduler's own
         graph with copies and dependencies, with `node_ids` and `leaf_ids`, for the allocator.
         """
-        if self.events:
-            self.events(Entered("ggml_backend_sched_split_graph"))
         self.is_reset = False
         self.arena.clear()
         self.seen_graphs.append(graph)
@@ -64,8 +64,6 @@ class Scheduler(SchedulerState):
         self.assigned = self.ids
         self.assigned_causes = self.causes
         self.made_copies = self.copies
-        if self.events:
-            self.events(Left("ggml_backend_sched_split_graph"))
 
     def _touch_sources(self, graph: CGraph) -> None:
         """Sources that are copies are looked up by the debug print, and when a graph is split a second time."""
@@ -144,14 +142,13 @@ class Scheduler(SchedulerState):
                 f"{self.hash_size} slots for a graph_size of {self.graph_size}; give a graph_size of {n}",
             ).of("sched_tensors", n)
 
+    @announced("ggml_backend_sched_reserve")
     def reserve(self, graph: CGraph) -> bool:
         """ggml_backend_sched_reserve: split a graph and make the compute buffers large enough for it.
 
         The graph is used up: its nodes' sources point to copies that the next split replaces.
         """
         function = "ggml_backend_sched_reserve"
-        if self.events:
-            self.events(Entered(function))
         self._check_size(function, graph)
         if self.rules.reserve_waits_first:
             self.synchronize()
@@ -161,18 +158,15 @@ class Scheduler(SchedulerState):
             self.synchronize()
         self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, self.indices.top)
         self.reset()
-        if self.events:
-            self.events(Left(function))
         return True
 
+    @announced("ggml_backend_sched_alloc_graph")
     def alloc_graph(self, graph: CGraph) -> bool:
         """ggml_backend_sched_alloc_graph: split a graph and give its tensors memory.
 
         Raises GgmlAssert when a graph is allocated already and was not reset, in a ggml that looks.
         """
         function = "ggml_backend_sched_alloc_graph"
-        if self.events:
-            self.events(Entered(function))
         self._check_size(function, graph)
         if self.is_alloc and self.rules.refuses_second_graph:
             raise GgmlAssert(
@@ -185,8 +179,6 @@ class Scheduler(SchedulerState):
         if not self._alloc_splits():
             return False
         self.is_alloc = True
-        if self.events:
-            self.events(Left(function))
         return True
 
     def alloc_to_compute(self, graph: CGraph) -> bool:

@@ -7,9 +7,10 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.announced import announced
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
-from ggmltool.ggml.events import Computed, Entered, Left, TensorCopied
+from ggmltool.ggml.events import Computed, TensorCopied
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
@@ -32,6 +33,7 @@ class RootArrays(DeviceArrays):
         return memory, offset + t.data - root.data
 
 
+@announced("sched_compute_splits")
 def compute_splits(
     s: SchedulerState,
     nodes: bool = True,
@@ -40,9 +42,6 @@ def compute_splits(
     clock: Callable[[], int] = perf_counter_ns,
 ) -> list[Times]:
     """sched_compute_splits: compute the graph that was allocated last."""
-    function = "sched_compute_splits"
-    if s.events:
-        s.events(Entered(function))
     ops.load()
     copy_ns = [0] * len(s.names)
     compute_ns = [0] * len(s.names)
@@ -67,8 +66,6 @@ def compute_splits(
             _compute_nodes(s.backends[b], arrays, split.nodes, watch, prepare)
         copy_ns[b] += copied - start
         compute_ns[b] += clock() - copied
-    if s.events:
-        s.events(Left(function))
     return [
         Times(*row) for row in zip(s.names, (n // 1000 for n in copy_ns), (n // 1000 for n in compute_ns), strict=True)
     ]

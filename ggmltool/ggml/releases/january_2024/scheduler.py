@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.events import Assigned, Entered, Grown, Left
+from ggmltool.ggml.events import Assigned, Grown
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.releases.january_2024.passes import run_passes
@@ -54,14 +55,13 @@ class Scheduler(SchedulerState):
         if self.events:
             self.events(Assigned(tensor.label, self.names[backend_id], 0, "usr", Why.USER))
 
+    @announced("ggml_backend_sched_init_measure")
     def init_measure(self, graph: CGraph) -> None:
         """ggml_backend_sched_init_measure: split `graph`, find out what memory it needs, and make the buffers.
 
         Raises LineAssert the second time.
         """
         function = "ggml_backend_sched_init_measure"
-        if self.events:
-            self.events(Entered(function))
         if not self.is_measure:
             raise LineAssert(
                 function,
@@ -82,8 +82,6 @@ class Scheduler(SchedulerState):
                 self.events(Grown(tallocr.name, 0, tallocr.buffer.size))
         self.first_allocr_is_freed = self.splits[0].backend_id != NO_ALLOCR
         self.reset()
-        if self.events:
-            self.events(Left(function))
 
     def alloc_to_compute(self, graph: CGraph) -> bool:
         """The first half of ggml_backend_sched_graph_compute: split `graph` and give its tensors memory."""
@@ -108,15 +106,13 @@ class Scheduler(SchedulerState):
                 f"{graph.n_nodes}",
             ).of("sched_tensors", n)
 
+    @announced("sched_split_graph")
     def split_graph(self, graph: CGraph) -> None:
         """sched_split_graph: assign a backend to every tensor, cut the graph, and copy what lies elsewhere.
 
         Rewrites the sources of the graph's nodes to the copies, and builds `nodes`, the scheduler's own graph: before
         each split its copies, each with what it copies as its source.
         """
-        function = "sched_split_graph"
-        if self.events:
-            self.events(Entered(function))
         self.n_splits = 0
         self.is_reset = False
         self.arena.clear()
@@ -131,8 +127,6 @@ class Scheduler(SchedulerState):
             self.debug_log(line)
         self._build_graph_copy(graph)
         self.assigned, self.assigned_causes, self.made_copies = self.ids, self.causes, self.copies
-        if self.events:
-            self.events(Left(function))
 
     def _build_graph_copy(self, graph: CGraph) -> None:
         nodes: list[Tensor] = []
@@ -202,6 +196,7 @@ class Scheduler(SchedulerState):
         """Who says where a tensor's bytes lie, those of a view with its root's; and its own bytes, of views none."""
         return _place
 
+    @announced("ggml_backend_sched_graph_compute")
     def graph_compute(
         self,
         graph: CGraph,
@@ -212,14 +207,8 @@ class Scheduler(SchedulerState):
         """ggml_backend_sched_graph_compute. Raises LineAssert, GgmlCrash and what the kernels raise."""
         from ggmltool.ggml.releases.january_2024.compute import compute_splits
 
-        function = "ggml_backend_sched_graph_compute"
-        if self.events:
-            self.events(Entered(function))
         self.alloc_to_compute(graph)
-        times = compute_splits(self, nodes, watch, prepare)
-        if self.events:
-            self.events(Left(function))
-        return times
+        return compute_splits(self, nodes, watch, prepare)
 
 
 def _place(t: Tensor, sized: bool = True) -> Place:
