@@ -9,7 +9,6 @@ from ggmltool.cli.options import json_option, output_option, scenario_argument, 
 from ggmltool.cli.output import Output
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.inspect.verified import verify as run_verify
 from ggmltool.views.diff.verify import debug_text, verify_view
 
 
@@ -33,6 +32,8 @@ def verify(scenario: str | None, values: bool | None, json: bool, output: Output
     Example:
       ggmltool verify --no-values model.yaml
     """
+    from ggmltool.inspect.verified import verify as run_verify
+
     opened = open_scenario(scenario)
     opened.refuse_older("the real library here belongs to")
     found = run_verify(opened.scenario, values, debug_text, progress)

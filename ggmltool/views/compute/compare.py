@@ -7,13 +7,14 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.inspect.compared import ComparedGraph, ComparedNode
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, shortened, size
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from ggmltool.inspect.compared import ComparedGraph, ComparedNode
 
 _NAMES_SHOWN = 4
 
