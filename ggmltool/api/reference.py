@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
     """The ops of ggml, or one in full: "rope", "ROPE", a function ("silu") or a constructor ("rope_ext").
 
-    Raises InspectError where there is none of that name.
+    Raises InspectError if there is none of that name.
     """
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.op_info import example_result, find_op, op_info
@@ -37,7 +37,7 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
 
 
 def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
-    """The types of ggml, or one in full: "q4_K". Raises InspectError where there is none of that name."""
+    """The types of ggml, or one in full: "q4_K". Raises InspectError if there is none of that name."""
     from ggmltool.ggml.dtypes import TYPES
     from ggmltool.ggml.version import VERSION
     from ggmltool.inspect.types import find_type, type_info

@@ -23,7 +23,7 @@ _WIDTH = 100
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Generic[F]):
     """An answer: `facts` is the record with all that was found, `rows` its lists as records of one kind each (for
-    `pandas.DataFrame(result.rows)`), `plan` the plan it is about, None where it is about several or none.
+    `pandas.DataFrame(result.rows)`), `plan` the plan it is about, None if it is about several or none.
 
     `str(result)` is the text that the command prints, `as_dict()` its JSON; a notebook shows the same text.
     """
@@ -48,7 +48,7 @@ class Result(Generic[F]):
         return found
 
     def text(self, width: int = _WIDTH) -> str:
-        """What the command prints in a terminal of so many columns, without colours."""
+        """What the command prints in a terminal of so many columns, without colors."""
         from ggmltool.views.table import Style
 
         return self.view(Style(width))
@@ -61,7 +61,7 @@ class Result(Generic[F]):
         return f"<{printable(self.about)}{refused}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the command's text with its colours, names escaped."""
+        """What a notebook shows: the command's text with its colors, names escaped."""
         from ggmltool.views.html import view_html
         from ggmltool.views.table import Style
 

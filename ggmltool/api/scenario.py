@@ -98,7 +98,7 @@ class Scenario(Base):
     def next_token(self, values: Mapping[str, NDArray[Any]] | None = None) -> NextToken | None:
         """The likeliest tokens after a captured prompt, by the `values` that `compute` gave (None: computed here).
 
-        None where there are no logits among them. Raises GgmlError as `compute` does.
+        None if there are no logits among them. Raises GgmlError as `compute` does.
         """
         from ggmltool.inspect.next_token import next_token
 
@@ -136,7 +136,7 @@ class Scenario(Base):
     ) -> str:
         """What ggml itself prints with GGML_SCHED_DEBUG at this level; `after_pass` of a release that prints passes.
 
-        Raises InspectError where this ggml has no such pass or prints none, StepRefused where there is no scheduler.
+        Raises InspectError if this ggml has no such pass or prints none, StepRefused if there is no scheduler.
         """
         from ggmltool.inspect.watched import Watch
         from ggmltool.views.plan.debug_text import debug_text
@@ -174,7 +174,7 @@ class Scenario(Base):
         """Where the allocator puts every node with its sources, and every leaf; with `trace` how it got there, with
         `free_blocks` what lies where when that node had got its memory.
 
-        Raises InspectError where the allocator never came to the node.
+        Raises InspectError if the allocator never came to the node.
         """
         from ggmltool.api import memory
 
@@ -190,7 +190,7 @@ class Scenario(Base):
         """The allocator's hash table, at the end, `at` a node that had got its memory, or `before` one; with `sched`
         the scheduler's.
 
-        Raises InspectError where the allocator never came to the node.
+        Raises InspectError if the allocator never came to the node.
         """
         from ggmltool.api import memory
 
@@ -211,14 +211,14 @@ class Scenario(Base):
     def context(self, only: str | None = None, **when: Unpack[When]) -> Result[tuple[Context, ...]]:
         """What lies where in the arenas of the contexts; `only` is one context's name.
 
-        Raises InspectError where there is no such context.
+        Raises InspectError if there is no such context.
         """
         from ggmltool.api import memory
 
         return memory.context(self._look(**when), only)
 
     def tensor(self, name: str, **when: Unpack[When]) -> Result[TensorFacts]:
-        """Everything about one tensor. Raises InspectError where the graph has none of that id or name."""
+        """Everything about one tensor. Raises InspectError if the graph has none of that id or name."""
         from ggmltool.api import memory
 
         return memory.tensor(self._look(**when), name)
@@ -240,7 +240,7 @@ class Scenario(Base):
         """Why a node is on its backend (its id), why a split begins (its number), or whether the memory planned for
         one graph serves another (both names); the second graph can be one of the scenario `other`.
 
-        Raises InspectError for a node or a split that is not there, StepRefused where ggml refuses a graph.
+        Raises InspectError for a node or a split that is not there, StepRefused where ggml fails on a graph.
         """
         from ggmltool.api import explained
 
@@ -256,7 +256,7 @@ class Scenario(Base):
     def lifetime(self, name: str, other: str | None = None, **when: Unpack[When]) -> Result[tuple[TensorLife, ...]]:
         """Who has a tensor's memory before it and after it; with `other`, whether the two collide.
 
-        Raises InspectError where the graph has no such tensor.
+        Raises InspectError if the graph has no such tensor.
         """
         from ggmltool.api import memory
 
@@ -294,7 +294,7 @@ class Scenario(Base):
     ) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
         """The nodes and the leafs as ggml_build_forward_expand leaves them; with `sched` as the scheduler does.
 
-        Raises StepRefused where ggml refused before it had a graph.
+        Raises StepRefused if ggml refused before it had a graph.
         """
         from ggmltool.api import schedule
 
@@ -334,7 +334,7 @@ class Scenario(Base):
         parts: nodes, splits, copies, buffers, sizes, contexts. Two releases of ggml are compared as
         `load(file, ggml="2024-01").diff(load(file))`.
 
-        Raises InspectError where there is nothing to compare, or no such part.
+        Raises InspectError if there is nothing to compare, or no such part.
         """
         from ggmltool.api import explained
         from ggmltool.api.result import Result
@@ -383,7 +383,7 @@ class Scenario(Base):
     def verify(self, *, values: bool | None = None) -> Result[Verified]:
         """What differs from the real ggml, which does the same steps; `values` None: computed where data is given.
 
-        Needs the extra `oracle`. Raises InspectError where the library is missing or cannot run the scenario.
+        Needs the extra `oracle`. Raises InspectError if the library is missing or cannot run the scenario.
         """
         from ggmltool.api import computed
 
@@ -455,7 +455,7 @@ def _own(other: Base | str | Path) -> Scenario:
 
 
 def _one_of(**asked: bool) -> None:
-    """Raises InspectError where two things are asked for that exclude each other."""
+    """Raises InspectError if two things are asked for that exclude each other."""
     names = [name for name, wanted in asked.items() if wanted]
     if len(names) > 1:
         raise InspectError(f"{' and '.join(names)} exclude each other; choose one")

@@ -37,7 +37,7 @@ BOUNDS = Bounds()
 
 
 def free_memory() -> int | None:
-    """The bytes that a program can take here before others have to go; None where that cannot be told."""
+    """The bytes that a program can take here before others have to go; None if that cannot be told."""
     free = _smaller(_available(), _allowed())
     for limit, used in _CGROUPS:
         try:
@@ -59,7 +59,7 @@ def _smaller(a: int | None, b: int | None) -> int | None:
 
 
 def _allowed() -> int | None:
-    """What `ulimit -v` leaves to this process; None where it sets no bound."""
+    """What `ulimit -v` leaves to this process; None if it sets no bound."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
 

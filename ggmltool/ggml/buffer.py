@@ -169,7 +169,7 @@ class Buffer:
 def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:
     """ggml_backend_tensor_alloc: place `tensor` at `offset` bytes into `buffer`.
 
-    Raises GgmlAssert where the tensor has memory already, is a view, or would leave the buffer.
+    Raises GgmlAssert if the tensor has memory already, is a view, or would leave the buffer.
     """
     name = tensor.name or tensor.id
     if tensor.buffer is not None:
@@ -196,7 +196,7 @@ def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:
 
 
 def view_init(tensor: Tensor) -> None:
-    """ggml_backend_view_init: give a view the memory of its root. Raises GgmlAssert where the root has none."""
+    """ggml_backend_view_init: give a view the memory of its root. Raises GgmlAssert if the root has none."""
     root = tensor.view_src
     name = tensor.name or tensor.id
     if tensor.buffer is not None:

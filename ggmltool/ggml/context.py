@@ -108,7 +108,7 @@ class Context:
     ) -> Tensor:
         """ggml_new_tensor_impl: a contiguous tensor, or a view at `view_offs` bytes into `view_src`.
 
-        A view of a view becomes a view of the root. Raises GgmlAssert where the view would leave its root.
+        A view of a view becomes a view of the root. Raises GgmlAssert if the view would leave its root.
         """
         if view_src is not None and view_src.view_src is not None:
             view_offs += view_src.view_offs

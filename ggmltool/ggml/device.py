@@ -162,7 +162,7 @@ class Device:
         """Why the device does not run `op`, in words; None exactly where `supports_op` says yes.
 
         Both ask the same rules. Like `supports_op` it looks at the sources' memory as it is now: ask before the graph
-        is allocated, as the scheduler does. Raises GgmlAssert where ggml's own rule would.
+        is allocated, as the scheduler does. Raises GgmlAssert if ggml's own rule would.
         """
         refusal = self.refusal(op)
         return None if refusal is None else refusal.text

@@ -21,7 +21,7 @@ class Chunk:
         self.max_size = 0
 
     def best_fit(self, size: int) -> int:
-        """The number of the smallest block of at least `size` bytes, the last of several; -1 where there is none.
+        """The number of the smallest block of at least `size` bytes, the last of several; -1 if there is none.
 
         The last block of all, the rest of the memory, is none of them.
         """
@@ -47,7 +47,7 @@ class Chunk:
         return offset
 
     def give_back(self, start: int, size: int) -> bool:
-        """Free a range, merged with the blocks it touches. False where it would be one block more than there can be."""
+        """Free a range, merged with the blocks it touches. False if it would be one block more than there can be."""
         end = start + size
         blocks = self.free_blocks
         position = len(blocks)

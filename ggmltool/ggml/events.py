@@ -28,8 +28,8 @@ class Left(NamedTuple):
 class Assigned(NamedTuple):
     """A tensor got a backend. `rule` is the scheduler's pass (0 the user's call, 1 to 4), `cause` ggml's label.
 
-    `by` is the tensor that settled it: the one with memory, the weight, the neighbor, the view's source, the user of
-    a source; "" where it was none. `why` is the reason's code, `facts` what it is about.
+    `by` is the tensor that settled it: the one with memory, the weight, the neighbor, the view's source, the user of a
+    source; "" if it was none. `why` is the reason's code, `facts` what it is about.
     """
 
     tensor: str

@@ -52,7 +52,7 @@ def strided(
 ) -> Any:
     """A part of `values`, which lie without gaps: elements of their type, `strides` and `offset` in bytes.
 
-    It is not copied, and may overlap itself. Raises GgmlOverrun where it leaves `what`, the memory of the values.
+    It is not copied, and may overlap itself. Raises GgmlOverrun if it leaves `what`, the memory of the values.
     """
     itemsize = values.dtype.itemsize
     if 0 in shape:

@@ -236,7 +236,7 @@ class Gallocr(AnyGallocr):
         self._place(node, buffer_id)
 
     def _why_not(self, node: Tensor, parent: Tensor) -> Why | None:
-        """Why a node is not computed in the memory of this source; None where it is."""
+        """Why a node is not computed in the memory of this source; None if it is."""
         hn = self.hash_nodes
         k = parent.index
         if not hn.allocated[k]:
@@ -311,7 +311,7 @@ class Gallocr(AnyGallocr):
         hn.allocated[i] = 0
 
     def needs_realloc(self, nodes: list[Tensor], leafs: list[Tensor]) -> ReallocNeeded | None:
-        """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None where it can."""
+        """ggml_gallocr_needs_realloc: why the plan cannot serve this graph, None if it can."""
         function = "ggml_gallocr_needs_realloc"
         if len(self.node_allocs) != len(nodes):
             self.say(f"{function}: graph has different number of nodes")
@@ -386,7 +386,7 @@ class Gallocr(AnyGallocr):
             init(node, dst)
 
     def realloc_needed(self, why: ReallocNeeded) -> None:
-        """The plan does not serve a graph: it is planned again at once where there is one buffer."""
+        """The plan does not serve a graph: it is planned again at once if there is one buffer."""
         what = "reallocating buffers automatically" if len(self.buffers) == 1 else _CALL_RESERVE
         self.say(f"ggml_gallocr_alloc_graph: {what}")
 

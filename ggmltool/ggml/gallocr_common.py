@@ -14,7 +14,7 @@ from ggmltool.ggml.vbuffer import HashNodes, TensorAlloc, VBuffer
 class AnyGallocr:
     """A graph allocator over `bufts`, one buffer id each, with the planners `buf_tallocs` and what they planned for.
 
-    `hash_nodes` is what it knows of each tensor, `hash_size` the number of slots that ggml's hash set has by now.
+    `hash_nodes` is what it knows of each tensor, `hash_size` the number of slots that ggml's hash set has so far.
     `node_allocs` and `leaf_allocs` are the places of the last graph: of each node its own and those of its sources, of
     the nodes `planned_nodes` and the leafs `planned_leafs`. `refused` is the tensor at which it would not go on.
     `inplace` has the nodes that it made views of a source, to be computed in its memory.

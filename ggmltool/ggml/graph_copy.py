@@ -33,7 +33,7 @@ class GraphCopy:
     """ggml_backend_graph_copy: a graph's nodes anew on another backend, with its own memory.
 
     `graph` has the nodes only, in order: no leafs, no use counts. `copies` maps each tensor of the original to its
-    copy. What has memory of its own is in `ctx_allocated`, views are in `ctx_unallocated`.
+    copy. What is pre-allocated is in `ctx_allocated`, views are in `ctx_unallocated`.
     """
 
     graph: CGraph
@@ -57,8 +57,8 @@ def graph_copy(
 ) -> GraphCopy | None:
     """ggml_backend_graph_copy: the nodes of an allocated graph and all they need, with their values, on `backend`.
 
-    None where the backend has no memory for them. Raises GgmlAssert where a tensor has no memory. `copier_class` is
-    how a release copies (None: as today's).
+    None where the backend has no memory for them. Raises GgmlAssert if a tensor has no memory. `copier_class` is how a
+    release copies (None: as today's).
     """
     function = "ggml_backend_graph_copy"
     if events:
@@ -101,7 +101,7 @@ class Copier:
 
     @staticmethod
     def alloc_ctx_tensors(ctx: Context, buft: BufferType, addresses: AddressSpace) -> list[Buffer]:
-        """ggml_backend_alloc_ctx_tensors; an empty list where there is nothing to allocate."""
+        """ggml_backend_alloc_ctx_tensors; an empty list if there is nothing to allocate."""
         return alloc_ctx_tensors_from_buft(ctx, buft, addresses)
 
     def needs(self, t: Tensor) -> Iterator[Tensor]:
@@ -212,9 +212,9 @@ def compare_graph_backend(
     """ggml_backend_compare_graph_backend: compute `graph` on `backend1`, a copy of it on `backend2`, and compare.
 
     Node by node: each by itself on the first backend, then on the second, then the callback gets both; views are
-    computed and not compared, and the callback may end it. With `test_nodes` the whole graph is computed on each
-    first, and only these are compared. Without them, `before` hears of every node that will be compared. False where
-    the copy cannot be made. Raises GgmlAssert where no test node is in the graph.
+    computed and not compared, and the callback may end it. With `test_nodes` the whole graph is computed on each first,
+    and only these are compared. Without them, `before` hears of every node that will be compared. False where the copy
+    cannot be made. Raises GgmlAssert if no test node is in the graph.
     """
     function = "ggml_backend_compare_graph_backend"
     if events:

@@ -73,7 +73,7 @@ def convert(values: Any, type: DType) -> Any:
 def layout_of(t: Tensor) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
     """The numpy type, the shape (`ne` reversed) and the strides of a tensor; of a quantized one in bytes.
 
-    Raises NotComputable where the strides part the blocks of a quantized row.
+    Raises NotComputable if the strides part the blocks of a quantized row.
     """
     ne, nb = t.ne, t.nb
     shape: tuple[int, ...] = (ne[3], ne[2], ne[1], ne[0])
@@ -177,8 +177,8 @@ class HostArrays:
     def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """A strided view of the tensor's memory in its own type; quantized types as bytes, [ne3, ne2, ne1, row bytes].
 
-        Raises GgmlOverrun where the strides leave the buffer, NotComputable where they part the blocks of a quantized
-        row. `verb` is what is done to it.
+        Raises GgmlOverrun if the strides leave the buffer, NotComputable where they part the blocks of a quantized row.
+        `verb` is what is done to it.
         """
         dtype, shape, strides = layout_of(t)
         if 0 in shape:

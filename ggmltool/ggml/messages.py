@@ -21,7 +21,7 @@ FILES = ("sched", "alloc", "memory", "build", "old", "kernels", "devices", "llam
 """The files of messages; of texts that are equally like a line, the first counts."""
 
 Level = Literal["info", "warning", "error"]
-"""What a message is worth among others: "info" where nothing is wrong."""
+"""What a message is worth among others: "info" if nothing is wrong."""
 
 
 class Told(NamedTuple):

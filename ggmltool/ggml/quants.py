@@ -77,7 +77,7 @@ def part_of_a_block(type: DType, n: int) -> NotComputable:
 
 @cache
 def _gguf_type(type: DType) -> Any:
-    """The gguf library's class of a type, its grid made; None where it has none."""
+    """The gguf library's class of a type, its grid made; None if it has none."""
     import gguf
 
     quant = getattr(gguf.quants, type.name.upper(), None)

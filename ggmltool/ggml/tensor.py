@@ -175,7 +175,7 @@ class Tensor:
 
 
 def op_desc(t: Tensor) -> str:
-    """ggml_op_desc: the op's name, or the function's for UNARY and GLU; UNARY(99) where there is no such function."""
+    """ggml_op_desc: the op's name, or the function's for UNARY and GLU; UNARY(99) if there is no such function."""
     functions: type[UnaryOp | GluOp]
     if t.op == Op.UNARY:
         functions = UnaryOp

@@ -9,7 +9,7 @@ from ggmltool.ggml.dyn_tallocr import DynTallocr
 
 
 class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
-    """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor with memory of its own or a view."""
+    """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor that is pre-allocated or a view."""
 
     buffer_id: int
     chunk: int

@@ -73,7 +73,7 @@ class Sweep(msgspec.Struct, frozen=True, gc=False):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """What a reason is about; None where it is not about that.
+    """What a reason is about; None if it is not about that.
 
     `buft` is where memory lies (None: in the scheduler's own, where one has such), `tensor` and `backend` are others
     than the event's. `batch` is the op's, `min_batch` the least that is offloaded. `n_src` counts sources, `readable`

@@ -44,7 +44,7 @@ class ChunkState(NamedTuple):
 
 
 class AllocStep(NamedTuple):
-    """An event of the allocator, with the state of the chunk it changed; None where it changed none."""
+    """An event of the allocator, with the state of the chunk it changed; None if it changed none."""
 
     event: AllocEvent
     chunk: ChunkState | None
@@ -66,9 +66,9 @@ class AllocMoment(NamedTuple):
 class AllocRecorder(Part):
     """The steps of the allocator's last plan with its lifetimes, and the moment the tensor `at` was allocated.
 
-    Of a tensor that gets no memory from the allocator (a view, or one with memory of its own), the moment is when
-    the allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment`
-    stays None where the plan has no tensor (or node) of that name. `most_free` is that of `AllocMoment`, of all plans.
+    Of a tensor that gets no memory from the allocator (a view, or one that is pre-allocated), the moment is when the
+    allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment` stays
+    None where the plan has no tensor (or node) of that name. `most_free` is that of `AllocMoment`, of all plans.
     """
 
     hears = frozenset({*MemoryRecorder.hears, NotReused})

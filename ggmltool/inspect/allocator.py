@@ -82,7 +82,7 @@ class WatchedAllocator:
         return f"{self.at.heading}, by the plan of step {self.planned.number}, {self.planned.heading}"
 
     def moment(self) -> AllocMoment:
-        """The moment that was asked for. Raises InspectError where the allocator turned to no tensor of that name."""
+        """The moment that was asked for. Raises InspectError if the allocator turned to no tensor of that name."""
         if self.record.moment is None:
             at = self.record.at or ""
             near = nearest(at, self.planned.names)

@@ -174,7 +174,7 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
 
 
 def _of_library(backend: Backend) -> GraphCompute:
-    """The real library's kernels. Raises InspectError where it is missing."""
+    """The real library's kernels. Raises InspectError if it is missing."""
     from ggmltool.oracle import OracleUnavailable
     from ggmltool.oracle.kernels import library_kernels
 

@@ -83,9 +83,9 @@ def compare(
 ) -> Comparison:
     """ggml_backend_compare_graph_backend of a scenario's graph: all of it on the first backend, copied to the second.
 
-    Every tensor has memory of its own, as in ggml's test-backend-ops. Besides, the second backend computes every node
-    from the first one's inputs, which tells a wrong kernel from one that was given wrong inputs. `compute` gives the
-    source of the kernels for the two backends; `tolerance` stands in for that of every node; with `tests` the graph is
+    Every tensor is pre-allocated, as in ggml's test-backend-ops. Besides, the second backend computes every node from
+    the first one's inputs, which tells a wrong kernel from one that was given wrong inputs. `compute` gives the source
+    of the kernels for the two backends; `tolerance` stands in for that of every node; with `tests` the graph is
     computed as a whole and only these nodes are compared. `seed` is that of the values made up for tensors without data
     (None: they are zero). Raises GgmlError.
     """
@@ -158,7 +158,7 @@ class SameInputs:
 
 
 def touched(a: Tensor, b: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The tensors with memory of their own that a node reads or writes a part of, each with its copy."""
+    """The tensors with their own memory that a node reads or writes a part of, each with its copy."""
     pairs = {root_of(s): root_of(c) for s, c in zip(a.src, b.src, strict=False) if s is not None and c is not None}
     if a.view_src is not None:
         pairs[root_of(a)] = root_of(b)

@@ -28,7 +28,7 @@ class GraphFacts(NamedTuple):
 def contexts_at(at: Watched, only: str | None = None) -> tuple[list[Context], GraphFacts]:
     """The contexts at a moment, those of the graph and the scheduler last, and the graph's own facts.
 
-    Raises InspectError where there is no context that is called `only`.
+    Raises InspectError if there is no context that is called `only`.
     """
     built = at.built()
     contexts = arenas(at.run, built.name, built.table)

@@ -73,7 +73,7 @@ NUMPY = EngineInfo()
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
     """A backend with its device. `memory` is bytes (None: unknown), `caps` ggml_backend_dev_caps, `bufts` the types it
-    can use, `offload_min_batch` the batch from which it asks for ops (None: never), `tables` None for a device that is
+    can use, `offload_min_batch` the batch from which it offloads ops (None: never), `tables` None for a device that is
     none of ggml's. `features` are what its hardware has, of `known_features`; `graph_optimize` whether it orders nodes
     its own way (None: it has no way of its own); `max_tensor_size` the largest tensor it takes (None: any).
     """
@@ -219,6 +219,6 @@ def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
 
 
 def chunk_limits(model: Model) -> dict[str, int | None]:
-    """The largest chunk of each buffer type of a scenario; None where there is no such limit."""
+    """The largest chunk of each buffer type of a scenario; None if there is no such limit."""
     bufts = make_bufts(model)
     return {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}

@@ -1,4 +1,4 @@
-"""What inspect answers where there is nothing to find: one message, or ggml's own refusal."""
+"""What inspect answers if there is nothing to find: one message, or ggml's own refusal."""
 
 from __future__ import annotations
 

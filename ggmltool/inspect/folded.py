@@ -113,7 +113,7 @@ def _edges(
 
 
 def masked(names: Sequence[str]) -> str:
-    """One name for several: the numbers in which they differ become N; empty where they differ otherwise too.
+    """One name for several: the numbers in which they differ become N; empty if they differ otherwise too.
 
     >>> masked(["blk.0.attn_q", "blk.1.attn_q"]), masked(["pos", "pos"]), masked(["a", "b"])
     ('blk.N.attn_q', 'pos', '')

@@ -47,7 +47,7 @@ class Gauge(NamedTuple):
 
 @dataclass(slots=True)
 class Checked:
-    """What the gauges are read from: a run after one step. `sched` is None where none could be made, `graph` where none
+    """What the gauges are read from: a run after one step. `sched` is None if none could be made, `graph` where none
     could be built; `names` are the tensors' names before ggml cut them, `breach` is what ended the step, `release` the
     ggml that did it."""
 

@@ -21,7 +21,7 @@ class HashRow(NamedTuple):
 
 
 class SchedRow(NamedTuple):
-    """What the scheduler's table has for a tensor; `backend` is None where it has none."""
+    """What the scheduler's table has for a tensor; `backend` is None if it has none."""
 
     tensor: str
     backend: str | None

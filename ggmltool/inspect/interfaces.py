@@ -93,7 +93,7 @@ class _Backend(Struct, forbid_unknown_fields=True):
 
 
 class _Release(Struct, forbid_unknown_fields=True):
-    """`structs` has the fields of each struct, `if_null` what ggml did where it was not what it does today."""
+    """`structs` has the fields of each struct, `if_null` what ggml did if it was not what it does today."""
 
     backends: dict[str, _Backend]
     structs: dict[str, tuple[str, ...]] = {}
@@ -127,7 +127,7 @@ def _release(name: str) -> _Release:
 
 
 def tables_of(profile: str, release: str = VERSION) -> tuple[Table, ...] | None:
-    """The tables of a kind of device in a release, None where they are not known."""
+    """The tables of a kind of device in a release, None if they are not known."""
     known = _release(release)
     if profile not in known.backends:
         return None

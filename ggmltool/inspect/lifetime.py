@@ -30,10 +30,10 @@ class Reader(NamedTuple):
 class TensorLife:
     """A tensor's place and time.
 
-    `where` names the buffer ("" where it has no memory), `offset` is in `chunk`; a view has its `root` and the bytes
-    that it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's.
-    `neighbours` have some of its bytes at some time, itself among them; `writers` are nodes that write into it in
-    place of having memory of their own. `can_be_output`: this ggml keeps what is flagged output.
+    `where` names the buffer ("" if it has no memory), `offset` is in `chunk`; a view has its `root` and the bytes that
+    it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's. `neighbors`
+    have some of its bytes at some time, itself among them; `writers` are nodes that write into it in place of having
+    memory of their own. `can_be_output`: this ggml keeps what is flagged output.
     """
 
     tensor: str
@@ -93,7 +93,7 @@ class Lifetimes:
         return [t for n in self.planned for t in (n, *n.src) if t is not None]
 
     def of(self, name: str) -> TensorLife:
-        """Where a tensor lies, and who else has its bytes. Raises InspectError where there is none of that name."""
+        """Where a tensor lies, and who else has its bytes. Raises InspectError if there is none of that name."""
         t = self.tensors.get(name) or next((t for t in self.tensors.values() if t.name == name), None)
         if t is None:
             near = nearest(name, self.tensors)

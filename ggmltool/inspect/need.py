@@ -34,7 +34,7 @@ class Need(NamedTuple):
 def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
     """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`.
 
-    Where ggml refuses a graph, nothing of it is computed.
+    Where ggml fails on a graph, nothing of it is computed.
     """
     model = scenario.model
     names = list(dict.fromkeys(graphs))
@@ -57,7 +57,7 @@ def _in_context(context: ContextSpec) -> int:
 
 
 def need_of_compare(scenario: Scenario, graph: str) -> Need:
-    """What it takes to compute a graph on two sides, where every tensor has memory of its own on both."""
+    """What it takes to compute a graph on two sides, where every tensor is pre-allocated on both."""
     model = scenario.model
     nodes = model.graphs[graph].nodes
     contexts = sum(_nbytes(t) for t in model.tensors() if t.view_src is None)

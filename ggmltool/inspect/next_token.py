@@ -40,7 +40,7 @@ class NextToken(NamedTuple):
 
 
 def next_token(model: Model, values: Mapping[str, NDArray[Any]]) -> NextToken | None:
-    """The likeliest tokens after the last one that logits were computed of; None where there are no logits."""
+    """The likeliest tokens after the last one that logits were computed of; None if there are no logits."""
     import numpy as np
 
     if model.meta.get("source") != "llama.cpp":

@@ -77,7 +77,7 @@ class NodeFacts:
 
 
 def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, NodeFacts]:
-    """Why a tensor is where it is. Raises InspectError where the graph has no such tensor."""
+    """Why a tensor is where it is. Raises InspectError if the graph has no such tensor."""
     moment = _in_a_graph_that_has_it(opened, moment, name)
     state = watch(opened, moment, Record(Keep.DECISIONS))
     heard = state.record.decisions

@@ -87,7 +87,7 @@ _PREFIXES = ("ggml_op_", "ggml_unary_op_", "ggml_glu_op_", "ggml_")
 
 
 def find_op(name: str) -> OpFacts:
-    """The op, function or constructor of this name. Raises InspectError where there is none."""
+    """The op, function or constructor of this name. Raises InspectError if there is none."""
 
     asked = name.lower()
     for prefix in _PREFIXES:

@@ -62,7 +62,7 @@ class Opened:
 
     @property
     def title(self) -> str:
-        """What headings call it: with the ggml that decides, where it is not the newest, and the options."""
+        """What headings call it: with the ggml that decides, if it is not the newest, and the options."""
         from ggmltool.ggml.releases.table import DEFAULT
 
         name = "standard input" if self.argument == "-" else Path(self.argument).name

@@ -193,5 +193,5 @@ class Asked(NamedTuple):
 
 
 def shares_of(split: str) -> tuple[float, ...]:
-    """-ts as numbers, () where it is left out or searched. Raises InspectError."""
+    """-ts as numbers, () if it is left out or searched. Raises InspectError."""
     return () if split in ("", AUTO_SPLIT) else read_split(split)

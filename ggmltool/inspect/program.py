@@ -10,7 +10,7 @@ _NAMES = {"server": "llama-server", "cli": "llama-cli", "library": "the library"
 
 
 def answers_for(meta: Mapping[str, object]) -> str:
-    """A line of a capture's `meta`, "" where nothing is known; captures that do not say are the library's.
+    """A line of a capture's `meta`, "" if nothing is known; captures that do not say are the library's.
 
     >>> answers_for({"program": "server", "n_seq_max": 1, "n_outputs": 1, "n_tokens": 512, "phase": "prompt"})
     'for llama-server, 1 sequence: logits of 1 of 512 tokens'

@@ -125,7 +125,7 @@ def _parting(old: list[Tensor], new: list[Tensor]) -> Parting | None:
 def explain_realloc(first: Side, second: Side) -> ReallocFacts:
     """Reserve one graph, allocate the other, as a program would do on one scheduler.
 
-    Raises InspectError where the two have different devices, or ggml refuses one of them.
+    Raises InspectError if the two have different devices, or ggml fails on one of them.
     """
     for side in (first, second):
         release = side.opened.model.release

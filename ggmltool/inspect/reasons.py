@@ -28,10 +28,9 @@ class TurnedDown(NamedTuple):
 class Reason(NamedTuple):
     """Why `tensor` is where it is.
 
-    `settled` is the last rule that gave it a backend, None where none did. `turned_down` are the backends of higher
-    priority (all, where there is no backend) that were asked and do not support its op, `passed_over` what else the
-    rule that settled it says of backends of higher priority. `is_next`: every backend of higher priority was turned
-    down.
+    `settled` is the last rule that gave it a backend, None if none did. `turned_down` are the backends of higher
+    priority (all, if there is no backend) that were asked and do not support its op, `passed_over` what else the rule
+    that settled it says of backends of higher priority. `is_next`: every backend of higher priority was turned down.
     """
 
     tensor: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Keep(Flag):
-    """The parts of a record. What is not asked for is not kept, and where nothing is, the engine announces nothing."""
+    """The parts of a record. What is not asked for is not kept, and if nothing is, the engine announces nothing."""
 
     NOTHING = 0
     DECISIONS = auto()
@@ -60,7 +60,7 @@ class Record:
 
     @property
     def listener(self) -> Listener | None:
-        """Itself, None where nothing is to be kept."""
+        """Itself, None if nothing is to be kept."""
         return self if self._parts else None
 
     def attach(self, sched: AnyScheduler) -> None:

@@ -119,7 +119,7 @@ class _Whole:
         self._untold = _Untold()
 
     def judge(self, node: Tensor) -> tuple[Apart, Apart] | None:
-        """Compute a node from both inputs; how far the two are from what is told, None where nothing is."""
+        """Compute a node from both inputs; how far the two are from what is told, None if nothing is."""
         backend, _, copies, compute = self.side
         copy = copies[node]
         compute(backend, [node])
@@ -160,7 +160,7 @@ class _Sampled:
         self._random = np.random.default_rng(1)
 
     def judge(self, node: Tensor) -> tuple[Apart, Apart] | None:
-        """Compute a node from both inputs; how far it is off by itself and end to end, None where nothing is told."""
+        """Compute a node from both inputs; how far it is off by itself and end to end, None if nothing is told."""
         import numpy as np
 
         backend, _, copies, compute = self.side

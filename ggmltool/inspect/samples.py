@@ -18,7 +18,7 @@ class SampleInfo(NamedTuple):
 
 
 def teaches(text: str) -> str:
-    """The first sentence of the comment that a sample begins with; "" where it begins with none.
+    """The first sentence of the comment that a sample begins with; "" if it begins with none.
 
     >>> teaches("# Two devices: one splits. And more.\\n# Learn here: …\\n")
     'Two devices: one splits'

@@ -63,7 +63,7 @@ class SplitFacts:
 
 
 def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, SplitFacts]:
-    """Why split `number` began. Raises InspectError where the plan has no such split."""
+    """Why split `number` began. Raises InspectError if the plan has no such split."""
     state = watch(opened, moment, Record(Keep.DECISIONS))
     heard = state.record.decisions
     plan = state.plan

@@ -55,7 +55,7 @@ class Graph(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        """The options that it was captured with, here or elsewhere, by name; "" where nothing is known of one."""
+        """The options that it was captured with, here or elsewhere, by name; "" if nothing is known of one."""
         meta = self.opened.model.meta
         told = {name: meta.get(fact, "") for name, fact in _FACTS.items()}
         texts = {name: {True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for name, v in told.items()}
@@ -98,7 +98,7 @@ class Swept(NamedTuple):
         return sum(copied for _, _, copied in self.graphs)
 
     def lacks(self, device: str) -> int:
-        """What a device has too little for its margin, 0 where it is enough."""
+        """What a device has too little for its margin, 0 if it is enough."""
         return max(self.margins.get(device, 0) - self.left.get(device, self.margins.get(device, 0)), 0)
 
 
@@ -127,7 +127,7 @@ class Sweep(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A sweep with its title, and the command that shows the largest placement that fits ("" where none does)."""
+    """A sweep with its title, and the command that shows the largest placement that fits ("" if none does)."""
 
     sweep: Sweep
     title: str
@@ -193,7 +193,7 @@ def _placers(graphs: Sequence[Graph], common: Common, varied: Varied, note: Call
 
 
 def _jobs(graphs: Sequence[Graph], common: Common, varied: Varied) -> tuple[list[dict[str, str]], list[Job]]:
-    """The options of every placement, as texts and for the work. Raises InspectError where there are too many."""
+    """The options of every placement, as texts and for the work. Raises InspectError if there are too many."""
     n = len(graphs) * len(varied.layers) * len(varied.splits) * len(varied.overridden) * len(varied.n_cpu_moe)
     if n > MAX_PLACEMENTS:
         raise InspectError(
@@ -268,7 +268,7 @@ def _swept(graph: Graph, job: Job, options: dict[str, str], outcome: Outcome, gp
 
 
 def _again(graphs: Sequence[Graph], common: Common, result: Sweep, work: list[Job]) -> str:
-    """The command that shows the largest placement that fits, "" where none does."""
+    """The command that shows the largest placement that fits, "" if none does."""
     best = result.best()
     if best is None:
         return ""

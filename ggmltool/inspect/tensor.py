@@ -53,7 +53,7 @@ class GdbFacts:
 
 
 def find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
-    """The tensor with this id, else the first with this name. Raises InspectError where there is none."""
+    """The tensor with this id, else the first with this name. Raises InspectError if there is none."""
     everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
     for t, ctx in everything:
         if t.id == name:
@@ -101,7 +101,7 @@ def tensor_facts(t: Tensor, flags: int, context: Context, address: int, watched:
 
 
 def facts_of(watched: WatchedAllocator, name: str) -> TensorFacts:
-    """All about the tensor of this id or name. Raises InspectError where there is none."""
+    """All about the tensor of this id or name. Raises InspectError if there is none."""
     state = watched.at
     built = state.built()
     contexts = arenas(state.run, built.name, built.table)

@@ -36,7 +36,7 @@ class TypeInfo(NamedTuple):
 
 
 def find_type(name: str) -> DType:
-    """The type of this name or number. Raises InspectError where there is none."""
+    """The type of this name or number. Raises InspectError if there is none."""
 
     asked = name.lower().removeprefix("ggml_type_")
     by_name = {type.name.lower(): type for type in TYPES.values()}

@@ -108,7 +108,7 @@ def verify(
 ) -> Verified:
     """Do the steps here and on the real library; `values` None: compute where every tensor of the contexts has data.
 
-    `doing` shows what is under way. Raises InspectError where the library is missing or cannot do it.
+    `doing` shows what is under way. Raises InspectError if the library is missing or cannot do it.
     """
     model = scenario.model
     if values is None:
@@ -143,7 +143,7 @@ def _with_reads(scenario: Scenario) -> list[Step]:
 
 
 def _on_the_real_library(model: Model) -> OracleRun:
-    """Run it there. Raises InspectError where the library is missing or cannot do it."""
+    """Run it there. Raises InspectError if the library is missing or cannot do it."""
     try:
         return oracle.run(model)
     except oracle.OracleUnavailable as missing:

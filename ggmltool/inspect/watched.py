@@ -38,8 +38,8 @@ class Watched:
 
     `name` is what headings call the scenario; `plan` is the plan then. Where ggml refused the step, `plan.error` says
     why, and the plan has the splits if it came that far. `number` is the step's in the scenario, None for a step on a
-    fresh scheduler; `stands` the build that the scheduler's state is of, None where it never came to one. `is_split`
-    says that the graph of this step was split. `record` has what was asked for of what the run announced.
+    fresh scheduler; `stands` the build that the scheduler's state is of, None if it never came to one. `is_split` says
+    that the graph of this step was split. `record` has what was asked for of what the run announced.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Watched:
         return self.run.sched
 
     def built(self) -> Built:
-        """The build that the state is of. Raises StepRefused with ggml's words where there is none."""
+        """The build that the state is of. Raises StepRefused with ggml's words if there is none."""
         if self.stands is None:
             raise self.refusal()
         return self.stands
@@ -102,7 +102,7 @@ class Watched:
         return ids[t.index], causes[t.index] or "", made
 
     def check_pass(self, number: int) -> None:
-        """Raises InspectError where this ggml's scheduler has no pass of the number."""
+        """Raises InspectError if this ggml's scheduler has no pass of the number."""
         last = len(self.sched.passes) - 1
         if number > last:
             raise InspectError(f"the scheduler of ggml {self.sched.release.name} has {last} passes, no pass {number}")

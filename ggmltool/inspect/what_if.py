@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a plan comes to for a tensor: its backend (None: ggml refuses), the splits, and the bytes they copy."""
+    """What a plan comes to for a tensor: its backend (None: ggml fails), the splits, and the bytes they copy."""
 
     text: str
     backend: str | None
@@ -80,8 +80,8 @@ def to_another_backend(
 ) -> Iterator[Change]:
     """Changes that may give a tensor another backend, the most natural first.
 
-    `deciders` are the tensors that settled its backend, directly or through neighbours, `able` the backends that run
-    its op. What these changes come to is ggml's to decide.
+    `deciders` are the tensors that settled its backend, directly or through neighbors, `able` the backends that run its
+    op. What these changes come to is ggml's to decide.
     """
     specs = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
     spec = specs[node]

@@ -29,7 +29,7 @@ class Basis(StrEnum):
 
 
 class Operand(NamedTuple):
-    """What a case says of source `slot` (-1: the result); None where it says nothing."""
+    """What a case says of source `slot` (-1: the result); None if it says nothing."""
 
     slot: int
     type: DType | None

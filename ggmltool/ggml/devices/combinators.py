@@ -131,17 +131,17 @@ def saying(reason: str, rule: Rule) -> Rule:
 
 
 def holds(reason: str, test: Callable[[Tensor], bool]) -> Rule:
-    """Something that is no condition on operands; `reason` where it does not hold."""
+    """Something that is no condition on operands; `reason` if it does not hold."""
     return Rule(lambda op: None if test(op) else reason)
 
 
 def on(i: int, reason: str, test: Callable[[Tensor], bool]) -> Rule:
-    """Something of one operand that is no condition; `reason` where it does not hold."""
+    """Something of one operand that is no condition; `reason` if it does not hold."""
     return Rule(of_one(i, test, reason))
 
 
 def between(i: int, j: int, reason: str, test: Callable[[Tensor, Tensor], bool]) -> Rule:
-    """Something of two operands that is no condition; `reason` where it does not hold."""
+    """Something of two operands that is no condition; `reason` if it does not hold."""
     return Rule(of_two(i, j, test, reason))
 
 

@@ -18,7 +18,7 @@ Number = Literal["ne0", "ne1", "ne2", "ne3", "nb0", "nb1", "nb2", "nb3", "rows",
 
 
 class Bounds(NamedTuple):
-    """What a number has to be; None where that does not matter."""
+    """What a number has to be; None if that does not matter."""
 
     low: int | None = None
     high: int | None = None

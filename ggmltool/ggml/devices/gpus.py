@@ -43,7 +43,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The GPUs; where there are none, `why` says what is missing and `remedy` what helps."""
+    """The GPUs; if there are none, `why` says what is missing and `remedy` what helps."""
 
     gpus: Gpus
     why: str = ""

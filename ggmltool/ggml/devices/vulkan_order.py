@@ -94,7 +94,7 @@ class _Ordering:
             self.first += 1
 
     def _kept(self, start: int) -> int:
-        """The length of the run of ops from `start` on that is not to be taken apart; 0 where there is none."""
+        """The length of the run of ops from `start` on that is not to be taken apart; 0 if there is none."""
         for pattern in _KEPT_BY_FIRST.get(self.nodes[start].op, ()):
             n = len(pattern)
             if self.n - start < n or any(self.used[start : start + n]):
@@ -125,7 +125,7 @@ class _Ordering:
         return any(c != fusible and self._needs(j, c) for c in range(self.first, j) if not self.used[c])
 
     def _fusible(self, j: int, taken: list[int]) -> int:
-        """The node right before `j` with which it can be fused, -1 where that is none."""
+        """The node right before `j` with which it can be fused, -1 if that is none."""
         c = j - 1
         return c if c == taken[-1] and (self.nodes[c].op, self.nodes[j].op) in _FUSED else -1
 

@@ -73,7 +73,7 @@ def profile_rules(rules: Mapping[int, Rule], table: bytearray) -> tuple[list[Sup
 
 
 def written(rule: Rule) -> tuple[SupportRule, ...] | None:
-    """Rules of a scenario (for no op yet) of which one holds exactly where this one does; None where there are none."""
+    """Rules of a scenario (for no op yet) of which one holds exactly where this one does; None if there are none."""
     rules = _alternatives(rule)
     return None if rules is None or len(rules) > _MOST else rules
 
@@ -133,7 +133,7 @@ def _without_the_stricter(rules: Sequence[SupportRule]) -> tuple[SupportRule, ..
 
 
 def _both(a: SupportRule, b: SupportRule) -> SupportRule | None:
-    """One rule that asks what two ask; None where none does."""
+    """One rule that asks what two ask; None if none does."""
     operands = dict(a.operands)
     for i, conditions in b.operands:
         both = _conditions_of_both(operands.get(i, Conditions()), conditions)

@@ -62,7 +62,7 @@ def volume_patches(
 
 
 def not_empty(xp: Any, image: Any, n_dims: int) -> Any:
-    """The image, or where it has no places in its last dimensions one that has, none of which lies inside."""
+    """The image, or if it has no places in its last dimensions one that has, none of which lies inside."""
     if 0 not in image.shape[-n_dims:]:
         return image
     return xp.zeros((*image.shape[:-n_dims], *(max(n, 1) for n in image.shape[-n_dims:])), dtype=image.dtype)

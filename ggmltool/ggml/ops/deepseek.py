@@ -62,7 +62,7 @@ def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask:
 
 @constructor(Op.DSV4_HC_COMB, pack="f:eps i:n_iter")
 def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: float, n_iter: int) -> Tensor:
-    """ggml_dsv4_hc_comb: per token a matrix that mixes 4 streams, its rows and columns normalised `n_iter` times.
+    """ggml_dsv4_hc_comb: per token a matrix that mixes 4 streams, its rows and columns normalized `n_iter` times.
 
     mixes [24, tokens], of which the last 16 are the matrix, scale [3 or more], of which it takes the third, base [24];
     the result is [4, 4, tokens].

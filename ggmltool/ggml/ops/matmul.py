@@ -155,7 +155,7 @@ def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
 
 
 def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
-    """ggml_compute_forward_fwht: b's rows through the normalised Walsh-Hadamard transform."""
+    """ggml_compute_forward_fwht: b's rows through the normalized Walsh-Hadamard transform."""
     n = b.ne[0]
     if n != dst.ne[0]:
         raise not_computable(dst, f"a Hadamard matrix gives rows as long as those of {show(b)}, not of {dst.ne[0]}")

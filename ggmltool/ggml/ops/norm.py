@@ -1,4 +1,4 @@
-"""Normalisations of rows (norm, rms_norm, l2_norm) and of groups of channels (group_norm)."""
+"""Normalizations of rows (norm, rms_norm, l2_norm) and of groups of channels (group_norm)."""
 
 from __future__ import annotations
 

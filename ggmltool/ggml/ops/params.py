@@ -12,7 +12,7 @@ def operands(t: Tensor) -> list[Tensor]:
 
 
 def param_i32(t: Tensor, i: int) -> int:
-    """Word `i` of op_params (zero where none is stored)."""
+    """Word `i` of op_params (zero if none is stored)."""
     return t.op_params[i] if i < len(t.op_params) else 0
 
 

@@ -60,20 +60,20 @@ class Raw:
     view_offs: int
 
     def word(self, i: int) -> int:
-        """Word `i` of op_params as ggml reads it: zero where none is given."""
+        """Word `i` of op_params as ggml reads it: zero if none is given."""
         return self.op_params[i] if i < len(self.op_params) else 0
 
 
 Unpack = Callable[[Raw], "dict[str, Any] | None"]
-"""Tells a constructor's parameters from a captured node; None where they cannot be told."""
+"""Tells a constructor's parameters from a captured node; None if they cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
     """A parameter of a constructor: its name, the annotation as written, and whether it may be left out.
 
-    `choices` maps the words accepted for an enumeration (`neox`) to its numbers. `default` is what it is when left
-    out (None where it is required).
+    `choices` maps the words accepted for an enumeration (`neox`) to its numbers. `default` is what it is when left out
+    (None if it is required).
     """
 
     name: str
@@ -177,7 +177,7 @@ class Constructor:
         return out
 
     def read_params(self, raw: Raw) -> dict[str, Any] | None:
-        """The parameters of a captured node, from its raw words; None where they cannot be told."""
+        """The parameters of a captured node, from its raw words; None if they cannot be told."""
         if self.unpack is not None:
             return self.unpack(raw)
         if not self.pack and self.params:

@@ -41,7 +41,7 @@ def get_rows_back(
 ) -> Tensor:
     """ggml_get_rows_back: the rows of a added up at the places b names, in the extents of c (which is no source).
 
-    `ne` stands for c where there is none: a node keeps its extents only.
+    `ne` stands for c if there is none: a node keeps its extents only.
     """
     if not (is_matrix(a) and is_vector(b) and b.type is I32):
         raise GgmlAssert(

@@ -75,7 +75,7 @@ def _coordinates(xp: Any, n: int, factor: Any, offset: Any) -> Any:
 
 
 def _linear(xp: Any, n: int, size: int, factor: Any, offset: Any) -> tuple[Any, Any, Any]:
-    """For each of `n` results the two neighbours in a row of `size`, and the share of the second."""
+    """For each of `n` results the two neighbors in a row of `size`, and the share of the second."""
     at = _coordinates(xp, n, factor, offset) - offset
     low = xp.floor(at).astype(xp.int64)
     low, high = xp.clip(low, 0, size - 1), xp.clip(low + 1, 0, size - 1)
@@ -120,7 +120,7 @@ def _antialiased(xp: Any, v: Any, dst: Tensor, factors: list[Any], offset: Any) 
 
 
 def _cubic(xp: Any, n: int, size: int, factor: Any, offset: Any) -> tuple[list[Any], list[Any]]:
-    """For each of `n` results the four neighbours in a row of `size`, and their weights (Keys, alpha -0.75)."""
+    """For each of `n` results the four neighbors in a row of `size`, and their weights (Keys, alpha -0.75)."""
     a = xp.float32(-0.75)
 
     def near(d: Any) -> Any:

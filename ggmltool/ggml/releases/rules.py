@@ -11,9 +11,9 @@ from ggmltool.ggml.op import Op
 class Rules:
     """The rules of a scheduler and its allocator; by default those of 0.20.2.
 
-    Passes: `ignores_weights` are the ops that do not follow their weights. A node that no neighbour and no source gave
-    a backend gets the first one that can run it (`takes_first_able`), or none. Of an output that is a view the root is
-    an output too (`output_marks_root`). A source without a backend stops release builds too (`always_checks_sources`).
+    Passes: `ignores_weights` are the ops that do not follow their weights. A node that no neighbor and no source gave a
+    backend gets the first one that can run it (`takes_first_able`), or none. Of an output that is a view the root is an
+    output too (`output_marks_root`). A source without a backend stops release builds too (`always_checks_sources`).
 
     Inputs: `max_split_inputs` is GGML_SCHED_MAX_SPLIT_INPUTS: the room of a split, and of the graph's own inputs, at
     first where `inputs_grow`, and for good where they do not. The scheduler's own graph has room for the inputs that

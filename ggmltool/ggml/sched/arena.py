@@ -65,7 +65,7 @@ class AnyArena(ABC):
 
     @abstractmethod
     def check_room(self, src: Tensor) -> None:
-        """Raises GgmlError where it has no room for one more tensor, made of `src`."""
+        """Raises GgmlError if it has no room for one more tensor, made of `src`."""
 
     def made(self) -> list[Tensor]:
         """The tensors of the last split, in the order of the arena."""
@@ -105,7 +105,7 @@ class Arena(AnyArena):
         return f"{len(self.made())} copies and dependencies"
 
     def check_room(self, src: Tensor) -> None:
-        """Raises GgmlAssert where it is full."""
+        """Raises GgmlAssert if it is full."""
         if self._next >= self.capacity:
             raise GgmlAssert(
                 "ggml_new_tensor_impl",

@@ -100,7 +100,7 @@ def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
 
 
 def expand(s: SchedulerState, real: Sequence[Tensor]) -> None:
-    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, down and up, then all."""
+    """Pass 2: neighbors take the backend of assigned nodes; first those of GPUs, down and up, then all."""
     for sweep in SWEEPS:
         expand_once(s, real, sweep)
 
@@ -108,7 +108,7 @@ def expand(s: SchedulerState, real: Sequence[Tensor]) -> None:
 def expand_once(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep) -> None:
     """A sweep of pass 2. Where the last backend does not expand, it ends what another one does.
 
-    A node that the backend cannot run is left alone, and it goes on behind it.
+    A node that the backend does not support is left alone, and the expansion continues after it.
     """
     ids = s.ids
     skipped = len(s.backends) - 1 if sweep.skips_last else -2
@@ -217,7 +217,7 @@ def assign_sources(s: SchedulerState, nodes: Iterable[Tensor]) -> None:
 
 
 def _take_first_able(s: SchedulerState, n: Tensor) -> None:
-    """A node that no neighbour and no source gave a backend goes to the first that can run it."""
+    """A node that no neighbor and no source gave a backend goes to the first that can run it."""
     for b, backend in enumerate(s.backends):
         if backend.device.supports_op(n):
             s.ids[n.index] = b

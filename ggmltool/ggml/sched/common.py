@@ -55,7 +55,7 @@ class AnyScheduler(ABC):
     no_cause: ClassVar[str | None] = None
     """The cause of what no rule has touched."""
     own_size = 0
-    """sched->graph.size: how many nodes, and how many leafs, its own graph has room for by now."""
+    """sched->graph.size: how many nodes, and how many leafs, its own graph has room for so far."""
 
     gallocr: AnyGallocr
     arena: AnyArena
@@ -140,7 +140,7 @@ class AnyScheduler(ABC):
         return fields | {"n_splits": self.n_splits}
 
     def id_arrays(self) -> dict[str, list[int]]:
-        """The backends of the nodes of its own graph, as arrays of its struct; none where it has none."""
+        """The backends of the nodes of its own graph, as arrays of its struct; none if it has none."""
         return {}
 
     def sources(self, n: Tensor) -> Iterator[Tensor]:

@@ -190,7 +190,7 @@ class Scheduler(SchedulerState):
         return self.alloc_graph(graph)
 
     def _alloc_splits(self) -> bool:
-        """ggml_backend_sched_alloc_splits: allocate by the reserved plan, or reserve again where it does not serve."""
+        """ggml_backend_sched_alloc_splits: allocate by the reserved plan, or reserve again if it does not serve."""
         changed = self._ids_changed(False) or self._ids_changed(True)
         top = self.indices.top
         if not changed and self.gallocr.alloc_graph(self.nodes, self.leafs, top):

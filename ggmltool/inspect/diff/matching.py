@@ -129,7 +129,7 @@ def _numbers(
 
 
 def _before(items: Sequence[Item], number: Mapping[str, int]) -> dict[str, int]:
-    """Per node that has no partner: the number of the last node before it that has one, -1 where none has."""
+    """Per node that has no partner: the number of the last node before it that has one, -1 if none has."""
     out: dict[str, int] = {}
     last = -1
     for item in items:

@@ -57,7 +57,7 @@ class Divergence(NamedTuple):
 
 
 class Shaped(NamedTuple):
-    """A tensor's type and extents, and the bytes it takes (None: it is a view or has memory of its own)."""
+    """A tensor's type and extents, and the bytes it takes (None: it is a view or is pre-allocated)."""
 
     shape: str
     nbytes: int | None
@@ -78,7 +78,7 @@ class ShapePair(NamedTuple):
 
 
 class ReusePair(NamedTuple):
-    """A node that is computed in place of another source than in the other plan; None: it is pre-allocated."""
+    """A node that is computed in place of another source than in the other plan; None: it gets new memory."""
 
     id: str
     a: str | None
@@ -117,7 +117,7 @@ class HeldPair(NamedTuple):
 
 
 class HeldMove(NamedTuple):
-    """A tensor of a context in another buffer type or of another size; None where it is not there."""
+    """A tensor of a context in another buffer type or of another size; None if it is not there."""
 
     id: str
     a: Held | None

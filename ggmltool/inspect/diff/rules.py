@@ -44,7 +44,7 @@ _REFUSALS: dict[str, tuple[str, ...]] = {
 class Finding(NamedTuple):
     """What one changed rule did to a graph: `part` of a plan, and a line on what.
 
-    `change` None: it follows from other changes, because a neighbour or a source is elsewhere.
+    `change` None: it follows from other changes, because a neighbor or a source is elsewhere.
     """
 
     change: Change | None

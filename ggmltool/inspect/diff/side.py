@@ -60,7 +60,7 @@ class Side:
     gave back what the node in their place does not need. `turned` plans it with one rule at a time as a release has it,
     by the key of the change (None: that release decides by no such rules). `order` are the ids of the nodes before
     devices put them into an order of their own, if they do. `again` is how the command line names the side, behind a
-    command; "" where it cannot.
+    command; "" if it cannot.
     """
 
     plan: Plan

@@ -60,7 +60,7 @@ class Copies(NamedTuple):
 
 
 class CopiedPair(NamedTuple):
-    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None where it is not."""
+    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None if it is not."""
 
     id: str | None
     id_b: str | None

@@ -67,7 +67,7 @@ class Switches:
         self._turned = {key: dict(_facts(plan)) for key, plan in (turned or {}).items()}
 
     def behind(self, *place: str) -> str:
-        """The key of the rule behind what differs at a place; "" where it is none of the switches."""
+        """The key of the rule behind what differs at a place; "" if it is none of the switches."""
         return self.behind_all([place])
 
     def behind_all(self, places: Sequence[Place]) -> str:

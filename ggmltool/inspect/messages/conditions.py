@@ -29,7 +29,7 @@ class Required(NamedTuple):
 
 
 def required(condition: str) -> Required | None:
-    """What a condition asks for; None where it is nothing that can be read."""
+    """What a condition asks for; None if it is nothing that can be read."""
     text = _TEXT.sub("", condition).strip().removesuffix("&&").strip()
     kinds: set[str] = set()
     clauses = []
@@ -115,7 +115,7 @@ def _relation(text: str, kinds: set[str]) -> str | None:
 
 
 def _operator(text: str) -> tuple[int, str] | None:
-    """Where the comparison stands that is in no parentheses; None where there is none, or more than one."""
+    """Where the comparison stands that is in no parentheses; None if there is none, or more than one."""
     found = []
     relations = assertions().relations
     depth = i = 0

@@ -76,7 +76,7 @@ class _Template(NamedTuple):
 
 
 def find(text: str) -> Match | None:
-    """The message that a text is, None where none is near enough; of several lines the one that matters most."""
+    """The message that a text is, None if none is near enough; of several lines the one that matters most."""
     found = find_all(text)
     if found and found[0].key != ASSERTION:
         return found[0]
@@ -112,7 +112,7 @@ def find_all(text: str) -> list[Match]:
 
 
 def nearest(text: str, least: float = NEAR) -> list[Match]:
-    """The messages that are most like a text, the nearest first, each once; none where nothing is near."""
+    """The messages that are most like a text, the nearest first, each once; none if nothing is near."""
     best: dict[str, Match] = {}
     for line in islice(_lines(text), _COMPARED):
         parts = set(_parts(line))
@@ -141,7 +141,7 @@ def _ends(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _joined(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines without colours and llama.cpp's prefix; what CUDA says in further lines is joined."""
+    """The lines without colors and llama.cpp's prefix; what CUDA says in further lines is joined."""
     held: tuple[int, str] | None = None
     for number, line in lines:
         line = _PREFIX.sub("", _ANSI.sub("", line[:_LONGEST]), count=1).rstrip()

@@ -40,7 +40,7 @@ class Arena(AnyArena):
         self._graph = overhead
 
     def check_room(self, src: Tensor) -> None:
-        """Raises DebugAssert where a copy of `src` would not fit."""
+        """Raises DebugAssert if a copy of `src` would not fit."""
         if self.used + self.overhead > self.size:
             raise self._refusal(self.overhead, f"a copy of {src.label}")
 

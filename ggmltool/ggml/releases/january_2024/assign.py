@@ -23,7 +23,7 @@ SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down 
 def allocr_from_buffer(s: SchedulerState, t: Tensor, buffer: Buffer | None) -> int:
     """sched_allocr_from_buffer: the allocator whose own buffer it is, else the first backend that can use it.
 
-    -1 without a buffer. Raises LineAssert where no backend can use the memory of `t`.
+    -1 without a buffer. Raises LineAssert if no backend can use the memory of `t`.
     """
     if buffer is None:
         return -1
@@ -86,7 +86,7 @@ def allocr_from_cur(s: SchedulerState, t: Tensor) -> int:
 
 
 def expand(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 2: neighbours take the backend of assigned nodes; first those of GPUs, up and down, then all."""
+    """Pass 2: neighbors take the backend of assigned nodes; first those of GPUs, up and down, then all."""
     for number in range(1, len(SWEEPS) + 1):
         expand_once(s, graph, number)
 

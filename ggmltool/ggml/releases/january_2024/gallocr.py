@@ -26,7 +26,7 @@ CAN_INPLACE = frozenset(
         Op.LOG, Op.UNARY, Op.ROPE, Op.RMS_NORM, Op.SOFT_MAX,
     )
 )  # fmt: skip
-"""ggml_op_can_inplace of then."""
+"""ggml_op_can_inplace of January 2024."""
 
 _FILE = "ggml-alloc.c"
 
@@ -54,7 +54,7 @@ class Gallocr(AnyGallocr):
         self._tallocs: list[Tallocr | None] = []
 
     def alloc_graph_in(self, talloc: Tallocr, nodes: list[Tensor], n_tensors: int) -> int:
-        """ggml_gallocr_alloc_graph of then: a graph in one allocator's memory; the bytes it needed at most."""
+        """ggml_gallocr_alloc_graph of January 2024: a graph in one allocator's memory; the bytes it needed at most."""
         self._walk("ggml_gallocr_alloc_graph", nodes, [0] * n_tensors, [talloc])
         return talloc.max_size
 
@@ -68,7 +68,7 @@ class Gallocr(AnyGallocr):
     ) -> None:
         """ggml_gallocr_alloc_graph_n: `ids` gives the number of every tensor's allocator, by its index (-1: none).
 
-        Raises LineAssert where memory is short or a view has nothing to look at, GgmlCrash where a tensor that needs
+        Raises LineAssert if memory is short or a view has nothing to look at, GgmlCrash where a tensor that needs
         memory has no allocator.
         """
         if hash_size < len(nodes):
@@ -206,7 +206,7 @@ class Gallocr(AnyGallocr):
         self.inplace.add(n.index)
 
     def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
-        """Why a node cannot be computed in the memory of this source; None where it can."""
+        """Why a node cannot be computed in the memory of this source; None if it can."""
         if not alloc.is_own(parent):
             return Why.OTHER_BUFFER
         hn = self.hash_nodes

@@ -20,7 +20,7 @@ class Copier(graph_copy.Copier):
 
     @staticmethod
     def alloc_ctx_tensors(ctx: Context, buft: BufferType, addresses: AddressSpace) -> list[Buffer]:
-        """ggml_backend_alloc_ctx_tensors of then: one buffer, however large."""
+        """ggml_backend_alloc_ctx_tensors of January 2024: one buffer, however large."""
         buffer = alloc_ctx_tensors_from_buft(ctx, buft, addresses)
         return [] if buffer is None else [buffer]
 

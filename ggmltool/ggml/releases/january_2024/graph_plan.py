@@ -78,7 +78,7 @@ def _check_cpu(backend: Backend, function: str) -> None:
 
 
 def work_size(nodes: Sequence[Tensor], n_threads: int = DEFAULT_N_THREADS) -> int:
-    """The work_size of ggml_graph_plan of then: the most that any node needs, and a cache line per thread."""
+    """The work_size of ggml_graph_plan of January 2024: the most that any node needs, and a cache line per thread."""
     if n_threads <= 0:
         n_threads = DEFAULT_N_THREADS
     most = max((_work_of(n, n_threads) for n in nodes if n.op in _WORK), default=0)

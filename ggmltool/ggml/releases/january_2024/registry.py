@@ -46,7 +46,7 @@ class Registry:
         self.entries.append(Registered(_cut(name), init, default_buffer_type, init_name))
 
     def find_by_name(self, name: str) -> int:
-        """ggml_backend_reg_find_by_name: the first of exactly this name, NOT_FOUND where there is none."""
+        """ggml_backend_reg_find_by_name: the first of exactly this name, NOT_FOUND if there is none."""
         return next((i for i, entry in enumerate(self.entries) if entry.name == name), NOT_FOUND)
 
     def init_backend_from_str(self, backend_str: str) -> Backend:

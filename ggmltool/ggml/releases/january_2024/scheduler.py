@@ -168,7 +168,8 @@ class Scheduler(SchedulerState):
         self.is_reset = True
 
     def synchronize(self) -> None:
-        """There is nothing to wait for: ggml_backend_sched_graph_compute of then waits for every copy and split."""
+        """There is nothing to wait for: ggml_backend_sched_graph_compute of January 2024 waits for every copy and
+        split."""
 
     def buffer(self, backend_id: int) -> Buffer:
         """ggml_backend_sched_get_buffer."""

@@ -24,7 +24,7 @@ _FILE = "ggml-alloc.c"
 def buft_alloc_buffer(
     buft: BufferType, size: int, addresses: AddressSpace, usage: int = USAGE_ANY, misalign: int = 0
 ) -> Buffer:
-    """ggml_backend_buft_alloc_buffer of then. A buffer always has an address, even one of no bytes.
+    """ggml_backend_buft_alloc_buffer of January 2024. A buffer always has an address, even one of no bytes.
 
     The CPU's own are 64 bytes larger than `size`, and malloc gives them an address `misalign` bytes past a page.
     """
@@ -155,9 +155,9 @@ class Tallocr(Planner):
         ).of("measured", self.chunk.max_size + size)
 
     def free_tensor(self, t: Tensor) -> None:
-        """ggml_tallocr_free_tensor: give back what is this allocator's own, merging it with free neighbours.
+        """ggml_tallocr_free_tensor: give back what is this allocator's own, merging it with free neighbors.
 
-        Raises LineAssert where there are 256 free blocks already.
+        Raises LineAssert if there are 256 free blocks already.
         """
         if self.is_own(t) and not self.chunk.give_back(t.data - self.base, self.size_of(t)):
             raise LineAssert(
@@ -198,10 +198,11 @@ def new_from_buft(buft: BufferType, size: int, addresses: AddressSpace, misalign
 def alloc_ctx_tensors_from_buft(
     ctx: Context, buft: BufferType, addresses: AddressSpace, usage: int = USAGE_ANY, misalign: int = 0
 ) -> Buffer | None:
-    """ggml_backend_alloc_ctx_tensors_from_buft of then: one buffer for every tensor of `ctx` that has no memory.
+    """ggml_backend_alloc_ctx_tensors_from_buft of January 2024: one buffer for every tensor of `ctx` that has no
+    memory.
 
-    None where no tensor needs any; views are then left without a buffer. A view belongs to the context's buffer,
-    wherever the memory of its root is.
+    None if no tensor needs any; views are then left without a buffer. A view belongs to the context's buffer, wherever
+    the memory of its root is.
     """
     alignment = buft.alignment
     nbytes = 0
@@ -221,7 +222,7 @@ def alloc_ctx_tensors_from_buft(
 
 
 def view_init(buffer: Buffer, t: Tensor) -> None:
-    """ggml_backend_view_init of then: the view belongs to `buffer`, its bytes are its root's."""
+    """ggml_backend_view_init of January 2024: the view belongs to `buffer`, its bytes are its root's."""
     root = t.view_src
     condition, why, line = "", "", 0
     if t.buffer is not None:
