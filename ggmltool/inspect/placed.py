@@ -43,9 +43,9 @@ class Placed(NamedTuple):
     """A placement with its plan in numbers.
 
     `layers` are the devices of the layers, then that of the output layer; `fit` is what every device needs, and what
-    the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's,
-    where there is no plan. `program` says in words whose memory it is. `unsupported` are ops that a GPU does not
-    support, with the backend that runs them and how many nodes there are.
+    the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, if
+    there is no plan. `program` says in words whose memory it is. `unsupported` are ops that a GPU does not support,
+    with the backend that runs them and how many nodes there are.
     """
 
     options: Mapping[str, Any]

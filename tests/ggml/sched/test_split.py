@@ -97,7 +97,7 @@ def test_a_node_that_cannot_be_run_where_its_memory_is_aborts() -> None:
     with pytest.raises(GgmlAbort) as error:
         b.split(b.view("y", k, op=Op.CPY, src=(b.input("x", 64), k)))
     assert error.value.message == ("pre-allocated tensor (y) in a buffer (GPU0) that cannot run the operation (CPY)")
-    assert "GPU0 cannot run CPY, CPU cannot use GPU0; " in error.value.explanation
+    assert "GPU0 does not support CPY, CPU cannot use GPU0; " in error.value.explanation
 
 
 def test_gpus_spread_down_and_up_and_the_cpu_only_into_what_they_leave() -> None:
@@ -166,7 +166,7 @@ def test_a_node_nobody_can_run_is_ggmls_assertion() -> None:
     with pytest.raises(GgmlAssert) as error:
         b.split(b.node("s", Op.SIN, b.input("x", 8)))
     assert error.value.condition == "*cur_backend_id != -1"
-    assert "no backend can run s (SIN)" in error.value.explanation
+    assert "no backend supports s (SIN)" in error.value.explanation
 
 
 def test_functions_of_a_family_are_asked_for_one_by_one() -> None:
