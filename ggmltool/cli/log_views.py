@@ -8,6 +8,7 @@ import click
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.logs import OpenedLog
+from ggmltool.cli.moment import option_of
 from ggmltool.cli.output import Output, note
 from ggmltool.sources.sched_log.plan import log_plan
 
@@ -25,8 +26,7 @@ def refuse_options(**reasons: str) -> None:
     ctx = click.get_current_context()
     for name, why in reasons.items():
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            option = next(p.opts[-1] for p in ctx.command.params if p.name == name)
-            raise refuse(option, why)
+            raise refuse(option_of(name), why)
 
 
 def refuse_moment() -> None:
