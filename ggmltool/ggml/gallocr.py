@@ -373,6 +373,10 @@ class Gallocr(AnyGallocr):
         self._init_tensors(nodes, leafs)
         return True
 
+    def alloc_reserved(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
+        """ggml_gallocr_alloc_graph of the graph that was reserved just now, whose plan serves it."""
+        self._init_tensors(nodes, leafs)
+
     def _init_tensors(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
         """Put every tensor where the plan has it."""
         init = self._init_tensor

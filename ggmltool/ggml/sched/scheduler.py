@@ -199,9 +199,7 @@ class Scheduler(SchedulerState):
             self.synchronize_backend(b)
         self.not_served(changed)
         self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, top)
-        if not self.gallocr.alloc_graph(self.nodes, self.leafs, top):
-            self.log("error", "ggml_backend_sched_alloc_splits: failed to allocate graph")
-            return False
+        self.gallocr.alloc_reserved(self.nodes, self.leafs)
         return True
 
     def _ids_changed(self, is_leaf: bool) -> bool:
