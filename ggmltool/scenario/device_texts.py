@@ -40,7 +40,7 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     names = [given["name"] for given in maps]
     if NO_DEVICE in names:
         if len(names) > 1:
-            raise Mistake(f"{NO_DEVICE} is no device beside others", f"{NO_DEVICE} alone is the CPU without any GPU")
+            raise Mistake(f"{NO_DEVICE} cannot be combined with other devices", f"{NO_DEVICE} alone is the CPU without any GPU")
         maps = [{"name": "CPU"}]
     specs = read_backends(maps)
     check_bufts(specs, own_bufts(specs))
@@ -66,7 +66,7 @@ def _device_map(text: str) -> dict[str, Any]:
     end = text.find(":", max(bracketed, 0))
     name, params = (text[:end], text[end + 1 :]) if end >= 0 else (text, "")
     if _SIZE.fullmatch(name):
-        raise Mistake(f"{quoted(text)} is the memory of no device", f"for example CUDA0:{_with_unit(name)}")
+        raise Mistake(f"{quoted(text)} is a memory without a device", f"for example CUDA0:{_with_unit(name)}")
     given: dict[str, Any] = {"name": name}
     for param in params.split(",") if params else ():
         key, equals, value = (part.strip() for part in param.partition("="))
