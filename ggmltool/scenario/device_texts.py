@@ -40,7 +40,9 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     names = [given["name"] for given in maps]
     if NO_DEVICE in names:
         if len(names) > 1:
-            raise Mistake(f"{NO_DEVICE} cannot be combined with other devices", f"{NO_DEVICE} alone is the CPU without any GPU")
+            raise Mistake(
+                f"{NO_DEVICE} cannot be combined with other devices", f"{NO_DEVICE} alone is the CPU without any GPU"
+            )
         maps = [{"name": "CPU"}]
     specs = read_backends(maps)
     check_bufts(specs, own_bufts(specs))
