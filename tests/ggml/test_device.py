@@ -95,7 +95,7 @@ def test_a_restricted_buffer_type_decides_alone_about_ops_on_what_lies_there() -
     w, x = b.leaf("w", 4), b.leaf("x", 4)
     tensor_alloc(Buffer(repack, 64, AddressSpace()), w, 0)
     assert d.supports_op(b.node("product", Op.MUL_MAT, w, x))
-    assert d.why_not(b.node("sine", Op.SIN, w)) == "of what lies in D_REPACK, as source 0 does, it runs no SIN"
+    assert d.why_not(b.node("sine", Op.SIN, w)) == "with source 0 in D_REPACK it does not support SIN"
     assert d.supports_op(b.view("view", w))
     assert not d.supports_op(b.node("other", Op.MUL_MAT, x, w)), "only source 0 counts"
     assert d.supports_op(b.node("cosine", Op.COS, x))
