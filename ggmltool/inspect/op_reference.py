@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -98,13 +99,23 @@ def op_facts() -> tuple[OpFacts, ...]:
                 bool(CAN_INPLACE[op]),
                 op in KERNELS,
                 cases.get(member.name.lower(), 0),
-                tuple((name, _SUPPORT.get(table[key], "no")) for name, table in tables),
+                tuple((name, _support(table, key)) for name, table in tables),
             )
         )
     return tuple(facts)
 
 
 _SUPPORT: dict[int, Support] = {YES: "yes", RULE: "some"}
+_FAMILIES: dict[int, range] = {
+    Op.UNARY: range(FIRST_UNARY_KEY, FIRST_UNARY_KEY + len(UnaryOp)),
+    Op.GLU: range(FIRST_GLU_KEY, FIRST_GLU_KEY + len(GluOp)),
+}
+"""The functions of an op that is told apart by them: no node is asked about the op as such."""
+
+
+def _support(table: Sequence[int], key: int) -> Support:
+    answers: set[Support] = {_SUPPORT.get(table[k], "no") for k in _FAMILIES.get(key, (key,))}
+    return answers.pop() if len(answers) == 1 else "some"
 
 
 def _keys() -> list[tuple[Op, UnaryOp | GluOp | None]]:

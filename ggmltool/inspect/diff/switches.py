@@ -28,18 +28,19 @@ Place = tuple[str, ...]
 """A place in a plan at which two plans can differ: its kind, and the names that tell it apart."""
 
 
-def turned_plans(opened: Opened, moment: Moment, older: Release) -> dict[str, Plan] | None:
-    """The plans at a moment with one rule at a time as `older` has it, by the change's key, where that changes any.
+def turned_plans(opened: Opened, moment: Moment, other_release: Release) -> dict[str, Plan] | None:
+    """The plans at a moment with one rule at a time as another release has it, by the change's key, where that changes
+    any.
 
-    None where the older release has another scheduler, in which rules are no switches.
+    None where the other release has another scheduler, in which rules are no switches.
     """
     release = opened.model.release
-    if not (release.reserves and older.reserves):
+    if not (release.reserves and other_release.reserves):
         return None
     plan = _plan(opened, moment, release)
     out = {}
     for name, key in SWITCHES.items():
-        turned = replace(release.rules, **{name: getattr(older.rules, name)})
+        turned = replace(release.rules, **{name: getattr(other_release.rules, name)})
         if turned != release.rules:
             other = _plan(opened, moment, replace(release, rules=turned))
             if other is not None and other != plan:
@@ -58,11 +59,15 @@ def _plan(opened: Opened, moment: Moment, release: Release) -> Plan | None:
 class Switches:
     """Asks turned plans what makes a difference: the rule that, turned back alone, gives at a place what was there.
 
-    `turned` None: between these releases rules are no switches.
+    `turned` None: between these releases rules are no switches. `ahead` are plans of the older release with one rule as
+    the newer has it: a graph that the older one refuses may need one of several.
     """
 
-    def __init__(self, older: Plan, newer: Plan, turned: Mapping[str, Plan] | None) -> None:
+    def __init__(
+        self, older: Plan, newer: Plan, turned: Mapping[str, Plan] | None, ahead: Mapping[str, Plan] | None = None
+    ) -> None:
         self.are_known = turned is not None
+        self._lets_pass = frozenset(key for key, plan in (ahead or {}).items() if plan.ok)
         self._older, self._newer = (dict(_facts(plan)) if turned else {} for plan in (older, newer))
         self._turned = {key: dict(_facts(plan)) for key, plan in (turned or {}).items()}
 
@@ -79,7 +84,7 @@ class Switches:
 
     def confirmed(self, key: str) -> str:
         """The key, if nothing speaks against it: a switch that changes nothing when it is turned is behind nothing."""
-        is_idle = self.are_known and key in SWITCHES.values() and key not in self._turned
+        is_idle = self.are_known and key in SWITCHES.values() and key not in self._turned and key not in self._lets_pass
         return "" if is_idle else key
 
 

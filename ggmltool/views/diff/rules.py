@@ -22,7 +22,8 @@ def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
         return ()
     if a.date > b.date:
         a, b, diff = b, a, plan_diff(diff.b, diff.a)
-    switches = Switches(diff.a.plan, diff.b.plan, diff.b.turned(a))
+    ahead = diff.a.turned(b) if diff.a.plan.error is not None else None
+    switches = Switches(diff.a.plan, diff.b.plan, diff.b.turned(a), ahead)
     return rule_changes(diff, changes_between(a.date, b.date), switches)
 
 
