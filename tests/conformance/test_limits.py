@@ -96,7 +96,7 @@ def compare_figures(source: object) -> None:
     gauges = {g.key: (g.used, g.limit) for g in mine.gauges}
     room, _ = theirs.pop("room", (0, 0))
     where = next((g.where for g in mine.gauges if g.key == "sched_nodes"), "")
-    assert not room or where.startswith(f"room for {room} by now, ")
+    assert not room or where.startswith(f"capacity so far: {room}; ")
     assert {key: gauges[key][: 2 if limit else 1] for key, (_, limit) in theirs.items()} == {
         key: (used, limit)[: 2 if limit else 1] for key, (used, limit) in theirs.items()
     }
