@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import json_option, output_to
+from ggmltool.cli.options import json_option, output_option
 from ggmltool.cli.output import Output
 
 
@@ -19,7 +19,7 @@ def _complete_schemas(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @click.command(cls=Command)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete_schemas)
 @json_option
-@output_to(".json")
+@output_option
 def schema(name: str | None, json: bool, output: Output) -> int:
     """Print a JSON Schema, or list them. NAME is `scenario`, the file that an editor completes and checks with its
     schema, or the `kind` of what a command prints with --json.
