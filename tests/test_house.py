@@ -143,3 +143,17 @@ def test_the_help_of_ggml_names_every_release() -> None:
     command = ggml_option(lambda: None)
     (option,) = command.__click_params__  # type: ignore[attr-defined]
     assert all(name in option.help for name in RELEASES)
+
+
+ASKED_BY_THE_COMMAND_LINE = {
+    "bounds", "dtypes", "errors", "events", "op", "ops.tables", "plan", "tensor",
+    "releases.parts", "releases.release", "releases.table", "version",
+}  # fmt: skip
+"""Names and values of the engine; a rule of ggml's is asked for in inspect."""
+
+
+def test_the_command_line_knows_no_rule_of_ggml() -> None:
+    for name in trees():
+        if name.startswith("ggmltool.cli"):
+            engine = {m.removeprefix("ggmltool.ggml.") for m in imported(name) if m.startswith("ggmltool.ggml.")}
+            assert engine <= ASKED_BY_THE_COMMAND_LINE, name

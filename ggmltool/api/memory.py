@@ -177,12 +177,12 @@ def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
 
 
 def tensor(look: Look, name: str) -> Result[TensorFacts]:
-    from ggmltool.inspect.tensor import facts_of
+    from ggmltool.inspect.tensor import facts_of, find
     from ggmltool.views.memory.documents import TensorDocument
     from ggmltool.views.memory.tensor import tensor_view
 
     found = watch_allocator(look.opened, look.moment)
-    at, facts = found.at, facts_of(found, name)
+    at, facts = found.at, facts_of(found, find(found, name))
     return answer(
         at,
         f"tensor {name}",

@@ -91,7 +91,10 @@ def backends(
     if format == "yaml":
         if interface:
             raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
-        output.write(_device_file(model))
+        from ggmltool.inspect.devices import device_facts
+        from ggmltool.views.reference.device_file import device_yaml
+
+        output.write(device_yaml(device_facts(model)))
         return 0
     made, bufts = made_backends(model)
     entries = registered(model)
@@ -125,32 +128,3 @@ def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
     return model, "devices"
-
-
-def _device_file(model: Model) -> str:
-    from ggmltool.ggml.device import EMPTY_OPS, NO
-    from ggmltool.ggml.devices.conditions import Supports
-    from ggmltool.ggml.devices.written_rules import profile_rules
-    from ggmltool.ggml.releases.parts import profiles_of
-    from ggmltool.inspect.devices import DeviceFacts, profile_info
-    from ggmltool.scenario.device_files import device_map
-    from ggmltool.scenario.dump import op_names
-    from ggmltool.scenario.engine import make_backends, make_bufts
-    from ggmltool.scenario.support_rules import dump_supports
-    from ggmltool.views.reference.device_file import device_yaml
-
-    facts = []
-    profiles = profiles_of(model.release)
-    for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
-        profile, table = profiles[spec.profile], backend.device.table
-        lacks = {key for key, answer in enumerate(table) if answer == NO}
-        never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
-        key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
-        entry = device_map(spec)
-        rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
-        if rules:
-            entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
-        info = profile_info(profile)
-        told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
-        facts.append(DeviceFacts(entry, *told))
-    return device_yaml(facts)

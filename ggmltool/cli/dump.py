@@ -20,7 +20,7 @@ from ggmltool.views.text import count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.views.compute.watch import WatchedNode
+    from ggmltool.inspect.eval_callback import WatchedNode
 
 MANIFEST = "manifest.json"
 

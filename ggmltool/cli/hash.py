@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
-from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.inspect.allocator import watch_allocator
-from ggmltool.inspect.hash_tables import SchedRow, hash_rows, sched_rows
-from ggmltool.views.memory.gdb import Printed, gdb_session
-from ggmltool.views.memory.gdb_allocs import hash_prints, sched_prints
+from ggmltool.inspect.hash_tables import hash_rows, sched_rows
+from ggmltool.views.memory.gdb import gdb_session
+from ggmltool.views.memory.gdb_allocs import hash_prints, sched_table_prints
 from ggmltool.views.memory.hash_nodes import hash_view, sched_view
 
 
@@ -71,15 +68,5 @@ def _sched(look: Look) -> int:
 
         return look.answer(state, SchedHash.of(state.plan, rows, size))
     if look.format == "gdb":
-        return look.answer(state, gdb_session(_sched_prints(state.sched, rows), look.style.width))
+        return look.answer(state, gdb_session(sched_table_prints(state.sched, rows), look.style.width))
     return look.answer(state, sched_view(rows, state.sched.names, size, state.title, state.heading, look.style))
-
-
-def _sched_prints(s: AnyScheduler, rows: list[SchedRow]) -> Iterator[Printed]:
-    """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
-    yield from sched_prints(s.fields())
-    for array, ids in s.id_arrays().items():
-        yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
-    for row in rows:
-        id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
-        yield Printed(s.id_of_tensor, str(id), row.tensor)

@@ -6,10 +6,8 @@ import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, moment_command
-from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.inspect.allocator import watch_allocator
-from ggmltool.inspect.tensor import GdbFacts, buffer_address, find_tensor, tensor_facts
-from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP, addresses, arenas
+from ggmltool.inspect.tensor import facts_of, find, gdb_facts_of
 from ggmltool.views.memory.tensor import strides_view, tensor_gdb, tensor_view
 
 
@@ -32,21 +30,12 @@ def tensor(look: Look, name: str, strides: bool) -> int:
     opened = look.open_for(name, "tensor NAME")
     watched = watch_allocator(opened, look.moment)
     state = watched.at
-    built = state.built()
-    contexts = arenas(state.run, built.name, built.table)
-    found, context = find_tensor(name, contexts, built.name)
-    where = addresses(contexts, state.run)
-    release = opened.model.release
-    flags = found.flags if release.compute_flag else found.flags & ~FLAG_COMPUTE
+    found = find(watched, name)
     if strides:
-        return look.answer(state, strides_view(found, state.title, look.style))
+        return look.answer(state, strides_view(found.tensor, state.title, look.style))
     if look.format == "gdb":
-        gpu = found.buffer is not None and found.buffer.buft.family in release.gpu_families
-        extra = EXTRAS + found.index * EXTRAS_STEP if gpu else 0
-        buffer = buffer_address(found, contexts, state)
-        facts = GdbFacts(release.tensor_fields, lambda t: where[t.index], buffer, flags, gpu, extra)
-        return look.answer(state, tensor_gdb(found, facts, look.style.width))
-    about = tensor_facts(found, flags, context, where[found.index], watched)
+        return look.answer(state, tensor_gdb(found.tensor, gdb_facts_of(watched, found), look.style.width))
+    about = facts_of(watched, found)
     if look.json:
         from ggmltool.views.memory.documents import TensorDocument
 

@@ -10,7 +10,7 @@ from ggmltool.cli.dump import Dump
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Opened
 from ggmltool.views.compute.documents import WatchedRow
-from ggmltool.views.compute.watch import WatchedNode, watched_view
+from ggmltool.views.compute.watch import watched_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
@@ -62,11 +62,11 @@ class Watcher:
 
     def _of_graph(self, graph: str) -> set[str]:
         """The nodes of a graph that are wanted."""
-        from ggmltool.ggml.op import VIEW_OPS
+        from ggmltool.inspect.eval_callback import computed_nodes
 
         nodes = self.opened.model.graphs[graph].nodes
         if not self.patterns:
-            return {n.id for n in nodes if n.op not in VIEW_OPS}
+            return computed_nodes(self.opened.model, graph)
         return {n.id for n in nodes if any(_matches(n.id, p) for p in self.patterns)}
 
     def watch(self, run: Run, step: int, graph: str) -> None:
@@ -82,14 +82,10 @@ class Watcher:
         return True
 
     def _take(self, t: Tensor) -> None:
-        from ggmltool.ggml.errors import NotComputable
-        from ggmltool.scenario.run import values_of
+        from ggmltool.inspect.eval_callback import values_if_known, watched_node
 
-        node = self._node(t)
-        try:
-            values = values_of(t)
-        except NotComputable:
-            values = None
+        step, graph = self._at
+        node, values = watched_node(self._run, t, graph, step), values_if_known(t)
         if self.dump is not None and values is not None:
             self.dump.add(node, values)
         if not self.patterns:
@@ -100,22 +96,6 @@ class Watcher:
             self.output.write(text)
         else:
             self.texts.append(text)
-
-    def _node(self, t: Tensor) -> WatchedNode:
-        from ggmltool.ggml.tensor import op_desc
-
-        step, graph = self._at
-        sched = self._run.start()
-        return WatchedNode(
-            t.id,
-            op_desc(t),
-            t.type.name,
-            t.ne,
-            tuple((s.label, s.type.name, s.ne) for s in t.src if s is not None),
-            sched.names[sched.ids[t.index]],
-            graph,
-            step,
-        )
 
 
 def _matches(id: str, pattern: str) -> bool:

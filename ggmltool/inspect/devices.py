@@ -222,3 +222,31 @@ def chunk_limits(model: Model) -> dict[str, int | None]:
     """The largest chunk of each buffer type of a scenario; None if there is no such limit."""
     bufts = make_bufts(model)
     return {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}
+
+
+def device_facts(model: Model) -> list[DeviceFacts]:
+    """The devices of a scenario as a file has them: what their rules say, and what no rule can."""
+    from ggmltool.ggml.device import EMPTY_OPS, NO
+    from ggmltool.ggml.devices.conditions import Supports
+    from ggmltool.ggml.devices.written_rules import profile_rules
+    from ggmltool.ggml.releases.parts import profiles_of
+    from ggmltool.scenario.device_files import device_map
+    from ggmltool.scenario.dump import op_names
+    from ggmltool.scenario.engine import make_backends, make_bufts
+    from ggmltool.scenario.support_rules import dump_supports
+
+    facts = []
+    profiles = profiles_of(model.release)
+    for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
+        profile, table = profiles[spec.profile], backend.device.table
+        lacks = {key for key, answer in enumerate(table) if answer == NO}
+        never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
+        key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
+        entry = device_map(spec)
+        rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
+        if rules:
+            entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
+        info = profile_info(profile)
+        told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
+        facts.append(DeviceFacts(entry, *told))
+    return facts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
@@ -11,7 +12,7 @@ from ggmltool.inspect.allocations import HashNode, hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.watched import Watched
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, addresses, arenas
+from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest
 
 
@@ -100,11 +101,38 @@ def tensor_facts(t: Tensor, flags: int, context: Context, address: int, watched:
     )
 
 
-def facts_of(watched: WatchedAllocator, name: str) -> TensorFacts:
-    """All about the tensor of this id or name. Raises InspectError if there is none."""
+class Found(NamedTuple):
+    """A tensor, the context that it is in, all contexts, and the addresses of tensors by index."""
+
+    tensor: Tensor
+    context: Context
+    contexts: list[Context]
+    where: Mapping[int, int]
+
+
+def find(watched: WatchedAllocator, name: str) -> Found:
+    """The tensor of this id or name. Raises InspectError if there is none."""
     state = watched.at
     built = state.built()
     contexts = arenas(state.run, built.name, built.table)
-    t, context = find_tensor(name, contexts, built.name)
-    flags = t.flags if state.run.model.release.compute_flag else t.flags & ~FLAG_COMPUTE
-    return tensor_facts(t, flags, context, addresses(contexts, state.run)[t.index], watched)
+    return Found(*find_tensor(name, contexts, built.name), contexts, addresses(contexts, state.run))
+
+
+def facts_of(watched: WatchedAllocator, found: Found) -> TensorFacts:
+    """All about a tensor."""
+    flags = _flags(found.tensor, watched.at)
+    return tensor_facts(found.tensor, flags, found.context, found.where[found.tensor.index], watched)
+
+
+def gdb_facts_of(watched: WatchedAllocator, found: Found) -> GdbFacts:
+    """What else gdb prints of a tensor."""
+    t, state, release = found.tensor, watched.at, watched.at.run.model.release
+    gpu = t.buffer is not None and t.buffer.buft.family in release.gpu_families
+    extra = EXTRAS + t.index * EXTRAS_STEP if gpu else 0
+    buffer = buffer_address(t, found.contexts, state)
+    return GdbFacts(release.tensor_fields, lambda t: found.where[t.index], buffer, _flags(t, state), gpu, extra)
+
+
+def _flags(t: Tensor, state: Watched) -> int:
+    """The flags that this ggml has."""
+    return t.flags if state.run.model.release.compute_flag else t.flags & ~FLAG_COMPUTE

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.apart import Apart
     from ggmltool.inspect.compared import ComparedGraph, ComparedNode
+    from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.trace import Trace
-    from ggmltool.views.compute.watch import WatchedNode
 
 
 class TraceStep(Row):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggmltool.inspect.eval_callback import WatchedNode
 from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.table import Style, render_lines
 from ggmltool.views.text import dims, printable
@@ -16,19 +17,6 @@ SHOWN_WHOLE = 64
 
 ENDS = 3
 """First and last elements in JSON."""
-
-
-class WatchedNode(NamedTuple):
-    """A node that was just computed. `src` are its sources as (name, type, ne); `step` is the scenario's, from 1."""
-
-    id: str
-    op: str
-    type: str
-    ne: tuple[int, ...]
-    src: tuple[tuple[str, str, tuple[int, ...]], ...]
-    backend: str
-    graph: str
-    step: int
 
 
 class Summary(NamedTuple):

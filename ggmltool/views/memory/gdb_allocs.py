@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import ChunkState, HashNode
 from ggmltool.inspect.allocator import AllocRow
-from ggmltool.inspect.hash_tables import HashRow
+from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.memory.gdb import Printed, Value
 
 
@@ -104,3 +105,13 @@ def _tensor_alloc(place: TensorAlloc, chunked: bool) -> Value:
 def _address(chunk: int, offset: int, chunked: bool) -> dict[str, Value]:
     at = str(offset % (SIZE_MAX + 1))
     return {"addr": {"chunk": str(chunk), "offset": at}} if chunked else {"offset": at}
+
+
+def sched_table_prints(s: AnyScheduler, rows: Sequence[SchedRow]) -> Iterator[Printed]:
+    """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
+    yield from sched_prints(s.fields())
+    for array, ids in s.id_arrays().items():
+        yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
+    for row in rows:
+        id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
+        yield Printed(s.id_of_tensor, str(id), row.tensor)

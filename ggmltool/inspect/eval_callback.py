@@ -1,0 +1,55 @@
+"""What ggml's eval callback sees of a node that was just computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.ggml.errors import NotComputable
+from ggmltool.ggml.op import VIEW_OPS
+from ggmltool.ggml.tensor import Tensor, op_desc
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.run import Run, values_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class WatchedNode(NamedTuple):
+    """A node that was just computed. `src` are its sources as (name, type, ne); `step` is the scenario's, from 1."""
+
+    id: str
+    op: str
+    type: str
+    ne: tuple[int, ...]
+    src: tuple[tuple[str, str, tuple[int, ...]], ...]
+    backend: str
+    graph: str
+    step: int
+
+
+def computed_nodes(model: Model, graph: str) -> set[str]:
+    """The nodes of a graph that compute something: all but views."""
+    return {n.id for n in model.graphs[graph].nodes if n.op not in VIEW_OPS}
+
+
+def watched_node(run: Run, t: Tensor, graph: str, step: int) -> WatchedNode:
+    """A node of the graph that `step` computes, with the backend that computed it."""
+    sched = run.start()
+    return WatchedNode(
+        t.id,
+        op_desc(t),
+        t.type.name,
+        t.ne,
+        tuple((s.label, s.type.name, s.ne) for s in t.src if s is not None),
+        sched.names[sched.ids[t.index]],
+        graph,
+        step,
+    )
+
+
+def values_if_known(t: Tensor) -> NDArray[Any] | None:
+    """The values of a tensor, None for a type that cannot be read here."""
+    try:
+        return values_of(t)
+    except NotComputable:
+        return None
