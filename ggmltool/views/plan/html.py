@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.views.text import printable
+from ggmltool.views.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
@@ -18,7 +18,7 @@ _SPLITS = 30
 
 def plan_html(plan: Plan) -> str:
     """Two tables below a title; of a plan on which ggml fails, its words."""
-    title = _text(f"{plan.step} {plan.graph or ''} · ggml {plan.ggml} · {len(plan.nodes)} nodes")
+    title = _text(f"{plan.step} {plan.graph or ''} · ggml {plan.ggml} · {count(len(plan.nodes), 'node')}")
     parts = [f"<p><b>{title}</b></p>"]
     if plan.error is not None:
         error = dict(plan.error)
@@ -36,7 +36,7 @@ def plan_html(plan: Plan) -> str:
         )
     )
     if len(plan.splits) > _SPLITS:
-        parts.append(f"<p>{len(plan.splits) - _SPLITS} more splits</p>")
+        parts.append(f"<p>{count(len(plan.splits) - _SPLITS, 'more split')}</p>")
     return "\n".join(parts)
 
 
