@@ -207,5 +207,5 @@ def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...
         facts,
         partial(LifetimeDocument.of, at.plan, facts, found.nodes),
         partial(lifetime_view, facts, found.nodes, at.title, found.watched.heading),
-        facts[0].neighbours if len(facts) == 1 else facts,
+        facts[0].neighbors if len(facts) == 1 else facts,
     )

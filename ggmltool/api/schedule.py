@@ -158,7 +158,7 @@ def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Ten
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> str:
     from ggmltool.inspect.built import built_graph
-    from ggmltool.inspect.neighbours import near, part_of
+    from ggmltool.inspect.neighbors import near, part_of
     from ggmltool.inspect.watched import graph_at
     from ggmltool.views.plan.dot import ggml_dot, split_dot
     from ggmltool.views.plan.fold_dot import fold_dot

@@ -13,7 +13,7 @@ from ggmltool.cli.output import Output, note, status_of
 from ggmltool.cli.progress import progress
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.built import built_graph
-from ggmltool.inspect.neighbours import near, part_of
+from ggmltool.inspect.neighbors import near, part_of
 from ggmltool.inspect.watched import Watched, graph_at, watch
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot

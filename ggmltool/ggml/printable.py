@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# What Python calls printable and yet nobody sees, or it changes how its neighbours look: a letter's joiner, fillers of
+# What Python calls printable and yet nobody sees, or it changes how its neighbors look: a letter's joiner, fillers of
 # Hangul, vowels of Khmer without a form, variation selectors.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"

@@ -50,7 +50,7 @@ class TensorLife:
     is_copy: bool
     readers: tuple[Reader, ...]
     views: tuple[str, ...]
-    neighbours: tuple[Lifetime, ...]
+    neighbors: tuple[Lifetime, ...]
     writers: tuple[str, ...]
     can_be_output: bool = True
 
@@ -58,7 +58,7 @@ class TensorLife:
     def takers(self) -> list[Lifetime]:
         """Who is written over it, in order."""
         life = self.life
-        return [] if life is None else [n for n in self.neighbours if n is not life and n.start > life.start]
+        return [] if life is None else [n for n in self.neighbors if n is not life and n.start > life.start]
 
     @property
     def overwritten_too_early(self) -> list[tuple[Lifetime, Reader]]:
@@ -126,7 +126,7 @@ class Lifetimes:
             is_copy=not t.id,
             readers=tuple(self._readers(t, root)),
             views=tuple(v.label for v in self.tensors.values() if self._views(v, t) and v.op),
-            neighbours=tuple(self._neighbours(life, offset, t.nbytes if t is not root else room)),
+            neighbors=tuple(self._neighbors(life, offset, t.nbytes if t is not root else room)),
             writers=tuple(
                 n.label
                 for n in self.planned
@@ -164,7 +164,7 @@ class Lifetimes:
                     break
         return out
 
-    def _neighbours(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
+    def _neighbors(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
         """All that has one of these bytes at some time, in order, and the tensor itself, which may have none."""
         if life is None:
             return []

@@ -12,7 +12,7 @@ from ggmltool.inspect.words import shortened as shortened
 from ggmltool.inspect.words import size as size
 from ggmltool.inspect.words import size_between as size_between
 
-# The colours and faces that rich writes for our own styles; nothing that hides text or lets it blink.
+# The colors and faces that rich writes for our own styles; nothing that hides text or lets it blink.
 _COLOR = re.compile("(\x1b\\[(?:(?:[012347]|[349][0-79]|10[0-7]|[34]8;5;[0-9]{1,3})(?:;(?=[0-9])|(?=m)))+m)")
 
 _BLANKS = re.compile("([\n\t])")

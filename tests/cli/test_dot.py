@@ -58,7 +58,7 @@ def test_a_terminal_gets_no_png(call: Call) -> None:
 
 
 @pytest.mark.parametrize("style", ["ggml", "ggmltool"])
-def test_the_part_around_a_node_has_only_its_neighbours(call: Call, style: str) -> None:
+def test_the_part_around_a_node_has_only_its_neighbors(call: Call, style: str) -> None:
     def drawn(radius: int) -> str:
         args = ("--style", style, "--around", "attn_norm-0", "--radius", radius)
         result = call("dot", SAMPLES / "gemma-3-270m-ngl9.json.gz", *args)

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 CASES: dict[str, tuple[str, ...]] = {
     "node_by_weight": ("gate", "transformer"),
-    "node_by_neighbour": ("norm", "transformer"),
+    "node_by_neighbor": ("norm", "transformer"),
     "node_without_the_op": ("order", "missing-op"),
     "node_offloaded": ("y_many", "offload"),
     "node_input": ("x", "transformer"),

@@ -59,7 +59,7 @@ def test_the_end_is_used_only_where_no_hole_fits() -> None:
     assert t.alloc(64) == a
 
 
-def test_a_freed_range_joins_its_neighbours() -> None:
+def test_a_freed_range_joins_its_neighbors() -> None:
     t = DynTallocr(32, SIZE_MAX)
     a = [t.alloc(32) for _ in range(4)]
     t.free_bytes(a[0], 32)

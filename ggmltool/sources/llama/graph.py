@@ -62,7 +62,7 @@ class GraphWriter:
         self.names = {}
         for leaf in leafs:
             self._leaf(leaf)
-        for address in self._neighbours(list(self.ids)):
+        for address in self._neighbors(list(self.ids)):
             self._leaf(address)
         # The next graph takes this one's memory, but not that of the weights and caches.
         lasting = {address: id for address, id in self.ids.items() if self.has_memory(Tensor.from_address(address))}
@@ -126,7 +126,7 @@ class GraphWriter:
                 seen.update(tensors)
                 yield from tensors
 
-    def _neighbours(self, leafs: list[int]) -> Iterator[int]:
+    def _neighbors(self, leafs: list[int]) -> Iterator[int]:
         """The weights and caches that this graph does not use, in the order in which they were made."""
         seen: set[int] = set()
         for leaf in leafs:

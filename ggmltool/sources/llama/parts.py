@@ -138,8 +138,8 @@ class Parts:
             return norms[-1]
         at = made[spec.name][0]
         before = self.weights[at - 1].name if at else ""
-        neighbour = before.replace(f"blk.{weight_of(before).il}.", f"blk.{role.il}.")
-        return made[neighbour][1] if neighbour in made else None
+        neighbor = before.replace(f"blk.{weight_of(before).il}.", f"blk.{role.il}.")
+        return made[neighbor][1] if neighbor in made else None
 
     def _is_output_norm(self, spec: TensorSpec) -> bool:
         weight = weight_of(spec.name, self.architecture)

@@ -198,7 +198,7 @@ class LifeRow(Row):
             None if life is None else life.reused,
             [ReaderRow(*r) for r in f.readers],
             list(f.views),
-            [OwnerRow.of(n) for n in f.neighbours],
+            [OwnerRow.of(n) for n in f.neighbors],
             [Overwritten(t.tensor, r.node) for t, r in f.overwritten_too_early],
         )
 

@@ -109,11 +109,11 @@ def _history(f: TensorLife, table: Table[Lifetime]) -> list[Row]:
     """The owners of the bytes, some before and some after the tensor; the others are counted."""
     if f.life is None:
         return []
-    at = next(i for i, n in enumerate(f.neighbours) if n is f.life)
-    first, last = max(at - _SHOWN, 0), min(at + _SHOWN + 1, len(f.neighbours))
-    rows = table.rows(f.neighbours[first:last])
+    at = next(i for i, n in enumerate(f.neighbors) if n is f.life)
+    first, last = max(at - _SHOWN, 0), min(at + _SHOWN + 1, len(f.neighbors))
+    rows = table.rows(f.neighbors[first:last])
     before: list[Row] = [[Cell("⋮", "dim"), f"{first} before"]] if first else []
-    after: list[Row] = [[Cell("⋮", "dim"), f"{len(f.neighbours) - last} after"]] if last < len(f.neighbours) else []
+    after: list[Row] = [[Cell("⋮", "dim"), f"{len(f.neighbors) - last} after"]] if last < len(f.neighbors) else []
     return [*before, *rows, *after]
 
 

@@ -66,7 +66,7 @@ def test_of_blocks_of_one_size_the_last_is_taken_and_the_rest_of_the_buffer_only
     assert large.data - tallocr.base == 512
 
 
-def test_neighbours_merge_on_both_sides() -> None:
+def test_neighbors_merge_on_both_sides() -> None:
     tallocr = real(1024)
     a, b, c = filled(tallocr, 128, 128, 128)
     tallocr.free_tensor(a)
