@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.cli.command import Command, current_settings
+from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
@@ -20,6 +20,7 @@ from ggmltool.views.reference.backends import backends_view, interface_view, pro
 from ggmltool.views.reference.registry import registry_view
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.model import Model
 
 
@@ -52,7 +53,12 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
 @format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device reads.")
 @output_option
 def backends(
-    scenario: str | None, devices: tuple[str, ...], interface: bool, format: str | None, output: Output
+    scenario: str | None,
+    devices: tuple[str, ...],
+    interface: bool,
+    format: str | None,
+    release: Release | None,
+    output: Output,
 ) -> int:
     """Show the backends of a scenario: devices, memory, capabilities and buffer types.
 
@@ -80,14 +86,14 @@ def backends(
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
         if format == "yaml":
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
-        release = current_settings().release or DEFAULT
-        known = [profile_info(p) for p in profiles_of(release).values()]
+        decides = release or DEFAULT
+        known = [profile_info(p) for p in profiles_of(decides).values()]
         if format == "json":
-            output.write_document(ProfilesDocument.of(known, release.name))
+            output.write_document(ProfilesDocument.of(known, decides.name))
         else:
             output.write(profiles_view(known, output.style))
         return 0
-    model, title = _given(scenario, devices)
+    model, title = _given(scenario, devices, release)
     if format == "yaml":
         if interface:
             raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
@@ -109,7 +115,7 @@ def backends(
     return 0
 
 
-def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
+def _given(scenario: str | None, devices: tuple[str, ...], release: Release | None) -> tuple[Model, str]:
     """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
     from ggmltool.cli.scenario import open_scenario
     from ggmltool.ggml.releases.table import DEFAULT
@@ -119,9 +125,9 @@ def _given(scenario: str | None, devices: tuple[str, ...]) -> tuple[Model, str]:
     from ggmltool.scenario.versions import check_profiles
 
     if scenario is not None:
-        opened = open_scenario(scenario)
+        opened = open_scenario(scenario, release)
         return opened.model, opened.title
-    model = Model("", [], [], [], {}, [], release=current_settings().release or DEFAULT)
+    model = Model("", [], [], [], {}, [], release=release or DEFAULT)
     try:
         model.backends = read_devices(devices)
         check_profiles(model.backends, model.release)

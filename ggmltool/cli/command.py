@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.releases.release import Release
+    pass
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose; `release`
-    is the ggml that scenarios are planned as, None for their own."""
+    """What the common options say. `color` is auto, always or never; `verbosity` -1 for quiet, 1 for verbose."""
 
     color: str = "auto"
     traceback: bool = False
     verbosity: int = 0
-    release: Release | None = None
 
 
 def settings(ctx: click.Context) -> Settings:

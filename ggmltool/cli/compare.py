@@ -28,7 +28,7 @@ from ggmltool.inspect.work import Work
 from ggmltool.views.compute.compare import compare_view
 
 if TYPE_CHECKING:
-    pass
+    from ggmltool.ggml.releases.release import Release
 
 
 def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -125,6 +125,7 @@ def compare(
     zeros: bool,
     memory_check: bool,
     json: bool,
+    release: Release | None,
     output: Output,
 ) -> int:
     """Compute a graph on two sides, node by node, and show the first kernel that is off.
@@ -165,7 +166,7 @@ def compare(
     )
     with wrong_use():
         asked.check_sides()
-    opened = open_scenario(scenario)
+    opened = open_scenario(scenario, release)
     name = opened.scenario.graph_name(graph)
     asked.check(opened.model)
     if not zeros and not made_up and values is None and eval_log is None:

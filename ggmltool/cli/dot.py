@@ -69,7 +69,7 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
     Example:
       ggmltool dot --style ggmltool --fold -o model.svg model.json.gz
     """
-    opened, output = open_either(look.scenario, look.moment.graph), look.output
+    opened, output = open_either(look.scenario, look.moment.graph, look.release), look.output
     if isinstance(opened, OpenedLog):
         style = _style_of_log(style)
     if split is not None and style == "ggml":

@@ -117,7 +117,7 @@ def _realloc(look: Look, given: list[str]) -> int:
     if len(given) not in (2, 3):
         raise click.UsageError(f"Usage: `explain {FORMS['realloc']} [SCENARIO]`.")
     _no_moment(look.moment, "realloc")
-    title, first, second = named_sides(given, look.moment.graph, look.what_if)
+    title, first, second = named_sides(given, look.moment.graph, look.what_if, look.release)
     facts = explain_realloc(first, second)
     if look.json:
         from ggmltool.views.explain.documents import ExplainReallocDocument

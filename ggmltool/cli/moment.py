@@ -24,6 +24,7 @@ from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import Watched
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.record import Record
     from ggmltool.views.document import StepDocument
     from ggmltool.views.table import Style
@@ -41,6 +42,7 @@ class Look:
     what_if: WhatIf
     format: str | None
     output: Output
+    release: Release | None
 
     @property
     def json(self) -> bool:
@@ -57,11 +59,11 @@ class Look:
 
     def open(self) -> Opened:
         """The scenario, with the options that stand in for its own. Raises ScenarioError for a mistake in it."""
-        return open_scenario(self.scenario).what_if(self.what_if)
+        return open_scenario(self.scenario, self.release).what_if(self.what_if)
 
     def open_for(self, name: str, usage: str) -> Opened:
         """The scenario in which something called `name` is looked for, as cli.scenario's."""
-        return open_for(name, self.scenario, usage).what_if(self.what_if)
+        return open_for(name, self.scenario, usage, self.release).what_if(self.what_if)
 
     def watch(self, record: Record | None = None) -> Watched:
         """The state at the moment."""
@@ -103,10 +105,11 @@ def moment_command(
             moment: Moment,
             format: str | None,
             output: Output,
+            release: Release | None,
             what_if: WhatIf | None = None,
             **others: Any,
         ) -> int:
-            return ask(Look(scenario, moment, what_if or WhatIf(), format, output), **others)
+            return ask(Look(scenario, moment, what_if or WhatIf(), format, output, release), **others)
 
         decorated: Any = ggml_option(format_option(*(formats or ("text", "json")), help=help)(output_option(command)))
         decorated.__click_params__ += [param for param in own if isinstance(param, click.Option)]

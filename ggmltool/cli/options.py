@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ggmltool.cli.command import settings
 from ggmltool.cli.complete import complete_graphs, complete_pair, complete_releases, complete_scenarios
 from ggmltool.cli.endings import ending_of, format_of, refusal
 from ggmltool.cli.output import Output
@@ -78,12 +77,12 @@ def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | No
 
 
 def ggml_option(command: F) -> F:
-    """--ggml: which release of ggml decides; the settings of the call keep it for whoever opens a scenario."""
+    """--ggml: which release of ggml decides, the parameter `release`; None: the scenario's own."""
     return click.option(
         "--ggml",
+        "release",
         metavar="VERSION",
-        expose_value=False,
-        callback=_keep_ggml,
+        callback=_one_release,
         envvar="GGMLTOOL_GGML",
         shell_complete=complete_releases,
         help="Decide as this ggml does: 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
@@ -91,31 +90,28 @@ def ggml_option(command: F) -> F:
 
 
 def ggml_pair_option(command: F) -> F:
-    """--ggml A,B: the releases of ggml that decide the two sides of a comparison, the parameter `releases`: a pair of
-    releases, or nothing if one release decides both."""
+    """--ggml A,B: the releases of ggml that decide the two sides of a comparison, the parameter `releases`: two, one
+    that decides both, or none."""
     return click.option(
         "--ggml",
         "releases",
         metavar="VERSION[,VERSION]",
-        callback=_keep_pair,
+        callback=_two_releases,
         envvar="GGMLTOOL_GGML",
         shell_complete=complete_pair,
         help="Decide as this ggml does, overriding the scenarios; two: A by the first, B by the second.",
     )(command)
 
 
-def _keep_ggml(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        settings(ctx).release = _release(ctx, param, value)
+def _one_release(ctx: click.Context, param: click.Parameter, value: str | None) -> Release | None:
+    return None if value is None else _release(ctx, param, value)
 
 
-def _keep_pair(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[Release, ...]:
+def _two_releases(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[Release, ...]:
     releases = () if value is None else tuple(_release(ctx, param, name.strip()) for name in value.split(","))
     if len(releases) > 2:
         raise click.BadParameter("one version, or two separated by a comma.", ctx, param)
-    if len(releases) == 1:
-        settings(ctx).release = releases[0]
-    return releases if len(releases) == 2 else ()
+    return releases
 
 
 def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:

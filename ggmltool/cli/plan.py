@@ -22,7 +22,7 @@ def plan(look: Look) -> int:
       ggmltool plan --after 2 model.yaml
       ggmltool plan --parallel model.yaml
     """
-    opened = open_either(look.scenario, look.moment.graph)
+    opened = open_either(look.scenario, look.moment.graph, look.release)
     if isinstance(opened, OpenedLog):
         from ggmltool.cli.log_views import refuse_moment, refuse_what_if, show_plan
 

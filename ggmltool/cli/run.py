@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.cli.watcher import Watcher
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.next_token import NextToken
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
@@ -75,6 +76,7 @@ def run(
     zeros: bool,
     memory_check: bool,
     json: bool,
+    release: Release | None,
     output: Output,
 ) -> int:
     """Run the steps of a scenario, compute on the simulated devices, and show the outputs.
@@ -100,7 +102,7 @@ def run(
         raise click.UsageError("--watch and --dump need computed nodes; leave out --no-compute.")
     if times and not compute:
         raise click.UsageError("--times needs computed nodes; leave out --no-compute.")
-    opened = open_scenario(scenario)
+    opened = open_scenario(scenario, release)
     watcher = _watcher(opened, watch, dump, output, streamed=output.path is None and not json)
     result = _Result(opened, tensor, compute, watcher)
     result.check_wanted()

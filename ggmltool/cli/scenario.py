@@ -36,7 +36,7 @@ def open_scenario(argument: str | None, release: Release | None = None) -> Opene
     return opened(path, name, release=release)
 
 
-def open_for(name: str, scenario: str | None, usage: str) -> Opened:
+def open_for(name: str, scenario: str | None, usage: str, release: Release | None = None) -> Opened:
     """Load the scenario in which something called `name` is looked for, as `open_scenario` does.
 
     Raises CliError if no scenario is named and the name is that of a file of one: then the other word is missing, as
@@ -46,18 +46,17 @@ def open_for(name: str, scenario: str | None, usage: str) -> Opened:
         from ggmltool.cli.errors import CliError
 
         raise CliError(f"{name} is a scenario; also name what to look for in it: `ggmltool {usage} {name}`")
-    return open_scenario(scenario)
+    return open_scenario(scenario, release)
 
 
 def opened(path: str, argument: str, stream: Readable | None = None, release: Release | None = None) -> Opened:
-    """Load a scenario that the user names `argument`, as `release`, by default the one that --ggml says.
+    """Load a scenario that the user names `argument`, as `release`, by default its own.
 
     `stream` is its content where that was opened already. Raises as `open_scenario` does.
     """
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
 
-    release = release or current_settings().release
     with waiting_for(path, WRITER):
         model = load_model(path, stream=stream, ggml=release)
     if model.left_out:

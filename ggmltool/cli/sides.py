@@ -46,9 +46,11 @@ def open_sides(
 ) -> tuple[Titles, tuple[Side, Side]]:
     """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
 
-    `releases` are the two of ggml that plan A and B, empty where both are planned by one. Raises UsageError,
+    `releases` are the two of ggml that plan A and B, or the one that plans both; none: their own. Raises UsageError,
     ScenarioError and CliError.
     """
+    both = releases[0] if len(releases) == 1 else None
+    releases = releases if len(releases) == 2 else ()
     if a is None or (b is None and not str(what_if) and not releases):
         raise click.UsageError(
             "Name two scenarios, or one with --ggml 2024-01,0.20.2 or an option such as --no-parallel."
@@ -67,7 +69,7 @@ def open_sides(
         if (file, side.release) not in opened:
             if file == "-" and opened:
                 raise CliError("standard input can be read only once; write it to a file to compare two releases")
-            opened[file, side.release] = open_either(file, release=side.release)
+            opened[file, side.release] = open_either(file, release=side.release or both)
         elif isinstance(log := opened[file, side.release], OpenedLog) and log.stream is not None:
             raise CliError("a log can be read from standard input only once; write it to a file to compare its graphs")
         at = moment if graph is None else moment._replace(graph=graph)
@@ -110,13 +112,15 @@ def _titles(asked: Sequence[Asked]) -> Titles:
     return Titles(*(side.title(whole=True) for side in asked)) if same else Titles(*short)
 
 
-def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[str, ReallocSide, ReallocSide]:
+def named_sides(
+    given: list[str], graph: str | None, what_if: WhatIf, release: Release | None
+) -> tuple[str, ReallocSide, ReallocSide]:
     """The two graphs that the command line names, and a title: two graphs of one scenario (the third word, else the
     one that is taken by default), or two scenarios with their graphs. Raises UsageError, CliError and ScenarioError.
     """
     named = [with_graph(word) for word in given[:2]]
     if len(given) == 2 and all(is_scenario(file) for file, _ in named):
-        opened = {file: open_scenario(file).what_if(what_if) for file, _ in dict(named).items()}
+        opened = {file: open_scenario(file, release).what_if(what_if) for file, _ in dict(named).items()}
         sides = [
             ReallocSide(opened[file], opened[file].scenario.graph_name(at or graph), word)
             for (file, at), word in zip(named, given, strict=True)
@@ -124,6 +128,6 @@ def named_sides(given: list[str], graph: str | None, what_if: WhatIf) -> tuple[s
         return "two scenarios" if len(opened) > 1 else sides[0].opened.title, sides[0], sides[1]
     if graph is not None:
         raise click.UsageError("The graphs are already named; leave out --graph.")
-    only = open_scenario(given[2] if len(given) > 2 else None).what_if(what_if)
+    only = open_scenario(given[2] if len(given) > 2 else None, release).what_if(what_if)
     one, other = (ReallocSide(only, only.scenario.graph_name(name), name) for name in given[:2])
     return only.title, one, other

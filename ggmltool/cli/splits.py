@@ -114,7 +114,7 @@ def splits(
         )
     if format not in (None, "text") and detailed:
         raise click.UsageError(f"--debug and --causes are for ggml's text; leave them out with --format {format}.")
-    opened = open_either(look.scenario, look.moment.graph)
+    opened = open_either(look.scenario, look.moment.graph, look.release)
     if isinstance(opened, OpenedLog):
         from ggmltool.cli.log_views import refuse_moment, refuse_options, refuse_what_if, show_splits
 

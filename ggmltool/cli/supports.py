@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ggmltool.cli.command import Command
@@ -11,6 +13,9 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.supports import STATES, State, asked
 from ggmltool.views.errors import ggml_error
 from ggmltool.views.explain.supports import only, supports_view
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
 
 
 @click.command(cls=Command)
@@ -30,7 +35,15 @@ from ggmltool.views.explain.supports import only, supports_view
 @ggml_option
 @json_option
 @output_option
-def supports(scenario: str | None, graph: str | None, by: str, wanted: State | None, json: bool, output: Output) -> int:
+def supports(
+    scenario: str | None,
+    graph: str | None,
+    by: str,
+    wanted: State | None,
+    json: bool,
+    release: Release | None,
+    output: Output,
+) -> int:
     """Show which backend supports which node of a graph, and the reason for every no.
 
     \b
@@ -46,7 +59,7 @@ def supports(scenario: str | None, graph: str | None, by: str, wanted: State | N
       ggmltool supports model.yaml
       ggmltool supports --by node --only no model.yaml
     """
-    opened = open_scenario(scenario)
+    opened = open_scenario(scenario, release)
     name = opened.scenario.graph_name(graph)
     plan = opened.scenario.plan(name)
     log_lines(plan.log)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ggmltool.cli.command import Command
@@ -14,6 +16,9 @@ from ggmltool.inspect.ready import check_memory, computed_graphs
 from ggmltool.inspect.trace import trace_steps
 from ggmltool.views.compute.calls import trace_view
 from ggmltool.views.errors import ggml_error
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
 
 
 @click.command(cls=Command)
@@ -37,6 +42,7 @@ def trace(
     zeros: bool,
     memory_check: bool,
     json: bool,
+    release: Release | None,
     output: Output,
 ) -> int:
     """Show the calls of every step as a tree under ggml's function names: copies, waiting and computing in order.
@@ -46,7 +52,7 @@ def trace(
       ggmltool trace graph.yaml
       ggmltool trace --no-compute --decisions model.yaml
     """
-    opened = open_scenario(scenario)
+    opened = open_scenario(scenario, release)
     if compute:
         check_run(opened.model, zeros)
         if memory_check:
