@@ -408,9 +408,9 @@ def test_a_long_log_is_read_in_no_time() -> None:
     import time
 
     log = "\n".join(f"node #{i:3} (   MUL_MAT):  kq-{i} (   1K) [CUDA0] use=1: word {i}" for i in range(100_000))
-    started = time.perf_counter()
+    started = time.process_time()
     find(log)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @given(

@@ -160,10 +160,10 @@ def test_names_that_are_no_file(tmp_path: Path, name: str, message: str) -> None
 def test_a_gzip_bomb_is_stopped_early(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * (100 << 20)))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ScenarioError, match="unpacks to more than"):
         load_model(path)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
