@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.inspect.memory import memory_plan
 from ggmltool.scenario.samples import DEFAULT, samples, samples_folder
+from tests.lifetimes import memory_plan
 
 SAMPLES = samples()
 REFUSED = "preallocated.yaml"

@@ -22,7 +22,6 @@ from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event, Listener
     from ggmltool.views.document import Document
 
 UNLIMITED = 10_000
@@ -170,24 +169,6 @@ def detail(message: str) -> None:
     """Tell the user something on standard error with --verbose."""
     if current_settings().verbosity > 0:
         click.echo(harmless(message), err=True)
-
-
-def debug_log(listener: Listener | None = None) -> Listener | None:
-    """A listener that says on standard error what only a debug build of ggml logs, as it comes; with --verbose only.
-
-    `listener` hears every event as well.
-    """
-    if current_settings().verbosity <= 0:
-        return listener
-    from ggmltool.ggml.events import Logged
-
-    def hear(event: Event) -> None:
-        if isinstance(event, Logged) and event.level == "debug":
-            log_lines([event.text])
-        if listener is not None:
-            listener(event)
-
-    return hear
 
 
 def log_lines(lines: Iterable[str]) -> None:

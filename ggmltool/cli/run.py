@@ -10,7 +10,7 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes, complete_tensors
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
-from ggmltool.cli.output import Output, debug_log, log_lines, note
+from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
@@ -165,7 +165,7 @@ class _Result:
         self.watcher = watcher
         self.wanted = wanted
         self.compute = compute
-        self.run: Run = opened.scenario.start(debug_log(), values=compute)
+        self.run: Run = opened.scenario.start(opened.listener(None), values=compute)
         self.reports: list[StepReport] = []
         self.values: dict[str, NDArray[Any]] = {}
         self.error: dict[str, Any] | None = None

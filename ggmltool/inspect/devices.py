@@ -136,13 +136,11 @@ class DeviceFacts(NamedTuple):
 
 def duties_of(model: Model) -> dict[str, tuple[Duty, ...]] | None:
     """What a backend of one's own implements, where that is known of the release."""
-
     return duties() if model.release is DEFAULT else None
 
 
 def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     """The backends of a scenario and their buffer types, with who computes for each."""
-
     bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
     all_bufts = list(bufts.values())
@@ -154,7 +152,6 @@ def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
 
 def registered(model: Model) -> list[RegisteredInfo]:
     """The registry of a ggml whose programs make backends by one."""
-
     registry = registry_of(model)
     if registry is None:
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -146,11 +145,3 @@ class MemoryRecorder(Part):
         i = self._there.pop((tensor, buft, chunk, offset))
         self._lives[i] = self._lives[i]._replace(end=step)
         return self._lives[i]
-
-
-def memory_plan(events: Iterable[Event]) -> MemoryPlan:
-    """The lifetimes of the last plan that the events tell of."""
-    recorder = MemoryRecorder()
-    for event in events:
-        recorder.hear(event)
-    return recorder.plan

@@ -88,7 +88,6 @@ _PREFIXES = ("ggml_op_", "ggml_unary_op_", "ggml_glu_op_", "ggml_")
 
 def find_op(name: str) -> OpFacts:
     """The op, function or constructor of this name. Raises InspectError if there is none."""
-
     asked = name.lower()
     for prefix in _PREFIXES:
         asked = asked.removeprefix(prefix)
@@ -108,7 +107,6 @@ def find_op(name: str) -> OpFacts:
 
 def op_info(facts: OpFacts) -> OpInfo:
     """An op with its forms, its parameters and an example, from what the registry knows of it."""
-
     op = facts.name.lower()
     return OpInfo(
         facts.number,
@@ -130,7 +128,6 @@ def op_info(facts: OpFacts) -> OpInfo:
 
 def example_result(info: OpInfo) -> str:
     """Type and extents of the node of an op's example, as `f32[64, 8, 4]`; "" without a node of that op."""
-
     document = compose_yaml(info.example) if info.example else None
     if not isinstance(document, dict):
         return ""

@@ -62,7 +62,6 @@ def asked(run: Run, graph: str, plan: Plan) -> list[Asked]:
 
 def _measured(spec: BackendSpec, t: Tensor) -> CaseAnswer | None:
     """What the answer rests on where a real device's cases decide."""
-
     supports = spec.supports
     if supports is None or supports.cases is None or t.op in EMPTY_OPS:
         return None

@@ -53,7 +53,7 @@ class GdbFacts:
     extra: int
 
 
-def find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
+def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
     """The tensor with this id, else the first with this name. Raises InspectError if there is none."""
     everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
     for t, ctx in everything:
@@ -66,7 +66,7 @@ def find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor,
     raise InspectError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
 
 
-def buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
+def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
     """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made.
 
     Those that nobody lists (an older scheduler keeps them in its allocators) follow in the order of their tensors.
@@ -78,27 +78,6 @@ def buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
         if owner is not None and owner not in made:
             made.append(owner)
     return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
-
-
-def tensor_facts(t: Tensor, flags: int, context: Context, address: int, watched: WatchedAllocator) -> TensorFacts:
-    """A tensor with the scheduler's entry for it, who reads it, and its node in the allocator's hash table."""
-    state = watched.at
-    s = state.sched
-    b, cause, copies = state.assignment(t)
-    # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
-    key = next((key for key in watched.planned.keys if key.address == address), None)
-    return TensorFacts(
-        t,
-        flags,
-        address,
-        context.name,
-        s.names[b] if b >= 0 else None,
-        cause if b >= 0 else "",
-        state.built().graph.use_count(t),
-        tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
-        tuple(copy.name for copy in copies),
-        hash_node(watched.gallocr, key.node) if key is not None else None,
-    )
 
 
 class Found(NamedTuple):
@@ -115,13 +94,28 @@ def find(watched: WatchedAllocator, name: str) -> Found:
     state = watched.at
     built = state.built()
     contexts = arenas(state.run, built.name, built.table)
-    return Found(*find_tensor(name, contexts, built.name), contexts, addresses(contexts, state.run))
+    return Found(*_find_tensor(name, contexts, built.name), contexts, addresses(contexts, state.run))
 
 
 def facts_of(watched: WatchedAllocator, found: Found) -> TensorFacts:
-    """All about a tensor."""
-    flags = _flags(found.tensor, watched.at)
-    return tensor_facts(found.tensor, flags, found.context, found.where[found.tensor.index], watched)
+    """A tensor with the scheduler's entry for it, who reads it, and its node in the allocator's hash table."""
+    t, state = found.tensor, watched.at
+    s, address = state.sched, found.where[t.index]
+    b, cause, copies = state.assignment(t)
+    # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
+    key = next((key for key in watched.planned.keys if key.address == address), None)
+    return TensorFacts(
+        t,
+        _flags(t, state),
+        address,
+        found.context.name,
+        s.names[b] if b >= 0 else None,
+        cause if b >= 0 else "",
+        state.built().graph.use_count(t),
+        tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
+        tuple(copy.name for copy in copies),
+        hash_node(watched.gallocr, key.node) if key is not None else None,
+    )
 
 
 def gdb_facts_of(watched: WatchedAllocator, found: Found) -> GdbFacts:
@@ -129,7 +123,7 @@ def gdb_facts_of(watched: WatchedAllocator, found: Found) -> GdbFacts:
     t, state, release = found.tensor, watched.at, watched.at.run.model.release
     gpu = t.buffer is not None and t.buffer.buft.family in release.gpu_families
     extra = EXTRAS + t.index * EXTRAS_STEP if gpu else 0
-    buffer = buffer_address(t, found.contexts, state)
+    buffer = _buffer_address(t, found.contexts, state)
     return GdbFacts(release.tensor_fields, lambda t: found.where[t.index], buffer, _flags(t, state), gpu, extra)
 
 

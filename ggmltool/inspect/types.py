@@ -37,7 +37,6 @@ class TypeInfo(NamedTuple):
 
 def find_type(name: str) -> DType:
     """The type of this name or number. Raises InspectError if there is none."""
-
     asked = name.lower().removeprefix("ggml_type_")
     by_name = {type.name.lower(): type for type in TYPES.values()}
     found = by_name.get(asked)
@@ -52,7 +51,6 @@ def find_type(name: str) -> DType:
 
 def type_info(type: DType) -> TypeInfo:
     """What ggml can do with values of a type, and what is converted here."""
-
     return TypeInfo(
         type.id,
         type.name,

@@ -10,10 +10,11 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.events import Event
-from ggmltool.inspect.memory import MemoryPlan, memory_plan
+from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.views.memory.chart import grid
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
+from tests.lifetimes import memory_plan
 
 GOLDEN = Path(__file__).parent / "golden"
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]

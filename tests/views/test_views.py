@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.plan import SplitPlan
-from ggmltool.inspect.memory import memory_plan
 from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.json_text import json_text
@@ -22,6 +21,7 @@ from ggmltool.views.plan.plan import plan_view
 from ggmltool.views.plan.splits import splits_report
 from ggmltool.views.table import Style
 from tests.golden import check_golden
+from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
 
 GOLDEN = Path(__file__).parent / "golden"
