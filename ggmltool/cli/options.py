@@ -85,7 +85,7 @@ def ggml_option(command: F) -> F:
         callback=_one_release,
         envvar="GGMLTOOL_GGML",
         shell_complete=complete_releases,
-        help="Decide as this ggml does: 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
+        help="Decide as this ggml does: 0.26, 0.21, 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
     )(command)
 
 

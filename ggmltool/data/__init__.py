@@ -22,6 +22,11 @@ def load(name: str, type: type[T]) -> T:
     return msgspec.convert(_unwrapped(tomllib.loads(files(__name__).joinpath(name).read_text("utf-8"))), type)
 
 
+def exists(name: str) -> bool:
+    """Whether there is such a file."""
+    return files(__name__).joinpath(name).is_file()
+
+
 def _unwrapped(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unwrapped(v) for key, v in value.items()}

@@ -9,7 +9,7 @@ from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, advice
 from ggmltool.ggml.events import ReallocNeeded
 from ggmltool.ggml.gallocr_common import AnyGallocr
-from ggmltool.ggml.op import CAN_INPLACE
+from ggmltool.ggml.op import INPLACE_OPS, Op
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
 from ggmltool.ggml.version import VBUFFER_MAX_CHUNKS, hash_size
@@ -24,7 +24,8 @@ _TooLarge = tuple[ReallocNeeded, Tensor, Tensor | None]
 
 class Gallocr(AnyGallocr):
     """A graph allocator over `bufts`, one buffer id each; equal types share a planner and a buffer, of up to
-    `max_chunks` chunks. Its places are the plan that was reserved last, and `buffers` are made for it.
+    `max_chunks` chunks. Its places are the plan that was reserved last, and `buffers` are made for it. Results of
+    `inplace_ops` may take the memory of a source.
 
     `debug_log` takes the lines that a debug build logs of new plans (None: a release build).
     """
@@ -34,12 +35,19 @@ class Gallocr(AnyGallocr):
     logs_first_buffers = False
     """Whether it logs so of the first buffer of all, too."""
 
-    __slots__ = ("addresses", "debug_log", "max_chunks")
+    __slots__ = ("addresses", "can_inplace", "debug_log", "max_chunks")
 
     buf_tallocs: list[DynTallocr]
 
-    def __init__(self, bufts: list[BufferType], addresses: AddressSpace, max_chunks: int = VBUFFER_MAX_CHUNKS) -> None:
+    def __init__(
+        self,
+        bufts: list[BufferType],
+        addresses: AddressSpace,
+        max_chunks: int = VBUFFER_MAX_CHUNKS,
+        inplace_ops: frozenset[Op] = INPLACE_OPS,
+    ) -> None:
         super().__init__(bufts)
+        self.can_inplace = bytes(op in inplace_ops for op in Op)
         self.addresses = addresses
         self.max_chunks = max_chunks
         self.buffers = [None] * len(bufts)
@@ -226,7 +234,7 @@ class Gallocr(AnyGallocr):
         if node.data or node.buffer is not None or allocated[i] or node.view_src is not None:
             return
         allocated[i] = 1
-        if CAN_INPLACE[node.op]:
+        if self.can_inplace[node.op]:
             for parent in node.src:
                 if parent is not None and self._why_not(node, parent) is None:
                     self._take_over(node, parent)

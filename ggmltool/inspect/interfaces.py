@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ggmltool.data import load
+from ggmltool.data import exists, load
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import VERSION
 
 
@@ -123,6 +124,10 @@ def _functions() -> dict[str, dict[str, _Doing]]:
 
 @cache
 def _release(name: str) -> _Release:
+    """The tables of a release, or those of the one that it is like."""
+    like = RELEASES[name].like
+    if like is not None and not exists(f"interfaces/{name}.toml"):
+        return _release(like.name)
     return load(f"interfaces/{name}.toml", _Release)
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from ggmltool.data import load
-from ggmltool.ggml.version import VERSION
+from ggmltool.data import exists, load
+from ggmltool.ggml.releases.table import RELEASES
 
 Kind = Literal["abort", "device", "grows", "fixed"]
 """Beyond a limit ggml aborts, or a device has no such memory; or ggml makes do (an array grows, a name is cut); or
@@ -38,11 +38,15 @@ class _Otherwise(Struct, forbid_unknown_fields=True):
 @cache
 def limits_of(release: str) -> dict[str, Limit]:
     """The limits of the release of this name by their keys, in the order of the report."""
-    if release == VERSION:
-        return load(f"limits/{VERSION}.toml", dict[str, Limit])
-    older = load(f"limits/{release}.toml", _Otherwise)
+    like = RELEASES[release].like
+    if like is None:
+        return load(f"limits/{release}.toml", dict[str, Limit])
+    limits = limits_of(like.name)
+    if not exists(f"limits/{release}.toml"):
+        return limits
+    own = load(f"limits/{release}.toml", _Otherwise)
     return {
-        key: convert(asdict(limit) | older.changed.get(key, {}), Limit)
-        for key, limit in limits_of(VERSION).items()
-        if key not in older.absent
+        key: convert(asdict(limit) | own.changed.get(key, {}), Limit)
+        for key, limit in limits.items()
+        if key not in own.absent
     }

@@ -1,5 +1,5 @@
 """The parts of the engine that make a release's decisions. Each is a module of the release's folder, and imported when
-it is asked for; what a folder has no module for is as in the newest release.
+it is asked for; what a folder has no module for is as in the release that it is like.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
@@ -84,7 +83,10 @@ def registry_of(release: Release, misalign: int = 0) -> BackendRegistry | None:
 
 
 def _part(release: Release, part: str) -> Any:
-    return _module(release.folder, part) or _module(DEFAULT.folder, part)
+    module = _module(release.folder, part)
+    if module is None and release.like is not None:
+        return _part(release.like, part)
+    return module
 
 
 @cache

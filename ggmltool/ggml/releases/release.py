@@ -59,7 +59,9 @@ TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
 class Release:
     """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
 
-    `folder` is the package beside this module that has its parts, `rules` are those of its scheduler. Sizes are bytes.
+    `folder` is the package beside this module that has its parts, `rules` are those of its scheduler; what the folder
+    has no module for is as in the release that it is `like` (None: the shared engine is this release). `build` is the
+    first build of llama.cpp that carries it where the version number of ggml says less. Sizes are bytes.
     `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an address is shifted
     before ggml_hash takes it modulo the number of slots. `max_splits` is how many splits a scheduler can have (None: as
     many as there are). `steps` are the kinds of steps that take a graph.
@@ -79,6 +81,8 @@ class Release:
     commit: str
     folder: str
     rules: Rules
+    like: Release | None = None
+    build: str = ""
     object_size: int = OBJECT_SIZE
     tensor_size: int = TENSOR_SIZE
     cgraph_size: int = CGRAPH_SIZE

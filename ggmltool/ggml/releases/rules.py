@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import INPLACE_OPS, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,17 @@ class Rules:
     Calls: reserving waits for all backends before it splits the graph, or after that (`reserve_waits_first`). A second
     graph without a reset is refused (`refuses_second_graph`). The next pipeline copies are taken when a graph is
     allocated, or when one has been computed (`copies_turn_at_alloc`). Of the experts on the host, those that are used
-    are copied alone (`copies_used_experts`). A compute buffer has up to `max_chunks` chunks.
+    are copied alone (`copies_used_experts`), or all of them, unless a callback of the program copies them. A compute
+    buffer has up to `max_chunks` chunks.
+
+    Since 0.21: an event is recorded after every split, not only after one with inputs, and a split without inputs waits
+    for the one before on another backend (`records_every_split`). Since 0.26: CLAMP is one of the ops that can be
+    computed in the memory of a source (`inplace_ops`). A tensor's alloc size may exceed its own bytes only in the ops
+    of `expanding_ops` (None: in all). A split whose room for inputs is taken goes on in one twice as large
+    (`full_split_ends`: the next node that needs one more begins another split, and that rooms grow is a warning). A
+    plan that cannot be reserved when a graph is allocated is a failure of the call, told in the log
+    (`tells_failed_reserve`). Pipeline copies of inputs are made of all leafs flagged input, in a pass 6
+    (`copies_leafs_last`). Weights in host memory are copied after all other inputs of a split (`weights_last`).
     """
 
     ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
@@ -37,3 +47,10 @@ class Rules:
     copies_turn_at_alloc: bool = True
     copies_used_experts: bool = True
     max_chunks: int = 16
+    records_every_split: bool = False
+    inplace_ops: frozenset[Op] = INPLACE_OPS
+    expanding_ops: frozenset[Op] | None = None
+    full_split_ends: bool = True
+    tells_failed_reserve: bool = False
+    copies_leafs_last: bool = False
+    weights_last: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.releases.august_2026.release import RELEASE as AUGUST_2026
+from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
+from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as GGML_0_21
+from ggmltool.ggml.releases.ggml_0_26.release import RELEASE as GGML_0_26
 from ggmltool.ggml.releases.january_2024.release import RELEASE as JANUARY_2024
 from ggmltool.ggml.releases.march_2025.release import RELEASE as MARCH_2025
 from ggmltool.ggml.releases.release import Release
@@ -10,12 +12,14 @@ from ggmltool.ggml.releases.release import Release
 RELEASES: dict[str, Release] = {
     release.name: release
     for release in (
-        AUGUST_2026,
+        GGML_0_26,
+        GGML_0_21,
+        GGML_0_20_2,
         MARCH_2025,
         JANUARY_2024,
     )
 }
 """By name, the newest first."""
 
-DEFAULT = AUGUST_2026
+DEFAULT = GGML_0_20_2
 """The release that decides by default."""

@@ -87,11 +87,12 @@ class SchedulerState(AnyScheduler):
 
     def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
         """An allocator, which tells what it does where somebody listens."""
+        rules = self.rules
         if self.events is None:
-            return self.gallocr_class(self.bufts, addresses, self.rules.max_chunks)
+            return self.gallocr_class(self.bufts, addresses, rules.max_chunks, rules.inplace_ops)
         from ggmltool.ggml.telling import telling
 
-        gallocr = telling(self.gallocr_class)(self.bufts, addresses, self.rules.max_chunks)
+        gallocr = telling(self.gallocr_class)(self.bufts, addresses, rules.max_chunks, rules.inplace_ops)
         gallocr.tell = self.events
         return gallocr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
 from ggmltool.ggml.releases.release import LEAFS, NODES, TENSOR_HEAD, TENSOR_TAIL, GraphField, Release
 from ggmltool.ggml.releases.rules import Rules
 
@@ -24,6 +25,7 @@ RELEASE = Release(
         copies_used_experts=False,
         max_chunks=1,
     ),
+    like=GGML_0_20_2,
     tensor_size=368,
     cgraph_size=80,
     tensor_alignment=64,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
 from ggmltool.ggml.releases.release import GRADS, KEYS, LEAFS, NODES, USED, Release
 from ggmltool.ggml.releases.rules import Rules
 
@@ -25,6 +26,7 @@ RELEASE = Release(
         copies_used_experts=False,
         max_chunks=1,
     ),
+    like=GGML_0_20_2,
     cgraph_size=80,
     graph_fields=(NODES, LEAFS, KEYS, *GRADS, USED),
     prints_functions=False,

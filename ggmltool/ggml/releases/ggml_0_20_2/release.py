@@ -6,4 +6,4 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.version import VERSION
 
-RELEASE = Release(VERSION, "2026-08-18", "8c63e709", "august_2026", Rules())
+RELEASE = Release(VERSION, "2026-08-18", "8c63e709", "ggml_0_20_2", Rules())

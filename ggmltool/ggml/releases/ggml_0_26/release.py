@@ -1,0 +1,28 @@
+"""ggml 0.26.0, as llama.cpp b11549 carries it; b11434 has the same number, and copies used experts itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ggmltool.ggml.op import INPLACE_OPS, Op
+from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as BEFORE
+
+RELEASE = replace(
+    BEFORE,
+    name="0.26",
+    date="2026-10-10",
+    commit="",
+    folder="ggml_0_26",
+    like=BEFORE,
+    build="b11549",
+    rules=replace(
+        BEFORE.rules,
+        inplace_ops=INPLACE_OPS | {Op.CLAMP},
+        expanding_ops=frozenset((Op.FLASH_ATTN_EXT, Op.MUL_MAT, Op.MUL_MAT_ID, Op.CUMSUM, Op.ARGSORT, Op.TOP_K)),
+        full_split_ends=False,
+        tells_failed_reserve=True,
+        copies_leafs_last=True,
+        weights_last=True,
+        copies_used_experts=False,
+    ),
+)
