@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.op import KEY_NAMES, VIEW_OPS
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import op_desc
-from ggmltool.ggml.version import VERSION
 from ggmltool.inspect.apart import Apart
 from ggmltool.inspect.comparison import Compared, make_backend
 from ggmltool.inspect.comparison import compare as compare_backends
@@ -150,7 +150,7 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     specs = _two_backends(model, asked.backends) if asked.other is None else (_one(model, asked.backends), _cpu(model))
 
     def kernels(two: tuple[Backend, Backend]) -> GraphCompute:
-        compute = backend_graph_compute if asked.other is None else _of_library(two[1])
+        compute = backend_graph_compute if asked.other is None else _of_library(model.release, two[1])
         return broken(compute, two[1], wrong, model.source) if wrong else compute
 
     n_nodes = len(model.graphs[asked.graph].nodes)
@@ -162,7 +162,7 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     return ComparedGraph(
         asked.graph,
         (one.name, other.name if asked.other is None else LIBRARY),
-        found.engines if asked.other is None else (one.engine, f"ggml {VERSION}"),
+        found.engines if asked.other is None else (one.engine, f"ggml {model.ggml}"),
         [_node(n) for n in found.nodes],
         found.n_nodes,
         found.nbytes,
@@ -173,13 +173,13 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     )
 
 
-def _of_library(backend: Backend) -> GraphCompute:
+def _of_library(release: Release, backend: Backend) -> GraphCompute:
     """The real library's kernels. Raises InspectError if it is missing."""
     from ggmltool.oracle import OracleUnavailable
     from ggmltool.oracle.kernels import library_kernels
 
     try:
-        return library_kernels(backend, backend_graph_compute)
+        return library_kernels(release, backend, backend_graph_compute)
     except OracleUnavailable as missing:
         raise InspectError(str(missing)) from None
 

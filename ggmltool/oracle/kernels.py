@@ -10,6 +10,7 @@ from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import CUSTOM_OPS
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor, op_desc, root_of
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
@@ -20,13 +21,13 @@ from ggmltool.scenario.model import TensorSpec
 _MOST_THREADS = 4
 
 
-def library_kernels(backend: Backend, other: GraphCompute) -> GraphCompute:
-    """Kernels that are the real library's on `backend`, which is one with host memory, and `other` elsewhere.
+def library_kernels(release: Release, backend: Backend, other: GraphCompute) -> GraphCompute:
+    """Kernels: those of a release's real library on `backend`, which has host memory, and `other` elsewhere.
 
     Each node is computed in a child process of its own, so that an abort there is an error here. Raises
     OracleUnavailable if the library is missing; the kernels raise GgmlError.
     """
-    lib = load()
+    lib = load(release)
 
     def compute(b: Backend, nodes: Sequence[Tensor]) -> None:
         if b is not backend:

@@ -1,78 +1,123 @@
-"""The real ggml 0.20.2 through ctypes, with small helpers to call single constructors and compute graphs."""
+"""A real ggml through ctypes, with small helpers to call single constructors and compute graphs."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES, DType
-from ggmltool.ggml.version import VERSION
+from ggmltool.ggml.releases.release import Library, Release
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import fork, prototypes
 from ggmltool.oracle.fork import Abort, ChildError
+from ggmltool.oracle.found import LIBRARIES, Files, libraries
+from ggmltool.oracle.layouts import layout_of
 from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraph, InitParams, Tensor
 
-__all__ = ["Abort", "ChildError", "Lib", "OracleUnavailable", "load"]
+__all__ = ["Abort", "ChildError", "Lib", "OracleUnavailable", "load", "open_library"]
 
 _STRUCTS = {"S": InitParams, "F": BufferI}
 
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-DISTRIBUTION = "0.20.2.post1"
-"""The release of libggml-python that carries ggml 0.20.2."""
-
-
 class OracleUnavailable(Exception):  # noqa: N818 - it says what is the matter
-    """The real library is not installed, or is another version; the message says how to get it."""
+    """There is no real library of a release here; the message says what there is, and how to get one."""
 
 
 @cache
-def load() -> Lib:
-    """The library of the Python package `libggml` (distribution libggml-python), loaded once per process."""
-    return Lib(_folder())
+def load(release: Release = DEFAULT) -> Lib:
+    """The real library of a release, loaded once per process. Raises OracleUnavailable."""
+    wanted = release.library
+    if wanted is None:
+        raise OracleUnavailable(no_library(release))
+    others: list[str] = []
+    for files in libraries():
+        try:
+            lib = open_library(files)
+        except OracleUnavailable as error:
+            others.append(str(error))
+            continue
+        if lib.carries(wanted):
+            return lib
+        others.append(f"{lib.base_file} is {lib.said}")
+    raise OracleUnavailable(missing(release, wanted, others))
 
 
-def _folder() -> Path:
-    spec = importlib.util.find_spec("libggml")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    for place in places:
-        for name in ("lib64", "lib"):
-            folder = Path(place) / name
-            if (folder / "libggml-base.so").exists() and (folder / "libggml-cpu.so").exists():
-                return folder
-    found = f"the package libggml at {places[0]} has no libggml-base.so" if places else "the package is not installed"
-    raise OracleUnavailable(
-        f"The real ggml library is missing: {found}. Install it with `pip install libggml-python=={DISTRIBUTION}` "
-        "(ggmltool's extra `oracle`)"
+@cache
+def open_library(files: Files) -> Lib:
+    """Any ggml, of whatever release. Raises OracleUnavailable if it cannot be loaded or is too old to be understood."""
+    return Lib(files)
+
+
+def no_library(release: Release) -> str:
+    """What is said of a release whose library no package carries."""
+    others = [r.name for r in RELEASES.values() if r.library is not None]
+    return (
+        f"No package carries the real library of ggml {release.name}; there are those of ggml {', '.join(others)}. "
+        "Name one of them with --ggml"
+    )
+
+
+def missing(release: Release, wanted: Library, others: Sequence[str]) -> str:
+    """What is said if the library of a release is not here, but `others` are."""
+    found = "; ".join(others) or "none is installed"
+    return (
+        f"The real library of ggml {release.name} is missing: {found}. Install it with "
+        f"`pip install {wanted.requirement}` (ggmltool's extra `oracle`), or name in {LIBRARIES} a folder that "
+        f"`pip install --target` made of it"
     )
 
 
 class Lib:
-    """The loaded library.
+    """A loaded library.
 
     A function of ggml is an attribute under its own name (`lib.ggml_nbytes(t)`), everything ggml owns is an address.
+    `version` is what ggml_version() says, `build` the build of llama.cpp that it came in (0: it does not say).
+    `layout` has the structs that are not the same in every library.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, files: Files) -> None:
+        self.base_file = files.base
         try:
-            base = ctypes.CDLL(str(folder / "libggml-base.so"), mode=ctypes.RTLD_GLOBAL)
-            cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"))
+            self.base = base = ctypes.CDLL(str(files.base), mode=ctypes.RTLD_LOCAL)
+            self.cpu = cpu = ctypes.CDLL(str(files.cpu), mode=ctypes.RTLD_LOCAL)
             _bind(self, base, prototypes.BASE)
+            _bind(self, base, {name: s for name, s in prototypes.LATER.items() if hasattr(base, name)})
             _bind(self, cpu, prototypes.CPU)
             self.constructors = _constructors(base)
         except (OSError, AttributeError) as error:
-            raise OracleUnavailable(f"The real ggml library at {folder} cannot be used: {error}") from error
-        version = self.ggml_version().decode()
-        if version != VERSION:
-            raise OracleUnavailable(f"The installed ggml library is {version}; ggmltool needs {VERSION}.")
-        self.base = base
-        self.cpu = cpu
+            raise OracleUnavailable(f"{files.base} cannot be used: {error}") from error
+        if _address(base.ggml_version) != _address(cpu.ggml_version):
+            raise OracleUnavailable(f"{files.cpu} runs on another library of the same name, which was loaded before")
+        self.version = str(self.ggml_version().decode())
+        self.build = _build(base)
+        self.layout = layout_of(self.exports)
+        self._check_buffer_type()
         self._cpu_backend = 0
+
+    def exports(self, function: str) -> bool:
+        """Whether the library has a function."""
+        return hasattr(self.base, function)
+
+    def carries(self, library: Library) -> bool:
+        """Whether this is that library."""
+        return self.version == library.version and all(map(self.exports, library.exports))
+
+    @property
+    def said(self) -> str:
+        """What the library says of itself: its version and build."""
+        return f"ggml {self.version}" + (f" of llama.cpp b{self.build}" if self.build else "")
+
+    def _check_buffer_type(self) -> None:
+        """Raise where the functions of a buffer type are not those of the layout, as the CPU's are."""
+        table = self.layout.buffer_type.from_address(self.ggml_backend_cpu_buffer_type()).iface
+        has = {name for name, _ in table._fields_ if getattr(table, name)}
+        if has != {"get_name", "alloc_buffer", "get_alignment", "is_host"}:
+            raise OracleUnavailable(f"{self.base_file} is {self.said}, whose buffer types ggmltool does not know")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the oracle binds no function {name!r}; add it to ggmltool.oracle.prototypes")
@@ -204,9 +249,22 @@ def _bind(lib: Lib, library: ctypes.CDLL, table: Mapping[str, str]) -> None:
         setattr(lib, name, function)
 
 
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+_BUILD_NUMBER = "_Z18llama_build_numberv"
+"""llama_build_number(), as C++ names it."""
+
+
+def _build(library: ctypes.CDLL) -> int:
+    return int(getattr(library, _BUILD_NUMBER)()) if hasattr(library, _BUILD_NUMBER) else 0
+
+
 def _constructors(library: ctypes.CDLL) -> dict[str, Any]:
     constructors = {}
-    for name, arguments in prototypes.CONSTRUCTORS.items():
+    later = {name: s for name, s in prototypes.LATER_CONSTRUCTORS.items() if hasattr(library, f"ggml_{name}")}
+    for name, arguments in (prototypes.CONSTRUCTORS | later).items():
         function = getattr(library, f"ggml_{name}")
         function.restype = ctypes.c_void_p
         function.argtypes = [ctypes.c_void_p, *[prototypes.CTYPES[a] for a in arguments]]

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, Device
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
@@ -34,7 +35,9 @@ _Z = ctypes.c_size_t
 
 
 class MockBuft:
-    """A buffer type: `address` is its ggml_backend_buffer_type; `ops` restricts source 0 as `buffer_types` does.
+    """A buffer type: `address` is its ggml_backend_buffer_type, 0 until a world gives it a `struct` of its own.
+
+    `ops` restricts source 0 as `buffer_types` does.
 
     A `silent` one has the real CPU's functions and leaves no trace. `own_sizes`: the engine's table says how much a
     tensor takes.
@@ -52,6 +55,7 @@ class MockBuft:
         silent: bool = False,
         own_sizes: bool = False,
     ) -> None:
+        self.struct: Any = None
         self.name = name
         self.own_sizes = own_sizes
         self.silent = silent
@@ -60,9 +64,8 @@ class MockBuft:
         self.row_padding = row_padding
         self.host = host
         self.ops = ops
-        self.struct = structs.BufferType()
         self.c_name = ctypes.create_string_buffer(name.encode("utf-8", "surrogateescape"))
-        self.address = address or ctypes.addressof(self.struct)
+        self.address = address
 
 
 class MockDevice:
@@ -92,7 +95,7 @@ class Callbacks:
         self.lib = lib
         self.world: World = None  # type: ignore[assignment]
         self.capabilities = Capabilities(lib)
-        cpu = structs.BufferType.from_address(lib.ggml_backend_cpu_buffer_type())
+        cpu = lib.layout.buffer_type.from_address(lib.ggml_backend_cpu_buffer_type())
         self.cpu_buft_address: int = lib.ggml_backend_cpu_buffer_type()
         self.true: int = constant_true(lib)
         self.cpu_alignment: int = cpu.iface.get_alignment
@@ -119,7 +122,7 @@ class Callbacks:
         self.event_free = c(None, self._event_free, _P, _P)
         self.event_synchronize = c(None, self._event_synchronize, _P, _P)
         self.backend_name = c(_P, self._backend_name, _P)
-        self.graph_optimize = c(None, self._graph_optimize, _P, _P)
+        self.graph_optimize = c(None, self._graph_optimize, _P, _P, _P)
         self.synchronize = c(None, self._synchronize, _P)
         self.graph_compute = c(ctypes.c_int, self._graph_compute, _P, _P)
         self.event_record = c(None, self._event_record, _P, _P)
@@ -208,7 +211,7 @@ class Callbacks:
     def _backend_name(self, backend: int) -> int:
         return ctypes.addressof(self.world.backends[backend].c_name)
 
-    def _graph_optimize(self, backend: int, address: int) -> None:
+    def _graph_optimize(self, backend: int, address: int, params: int) -> None:
         world = self.world
         optimize = world.engine_devices[world.backends[backend].name].graph_optimize
         if optimize is None:
@@ -292,7 +295,8 @@ class World:
             get_tensor=callbacks.buffer_get,
             clear=callbacks.cpu_buffer.clear,
         )
-        profiles = [resolve(spec) for spec in model.backends]
+        known_profiles = profiles_of(model.release)
+        profiles = [resolve(spec, known_profiles) for spec in model.backends]
         for profile in profiles:
             if profile.buft not in self.by_name:
                 self._add_buft(self._default_buft(profile, profiles))
@@ -361,10 +365,11 @@ class World:
 
     def _add_buft(self, buft: MockBuft) -> MockBuft:
         c = self.callbacks
-        self.bufts[buft.address] = buft
-        self.by_name[buft.name] = buft
-        if buft.address == ctypes.addressof(buft.struct):
-            buft.struct.iface = structs.BufferTypeI(
+        if not buft.address:
+            layout = c.lib.layout
+            buft.struct = layout.buffer_type()
+            buft.address = ctypes.addressof(buft.struct)
+            buft.struct.iface = layout.buffer_type_i(
                 get_name=c.buft_name,
                 alloc_buffer=c.buft_alloc,
                 get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,
@@ -372,6 +377,8 @@ class World:
                 get_alloc_size=c.buft_alloc_size if buft.row_padding or buft.own_sizes else None,
                 is_host=c.true if buft.host else None,
             )
+        self.bufts[buft.address] = buft
+        self.by_name[buft.name] = buft
         return buft
 
     def _add_device(self, profile: BackendProfile, further: list[tuple[BufferTypeSpec, MockBuft]]) -> None:
@@ -415,7 +422,7 @@ class World:
             event_wait=c.event_wait if profile.events else None,
             graph_optimize=c.graph_optimize if reorders else None,
         )
-        if mock.buft.address == ctypes.addressof(mock.buft.struct) and not mock.buft.struct.device:
+        if mock.buft.struct is not None and not mock.buft.struct.device:
             mock.buft.struct.device = mock.device_address
 
 

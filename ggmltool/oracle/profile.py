@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ggmltool.ggml.devices.conditions import Supports
-from ggmltool.ggml.devices.profiles import PROFILES, Profile
+from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, DeviceType
 
@@ -46,18 +47,18 @@ class BackendProfile:
         return self.supports is None and self.rules == "cpu"
 
 
-def resolve(spec: BackendSpec) -> BackendProfile:
-    """The spec with its profile's defaults filled in."""
+def resolve(spec: BackendSpec, profiles: Mapping[str, Profile]) -> BackendProfile:
+    """The spec with its profile's defaults filled in; `profiles` are those of the release."""
     family = spec.profile.rstrip("0123456789").lower()
     if spec.supports is not None and spec.supports.cases is not None:
-        return replace(resolve(replace(spec, supports=None)), supports=spec.supports, rules="engine")
+        return replace(resolve(replace(spec, supports=None), profiles), supports=spec.supports, rules="engine")
     if family == "cpu":
         return _cpu(spec)
     if family == "blas":
         return _fill(spec, "accel", buft=spec.buft or "CPU", alignment=32, host=True, rules="blas", any_host=True)
     if family == "custom":
         return _fill(spec, "gpu", buft=spec.buft or spec.name, alignment=128, host=False, rules="all", any_host=False)
-    return _by_engine(spec, PROFILES[spec.profile])
+    return _by_engine(spec, profiles[spec.profile])
 
 
 def _by_engine(spec: BackendSpec, profile: Profile) -> BackendProfile:

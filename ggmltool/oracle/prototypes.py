@@ -108,6 +108,13 @@ _CONSTRUCTORS: dict[str, str] = {
 CONSTRUCTORS: dict[str, str] = {name: args for args, names in _CONSTRUCTORS.items() for name in names.split()}
 """Every op constructor without its ggml_ prefix -> its arguments after the context."""
 
+LATER_CONSTRUCTORS: dict[str, str] = {
+    "clamp_inplace": "tff",
+    "dsv4_hc_pre_gated": "ttf",
+    "swiglu_clamp": "ttf",
+}
+"""Those that a library after 0.20.2 may have."""
+
 BASE: dict[str, str] = {
     "ggml_version": "s:",
     "ggml_init": "c:S",
@@ -206,6 +213,15 @@ BASE: dict[str, str] = {
     "ggml_gallocr_get_buffer_size": "z:pi",
 }
 """Functions of libggml-base, as "result:arguments"; S is ggml_init_params, F ggml_backend_buffer_i, by value."""
+
+LATER: dict[str, str] = {
+    "ggml_flash_attn_ext_set_n_kv_max": "v:ti",
+    "ggml_prec_set_acc": "b:ti",
+    "ggml_prec_set_src": "b:tii",
+    "ggml_rope_set_offset": "t:ti",
+    "ggml_backend_sched_set_copy_callback": "v:ppp",
+}
+"""Functions of libggml-base that a library after 0.20.2 may have."""
 
 CPU: dict[str, str] = {
     "ggml_backend_cpu_init": "p:",

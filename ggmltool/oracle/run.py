@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, VERSION
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
@@ -61,7 +61,7 @@ class OracleRun:
 
 
 class Log:
-    """ggml's log as it comes: warnings and errors as lines, debug output as text."""
+    """ggml's log as it comes: warnings and errors as lines, the debug print, whose lines name no function, as text."""
 
     def __init__(self, lib: Lib) -> None:
         self._text: list[bytes] = []
@@ -73,7 +73,8 @@ class Log:
     def _on_log(self, level: int, text: bytes, _user: int) -> None:
         self._level = level if level != LEVEL_CONT else self._level
         if self._level == LEVEL_DEBUG:
-            self._debug.append(text)
+            if not text.startswith(b"ggml_"):
+                self._debug.append(text)
         elif self._level in (LEVEL_WARN, LEVEL_ERROR):
             self._text.append(text)
 
@@ -145,7 +146,7 @@ class Runner:
 def failed_plan(model: Model, step: Step | None, error: dict[str, str | None], log: Sequence[str]) -> dict[str, Any]:
     """The plan of a step that did not end well."""
     return {
-        **_head(step.graph if step else None, step.kind if step else "alloc", False),
+        **_head(model, step.graph if step else None, step.kind if step else "alloc", False),
         "backends": [],
         "splits": [],
         "nodes": [],
@@ -157,8 +158,8 @@ def failed_plan(model: Model, step: Step | None, error: dict[str, str | None], l
     }
 
 
-def _head(graph: str | None, step: str, ok: bool) -> dict[str, Any]:
-    return {"ggmltool": 1, "kind": "plan", "ggml": VERSION, "graph": graph, "step": step, "ok": ok}
+def _head(model: Model, graph: str | None, step: str, ok: bool) -> dict[str, Any]:
+    return {"ggmltool": 1, "kind": "plan", "ggml": model.ggml, "graph": graph, "step": step, "ok": ok}
 
 
 class ScenarioRun:
@@ -273,7 +274,7 @@ class ScenarioRun:
         Where nothing is to be computed, what it does before and after.
         """
         lib, sched = self.lib, self.sched
-        state = structs.Sched.from_address(sched)
+        state = lib.layout.sched.from_address(sched)
         graph = self.newest_graphs[name] if name in self.newest_graphs else self._build(name)
         if not state.is_alloc:
             if not state.is_reset:
@@ -300,7 +301,7 @@ class ScenarioRun:
             emit("plan", (failed_plan(self.model, step, error, log), debug))
             return False
         plan = {
-            **_head(name, step.kind, True),
+            **_head(self.model, name, step.kind, True),
             "backends": [{"name": d.name, "buft": d.buft.name} for d in self.world.order],
             **self.reader.plan(graph),
             "log": log,

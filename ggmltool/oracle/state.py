@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
-from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, Sched, VBuffer
+from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer
 
 USAGES = ("any", "weights", "compute")
 
@@ -61,7 +61,7 @@ class StateReader:
         self.lib = lib
         self.world = world
         self.address = sched
-        self.sched = Sched.from_address(sched)
+        self.sched = lib.layout.sched.from_address(sched)
         self.ids = ids
         self.context_chunks = chunks
         self._buffers: dict[int, tuple[str, str, int, int]] = {}
@@ -73,6 +73,7 @@ class StateReader:
         self._chunks = self._compute_chunks()
         g = CGraph.from_address(graph)
         nodes = g.nodes[: g.n_nodes]
+        self._positions, self._copy_positions = self._in_graph_copy(nodes)
         leafs = g.leafs[: g.n_leafs]
         return {
             "splits": self._splits(),
@@ -131,21 +132,25 @@ class StateReader:
         name, usage, chunk, base = known
         return Place(name, usage, chunk, t.data - base)
 
-    def _graph_copy_indices(self) -> list[int]:
-        # A split's nodes follow two nodes per input in the scheduler's copy of the graph: dependency and copy.
+    def _in_graph_copy(self, nodes: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Where the graph's nodes and the splits' copies are in the scheduler's copy of the graph.
+
+        A split's nodes follow two nodes per input, dependency and copy; behind a node there may be others, which keep
+        what a device asked to be kept until that one.
+        """
         sched = self.sched
-        indices: list[int] = []
-        position = 0
+        wanted = set(nodes)
+        of_nodes = [i for i, node in enumerate(sched.graph.nodes[: sched.graph.n_nodes]) if node in wanted]
+        of_copies: list[int] = []
         for split in sched.splits[: sched.n_splits]:
-            position += 2 * split.n_inputs
-            n = split.i_end - split.i_start
-            indices.extend(range(position, position + n))
-            position += n
-        return indices
+            if split.n_inputs:
+                first = of_nodes[split.i_start]
+                of_copies += range(first - 2 * split.n_inputs + 1, first, 2)
+        return of_nodes, of_copies
 
     def _nodes(self, graph: CGraph, nodes: list[int]) -> list[dict[str, Any]]:
         sched = self.sched
-        indices = self._graph_copy_indices()
+        indices = self._positions
         split_of = [
             i for i, split in enumerate(sched.splits[: sched.n_splits]) for _ in range(split.i_end - split.i_start)
         ]
@@ -202,14 +207,13 @@ class StateReader:
         sched = self.sched
         if sched.n_copies > 1:
             return self._pipeline_copies()
-        out = []
-        position = 0
-        for split in sched.splits[: sched.n_splits]:
-            for of in split.inputs[: split.n_inputs]:
-                out.append(self._copy(sched.graph.nodes[position + 1], of, split.backend_id, 0))
-                position += 2
-            position += split.i_end - split.i_start
-        return out
+        inputs = [
+            (split.backend_id, of) for split in sched.splits[: sched.n_splits] for of in split.inputs[: split.n_inputs]
+        ]
+        return [
+            self._copy(sched.graph.nodes[position], of, backend, 0)
+            for position, (backend, of) in zip(self._copy_positions, inputs, strict=True)
+        ]
 
     def _pipeline_copies(self) -> list[dict[str, Any]]:
         # All copies are the first leafs of the scheduler's copy of the graph: graph inputs, then split inputs.
@@ -242,7 +246,7 @@ class StateReader:
 
 def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload: bool, debug: int) -> None:
     """Compares what a new scheduler holds with what it must hold. Raises OracleUnavailable if they differ."""
-    s = Sched.from_address(sched)
+    s = lib.layout.sched.from_address(sched)
     galloc = Gallocr.from_address(s.galloc)
     n = len(world.order)
     arena = graph_size * 60 * TENSOR_LAYOUT.size + lib.ggml_graph_overhead_custom(graph_size, False)
@@ -261,4 +265,4 @@ def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload
     }
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
-        raise OracleUnavailable(f"ggml's private state is not laid out as in 0.20.2: {', '.join(wrong)}")
+        raise OracleUnavailable(f"the scheduler of {lib.said} is not laid out as ggmltool knows it: {', '.join(wrong)}")

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.oracle import fork
@@ -30,10 +30,16 @@ def run(model: Model, debug: int = 2, values: bool = True) -> OracleRun:
 
 
 def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
-    """Runs scenarios in order; one child serves many, and is replaced when ggml aborts or crashes in it."""
-    lib = load()
-    source = iter(models)
-    while batch := list(islice(source, BATCH)):
+    """Runs scenarios in order, each on the library of its release.
+
+    One child serves many, and is replaced when ggml aborts or crashes in it.
+    """
+    for release, same in groupby(models, key=lambda model: model.release):
+        yield from _run_on(load(release), same, debug, values)
+
+
+def _run_on(lib: Lib, models: Iterator[Model], debug: int, values: bool) -> Iterator[OracleRun]:
+    while batch := list(islice(models, BATCH)):
         done = 0
         while done < len(batch):
             for result in _child_results(lib, batch[done:], debug, values):

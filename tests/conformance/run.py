@@ -1,6 +1,6 @@
 """The engine against the real library on random scenarios.
 
-    python -m tests.conformance.run --seeds 0:20000 --jobs 2
+    python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26
 
 Every seed is a scenario of `fuzz`; compared are all plans in every field and ggml's debug print byte for byte.
 """
@@ -13,16 +13,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import repeat
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import ggmltool
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
+from tests.conformance.releases import JUDGED
 
 CHUNK = 250
 PLANNING = ("reserve", "alloc", "reset")
@@ -62,18 +65,18 @@ def judge(plans: Sequence[Mapping[str, Any]], texts: Sequence[bytes], real: Orac
     return out
 
 
-def outcomes(seeds: Sequence[int], short_forms: bool = True) -> Iterator[Outcome]:
+def outcomes(seeds: Sequence[int], release: str, short_forms: bool = True) -> Iterator[Outcome]:
     """The outcome of every seed, first those with a debug print, which itself changes ggml's state, then the others."""
     for debug in (True, False):
-        yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], short_forms, debug)
+        yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], release, short_forms, debug)
 
 
-def _outcomes(seeds: Sequence[int], short_forms: bool, debug: bool) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], release: str, short_forms: bool, debug: bool) -> Iterator[Outcome]:
     ours: list[tuple[int, list[dict[str, Any]], list[bytes]]] = []
     models: list[Model] = []
     for seed in seeds:
         try:
-            loaded = ggmltool.load(scenario(seed, short_forms))
+            loaded = ggmltool.load({**scenario(seed, short_forms), "ggml": release})
             model = planning_only(loaded)
             ours.append((seed, *engine_run(loaded, model, debug)))
         except Exception as error:
@@ -87,8 +90,8 @@ def _outcomes(seeds: Sequence[int], short_forms: bool, debug: bool) -> Iterator[
         yield Outcome(seed, judge(plans, texts, real), end, len(real.plans))
 
 
-def _chunk(seeds: range, short_forms: bool) -> list[Outcome]:
-    return list(outcomes(seeds, short_forms))
+def _chunk(seeds: range, release: str, short_forms: bool) -> list[Outcome]:
+    return list(outcomes(seeds, release, short_forms))
 
 
 def _say(line: str) -> None:
@@ -101,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the engine with the real library on random scenarios.")
     parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="from A up to, not including, B")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
     parser.add_argument("--long", action="store_true", help="long forms only")
     parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")
     options = parser.parse_args(arguments)
@@ -111,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ends: dict[str, int] = {}
     n_failed = n_plans = 0
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        for results in pool.map(_chunk, chunks, [not options.long] * len(chunks)):
+        for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(not options.long)):
             for outcome in results:
                 ends[outcome.end] = ends.get(outcome.end, 0) + 1
                 n_plans += outcome.n_plans

@@ -17,7 +17,7 @@ BLOCK = 50
 
 @pytest.mark.parametrize("first", range(0, 400, BLOCK))
 def test_the_engine_does_what_the_real_library_does(first: int) -> None:
-    failed = {o.seed: o.differences for o in outcomes(range(first, first + BLOCK)) if o.differences}
+    failed = {o.seed: o.differences for o in outcomes(range(first, first + BLOCK), "0.20.2") if o.differences}
     assert failed == {}
 
 

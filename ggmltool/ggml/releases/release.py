@@ -55,13 +55,26 @@ TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
 TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
 
 
+class Library(NamedTuple):
+    """The real library of a release: what it says of itself, and how to get it.
+
+    `version` is its ggml_version(); `exports` are functions that tell it from an earlier build of the same version.
+    `requirement` is the package that carries it, as pip takes it.
+    """
+
+    version: str
+    requirement: str
+    exports: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
 
     `folder` is the package beside this module that has its parts, `rules` are those of its scheduler; what the folder
     has no module for is as in the release that it is `like` (None: the shared engine is this release). `build` is the
-    first build of llama.cpp that carries it where the version number of ggml says less. Sizes are bytes.
+    first build of llama.cpp that carries it where the version number of ggml says less. `library` is the real one, if a
+    package has it. Sizes are bytes.
     `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an address is shifted
     before ggml_hash takes it modulo the number of slots. `max_splits` is how many splits a scheduler can have (None: as
     many as there are). `steps` are the kinds of steps that take a graph.
@@ -83,6 +96,7 @@ class Release:
     rules: Rules
     like: Release | None = None
     build: str = ""
+    library: Library | None = None
     object_size: int = OBJECT_SIZE
     tensor_size: int = TENSOR_SIZE
     cgraph_size: int = CGRAPH_SIZE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as BEFORE
+from ggmltool.ggml.releases.release import Library
 
 RELEASE = replace(
     BEFORE,
@@ -14,5 +15,6 @@ RELEASE = replace(
     folder="ggml_0_21",
     like=BEFORE,
     build="b10566",
+    library=Library("0.21.0", "xllamacpp==2026.8.10566"),
     rules=replace(BEFORE.rules, records_every_split=True),
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ggmltool.ggml.op import INPLACE_OPS, Op
 from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as BEFORE
+from ggmltool.ggml.releases.release import Library
 
 RELEASE = replace(
     BEFORE,
@@ -15,6 +16,7 @@ RELEASE = replace(
     folder="ggml_0_26",
     like=BEFORE,
     build="b11549",
+    library=Library("0.26.0", "xllamacpp==2026.10.11549", ("ggml_backend_sched_set_copy_callback",)),
     rules=replace(
         BEFORE.rules,
         inplace_ops=INPLACE_OPS | {Op.CLAMP},
