@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, advice
+from ggmltool.ggml.op import VIEW_OPS, Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.devices.gpu import Gpu
+
+_EMPTY_OPS = frozenset((Op.NONE, *VIEW_OPS))
 
 USAGE_ANY = 0
 USAGE_WEIGHTS = 1
@@ -34,7 +37,8 @@ class BufferType:
     decides alone about an op that has one of its first sources in this type (None: no such rule). `slack` is how many
     bytes larger than asked for its buffers are. `gpu` is the device of this machine whose memory the bytes lie in,
     `pinned_by` the one that has pinned them in the host's (None: they are the process's own, whatever the type stands
-    for).
+    for). A tensor may take more than its own bytes only where it is a view or nothing computed it, where it is
+    quantized, or where its op is one of `expanding_ops` (None: whatever its op).
     """
 
     __slots__ = (
@@ -42,6 +46,7 @@ class BufferType:
         "alloc_more",
         "alloc_size",
         "device",
+        "expanding_ops",
         "family",
         "gpu",
         "host",
@@ -83,6 +88,7 @@ class BufferType:
         self.alloc_more = alloc_more
         self.slack = slack
         self.plain = not row_padding and alloc_size is None
+        self.expanding_ops: frozenset[Op] | None = None
         self.gpu: Gpu | None = None
         self.pinned_by: Gpu | None = None
 
@@ -92,12 +98,28 @@ class BufferType:
     def get_alloc_size(self, t: Tensor) -> int:
         """ggml_backend_buft_get_alloc_size: the bytes `t` takes in this type, before alignment."""
         if self.alloc_size is not None:
-            return self.alloc_size(t)
+            size = self.alloc_size(t)
+            if self.expanding_ops is not None and size > t.nbytes:
+                _check_may_expand(t, self, self.expanding_ops)
+            return size
         if self.row_padding and t.type.quantized:
             rest = t.ne[0] % self.row_padding
             if rest:
                 return t.nbytes + t.type.row_size(self.row_padding - rest)
         return t.nbytes
+
+
+def _check_may_expand(t: Tensor, buft: BufferType, ops: frozenset[Op]) -> None:
+    if t.op in _EMPTY_OPS or t.type.quantized or t.op in ops:
+        return
+    names = ", ".join(sorted(op.name for op in ops))
+    raise GgmlAssert(
+        "ggml_backend_buft_get_alloc_size",
+        "size <= ggml_nbytes(tensor) || ggml_op_is_empty(tensor->op) || ggml_is_quantized(tensor->type) || "
+        "ggml_op_alloc_size_may_expand(tensor->op)",
+        f"in {buft.name} {t.label} ({Op(t.op).name}) would take more than its {t.nbytes} bytes, which only results of "
+        f"{names} may",
+    )
 
 
 class AddressSpace:

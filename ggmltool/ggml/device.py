@@ -32,8 +32,13 @@ filled in when somebody wants to read it, with `str.format`: `{op}`, `{type}` an
 
 BatchSize = Callable[[Tensor], int]
 
-GraphOrder = Callable[[list[Tensor], Callable[[Tensor], int]], list[Tensor]]
-"""A device's graph_optimize: the nodes of a split and how often each tensor is used → the nodes in a better order."""
+Keep = Callable[[Tensor, Tensor], None]
+"""add_alloc_dep: a tensor keeps its memory until a node of the same graph has been computed."""
+
+GraphOrder = Callable[[list[Tensor], Callable[[Tensor], int], Keep], list[Tensor]]
+"""A device's graph_optimize: the nodes of a split, how often each tensor is used, and whom to tell what has to be kept
+until when → the nodes in a better order.
+"""
 
 DECIDING_SOURCES = 4
 """Sources whose buffer type may decide about an op, from the first on."""

@@ -103,6 +103,14 @@ class Reordered(NamedTuple):
     nodes: tuple[str, ...]
 
 
+class KeptUntil(NamedTuple):
+    """A device wants a tensor to keep its memory until a node of its split has been computed."""
+
+    backend: str
+    tensor: str
+    until: str
+
+
 class AllocationStarted(NamedTuple):
     """The allocator turns to node `at` (-1: leafs and inputs, before the first node)."""
 
@@ -250,6 +258,7 @@ Event = (
     | SplitStarted
     | InputAdded
     | GraphInputCopied
+    | KeptUntil
     | Reordered
     | AllocationStarted
     | Allocated

@@ -25,10 +25,14 @@ class Mirror:
         """The tensor at an address, with its sources (but not theirs)."""
         return self._with_sources(address, {})
 
-    def tensors(self, addresses: Sequence[int]) -> list[Tensor]:
-        """The tensors at these addresses with their sources; what is one tensor there is one here."""
+    def tensors(self, addresses: Sequence[int]) -> tuple[list[Tensor], dict[int, int]]:
+        """The tensors at these addresses with their sources; what is one tensor there is one here.
+
+        And the addresses of all of them, by id().
+        """
         made: dict[int, Tensor] = {}
-        return [self._with_sources(address, made) for address in addresses]
+        tensors = [self._with_sources(address, made) for address in addresses]
+        return tensors, {id(t): address for address, t in made.items()}
 
     def _with_sources(self, address: int, made: dict[int, Tensor]) -> Tensor:
         t = self._one(address, made)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, Device
 from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
@@ -32,6 +33,7 @@ DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
 
 _P = ctypes.c_void_p
 _Z = ctypes.c_size_t
+_ADD_ALLOC_DEP = ctypes.CFUNCTYPE(None, _P, _P, _P)
 
 
 class MockBuft:
@@ -218,9 +220,14 @@ class Callbacks:
             return
         graph = structs.CGraph.from_address(address)
         addresses = [int(node) for node in graph.nodes[: graph.n_nodes]]
-        nodes = world.mirror.tensors(addresses)
-        where = {id(node): at for node, at in zip(nodes, addresses, strict=True)}
-        ordered = optimize(nodes, lambda t: graph.use_count(where[id(t)]))
+        nodes, where = world.mirror.tensors(addresses)
+
+        def keep(tensor: EngineTensor, until: EngineTensor) -> None:
+            given = structs.GraphOptimizeParams.from_address(params)
+            add_alloc_dep = _ADD_ALLOC_DEP(given.add_alloc_dep)
+            add_alloc_dep(given.user_data, where[id(tensor)], where[id(until)])
+
+        ordered = optimize(nodes, lambda t: graph.use_count(where[id(t)]), keep)
         for i, node in enumerate(ordered):
             graph.nodes[i] = where[id(node)]
 

@@ -156,6 +156,12 @@ class Backend(c.Structure):
     _fields_ = (("guid", c.c_void_p), ("iface", BackendI), ("device", c.c_void_p), ("context", c.c_void_p))
 
 
+class GraphOptimizeParams(c.Structure):
+    """ggml_backend_graph_optimize_params, of the libraries that hand them to graph_optimize."""
+
+    _fields_ = (("add_alloc_dep", c.c_void_p), ("user_data", c.c_void_p))
+
+
 class Event(c.Structure):
     """ggml_backend_event."""
 

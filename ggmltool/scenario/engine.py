@@ -33,7 +33,10 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
         bufts[further.name] = _further_buft(further)
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
     known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
-    return {**bufts, **{name: buft for name, buft in known.items() if name not in bufts}}
+    bufts |= {name: buft for name, buft in known.items() if name not in bufts}
+    for buft in bufts.values():
+        buft.expanding_ops = model.release.rules.expanding_ops
+    return bufts
 
 
 def _named_bufts(model: Model) -> frozenset[str]:

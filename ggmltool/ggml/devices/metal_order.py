@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ggmltool.ggml.device import EMPTY_OPS
+from ggmltool.ggml.device import EMPTY_OPS, Keep
 from ggmltool.ggml.devices.combinators import ops
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape
 
@@ -72,7 +72,7 @@ def _meets(ranges: list[_Range] | None, r: _Range) -> bool:
     return ranges is not None and any(r.first < other.last and r.last >= other.first for other in ranges)
 
 
-def graph_optimize(nodes: list[Tensor], use_count: UseCount) -> list[Tensor]:
+def graph_optimize(nodes: list[Tensor], use_count: UseCount, _: Keep) -> list[Tensor]:
     """ggml_graph_optimize of the Metal backend: the nodes of a split in the order Metal runs them.
 
     Nodes that a kernel can fuse stay together. Where a group has to wait for one before it, groups further down that

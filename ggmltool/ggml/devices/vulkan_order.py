@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggmltool.ggml.device import EMPTY_OPS
+from ggmltool.ggml.device import EMPTY_OPS, Keep
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 
@@ -50,7 +50,7 @@ _FUSED: frozenset[tuple[int, int]] = frozenset(
 """Ops that one shader computes if they stand side by side, though the second needs the first."""
 
 
-def graph_optimize(nodes: list[Tensor], _: Callable[[Tensor], int]) -> list[Tensor]:
+def graph_optimize(nodes: list[Tensor], _: Callable[[Tensor], int], __: Keep) -> list[Tensor]:
     """ggml_vk_graph_optimize: the nodes of a split in the order Vulkan runs them."""
     return _Ordering(nodes).run()
 

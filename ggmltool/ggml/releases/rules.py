@@ -29,10 +29,9 @@ class Rules:
     for the one before on another backend (`records_every_split`). Since 0.26: CLAMP is one of the ops that can be
     computed in the memory of a source (`inplace_ops`). A tensor's alloc size may exceed its own bytes only in the ops
     of `expanding_ops` (None: in all). A split whose room for inputs is taken goes on in one twice as large
-    (`full_split_ends`: the next node that needs one more begins another split, and that rooms grow is a warning). A
-    plan that cannot be reserved when a graph is allocated is a failure of the call, told in the log
-    (`tells_failed_reserve`). Pipeline copies of inputs are made of all leafs flagged input, in a pass 6
-    (`copies_leafs_last`). Weights in host memory are copied after all other inputs of a split (`weights_last`).
+    (`full_split_ends`: the next node that needs one more begins another split, and that rooms grow is a warning).
+    Pipeline copies of inputs are made of all leafs flagged input, in a pass 6 (`copies_leafs_last`). Weights in host
+    memory are copied after all other inputs of a split (`weights_last`).
     """
 
     ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
@@ -51,6 +50,5 @@ class Rules:
     inplace_ops: frozenset[Op] = INPLACE_OPS
     expanding_ops: frozenset[Op] | None = None
     full_split_ends: bool = True
-    tells_failed_reserve: bool = False
     copies_leafs_last: bool = False
     weights_last: bool = False

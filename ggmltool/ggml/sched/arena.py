@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.errors import GgmlAssert
@@ -115,17 +116,21 @@ class Arena(AnyArena):
                 "copies need less",
             ).of("sched_context", self.used + self.overhead)
 
-    def view(self, src: Tensor) -> Tensor:
-        """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made."""
+    def view(self, src: Tensor, keeps: Sequence[Tensor] = ()) -> Tensor:
+        """ggml_view_tensor, with `src` as its source too: keeps `src` alive until the copy is made.
+
+        Or with all that it `keeps` as its sources, of which `src` is the first.
+        """
         root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
         _check_view(src.ne, src, root, offs)
         t, index = self._slot(src)
         name = cut_name(src.name + " (view)")
+        sources: list[Tensor | None] = [*keeps] or [src]
         if t is None:
-            t = Tensor(src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
+            t = Tensor(src.type, src.ne, src.nb, 0, (), 0, sources, root, offs, name, "", index)
             self.slots.append(t)
         else:
-            Tensor.__init__(t, src.type, src.ne, src.nb, 0, (), 0, [src], root, offs, name, "", index)
+            Tensor.__init__(t, src.type, src.ne, src.nb, 0, (), 0, sources, root, offs, name, "", index)
         return t
 
 

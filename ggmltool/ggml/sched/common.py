@@ -16,7 +16,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import AnyArena, Copies, Split
-from ggmltool.ggml.sched.debug import PassPrint, SchedDebug
+from ggmltool.ggml.sched.debug import DebugLine, PassPrint, SchedDebug
 from ggmltool.ggml.tensor import Tensor
 
 Place = tuple[str | None, str | None, int | None, int | None, int | None]
@@ -48,7 +48,7 @@ class AnyScheduler(ABC):
     measuring found, by backend, and `planned` what the allocators of a measured graph were after the last one.
     """
 
-    passes: ClassVar[tuple[str, ...]]
+    passes: tuple[str, ...]
     """What each pass does, by its number; 0 is what was said before."""
     id_of_tensor: ClassVar[str]
     """The expression by which a debugger gets a tensor's backend."""
@@ -96,6 +96,8 @@ class AnyScheduler(ABC):
         self.leaf_ids: list[int] = []
         self.log_lines: list[str] = []
         self.debug_lines: list[str] | None = [] if release.keeps_debug_log else None
+        self.debug_logged: list[DebugLine] = []
+        """What it logged at the level of debug prints since the last split began."""
         self.debug = False
         self.debug_record: SchedDebug = ()
         self.printed: list[PassPrint] = []
@@ -113,7 +115,10 @@ class AnyScheduler(ABC):
 
     def log(self, level: str, text: str) -> None:
         """A line that a release build of ggml logs."""
-        self.log_lines.append(text)
+        if level == "debug":
+            self.debug_logged.append(DebugLine(text))
+        else:
+            self.log_lines.append(text)
         if self.events:
             self.events(Logged(level, text))
 

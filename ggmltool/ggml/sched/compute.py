@@ -83,13 +83,29 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
     ops.load()
     experts = _UsedExperts(s)
+    before = -1
     for k, split in enumerate(s.splits[: s.n_splits]):
-        for j, t in enumerate(split.inputs):
+        b = split.backend_id
+        if s.rules.records_every_split and not split.inputs and before not in (-1, b):
+            _wait_on_host(s, before)
+        for j, t in _in_turn(s, split):
             _copy_input(s, split, j, t, experts)
         _compute_split(s, k, split, watch)
-        if split.inputs and s.has_events[split.backend_id]:
-            _event(s, "record", split.backend_id)
+        if (split.inputs or s.rules.records_every_split) and s.has_events[b]:
+            _event(s, "record", b)
+        before = b
     s.computed()
+
+
+def _in_turn(s: Scheduler, split: Split) -> Iterable[tuple[int, Tensor]]:
+    """The inputs of a split with their numbers, in the order in which they are copied."""
+    inputs = enumerate(split.inputs)
+    return sorted(inputs, key=lambda input: _is_host_weight(input[1])) if s.rules.weights_last else inputs
+
+
+def _is_host_weight(t: Tensor) -> bool:
+    """ggml_backend_sched_is_host_weight."""
+    return t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS and t.buffer.buft.host
 
 
 def _event(s: Scheduler, call: str, backend_id: int) -> None:
@@ -118,9 +134,7 @@ def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExp
         and node is not None
         and node.op == Op.MUL_MAT_ID
         and node.src[0] is copy
-        and t.buffer is not None
-        and t.buffer.usage == USAGE_WEIGHTS
-        and t.buffer.buft.host
+        and _is_host_weight(t)
     ):
         experts.copy(split, j, t, copy, node)
         return

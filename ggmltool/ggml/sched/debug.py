@@ -37,7 +37,13 @@ class DebugSplit(NamedTuple):
     nodes: tuple[DebugNode, ...]
 
 
-SchedDebug = tuple[DebugSplit, ...]
+class DebugLine(NamedTuple):
+    """A line that ggml logs at the same level, before or after the print."""
+
+    text: str
+
+
+SchedDebug = tuple[DebugSplit | DebugLine, ...]
 
 
 class PassPrint(NamedTuple):

@@ -1,4 +1,4 @@
-"""The five passes of ggml_backend_sched_split_graph, in order."""
+"""The passes of ggml_backend_sched_split_graph, in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.sched.assign import assign_from_buffers, assign_sources, choose_or_upgrade, expand
-from ggmltool.ggml.sched.split import split
+from ggmltool.ggml.sched.split import copy_leafs, split
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
@@ -59,3 +59,16 @@ def run_passes(s: SchedulerState, graph: CGraph) -> None:
     passes.split(s, graph)
     if after:
         after(5, s)
+
+
+def copy_inputs_last(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 6, which ggml makes after the print of GGML_SCHED_DEBUG, where there is one."""
+    copy = copy_leafs
+    if s.events:
+        from ggmltool.ggml.sched import telling
+
+        copy = telling.copy_leafs
+    if s.n_copies > 1:
+        copy(s, graph)
+    if s.on_pass:
+        s.on_pass(6, s)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
+from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
 
 
-def debug_of(s: AnyScheduler, graph: CGraph) -> SchedDebug:
+def debug_of(s: AnyScheduler, graph: CGraph) -> tuple[DebugSplit, ...]:
     """The splits with their nodes; of a graph without nodes nothing is printed, nor a split behind its last node."""
     return tuple(
         DebugSplit(

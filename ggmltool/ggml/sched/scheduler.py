@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
-from ggmltool.ggml.device import GraphOrder
+from ggmltool.ggml.device import GraphOrder, Keep
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.events import Assigned, IdsChanged, Reordered, Synchronized
+from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of
 from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.passes import run_passes
+from ggmltool.ggml.sched.passes import copy_inputs_last, run_passes
 from ggmltool.ggml.sched.printing import debug_of
 from ggmltool.ggml.sched.state import SchedulerState
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import MAX_SRC, Tensor
 from ggmltool.ggml.why import Why
 
 
@@ -52,13 +52,20 @@ class Scheduler(SchedulerState):
         if graph.was_split:
             self._touch_sources(graph)
         self.check_hash_set()
+        self.debug_logged = []
         run_passes(self, graph)
         graph.was_split = True
         if self.debug:
             self._touch_sources(graph)
-            self.debug_record = debug_of(self, graph)
+            self.debug_record = (*self.debug_logged, *debug_of(self, graph))
+            self.debug_logged = []
+        if self.rules.copies_leafs_last:
+            copy_inputs_last(self, graph)
+        if self.debug:
+            self.debug_record += tuple(self.debug_logged)
         self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
         self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
+        self._optimize(graph)
         self.own_size = max(self.own_size, self.own_graph_size(graph))
         self._build_graph_copy(graph)
         self.assigned = self.ids
@@ -83,17 +90,16 @@ class Scheduler(SchedulerState):
         node_ids: list[int] = []
         for split in self.splits[: self.n_splits]:
             b = split.backend_id
-            optimize = self.backends[b].device.graph_optimize
-            if optimize is not None:
-                self._reorder(graph, split, optimize)
-            split.nodes = graph.nodes[split.i_start : split.i_end]
             for t in split.inputs:
                 nodes.append(view(t))
                 node_ids.append(ids[t.index])
                 nodes.append(copy_of(copies, t, b, cur_copy))
                 node_ids.append(b)
-            nodes += split.nodes
-            node_ids += [ids[n.index] for n in split.nodes]
+            if self.kept:
+                self._add_kept(split, nodes, node_ids)
+            else:
+                nodes += split.nodes
+                node_ids += [ids[n.index] for n in split.nodes]
         leafs: list[Tensor] = []
         leaf_ids: list[int] = []
         if self.n_copies > 1:
@@ -111,10 +117,57 @@ class Scheduler(SchedulerState):
         self.node_ids[: len(node_ids)] = node_ids
         self.leaf_ids[: len(leaf_ids)] = leaf_ids
 
+    def _add_kept(self, split: Split, nodes: list[Tensor], node_ids: list[int]) -> None:
+        """A split's nodes, each with what keeps tensors until then behind it: nodes that have them as sources."""
+        for n in split.nodes:
+            nodes.append(n)
+            node_ids.append(self.ids[n.index])
+            kept = self.kept.get(n.index, ())
+            for k in range(0, len(kept), MAX_SRC):
+                nodes.append(self.arena.view(kept[k], kept[k : k + MAX_SRC]))
+                node_ids.append(split.backend_id)
+
+    @property
+    def n_kept_nodes(self) -> int:
+        """How many nodes keep tensors for devices, in the scheduler's own graph."""
+        return sum((len(kept) + MAX_SRC - 1) // MAX_SRC for kept in self.kept.values())
+
+    def _optimize(self, graph: CGraph) -> None:
+        """ggml_backend_graph_optimize of every split: its nodes in their order, and what is to be kept until when.
+
+        Raises GgmlAssert where something is to be kept until a tensor that is no node.
+        """
+        self.kept = {}
+        for split in self.splits[: self.n_splits]:
+            optimize = self.backends[split.backend_id].device.graph_optimize
+            if optimize is not None:
+                self._reorder(graph, split, optimize)
+            split.nodes = graph.nodes[split.i_start : split.i_end]
+        if self.kept:
+            missing = self.kept.keys() - {n.index for n in graph.nodes}
+            if missing:
+                raise GgmlAssert(
+                    "ggml_backend_sched_split_graph",
+                    "n_dep_nodes_added == n_dep_nodes",
+                    "a device keeps tensors until one has been computed that is no node of the graph",
+                )
+
+    def _keep(self, backend_id: int) -> Keep:
+        """add_alloc_dep of the params that a backend's graph_optimize gets."""
+
+        def keep(tensor: Tensor, until: Tensor) -> None:
+            kept = self.kept.setdefault(until.index, [])
+            if tensor not in kept:
+                kept.append(tensor)
+                if self.events:
+                    self.events(KeptUntil(self.names[backend_id], tensor.id, until.id))
+
+        return keep
+
     def _reorder(self, graph: CGraph, split: Split, optimize: GraphOrder) -> None:
         """ggml_backend_graph_optimize: the device puts a split's nodes into its own order, in the caller's graph."""
         nodes = graph.nodes[split.i_start : split.i_end]
-        ordered = optimize(nodes, graph.use_count)
+        ordered = optimize(nodes, graph.use_count, self._keep(split.backend_id))
         if ordered != nodes:
             graph.nodes[split.i_start : split.i_end] = ordered
             if self.events:
@@ -129,7 +182,7 @@ class Scheduler(SchedulerState):
             inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
             if self.n_copies > 1:
                 inputs += len(self.graph_inputs)
-        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies
+        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies + self.n_kept_nodes
 
     def _check_size(self, function: str, graph: CGraph) -> None:
         n = graph.n_nodes + graph.n_leafs

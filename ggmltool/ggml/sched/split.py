@@ -27,6 +27,11 @@ def split(s: SchedulerState, graph: CGraph) -> None:
     Cut(s).cut(graph)
 
 
+def copy_leafs(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 6: pipeline copies of the inputs among the leafs, of those that no node reads too."""
+    Cut(s).copy_leafs(graph)
+
+
 class Cut:
     """A graph that is being cut: `cur_split` is the split that its last node so far is in, the one number `i_split`."""
 
@@ -47,7 +52,7 @@ class Cut:
         self.begin(0, first, Why.FIRST_NODE)
         cur_split = self.cur_split
         cur = cur_split.backend_id
-        n_copies = s.n_copies
+        copies_inputs = s.n_copies > 1 and not s.rules.copies_leafs_last
         for i, n in enumerate(graph.nodes):
             if n.is_view_op:
                 continue
@@ -71,12 +76,18 @@ class Cut:
                 t_id = ids[t.index]
                 if t_id == -1:
                     raise _no_backend_for_source(s, t, n)
-                if n_copies > 1 and t.flags & FLAG_INPUT:
+                if copies_inputs and t.flags & FLAG_INPUT:
                     self.copy_graph_input(t, t_id)
                 if t_id != cur and not buffer_supported(s, t, cur):
                     src[j] = self.copy_for_split(t, n)
         cur_split.i_end = len(graph.nodes)
         s.n_splits = self.i_split + 1
+
+    def copy_leafs(self, graph: CGraph) -> None:
+        """Give every leaf that is flagged input its pipeline copies."""
+        for leaf in graph.leafs:
+            if leaf.flags & FLAG_INPUT:
+                self.copy_graph_input(leaf, self.s.ids[leaf.index])
 
     def begin(self, at: int, node: Tensor | None, why: Why, source: Tensor | None = None) -> None:
         """The split begins at number `at`, for `node`, which has no place in the one before."""
@@ -89,8 +100,16 @@ class Cut:
         of = s.copies[t.index]
         if of is None:
             of = s.copies[t.index] = [None] * len(s.backends)
-        if of[b] is not None:
+        if of[b] is not None and not s.rules.copies_leafs_last:
             return
+        if of[b] is None:
+            of[b] = self._made_of(t, b)
+        if len(s.graph_inputs) >= s.graph_inputs_capacity:
+            _grow_graph_inputs(s)
+        s.graph_inputs.append(t)
+
+    def _made_of(self, t: Tensor, b: int) -> list[Tensor]:
+        s = self.s
         made: list[Tensor] = []
         for c in range(s.n_copies):
             copy = t if c == s.cur_copy else s.arena.dup_layout(t, f"{s.names[b]}#{t.name}#{c}")
@@ -99,11 +118,8 @@ class Cut:
             made.append(copy)
         s.grow_state()
         for copy in made:
-            s.causes[copy.index] = "4.cpy"
-        of[b] = made
-        if len(s.graph_inputs) >= s.graph_inputs_capacity:
-            _grow_graph_inputs(s)
-        s.graph_inputs.append(t)
+            s.causes[copy.index] = "6.cpy" if s.rules.copies_leafs_last else "4.cpy"
+        return made
 
     def copy_for_split(self, t: Tensor, n: Tensor) -> Tensor:
         """The copy of `t` for the split's backend, made once in a graph: in the first split that needs it, for `n`."""
@@ -164,7 +180,7 @@ def _how_to_get_a_backend(t: Tensor) -> str:
 def _needs_new_split(s: SchedulerState, n: Tensor, cur: int, cur_split: Split) -> _Start | None:
     """Why a node of the same backend begins a new split: a weight that must be copied, or too many inputs."""
     ids = s.ids
-    full = len(cur_split.inputs) >= cur_split.inputs_capacity
+    full = s.rules.full_split_ends and len(cur_split.inputs) >= cur_split.inputs_capacity
     for t in n.src:
         if t is None:
             continue
@@ -192,7 +208,7 @@ def _set_output(s: SchedulerState, t: Tensor) -> None:
 
 
 def _grow_graph_inputs(s: SchedulerState) -> None:
-    """ggml_backend_sched_graph_inputs_grow: room for twice as many, with a warning."""
+    """ggml_backend_sched_graph_inputs_grow: room for twice as many, and a line in the log."""
     old = s.graph_inputs_capacity
     if not s.rules.inputs_grow:
         raise GgmlAssert(
@@ -202,12 +218,12 @@ def _grow_graph_inputs(s: SchedulerState) -> None:
             "it without parallel, or put inputs together into one tensor",
         ).of("graph_inputs", old + 1)
     function = "ggml_backend_sched_graph_inputs_grow"
-    s.log("warn", f"{function}: increasing graph inputs capacity from {old} to {2 * old}")
+    s.log(_level_of_growth(s), f"{function}: increasing graph inputs capacity from {old} to {2 * old}")
     s.graph_inputs_capacity = 2 * old
 
 
 def _grow_split_inputs(s: SchedulerState, cur_split: Split) -> None:
-    """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, with a warning."""
+    """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, and a line in the log."""
     old = cur_split.inputs_capacity
     if not s.rules.inputs_grow:
         raise GgmlAssert(
@@ -219,5 +235,10 @@ def _grow_split_inputs(s: SchedulerState, cur_split: Split) -> None:
     new = 2 * old if old else s.rules.max_split_inputs
     if old:
         function = "ggml_backend_sched_split_inputs_grow"
-        s.log("warn", f"{function}: increasing split inputs capacity from {old} to {new}")
+        s.log(_level_of_growth(s), f"{function}: increasing split inputs capacity from {old} to {new}")
     cur_split.inputs_capacity = new
+
+
+def _level_of_growth(s: SchedulerState) -> str:
+    """More inputs than there was room for are a warning where they end a split."""
+    return "warn" if s.rules.full_split_ends else "debug"

@@ -34,6 +34,9 @@ PASSES = (
 )
 """What each pass does, by its number; 0 is what was said before."""
 
+COPIES_LAST = "pipeline copies of inputs"
+"""What pass 6 does, where there is one."""
+
 
 class SchedulerState(AnyScheduler):
     """A ggml_backend_sched that reserves. The last backend must be a CPU device.
@@ -42,7 +45,6 @@ class SchedulerState(AnyScheduler):
     lets devices ask for ops whose weights lie on the host.
     """
 
-    passes = PASSES
     id_of_tensor = "tensor_backend_id(tensor)"
     gallocr_class = Gallocr
     gallocr: Gallocr
@@ -71,6 +73,7 @@ class SchedulerState(AnyScheduler):
                     f"{self.names[b]} cannot use its own default buffer type {buft.name}; {advice('own_buft')}",
                 )
         self.rules = release.rules
+        self.passes = (*PASSES, COPIES_LAST) if self.rules.copies_leafs_last else PASSES
         self.op_offload = op_offload
         self.has_events = [parallel and b.device.events for b in backends]
         self.gallocr = self._new_gallocr(addresses)
@@ -84,6 +87,8 @@ class SchedulerState(AnyScheduler):
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
         self.callback_eval: EvalCallback | None = None
+        self.kept: dict[int, list[Tensor]] = {}
+        """What devices keep until a node has been computed, by the node's index."""
 
     def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
         """An allocator, which tells what it does where somebody listens."""

@@ -225,6 +225,12 @@ def split(s: SchedulerState, graph: CGraph) -> None:
         TellingCut(s, s.events).cut(graph)
 
 
+def copy_leafs(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 6."""
+    if s.events:
+        TellingCut(s, s.events).copy_leafs(graph)
+
+
 class TellingCut(Cut):
     """Pass 5, which tells of every split and every copy as it is made."""
 

@@ -18,6 +18,7 @@ from ggmltool.ggml.events import (
     IdsChanged,
     InputAdded,
     Kept,
+    KeptUntil,
     Left,
     Logged,
     NotReused,
@@ -92,6 +93,8 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
         case Reordered(backend, at, nodes):
             what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
             return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
+        case KeptUntil(backend, tensor, until):
+            return [Call(0, f"{tensor} keeps its memory until {until}: {backend} asks for it", True)]
         case ReallocNeeded(_, tensor, old, new):
             sizes = f" ({old} → {new})" if old is not None else ""
             what = f"{words(event)}: {tensor}" if tensor else words(event)

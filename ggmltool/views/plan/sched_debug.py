@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.sched.debug import DebugNode, DebugSplit, SchedDebug
+from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, SchedDebug
 
 
 def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts: bool = True) -> str:
@@ -14,6 +14,9 @@ def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts:
     """
     lines = []
     for split in splits:
+        if isinstance(split, DebugLine):
+            lines.append(f"{split.text}\n")
+            continue
         lines.append(_header(split))
         if level > 1:
             lines.extend(node_line(node, causes, counts) for node in split.nodes)

@@ -23,7 +23,11 @@ seeds = st.integers(1000, 1 << 32)
 def reorder(name: str, b: Builder, *nodes: Tensor) -> list[str]:
     made = b.graph(*nodes)
     made.nodes = list(nodes)
-    return [n.id for n in BOTH[name](list(nodes), made.use_count)]
+    return [n.id for n in BOTH[name](list(nodes), made.use_count, keep_nothing)]
+
+
+def keep_nothing(tensor: Tensor, until: Tensor) -> None:
+    raise AssertionError(f"{tensor.id} is to be kept until {until.id}")
 
 
 def root(t: Tensor) -> Tensor:
@@ -34,7 +38,7 @@ def root(t: Tensor) -> Tensor:
 @given(seed=seeds)
 def test_no_node_is_lost_or_doubled_and_none_comes_before_its_sources(name: str, seed: int) -> None:
     g = graph(seed)
-    ordered = BOTH[name](list(g.nodes), g.use_count)
+    ordered = BOTH[name](list(g.nodes), g.use_count, keep_nothing)
     assert {id(n) for n in ordered} == {id(n) for n in g.nodes}
     assert len(ordered) == len(g.nodes)
     at = {id(n): i for i, n in enumerate(ordered)}
@@ -46,7 +50,7 @@ def test_no_node_is_lost_or_doubled_and_none_comes_before_its_sources(name: str,
 @given(seed=seeds)
 def test_metal_never_swaps_a_write_with_another_access_to_the_same_memory(seed: int) -> None:
     g = graph(seed)
-    ordered = BOTH["Metal"](list(g.nodes), g.use_count)
+    ordered = BOTH["Metal"](list(g.nodes), g.use_count, keep_nothing)
     at = {id(n): i for i, n in enumerate(ordered)}
     for i, n in enumerate(g.nodes):
         for m in g.nodes[i + 1 :]:
@@ -64,7 +68,7 @@ def test_the_order_is_the_same_every_time(name: str, seed: int) -> None:
     orders = []
     for _ in range(2):
         g = graph(seed)
-        orders.append([n.id for n in BOTH[name](list(g.nodes), g.use_count)])
+        orders.append([n.id for n in BOTH[name](list(g.nodes), g.use_count, keep_nothing)])
     assert orders[0] == orders[1]
 
 
@@ -127,7 +131,7 @@ def test_metal_does_not_fuse_what_is_not_computed() -> None:
     other = b.node("other", Op.SCALE, x)
     made = b.graph(norm, weighted, other)
     weighted.flags &= ~FLAG_COMPUTE
-    ordered = BOTH["Metal"]([norm, weighted, other], made.use_count)
+    ordered = BOTH["Metal"]([norm, weighted, other], made.use_count, keep_nothing)
     assert [n.id for n in ordered] == ["norm", "other", "weighted"]
 
 

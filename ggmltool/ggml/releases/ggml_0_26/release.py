@@ -22,7 +22,6 @@ RELEASE = replace(
         inplace_ops=INPLACE_OPS | {Op.CLAMP},
         expanding_ops=frozenset((Op.FLASH_ATTN_EXT, Op.MUL_MAT, Op.MUL_MAT_ID, Op.CUMSUM, Op.ARGSORT, Op.TOP_K)),
         full_split_ends=False,
-        tells_failed_reserve=True,
         copies_leafs_last=True,
         weights_last=True,
         copies_used_experts=False,
