@@ -11,6 +11,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
 from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, TOP_KEYS, USAGES
 from ggmltool.scenario.long_form import KEYS
@@ -139,3 +140,11 @@ def test_the_manual_page_and_the_readme_lead_to_it(call: Call) -> None:
     readme = Path(__file__).parents[1] / "README.md"
     assert "(ggmltool/docs/scenario.md)" in readme.read_text("utf-8")
     assert importlib.metadata.version("ggmltool")
+
+
+def test_the_page_on_releases_has_all_of_them_with_their_names() -> None:
+    page = (PAGES / "releases.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)`( \(default\))? \| [^|]+\| ([^|]*) ?\|$", page, re.MULTILINE)
+    assert [name for name, *_ in rows] == list(RELEASES)
+    assert [name for name, default, _ in rows if default] == [DEFAULT.name]
+    assert [tuple(re.findall("`([^`]+)`", names)) for *_, names in rows] == [r.names[1:] for r in RELEASES.values()]

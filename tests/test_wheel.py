@@ -50,6 +50,6 @@ def test_a_wheel_has_the_pages_that_help_shows(wheel: zipfile.ZipFile, call: Cal
 
 
 def test_a_wheel_has_the_reference_data(wheel: zipfile.ZipFile) -> None:
-    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "ggmltool" / "data").rglob("*.toml")]
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "ggmltool").rglob("*.toml")]
     assert len(files) > 20
     assert set(files) <= set(wheel.namelist())

@@ -22,7 +22,7 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
 
     Raises InspectError if there is none of that name.
     """
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.inspect.op_info import example_result, find_op, op_info
     from ggmltool.inspect.op_reference import op_facts
     from ggmltool.views.reference.documents import OpDocument, OpsDocument
@@ -30,7 +30,7 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
 
     if name is None:
         infos = tuple(op_info(facts) for facts in op_facts())
-        return Result("ops", infos, partial(OpsDocument.of, infos), partial(ops_view, infos, VERSION), infos)
+        return Result("ops", infos, partial(OpsDocument.of, infos), partial(ops_view, infos, DEFAULT.name), infos)
     info = op_info(find_op(name))
     info = info._replace(result=example_result(info))
     return Result(f"op {info.name}", (info,), partial(OpDocument.of, info), partial(op_view, info), (info,))
@@ -39,14 +39,14 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
 def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
     """The types of ggml, or one in full: "q4_K". Raises InspectError if there is none of that name."""
     from ggmltool.ggml.dtypes import TYPES
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.inspect.types import find_type, type_info
     from ggmltool.views.reference.documents import TypeDocument, TypesDocument
     from ggmltool.views.reference.types import type_view, types_view
 
     if name is None:
         infos = tuple(type_info(type) for type in TYPES.values())
-        return Result("types", infos, partial(TypesDocument.of, infos), partial(types_view, infos, VERSION), infos)
+        return Result("types", infos, partial(TypesDocument.of, infos), partial(types_view, infos, DEFAULT.name), infos)
     info = type_info(find_type(name))
     return Result(f"type {info.name}", (info,), partial(TypeDocument.of, info), partial(type_view, info), (info,))
 

@@ -10,12 +10,8 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output
-from ggmltool.inspect.devices import (
-    duties_of,
-    made_backends,
-    profile_info,
-    registered,
-)
+from ggmltool.inspect.devices import made_backends, profile_info, registered
+from ggmltool.inspect.interfaces import duties_of
 from ggmltool.views.reference.backends import backends_view, interface_view, profiles_view
 from ggmltool.views.reference.registry import registry_view
 
@@ -105,10 +101,10 @@ def backends(
     made, bufts = made_backends(model)
     entries = registered(model)
     if format == "json":
-        duties = duties_of(model) if interface else None
+        duties = duties_of(model.ggml) if interface else None
         output.write_document(BackendsDocument.of(made, bufts, model.ggml, entries, duties))
     elif interface:
-        output.write(interface_view(made, title, output.style, duties_of(model)))
+        output.write(interface_view(made, title, output.style, duties_of(model.ggml)))
     else:
         text = backends_view(made, bufts, title, output.style)
         output.write(text + (registry_view(entries, output.style) if entries else ""))

@@ -96,6 +96,6 @@ def complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from ggmltool.ggml.releases.table import RELEASES
+    from ggmltool.ggml.releases.table import BY_NAME, RELEASES
 
-    return [name for name in RELEASES if name.startswith(incomplete)]
+    return [name for name in (BY_NAME if incomplete else RELEASES) if name.startswith(incomplete)]

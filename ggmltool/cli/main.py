@@ -93,10 +93,11 @@ class LazyGroup(Group):
 
 def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from ggmltool.ggml.version import VERSION
+        from ggmltool.ggml.releases.table import DEFAULT, RELEASES
         from ggmltool.version import __version__
 
-        click.echo(f"ggmltool {__version__} (ggml {VERSION})")
+        others = ", ".join(release.title for release in RELEASES.values() if release is not DEFAULT)
+        click.echo(f"ggmltool {__version__}\nggml {DEFAULT.title} by default; --ggml takes {others}, too")
         ctx.exit()
 
 

@@ -46,7 +46,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         raise click.UsageError("--example prints a scenario; it does not go with --json.")
     if not example and format_of(output.path) == "yaml":
         raise click.UsageError("only --example writes YAML; name a .txt or .json file.")
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.inspect.op_reference import op_facts
     from ggmltool.views.reference.documents import OpDocument, OpsDocument
     from ggmltool.views.reference.ops import op_view, ops_view
@@ -56,7 +56,7 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         if json:
             output.write_document(OpsDocument.of(infos))
         else:
-            output.write(ops_view(infos, VERSION, output.style))
+            output.write(ops_view(infos, DEFAULT.name, output.style))
         return 0
     info = op_info(find_op(name))
     info = info._replace(result=example_result(info))

@@ -76,6 +76,21 @@ def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | No
     BOUNDS.operations = int(number)
 
 
+class ReleaseOption(click.Option):
+    """An option whose help names the `{releases}`; the table of them is read when somebody wants the help."""
+
+    @property
+    def help(self) -> str | None:
+        """The help with the names filled in."""
+        from ggmltool.ggml.releases.table import listed
+
+        return None if self._help is None else self._help.format(releases=listed())
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        self._help = text
+
+
 def ggml_option(command: F) -> F:
     """--ggml: which release of ggml decides, the parameter `release`; None: the scenario's own."""
     return click.option(
@@ -85,7 +100,8 @@ def ggml_option(command: F) -> F:
         callback=_one_release,
         envvar="GGMLTOOL_GGML",
         shell_complete=complete_releases,
-        help="Decide as this ggml does: 0.26, 0.21, 0.20.2, 2025-03 or 2024-01. Overrides the scenario.",
+        cls=ReleaseOption,
+        help="Decide as this ggml does: {releases}. Overrides the scenario.",
     )(command)
 
 
@@ -116,12 +132,13 @@ def _two_releases(ctx: click.Context, param: click.Parameter, value: str | None)
 
 def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:
     from ggmltool.cli.errors import suggestion
-    from ggmltool.ggml.releases.table import RELEASES
+    from ggmltool.ggml.releases.table import BY_NAME, RELEASES, nearly
 
-    if name not in RELEASES:
-        hint = suggestion(name, RELEASES)
+    if name not in BY_NAME:
+        near = nearly(name)
+        hint = f" ggml {name}: {near}." if near else suggestion(name, BY_NAME)
         raise click.BadParameter(f"{name!r} is not one of {', '.join(RELEASES)}.{hint}", ctx, param)
-    return RELEASES[name]
+    return BY_NAME[name]
 
 
 def moment_options(command: F) -> F:

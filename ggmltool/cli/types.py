@@ -66,7 +66,7 @@ def types(
     if range or every or at:
         raise click.UsageError("--range, --every and --at choose the entries of a --table.")
     from ggmltool.ggml.dtypes import TYPES
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.views.reference.documents import TypeDocument, TypesDocument
     from ggmltool.views.reference.types import type_view, types_csv, types_view
 
@@ -75,7 +75,7 @@ def types(
         if format == "json":
             output.write_document(TypesDocument.of(infos))
         else:
-            output.write(types_csv(infos) if format == "csv" else types_view(infos, VERSION, output.style))
+            output.write(types_csv(infos) if format == "csv" else types_view(infos, DEFAULT.name, output.style))
         return 0
     info = type_info(find_type(name))
     if format == "json":
@@ -87,7 +87,7 @@ def types(
 
 def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:
     from ggmltool.ggml.ops.tables import TABLES, table_bits
-    from ggmltool.ggml.version import VERSION
+    from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.views.reference.value_table import Entry, TableInfo, table_csv, table_view
 
     table = TABLES[name]
@@ -99,4 +99,6 @@ def _show_table(name: str, indices: list[int], format: str | None, output: Outpu
 
         output.write_document(TableDocument.of(info, entries))
     else:
-        output.write(table_csv(info, entries) if format == "csv" else table_view(info, entries, VERSION, output.style))
+        output.write(
+            table_csv(info, entries) if format == "csv" else table_view(info, entries, DEFAULT.name, output.style)
+        )

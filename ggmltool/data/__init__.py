@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def load(name: str, type: type[T]) -> T:
+def load(name: str, type: type[T], package: str = __name__) -> T:
     """The data of a file, such as "changes.toml". A text over several lines is one line, in the file it is wrapped.
 
-    Raises msgspec.ValidationError if the file is not of this type.
+    `package` has the file, by default this one. Raises msgspec.ValidationError if the file is not of this type.
     """
     import msgspec
 
-    return msgspec.convert(_unwrapped(tomllib.loads(files(__name__).joinpath(name).read_text("utf-8"))), type)
+    return msgspec.convert(_unwrapped(tomllib.loads(files(package).joinpath(name).read_text("utf-8"))), type)
 
 
-def exists(name: str) -> bool:
+def exists(name: str, package: str = __name__) -> bool:
     """Whether there is such a file."""
-    return files(__name__).joinpath(name).is_file()
+    return files(package).joinpath(name).is_file()
 
 
 def _unwrapped(value: Any) -> Any:

@@ -12,11 +12,15 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, advice
 from ggmltool.ggml.events import Computed, Entered, Left, Listener, Logged, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.transfer import tensor_copy
 from ggmltool.ggml.version import hash_size
+
+_STRUCTS = Release("", "", "", "", Rules())
+"""The sizes of what contexts are made of, whichever release copies."""
 
 GraphCompute = Callable[[Backend, Sequence[Tensor]], None]
 """Computes nodes on a backend, in order: the source of the kernels."""
@@ -76,7 +80,7 @@ def graph_copy(
         copier.init(node, events)
     made = CGraph(graph.size)
     made.nodes = [copier.copies[node] for node in graph.nodes]
-    copier.ctx_allocated.new_object("graph", DEFAULT.graph_nbytes(graph.size, False))
+    copier.ctx_allocated.new_object("graph", _STRUCTS.graph_nbytes(graph.size, False))
     if events:
         events(Left(function))
     return GraphCopy(made, buffers, copier.ctx_allocated, copier.ctx_unallocated, copier.copies)
@@ -92,7 +96,7 @@ class Copier:
 
     def __init__(self, graph: CGraph, indices: IndexSpace) -> None:
         self.slots = hash_size(hash_size(2 * graph.size))
-        mem_size = DEFAULT.tensor_overhead() * self.slots + DEFAULT.graph_overhead(graph.size, False)
+        mem_size = _STRUCTS.tensor_overhead() * self.slots + _STRUCTS.graph_overhead(graph.size, False)
         self.ctx_allocated = Context(mem_size, indices=indices, name="ctx_allocated")
         self.ctx_unallocated = Context(mem_size, indices=indices, name="ctx_unallocated")
         self.copies: dict[Tensor, Tensor] = {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ggmltool.ggml.errors import GgmlAbort
-from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.version import HASH_SHIFT, hash_size
 
 FULL = -1
 """GGML_HASHSET_FULL: the key is not there and there is no room for it."""
 
 
-def hash_of(address: int, shift: int = DEFAULT.hash_shift) -> int:
+def hash_of(address: int, shift: int = HASH_SHIFT) -> int:
     """ggml_hash: the address without its last bits (four, which alignment makes zero)."""
     return address >> shift
 
@@ -25,7 +24,7 @@ class HashSet:
 
     __slots__ = ("keys", "shift", "size")
 
-    def __init__(self, min_size: int, shift: int = DEFAULT.hash_shift) -> None:
+    def __init__(self, min_size: int, shift: int = HASH_SHIFT) -> None:
         self.shift = shift
         self.size = hash_size(min_size)
         self.keys: list[int | None] = [None] * self.size

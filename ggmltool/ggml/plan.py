@@ -14,7 +14,6 @@ import msgspec
 
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Dims
-from ggmltool.ggml.version import VERSION
 
 _row = msgspec.structs.asdict
 _Row = TypeVar("_Row", bound=type[msgspec.Struct])
@@ -132,7 +131,7 @@ class Plan:
     buffer_sizes: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
     error: PlanError | None = None
-    ggml: str = VERSION
+    ggml: str = ""
     debug_log: tuple[str, ...] | None = None
     tallocs: tuple[TallocrPlan, ...] = ()
     measured: tuple[tuple[str, int], ...] = ()

@@ -18,6 +18,9 @@ INT64_MAX = 2**63 - 1
 TENSOR_ALIGNMENT = 32
 """Alignment of tensors in CPU buffers."""
 
+HASH_SHIFT = 4
+"""By how many bits an address is shifted before ggml_hash takes it modulo the number of slots: alignment's zeros."""
+
 DEFAULT_GRAPH_SIZE = 2048
 SCHED_MAX_BACKENDS = 16
 SCHED_MAX_COPIES = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ggmltool.data import load
 from ggmltool.ggml.buffer import BufferType
@@ -16,9 +16,10 @@ from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.interfaces import Duty, Table, duties, tables_of
+from ggmltool.inspect.interfaces import Table, tables_of
+from ggmltool.inspect.own_data import own_data
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import Computing, computing
 from ggmltool.scenario.model import BackendSpec, Model
@@ -29,17 +30,25 @@ PLAIN = "ggml_nbytes"
 
 
 class _Texts(Struct, forbid_unknown_fields=True):
-    """What is said of a kind of device; `otherwise` has by release what was otherwise in it."""
+    """What is said of a kind of device."""
 
     names: str
     description: str
     leaves_out: str = ""
-    otherwise: dict[str, dict[Literal["description", "leaves_out"], str]] = field(default_factory=dict, name="in")
 
 
 @cache
 def _texts() -> dict[str, _Texts]:
     return load("devices.toml", dict[str, _Texts])
+
+
+@cache
+def _otherwise(release: str) -> dict[str, dict[Literal["description", "leaves_out"], str]]:
+    """What is said of devices of a release in other words, by the profile's name."""
+    of = dict[str, dict[Literal["description", "leaves_out"], str]]
+    like = RELEASES[release].like
+    before = {} if like is None else _otherwise(like.name)
+    return before | (own_data(RELEASES[release], "devices.toml", of) or {})
 
 
 class ProfileInfo(NamedTuple):
@@ -134,11 +143,6 @@ class DeviceFacts(NamedTuple):
     unwritten: Sequence[str] = ()
 
 
-def duties_of(model: Model) -> dict[str, tuple[Duty, ...]] | None:
-    """What a backend of one's own implements, where that is known of the release."""
-    return duties() if model.release is DEFAULT else None
-
-
 def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     """The backends of a scenario and their buffer types, with who computes for each."""
     bufts = make_bufts(model, all_known=True)
@@ -165,7 +169,7 @@ def registered(model: Model) -> list[RegisteredInfo]:
 def profile_info(p: Profile) -> ProfileInfo:
     """A kind of device that is known."""
     texts = _texts()[p.name]
-    here = texts.otherwise.get(p.ggml, {})
+    here = _otherwise(p.ggml).get(p.name, {})
     description, leaves_out = here.get("description", texts.description), here.get("leaves_out", texts.leaves_out)
     return ProfileInfo(p.name, p.type, texts.names, p.ggml, description, leaves_out)
 

@@ -15,7 +15,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
-from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, VERSION, hash_size
+from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, hash_size
 from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.limit import Limit, limits_of
 from ggmltool.inspect.limit_watch import LimitWatch
@@ -30,7 +30,7 @@ class Gauge(NamedTuple):
     limit: int
     where: str = ""
     of: tuple[tuple[str, int], ...] = ()
-    release: str = VERSION
+    release: str = ""
 
     @property
     def about(self) -> Limit:

@@ -1,5 +1,5 @@
 """The function tables of ggml's backends: which functions there are, which ones a backend leaves NULL, and which ones a
-backend of one's own has to implement (ggml 0.20.2)."""
+backend of one's own has to implement ."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ggmltool.data import exists, load
+from ggmltool.data import load
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.version import VERSION
+from ggmltool.inspect.own_data import own_data
 
 
 class Need(StrEnum):
@@ -96,7 +96,7 @@ class _Backend(Struct, forbid_unknown_fields=True):
 class _Release(Struct, forbid_unknown_fields=True):
     """`structs` has the fields of each struct, `if_null` what ggml did if it was not what it does today."""
 
-    backends: dict[str, _Backend]
+    backends: dict[str, _Backend] = {}
     structs: dict[str, tuple[str, ...]] = {}
     if_null: dict[str, str] = {}
 
@@ -119,19 +119,21 @@ _STRUCTS = {
 @cache
 def _functions() -> dict[str, dict[str, _Doing]]:
     """The functions of each struct in order, those of the registry before those of a backend's parts."""
-    return load("interfaces/functions.toml", dict[str, dict[str, _Doing]])
+    return load("functions.toml", dict[str, dict[str, _Doing]])
 
 
 @cache
 def _release(name: str) -> _Release:
-    """The tables of a release, or those of the one that it is like."""
+    """The tables of a release; what it does not say is as in the one that it is like."""
+    own = own_data(RELEASES[name], "interfaces.toml", _Release) or _Release()
     like = RELEASES[name].like
-    if like is not None and not exists(f"interfaces/{name}.toml"):
-        return _release(like.name)
-    return load(f"interfaces/{name}.toml", _Release)
+    if like is None:
+        return own
+    before = _release(like.name)
+    return _Release(own.backends or before.backends, own.structs or before.structs, own.if_null or before.if_null)
 
 
-def tables_of(profile: str, release: str = VERSION) -> tuple[Table, ...] | None:
+def tables_of(profile: str, release: str) -> tuple[Table, ...] | None:
     """The tables of a kind of device in a release, None if they are not known."""
     known = _release(release)
     if profile not in known.backends:
@@ -149,6 +151,11 @@ def _function(kind: str, field: str, table: _Table, of: _Release) -> Function:
     name = None if field in table.null else table.named.get(field, table.prefix + field)
     doing = _functions()[kind].get(field)
     return Function(field, name, of.if_null.get(field, doing.if_null if doing is not None else ""))
+
+
+def duties_of(release: str) -> dict[str, tuple[Duty, ...]] | None:
+    """The duties of a backend of one's own, unless the release's tables have other functions than are told of."""
+    return None if _release(release).structs else duties()
 
 
 def duties() -> dict[str, tuple[Duty, ...]]:

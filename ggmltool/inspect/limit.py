@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from ggmltool.data import exists, load
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.own_data import own_data
 
 Kind = Literal["abort", "device", "grows", "fixed"]
 """Beyond a limit ggml aborts, or a device has no such memory; or ggml makes do (an array grows, a name is cut); or
@@ -29,10 +29,10 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Otherwise(Struct, forbid_unknown_fields=True):
-    """What an older release has otherwise: limits that it does not have, and what others are in it."""
+    """What a release has otherwise than the one it is like: limits that it lacks, and what others are in it."""
 
-    absent: tuple[str, ...]
-    changed: dict[str, dict[str, str]]
+    absent: tuple[str, ...] = ()
+    changed: dict[str, dict[str, str]] = {}
 
 
 @cache
@@ -40,11 +40,11 @@ def limits_of(release: str) -> dict[str, Limit]:
     """The limits of the release of this name by their keys, in the order of the report."""
     like = RELEASES[release].like
     if like is None:
-        return load(f"limits/{release}.toml", dict[str, Limit])
+        return own_data(RELEASES[release], "limits.toml", dict[str, Limit]) or {}
     limits = limits_of(like.name)
-    if not exists(f"limits/{release}.toml"):
+    own = own_data(RELEASES[release], "limits.toml", _Otherwise)
+    if own is None:
         return limits
-    own = load(f"limits/{release}.toml", _Otherwise)
     return {
         key: convert(asdict(limit) | own.changed.get(key, {}), Limit)
         for key, limit in limits.items()

@@ -176,7 +176,7 @@ class Watch:
         if done is not None and (done.ok or run.sched is None):
             return done
         if run.sched is None or stands is None:
-            return done or Plan(step.graph, step.kind, True, ())
+            return done or Plan(step.graph, step.kind, True, (), ggml=run.model.ggml)
         newest = run.newest.get(step.graph or "")
         if done is not None and not is_split and newest is not None and newest[0] is stands.graph:
             sizes = ((name, run.sched.get_buffer_size(b)) for b, name in enumerate(run.sched.names))

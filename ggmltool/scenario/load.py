@@ -372,7 +372,7 @@ class _Loader:
         kinds = self.release.steps
         if value is None:
             return default_steps(graphs, kinds)
-        own = self.top.get("ggml") == self.release.name or (self.release is DEFAULT and "ggml" not in self.top)
+        own = read_ggml(self.top.get("ggml")).steps == kinds
         reader = StepReader(graphs, self.outer.specs, self.document.folder, kinds if own else ALL_GRAPH_STEPS)
         return reader.read(value) if own else translated(reader.read(value), kinds)
 

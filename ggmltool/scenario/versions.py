@@ -12,7 +12,7 @@ from typing import Any
 from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES, nearly
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import BackendSpec, TensorSpec
@@ -21,17 +21,17 @@ from ggmltool.scenario.values import as_text
 
 
 def read_ggml(value: object) -> Release:
-    """The release of a name, by default the newest. Raises Mistake."""
+    """The release of a name, by default the newest; YAML may have read the name as a number. Raises Mistake."""
     if value is None:
         return DEFAULT
-    name = as_text(value, "ggml")
-    if name not in RELEASES:
+    name = f"{value:.2f}" if isinstance(value, float) else as_text(value, "ggml")
+    if name not in BY_NAME:
         raise Mistake(f"{quoted(name)} is not a ggml that ggmltool knows", _which(name))
-    return RELEASES[name]
+    return BY_NAME[name]
 
 
 def _which(name: str) -> str:
-    return did_you_mean(name, RELEASES) or f"ggml is {' or '.join(RELEASES)}"
+    return nearly(name) or did_you_mean(name, BY_NAME) or f"ggml is {' or '.join(RELEASES)}"
 
 
 def lacks(release: Release, since: str) -> bool:

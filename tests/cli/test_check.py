@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ggmltool.ggml.version import VERSION
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.limit import limits_of
 from tests.cli.conftest import SAMPLES, Call, Result
 from tests.golden import check_golden
 from tests.limits import AT, buffer, split_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
-LIMITS = limits_of(VERSION)
+LIMITS = limits_of(DEFAULT.name)
 
 COMMANDS = {"check": (), "check_reserve": ("--step", "reserve"), "check_json": ("--json",), "check_all": ("--all",)}
 

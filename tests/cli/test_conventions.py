@@ -13,6 +13,7 @@ import click
 import pytest
 
 from ggmltool.cli.main import COMMANDS, cli
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
@@ -81,7 +82,10 @@ def test_planning_imports_neither_numpy_nor_rich(command: list[object]) -> None:
 def test_the_module_is_the_command() -> None:
     result = python("-m", "ggmltool", "--version")
     assert result.returncode == 0
-    assert re.fullmatch(r"ggmltool \d+\.\d+\.\d+ \(ggml 0\.20\.2\)\n", result.stdout)
+    tool, releases = result.stdout.splitlines()
+    assert re.fullmatch(r"ggmltool \d+\.\d+\.\d+", tool)
+    assert releases.startswith(f"ggml {DEFAULT.title} by default; --ggml takes ")
+    assert all(release.title in releases for release in RELEASES.values())
 
 
 def test_no_command_shows_the_help(call: Call) -> None:

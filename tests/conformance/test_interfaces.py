@@ -12,7 +12,7 @@ from ggmltool.oracle import structs
 from tests.conformance.ops_case import real_library
 
 lib = real_library()
-CPU = tables_of("CPU") or ()
+CPU = tables_of("CPU", "0.20.2") or ()
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ggml_backend_i": structs.BackendI,

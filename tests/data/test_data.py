@@ -18,7 +18,7 @@ import pytest
 import ggmltool
 import ggmltool.data
 from ggmltool.cli.main import cli
-from ggmltool.data import exists, load
+from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.messages import FILES, Message, messages
 from ggmltool.ggml.op import KEY_NAMES
@@ -26,12 +26,12 @@ from ggmltool.ggml.ops import load as load_ops
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.version import VERSION
 from ggmltool.inspect.limit import limits_of
+from ggmltool.inspect.own_data import own_data
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
-TOML = {path.relative_to(DATA).as_posix(): path.read_text("utf-8") for path in sorted(DATA.rglob("*.toml"))}
+TOML = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.toml"))}
 
 ALL = """
 from ggmltool.inspect.diff.changes import changes
@@ -39,7 +39,7 @@ from ggmltool.inspect.limit import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.inspect.devices import profile_info
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
@@ -52,7 +52,6 @@ changes()
 assertions()
 days()
 duties()
-profile_info(PROFILES["CPU"])
 messages()
 op_facts()
 shape_rules()
@@ -61,6 +60,8 @@ param_meaning("rope", "mode")
 for release in RELEASES:
     limits_of(release)
     tables_of("CPU", release)
+    for profile in profiles_of(RELEASES[release]).values():
+        profile_info(profile)
 weight_of("output_norm.weight")
 """
 """What reads every file."""
@@ -76,7 +77,7 @@ atexit.register(lambda: print(json.dumps(opened), file=sys.stderr))
 def files_read(code: str) -> list[str]:
     """The files of data that a program reads, in the order in which it does."""
     done = subprocess.run([sys.executable, "-c", WATCHED + code], capture_output=True, text=True, check=True)
-    return [Path(path).relative_to(DATA).as_posix() for path in json.loads(done.stderr.splitlines()[-1])]
+    return [Path(path).relative_to(PACKAGE).as_posix() for path in json.loads(done.stderr.splitlines()[-1])]
 
 
 def test_every_file_is_read_by_something_and_once() -> None:
@@ -87,7 +88,7 @@ def test_every_file_is_read_by_something_and_once() -> None:
 def test_to_plan_the_days_are_read_and_no_texts(command: str) -> None:
     sample = PACKAGE.parent / "sample_graphs" / "matmul.yaml"
     code = f"from ggmltool.cli.main import cli\ncli([{command!r}, {str(sample)!r}], standalone_mode=False)\n"
-    assert files_read(code) == ["since.toml"]
+    assert files_read(code) == ["data/since.toml"]
 
 
 @pytest.mark.parametrize("name", TOML)
@@ -131,17 +132,22 @@ def test_the_engine_asks_for_messages_that_there_are() -> None:
     assert advised() <= messages().keys()
 
 
-@pytest.mark.parametrize("release", [n for n, r in RELEASES.items() if r.like and exists(f"limits/{n}.toml")])
+def own(release: str, name: str) -> dict[str, Any]:
+    """What a file in the folder of a release says; nothing if it has none."""
+    return own_data(RELEASES[release], name, dict[str, Any]) or {}
+
+
+@pytest.mark.parametrize("release", [name for name, of in RELEASES.items() if of.like and own(name, "limits.toml")])
 def test_limits_of_a_release_are_limits_that_differ_from_those_of_the_one_it_is_like(release: str) -> None:
     like = RELEASES[release].like
     assert like is not None
-    today = limits_of(like.name)
-    older = load(f"limits/{release}.toml", dict[str, Any])
-    absent, changed = set(older["absent"]), older["changed"]
+    before = limits_of(like.name)
+    otherwise = own(release, "limits.toml")
+    absent, changed = set(otherwise.get("absent", ())), otherwise.get("changed", {})
     assert absent.isdisjoint(changed)
-    assert absent | changed.keys() <= today.keys()
+    assert absent | changed.keys() <= before.keys()
     for key, changes in changed.items():
-        assert all(getattr(today[key], name) != value for name, value in changes.items())
+        assert all(getattr(before[key], name) != value for name, value in changes.items())
 
 
 def test_the_limits_that_an_error_names_are_there() -> None:
@@ -149,7 +155,7 @@ def test_the_limits_that_an_error_names_are_there() -> None:
     for path in (PACKAGE / "ggml").rglob("*.py"):
         named |= set(re.findall(r'\)\.of\("(\w+)"', path.read_text("utf-8")))
     assert len(named) > 5
-    assert named <= limits_of(VERSION).keys()
+    assert all(named <= {*limits_of(name), *own(name, "limits.toml").get("absent", ())} for name in RELEASES)
 
 
 def test_examples_and_notes_are_of_ops_that_there_are() -> None:
@@ -176,10 +182,10 @@ def test_every_meaning_is_that_of_a_parameter() -> None:
     assert list(file["names"]) == sorted(file["names"], key=str.lower)
 
 
-@pytest.mark.parametrize("release", [name for name in RELEASES if exists(f"interfaces/{name}.toml")])
+@pytest.mark.parametrize("release", [name for name in RELEASES if own(name, "interfaces.toml")])
 def test_tables_of_functions_name_fields_of_their_structs(release: str) -> None:
-    today = load("interfaces/functions.toml", dict[str, dict[str, Any]])
-    file = load(f"interfaces/{release}.toml", dict[str, dict[str, Any]])
+    today = load("functions.toml", dict[str, dict[str, Any]])
+    file = own(release, "interfaces.toml")
     structs = file.get("structs", today)
     for backend in file["backends"].values():
         assert backend.get("like", "CPU") in file["backends"]
@@ -193,16 +199,23 @@ def test_tables_of_functions_name_fields_of_their_structs(release: str) -> None:
 def test_the_devices_that_are_told_of_are_those_that_are_known() -> None:
     file = load("devices.toml", dict[str, dict[str, Any]])
     assert list(file) == list(PROFILES)
-    for name, texts in file.items():
-        for release, changed in texts.get("in", {}).items():
+    for release in RELEASES:
+        for name, changed in own(release, "devices.toml").items():
             assert name in profiles_of(RELEASES[release])
-            assert all(texts[key] != text for key, text in changed.items())
+            assert all(file[name][key] != text for key, text in changed.items())
 
 
 def test_every_file_is_in_the_table_of_what_there_is() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", (DATA / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert {name for name in TOML for row in rows if fnmatch(name, row)} == set(TOML)
-    assert all(any(fnmatch(name, row) for name in TOML) for row in rows)
+    files = {name.removeprefix("data/") for name in TOML if name.startswith("data/")}
+    assert {name for name in files for row in rows if fnmatch(name, row)} == files
+    assert all(any(fnmatch(name, row) for name in files) for row in rows)
+
+
+def test_a_release_has_no_data_but_what_the_page_says() -> None:
+    text = (DATA / "README.md").read_text("utf-8").partition("What is of one release")[2].partition("##")[0]
+    of_releases = {Path(name).name for name in TOML if not name.startswith("data/")}
+    assert of_releases == set(re.findall(r"`(\w+\.toml)`", text))
 
 
 OUTSIDE = {

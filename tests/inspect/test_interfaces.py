@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.ggml.devices.profiles import PROFILES, Profile
-from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.version import VERSION
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.inspect.interfaces import Function, Table, tables_of
 
 BACKEND, DEVICE = "ggml_backend_i", "ggml_backend_device_i"
@@ -25,10 +24,10 @@ IDLE = {
 """Functions that are there, and by default say no, or nothing that another's absence would not say."""
 
 
-KNOWN = [p for p in PROFILES.values() if tables_of(p.name) is not None]
+KNOWN = [p for p in PROFILES.values() if tables_of(p.name, DEFAULT.name) is not None]
 
 
-def tables(profile: str, release: str = VERSION) -> dict[str, Table]:
+def tables(profile: str, release: str = DEFAULT.name) -> dict[str, Table]:
     """The tables of a device that are known, by their struct."""
     return {table.kind: table for table in tables_of(profile, release) or ()}
 
@@ -44,7 +43,7 @@ def null(table: Table) -> dict[str, str]:
 
 def test_every_device_has_tables_but_the_one_that_is_none_of_ggmls() -> None:
     assert {p.name for p in KNOWN} == PROFILES.keys() - {"custom"}
-    assert tables_of("custom") is None
+    assert tables_of("custom", DEFAULT.name) is None
 
 
 @pytest.mark.parametrize("release", RELEASES)

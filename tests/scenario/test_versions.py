@@ -127,3 +127,30 @@ def test_an_output_that_is_a_view_leaves_its_root_as_it_is() -> None:
         ggml: ggmltool.load(of(nodes), ggml=ggml).model.graphs["main"].nodes[0].flags for ggml in ("0.20.2", MARCH)
     }
     assert flags == {"0.20.2": 2, MARCH: 0}
+
+
+@pytest.mark.parametrize("name", ["0.26", "0.26.0", "b11549", 0.26])
+def test_a_release_goes_by_its_version_and_by_its_build(name: str | float) -> None:
+    model = ggmltool.load(of({"z": "add(x, y)"}, ggml=name)).model
+    assert model.ggml == "0.26"
+    assert ggmltool.load(dump(model)).model.ggml == "0.26"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("0.27", '"0.27" is not a ggml that ggmltool knows; it decides as 0.26 does, but ggml_conv_1d ends in permute'),
+        ("b11739", "it decides as 0.26 does, but ggml_conv_1d"),
+        ("b11434", "it decides as 0.26 does, but its scheduler copies the used experts itself"),
+        ("0.26.1", "did you mean"),
+    ],
+)
+def test_a_ggml_that_decides_nearly_as_a_release_is_told_so(name: str, said: str) -> None:
+    assert said in refusal(of({}, ggml=name))
+
+
+def test_no_two_releases_go_by_one_name() -> None:
+    named = [
+        name for release in RELEASES.values() for name in (*release.names, *(n for r in release.near for n in r.names))
+    ]
+    assert len(named) == len(set(named))

@@ -45,6 +45,7 @@ TWO_DEVICES = Plan(
     ),
     buffer_sizes=(("CUDA0", 30 * KIB), ("CPU", 20 * KIB)),
     log=("ggml_gallocr_reserve_n: reallocating CUDA0 buffer from size 0.00 MiB to 0.03 MiB",),
+    ggml="0.20.2",
 )
 
 
@@ -79,6 +80,7 @@ REFUSED = Plan(
         ("message", "GGML_ASSERT(!sched->is_alloc) failed"),
         ("explanation", "the graph before this one was not reset;\nput a step `reset` between the two"),
     ),
+    ggml="0.20.2",
 )
 
 EVENTS: tuple[Event, ...] = (

@@ -9,6 +9,7 @@ from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.version import (
     CGRAPH_SIZE,
     DEFAULT_GRAPH_SIZE,
+    HASH_SHIFT,
     MAX_FREE_BLOCKS,
     MEM_ALIGN,
     OBJECT_SIZE,
@@ -52,6 +53,15 @@ USED = GraphField("visited_hash_set.used", "word", 4)
 
 TENSOR_HEAD = ("buffer", "ne", "nb", "op", "op_params")
 TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
+
+
+class Near(NamedTuple):
+    """A ggml that decides as a release does in nearly all: by which names it goes, and what it does otherwise."""
+
+    names: tuple[str, ...]
+    but: str
+
+
 TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
 
 
@@ -73,8 +83,9 @@ class Release:
 
     `folder` is the package beside this module that has its parts, `rules` are those of its scheduler; what the folder
     has no module for is as in the release that it is `like` (None: the shared engine is this release). `build` is the
-    first build of llama.cpp that carries it where the version number of ggml says less. `library` is the real one, if a
-    package has it. Sizes are bytes.
+    build of llama.cpp that carries it, where the version number of ggml says less; `near` are others that decide nearly
+    as it does. `library` is the real one, if a package has it. Sizes are bytes.
+
     `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an address is shifted
     before ggml_hash takes it modulo the number of slots. `max_splits` is how many splits a scheduler can have (None: as
     many as there are). `steps` are the kinds of steps that take a graph.
@@ -97,11 +108,12 @@ class Release:
     like: Release | None = None
     build: str = ""
     library: Library | None = None
+    near: tuple[Near, ...] = ()
     object_size: int = OBJECT_SIZE
     tensor_size: int = TENSOR_SIZE
     cgraph_size: int = CGRAPH_SIZE
     tensor_alignment: int = TENSOR_ALIGNMENT
-    hash_shift: int = 4
+    hash_shift: int = HASH_SHIFT
     graph_fields: tuple[GraphField, ...] = (NODES, LEAFS, USE_COUNTS, KEYS, *GRADS, USED)
     max_backends: int = SCHED_MAX_BACKENDS
     max_splits: int | None = None
@@ -119,6 +131,17 @@ class Release:
     hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
     compute_flag: bool = True
     gpu_families: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it goes by: its name, the whole version (0.26.0), its build."""
+        whole = f"{self.name}.0" if self.name.count(".") == 1 else ""
+        return tuple(filter(None, (self.name, whole, self.build)))
+
+    @property
+    def title(self) -> str:
+        """Its name with the build: 0.26 (llama.cpp b11549)."""
+        return f"{self.name} (llama.cpp {self.build})" if self.build else self.name
 
     @property
     def max_split_inputs(self) -> int:

@@ -23,3 +23,21 @@ RELEASES: dict[str, Release] = {
 
 DEFAULT = GGML_0_20_2
 """The release that decides by default."""
+
+BY_NAME: dict[str, Release] = {name: release for release in RELEASES.values() for name in release.names}
+"""By all names that a release goes by: its own, the whole version, its build of llama.cpp."""
+
+
+def listed() -> str:
+    """The names of all releases for a sentence, the newest first, and which one decides by default."""
+    *names, last = (f"{name} (the default)" if release is DEFAULT else name for name, release in RELEASES.items())
+    return f"{', '.join(names)} or {last}"
+
+
+def nearly(name: str) -> str:
+    """What there is to say of a ggml that is none of the releases and decides almost as one of them; "" of others."""
+    for release in RELEASES.values():
+        for near in release.near:
+            if name in near.names:
+                return f"it decides as {release.name} does, but {near.but}; write {release.name}"
+    return ""

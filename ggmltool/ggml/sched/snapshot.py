@@ -10,7 +10,6 @@ from ggmltool.ggml.op import KEY_NAMES, Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
 from ggmltool.ggml.sched.common import AnyScheduler, Places
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import VERSION
 
 _OP_NAMES = tuple(op.name for op in Op)
 _OP_DESCS = tuple(name.upper() for name in KEY_NAMES)
@@ -57,7 +56,7 @@ def failed_plan(
     step: str,
     backends: Sequence[tuple[str, str]],
     log: Sequence[str] = (),
-    ggml: str = VERSION,
+    ggml: str = "",
     debug_log: Sequence[str] | None = None,
 ) -> Plan:
     """The plan of a step that this ggml would not survive."""

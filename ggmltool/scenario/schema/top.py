@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ggmltool.ggml import ops
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES
 from ggmltool.scenario.kinds import ID, TEXT, Schema, either, integer, nullable, one_or_list
 from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, MAX_MISALIGN, TOP_KEYS, USAGES
 from ggmltool.scenario.meta import MAX_FACTS
@@ -23,7 +25,7 @@ def drawn() -> Schema:
     keys = {
         "ggmltool": {"const": FORMAT},
         "name": nullable(_TEXT),
-        "ggml": {"enum": [*RELEASES, None]},
+        "ggml": {"enum": [*_names(BY_NAME), None]},
         "backends": nullable({"type": "array", "items": ref("backend"), "minItems": 1}),
         "buffer_types": nullable(ref("buffer_types")),
         "contexts": nullable(ref("contexts")),
@@ -75,7 +77,7 @@ def _contexts_and_graphs() -> dict[str, Schema]:
 
 def _steps_of(kinds: tuple[str, ...]) -> Schema:
     """The steps of releases that have these kinds of them; a file without `ggml` means today's, one with null all."""
-    names: list[str | None] = [name for name, release in RELEASES.items() if release.steps == kinds]
+    names = _names(name for name, release in BY_NAME.items() if release.steps == kinds)
     of_these: Schema = {"properties": {"ggml": {"enum": names or [None]}}}
     if DEFAULT.name not in names:
         of_these["required"] = ["ggml"]
@@ -85,6 +87,12 @@ def _steps_of(kinds: tuple[str, ...]) -> Schema:
         "propertyNames": {"enum": [*kinds, *OTHER_STEPS]},
     }
     return {"if": of_these, "then": {"properties": {"steps": {"items": step}}}}
+
+
+def _names(names: Iterable[str]) -> list[str | float | None]:
+    """Names of releases; one that looks like a number is that number, too."""
+    spelled: list[str | float | None] = list(names)
+    return [*spelled, *(float(str(name)) for name in spelled if str(name).count(".") == 1)]
 
 
 def _steps() -> dict[str, Schema]:

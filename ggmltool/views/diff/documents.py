@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ggml.version import VERSION
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
 from ggmltool.views.diff.rules import rules_of
 from ggmltool.views.document import Document, Error, ReleaseDocument, Row, error_of
@@ -387,4 +387,4 @@ class VerifyDocument(ReleaseDocument, kw_only=True):
     def of(cls, found: Verified) -> VerifyDocument:
         """A comparison with the release that the real library belongs to."""
         rows = [DifferenceRow(*d) for d in found.differences]
-        return cls(ggml=VERSION, same=not rows, compared=found.compared, differences=rows)
+        return cls(ggml=DEFAULT.name, same=not rows, compared=found.compared, differences=rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import NODEFAULT, UNSET, UnsetType, defstruct
 from msgspec.structs import asdict, fields
 
-from ggmltool.ggml.version import VERSION
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.views.document import Document, Number, ReleaseDocument, Row, number
 from ggmltool.views.reference.value_table import Entry, TableInfo, value_of
 
@@ -271,7 +271,7 @@ class OpsDocument(ReleaseDocument, kw_only=True):
     @classmethod
     def of(cls, infos: Sequence[OpInfo]) -> OpsDocument:
         """All ops."""
-        return cls(ggml=VERSION, ops=[OpRow.of(info) for info in infos])
+        return cls(ggml=DEFAULT.name, ops=[OpRow.of(info) for info in infos])
 
 
 class OpDocument(document_of(OpRow, "op")):  # type: ignore[misc]
@@ -280,7 +280,7 @@ class OpDocument(document_of(OpRow, "op")):  # type: ignore[misc]
     @classmethod
     def of(cls, info: OpInfo) -> OpDocument:
         """An op."""
-        return cls(ggml=VERSION, **asdict(OpRow.of(info)))
+        return cls(ggml=DEFAULT.name, **asdict(OpRow.of(info)))
 
 
 class TypeRow(Row, kw_only=True):
@@ -314,7 +314,7 @@ class TypesDocument(ReleaseDocument, kw_only=True):
     @classmethod
     def of(cls, infos: Sequence[TypeInfo]) -> TypesDocument:
         """All types."""
-        return cls(ggml=VERSION, types=[TypeRow.of(info) for info in infos])
+        return cls(ggml=DEFAULT.name, types=[TypeRow.of(info) for info in infos])
 
 
 class TypeDocument(document_of(TypeRow, "type")):  # type: ignore[misc]
@@ -323,7 +323,7 @@ class TypeDocument(document_of(TypeRow, "type")):  # type: ignore[misc]
     @classmethod
     def of(cls, info: TypeInfo) -> TypeDocument:
         """A type."""
-        return cls(ggml=VERSION, **asdict(TypeRow.of(info)))
+        return cls(ggml=DEFAULT.name, **asdict(TypeRow.of(info)))
 
 
 class EntryRow(Row):
@@ -360,7 +360,7 @@ class TableDocument(ReleaseDocument, kw_only=True):
             )
             for e in entries
         ]
-        return cls(ggml=VERSION, **table._asdict(), entries=rows)
+        return cls(ggml=DEFAULT.name, **table._asdict(), entries=rows)
 
 
 class SampleRow(Row):

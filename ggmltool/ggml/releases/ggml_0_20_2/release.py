@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ggmltool.ggml.releases.release import Library, Release
 from ggmltool.ggml.releases.rules import Rules
-from ggmltool.ggml.version import VERSION
 
 RELEASE = Release(
-    VERSION,
+    "0.20.2",
     "2026-08-18",
     "8c63e709",
     "ggml_0_20_2",
     Rules(),
-    library=Library(VERSION, "libggml-python==0.20.2.post1"),
+    library=Library("0.20.2", "libggml-python==0.20.2.post1"),
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ggmltool.ggml.op import INPLACE_OPS, Op
 from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as BEFORE
-from ggmltool.ggml.releases.release import Library
+from ggmltool.ggml.releases.release import Library, Near
 
 RELEASE = replace(
     BEFORE,
@@ -17,6 +17,14 @@ RELEASE = replace(
     like=BEFORE,
     build="b11549",
     library=Library("0.26.0", "xllamacpp==2026.10.11549", ("ggml_backend_sched_set_copy_callback",)),
+    near=(
+        Near(
+            ("0.27", "0.27.0", "b11739"),
+            "ggml_conv_1d ends in permute(0, 2, 1, 3), one node more, programs can have a callback for reallocations, "
+            "and some lines of the log are new",
+        ),
+        Near(("b11434",), "its scheduler copies the used experts itself, and host weights in the order of the inputs"),
+    ),
     rules=replace(
         BEFORE.rules,
         inplace_ops=INPLACE_OPS | {Op.CLAMP},
