@@ -65,7 +65,7 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 @click.option(
     "--pass",
     "number",
-    type=click.IntRange(1, 5),
+    type=click.IntRange(1, 6),
     envvar="GGMLTOOL_SPLITS_PASS",
     help="Show the assignments after this pass of the scheduler instead, and what it changed.",
 )
@@ -89,6 +89,8 @@ def splits(
       2.sup  expanded from a neighbor       3.best    most of its sources are there
       3.upg  a faster one with that memory  4.vsrc    where the tensor it views is
       4.cur  where the node that needs it is  usr     the scenario says so
+
+    Copies have 4.cpy; 6.cpy where pass 6 made them, the pipeline copies of inputs since ggml 0.26.
 
     \b
     Those of ggml 2024-01, whose scheduler has four passes:

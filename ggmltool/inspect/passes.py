@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
+from ggmltool.ggml.events import Assigned, Event, GraphInputCopied, InputAdded, SplitStarted
 from ggmltool.ggml.tensor import op_desc
 from ggmltool.inspect.part import Part
 
@@ -32,12 +32,13 @@ class PassRecord(NamedTuple):
     assigned: tuple[Assigned, ...]
     splits: tuple[SplitStarted, ...]
     inputs: tuple[InputAdded, ...]
+    graph_inputs: tuple[GraphInputCopied, ...] = ()
 
 
 class PassRecorder(Part):
     """What every pass did for the graph that was split last."""
 
-    hears = frozenset({Assigned, SplitStarted, InputAdded})
+    hears = frozenset({Assigned, SplitStarted, InputAdded, GraphInputCopied})
     looks_at_passes = True
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class PassRecorder(Part):
                 assigned,
                 tuple(e for e in events if isinstance(e, SplitStarted)),
                 tuple(e for e in events if isinstance(e, InputAdded)),
+                tuple(e for e in events if isinstance(e, GraphInputCopied)),
             )
         )
 

@@ -95,8 +95,8 @@ def test_the_passes_end_in_the_backends_and_causes_of_the_plan(sample: str, step
     watched = watch(Opened(ggmltool.load(SAMPLES / sample), sample), Moment("main", step), Record(Keep.PASSES))
     records = watched.record.passes.records
     plan = watched.plan
-    assert [record.number for record in records] == [0, 1, 2, 3, 4, 5]
-    last = records[-1]
+    assert [record.number for record in records] == list(range(len(watched.sched.passes)))
+    last = records[5]
     nodes = [(n.index, n.id, n.backend, n.cause) for n in plan.nodes]
     assert [(a.index, a.tensor, a.backend, a.cause) for a in last.assignments if not a.is_leaf] == nodes
     leafs = [(leaf.id, leaf.backend) for leaf in plan.leafs]
@@ -114,6 +114,20 @@ def test_a_pass_changes_what_it_announces_and_nothing_else(sample: str) -> None:
         for old, new in zip(before.assignments, after.assignments, strict=True):
             expected = announced.get(new.tensor, (old.backend, old.cause))
             assert (new.backend, new.cause) == expected
+
+
+def test_pipeline_copies_of_inputs_are_made_in_pass_6_since_0_26_and_in_pass_5_before(call: Call) -> None:
+    for ggml, number, cause in (("0.20.2", "5", "4.cpy"), ("0.26", "6", "6.cpy")):
+        args = ("splits", "--pass", number, "--ggml", ggml, "--json", SAMPLES / "pipeline.yaml")
+        document = json.loads(call(*args).out)
+        assert document["graph_inputs"] == [
+            {"tensor": "x", "backend": "CPU", "copies": ["x", "CPU#x#1", "CPU#x#2", "CPU#x#3"]}
+        ]
+        assert next(t["cause"] for t in document["tensors"] if t["id"] == "x") == cause
+        before = json.loads(call("splits", "--pass", str(int(number) - 1), *args[3:]).out)
+        assert before["graph_inputs"] == []
+    result = call("splits", "--pass", "6", "--ggml", "0.20.2", SAMPLES / "pipeline.yaml")
+    assert (result.status, result.err) == (2, "Error: the scheduler of ggml 0.20.2 has 5 passes, no pass 6\n")
 
 
 def test_the_choices_of_the_user_are_pass_zero(call: Call) -> None:
@@ -141,7 +155,7 @@ def test_a_pass_that_ggml_does_not_finish_shows_the_ones_before(call: Call) -> N
         (("--by", "op,op"), "a key is named twice"),
         (("--by", "op", "--bytes"), "--by and --bytes are different views"),
         (("--pass", "1", "--debug", "2"), "leave them out with --pass"),
-        (("--pass", "6"), "--pass"),
+        (("--pass", "7"), "--pass"),
     ],
 )
 def test_wrong_use_of_the_views_is_told(call: Call, args: tuple[str, ...], said: str) -> None:

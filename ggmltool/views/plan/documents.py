@@ -267,6 +267,14 @@ class PassInput(Row):
     backend: str
 
 
+class PassGraphInput(Row):
+    """An input of the graph, with its pipeline copies on its own backend."""
+
+    tensor: str
+    backend: str
+    copies: list[str]
+
+
 class PassDocument(StepDocument, kw_only=True):
     """`splits --pass N --json`: what is assigned after one pass of the scheduler, and what the pass changed.
 
@@ -279,6 +287,7 @@ class PassDocument(StepDocument, kw_only=True):
     tensors: list[PassTensor] | UnsetType = UNSET
     splits: list[PassSplit] | UnsetType = UNSET
     inputs: list[PassInput] | UnsetType = UNSET
+    graph_inputs: list[PassGraphInput] | UnsetType = UNSET
 
     @classmethod
     def of(cls, plan: Plan, records: Sequence[PassRecord], number: int) -> PassDocument:
@@ -295,7 +304,16 @@ class PassDocument(StepDocument, kw_only=True):
         ]
         splits = [PassSplit(s.split, s.backend, s.at, s.node, words(s)) for s in record.splits]
         inputs = [PassInput(i.split, i.tensor, i.backend) for i in record.inputs]
-        return cls(**head(plan), number=number, complete=True, tensors=tensors, splits=splits, inputs=inputs)
+        graph_inputs = [PassGraphInput(i.tensor, i.backend, list(i.copies)) for i in record.graph_inputs]
+        return cls(
+            **head(plan),
+            number=number,
+            complete=True,
+            tensors=tensors,
+            splits=splits,
+            inputs=inputs,
+            graph_inputs=graph_inputs,
+        )
 
 
 class GraphTensor(Row):

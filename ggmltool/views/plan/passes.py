@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggmltool.ggml.events import SplitStarted
+from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
@@ -28,8 +28,10 @@ def pass_view(
     parts += [_counts(plan, upto, inks, style, passes)]
     if upto and upto[-1].number == number:
         record = upto[-1]
-        if number == len(passes) - 1:
+        if record.splits:
             parts += ["\n", _split_table(record, inks, style)]
+        if record.graph_inputs:
+            parts += ["\n", _graph_input_table(record, inks, style)]
         parts += ["\n", _node_table(record, inks, style)]
     return "".join(parts)
 
@@ -76,6 +78,16 @@ def _node_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
         Column("why", lambda a: reasons.get(a.tensor), cut=True, drop=2),
     )
     return table.render(record.assignments, style)
+
+
+def _graph_input_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
+    table = Table[GraphInputCopied](
+        Column("input", lambda i: i.tensor, cut=True),
+        Column("backend", lambda i: Cell(i.backend, inks.get(i.backend, ""))),
+        Column("pipeline copies", lambda i: shortened(i.copies, 4), cut=True, drop=1),
+    )
+    lines = [f"{count(len(record.graph_inputs), 'input')} of the graph with pipeline copies"]
+    return render_lines(lines, style) + table.render(record.graph_inputs, style)
 
 
 def _split_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
