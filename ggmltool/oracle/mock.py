@@ -325,9 +325,11 @@ class World:
         """The engine's devices and buffer types, for profiles and `known` types whose rules only the engine has."""
         self.engine_devices: dict[str, Device] = {}
         self.engine_bufts: dict[int, BufferType] = {}
-        if known or any(device.profile.rules == "engine" for device in self.order):
+        devices = {b.name: b.device for b in make_backends(model, bufts)}
+        orders = any(device.graph_optimize is not None for device in devices.values())
+        if known or orders or any(device.profile.rules == "engine" for device in self.order):
             self.engine_bufts = {self.by_name[name].address: buft for name, buft in bufts.items()}
-            self.engine_devices = {b.name: b.device for b in make_backends(model, bufts)}
+            self.engine_devices = devices
             for device in self.order:
                 usable = self.engine_devices[device.name].bufts
                 device.bufts.update(self.by_name[b.name].address for b in known if b in usable)

@@ -61,7 +61,9 @@ class OracleRun:
 
 
 class Log:
-    """ggml's log as it comes: warnings and errors as lines, the debug print, whose lines name no function, as text."""
+    """ggml's log as it comes: warnings and errors as lines, the debug print and what the scheduler logs at its level as
+    text; other functions' debug lines are passed over.
+    """
 
     def __init__(self, lib: Lib) -> None:
         self._text: list[bytes] = []
@@ -73,7 +75,7 @@ class Log:
     def _on_log(self, level: int, text: bytes, _user: int) -> None:
         self._level = level if level != LEVEL_CONT else self._level
         if self._level == LEVEL_DEBUG:
-            if not text.startswith(b"ggml_"):
+            if not text.startswith(b"ggml_") or text.startswith(b"ggml_backend_sched_"):
                 self._debug.append(text)
         elif self._level in (LEVEL_WARN, LEVEL_ERROR):
             self._text.append(text)

@@ -1,0 +1,94 @@
+"""What devices keep in memory until a node has been computed (add_alloc_dep), against the real library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ggmltool.ggml.device import Keep
+from ggmltool.ggml.events import KeptUntil
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.oracle.lib import OracleUnavailable, load
+from tests.conformance.judged import judged
+from tests.conformance.run import outcomes
+
+RELEASE = next(release for release in RELEASES.values() if release.rules.copies_leafs_last)
+"""A ggml whose graph_optimize gets params, for which there is a library."""
+
+
+def keeps_much(nodes: list[Tensor], _: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
+    """Keeps sources, nodes and views; some of them twice, some until a node that keeps more than ten."""
+    n = len(nodes)
+    for i, node in enumerate(nodes):
+        if (n * 31 + i * 7) % 5 == 0:
+            until = nodes[min(i + 3, n - 1)]
+            for t in (node, *node.src, node):
+                if t is not None:
+                    keep(t, until)
+        if (n + i) % 11 == 0:
+            for kept in nodes[max(0, i - 14) : i]:
+                keep(kept, node)
+    return nodes
+
+
+def keeps_until_a_source(nodes: list[Tensor], _: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
+    source = nodes[0].src[0]
+    assert source is not None
+    keep(nodes[0], source)
+    return nodes
+
+
+@pytest.fixture
+def release() -> Release:
+    try:
+        load(RELEASE)
+    except OracleUnavailable as error:
+        pytest.skip(str(error))
+    return RELEASE
+
+
+def let(monkeypatch: pytest.MonkeyPatch, release: Release, optimize: object) -> None:
+    """Devices that are no CPU have this graph_optimize."""
+    profiles = profiles_of(release)
+    for name, profile in profiles.items():
+        if name not in ("CPU", "BLAS"):
+            monkeypatch.setitem(profiles, name, replace(profile, graph_optimize=optimize))  # type: ignore[arg-type]
+
+
+def test_what_devices_keep_is_kept_as_ggml_keeps_it(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
+    let(monkeypatch, release, keeps_much)
+    failed = {o.seed: o.differences for o in outcomes(range(120), release.name) if o.differences}
+    assert failed == {}
+
+
+SCENARIO = {
+    "ggmltool": 1,
+    "ggml": RELEASE.name,
+    "backends": ["CUDA0", "CPU"],
+    "contexts": {"c": {"tensors": {"x": "f32[64, 8]"}}, "w": {"buft": "CUDA0", "tensors": {"w": "f32[64, 64]"}}},
+    "graphs": {"main": {"nodes": {"a": "mul_mat(w, x)", "b": "sqr(a)", "c": "sqr(b)", "d": "sqr(c)"}}},
+}
+
+
+def test_a_kept_tensor_keeps_its_memory_and_says_so(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
+    def keep_first(nodes: list[Tensor], _: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
+        keep(nodes[0], nodes[-2])
+        return nodes
+
+    before = judged(SCENARIO)
+    let(monkeypatch, release, keep_first)
+    after = judged(SCENARIO)
+    assert before.offset("b") == before.offset("a")
+    assert after.offset("b") != after.offset("a")
+    assert set(after.of(KeptUntil)) == {KeptUntil("CUDA0", "a", "c")}
+
+
+def test_until_must_be_a_node(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
+    let(monkeypatch, release, keeps_until_a_source)
+    error = judged(SCENARIO).error()
+    assert "n_dep_nodes_added == n_dep_nodes" in (error["condition"] or "")
