@@ -127,6 +127,8 @@ def capture(
     output.write(_file(captured.scenario))
     if unnamed:
         note(_summary(captured, output.path))
+    if "note" in captured.facts:
+        note(captured.facts["note"])
     if output.path is not None and (said := answers_for(captured.facts)):
         auto = "" if wanted.n_parallel or asked.options.program != "server" else AUTO
         note(f"{said}{auto}")
@@ -193,7 +195,7 @@ def _summary(captured: Captured, file: Path | None) -> str:
     memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name in _LASTING)
     look = f"Look at it with: ggmltool plan --step reserve {file}"
     lines = [
-        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}",
+        f"{facts['architecture']}, {count(facts['n_layer'], 'layer')}, built by {facts['library']}",
         f"{count(facts['n_tokens'], 'token')} in a context of {facts['n_ctx']}, {memory}",
         *(f"graph {name}: {_parts(graph)}" for name, graph in graphs.items()),
         f"Compute it with: ggmltool run {file}" if facts["phase"] == "tokens" else look,

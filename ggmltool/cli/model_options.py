@@ -41,6 +41,7 @@ class ModelOptions(NamedTuple):
     cache_type_v: tuple[str, ...]
     outputs: tuple[int, ...]
     program: Any
+    library: str | None
     swa_full: bool
     kv_unified: bool
 
@@ -52,7 +53,8 @@ class ModelOptions(NamedTuple):
 
     def _flags(self) -> dict[str, str]:
         program = "" if self.program is None else str(self.program)
-        return {"--for": program, "--swa-full": " " * self.swa_full, "-kvu": " " * self.kv_unified}
+        words = {"--for": program, "--library": self.library or ""}
+        return {**words, "--swa-full": " " * self.swa_full, "-kvu": " " * self.kv_unified}
 
     def each(self) -> list[Wanted]:
         """Every combination of the values. Raises click.UsageError for -np auto of a program without, and CliError."""
@@ -61,7 +63,9 @@ class ModelOptions(NamedTuple):
             raise click.UsageError(f"-np auto exists in llama-server only; give {program} a number of sequences")
         given = {field: values for field in _FIELDS if (values := getattr(self, field))}
         flags = {name: value.strip() for name, value in self._flags().items() if value}
-        base = CaptureOptions(program=program, swa_full=self.swa_full, kv_unified=self.kv_unified)
+        base = CaptureOptions(
+            program=program, swa_full=self.swa_full, kv_unified=self.kv_unified, library=self.library or ""
+        )
         return [
             Wanted(_with(base, dict(zip(given, values, strict=True))), {**_words(given, values), **flags})
             for values in product(*given.values())
@@ -165,4 +169,9 @@ def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
                  "token.",
         ),
         number("--outputs", least=0, help="Tokens that have logits, overriding --for."),
+        click.option(
+            "--library", metavar="PACKAGE[==VERSION]",
+            help="Capture with the llama.cpp of this package, installed or in GGMLTOOL_LIBRARIES (default: the first "
+                 "that is installed; `help models`).",
+        ),
     ]  # fmt: skip

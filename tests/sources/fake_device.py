@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import Op
 from ggmltool.oracle import structs
+from ggmltool.oracle.layouts import Layout
 from ggmltool.oracle.structs import Tensor
 
 DEVICE_TYPES = {"gpu": 1, "igpu": 2}
@@ -53,6 +54,10 @@ class Host(Protocol):
     def address(self, size: int) -> int:
         """An address that nobody touches."""
 
+    @property
+    def layout(self) -> Layout:
+        """The structs that the library has otherwise than another one."""
+
 
 class Device:
     """A fake GPU as ggml's structs: registry, device, backend and buffer type, with callbacks of its own."""
@@ -67,7 +72,7 @@ class Device:
         self.events: list[structs.Event] = []
         self.device = structs.Device()
         self.backend = structs.Backend()
-        self.buft = structs.BufferType()
+        self.buft = host.layout.buffer_type()
         self.reg = (ctypes.c_void_p * 6)(2)
         self.reg[1] = self.callback(_P, lambda _: ctypes.addressof(self.name), _P)
         self.reg[2] = self.callback(_Z, lambda _: 1, _P)
@@ -86,7 +91,7 @@ class Device:
     def _fill_buft(self) -> None:
         c = self.callback
         self.buft.device = ctypes.addressof(self.device)
-        self.buft.iface = structs.BufferTypeI(
+        self.buft.iface = self.host.layout.buffer_type_i(
             get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
             alloc_buffer=c(_P, self._alloc, _P, _Z),
             get_alignment=c(_Z, lambda _: self.gpu.alignment, _P),

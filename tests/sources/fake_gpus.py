@@ -31,10 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.oracle import structs
+from ggmltool.oracle.layouts import Layout, layout_of
 from ggmltool.oracle.structs import Tensor
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
-from ggmltool.sources.llama.lib import ABORT_CALLBACK, shared_object
+from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.session import Session
 from tests.sources.fake_device import Device, FakeGpu
@@ -130,6 +131,7 @@ class FakeSession(Session):
     def __init__(self, gpus: Sequence[FakeGpu], settings: Settings) -> None:
         super().__init__(settings.options)
         self.settings = settings
+        self.layout: Layout = layout_of(self.lib.has)
         self.next_address = 1 << 44
         self.devices = [Device(self, gpu) for gpu in gpus]
         for device in self.devices:
@@ -138,7 +140,7 @@ class FakeSession(Session):
         self.scenario: dict[str, Any] = {}
         self.failure: Exception | None = None
         self.hook = ctypes.CFUNCTYPE(_B, _P, _P)(self._reserve)
-        address = replace(shared_object(), "ggml_backend_sched_reserve", self.hook)
+        address = replace(self.lib.found.file, "ggml_backend_sched_reserve", self.hook)
         self.original = ctypes.CFUNCTYPE(_B, _P, _P)(address)
 
     def ggml(self, name: str) -> Any:
@@ -199,7 +201,7 @@ class FakeSession(Session):
 
     def result(self) -> dict[str, Any]:
         """What to tell of the last graph."""
-        sched = structs.Sched.from_address(self.sched)
+        sched = self.layout.sched.from_address(self.sched)
         backends = sched.backends[: sched.n_backends]
         if sched.n_splits != self.ggml("ggml_backend_sched_get_n_splits")(self.sched):
             raise CaptureError("the scheduler's struct is another one")
@@ -247,14 +249,16 @@ class PlacedWriter(GraphWriter):
     def scenario(self, graph: int) -> dict[str, Any]:
         self.add("main", graph)
         parts = self.written()
-        sched = structs.Sched.from_address(self.sched)
+        sched = self.session.layout.sched.from_address(self.sched)
         if sched.n_copies > 1:
             parts["scheduler"]["parallel"] = True
         if not sched.op_offload:
             parts["scheduler"]["op_offload"] = False
         gpus = {device.gpu.name: device.gpu.spec() for device in self.session.devices}
         names = [self.session.backend_name(b) for b in sched.backends[: sched.n_backends]]
-        head: dict[str, Any] = {"ggmltool": 1, "backends": [gpus.get(name, {"name": name}) for name in names]}
+        release = self.lib.behavior.release.name
+        backends = [gpus.get(name, {"name": name}) for name in names]
+        head: dict[str, Any] = {"ggmltool": 1, "ggml": release, "backends": backends}
         if any(context.get("buft") == "CPU_REPACK" for context in parts["contexts"].values()):
             head["buffer_types"] = {"CPU_REPACK": {"device": "CPU", "alignment": 32, "ops": ["mul_mat", "mul_mat_id"]}}
         return head | parts
@@ -305,9 +309,10 @@ def _main() -> None:
 
     sys.unraisablehook = on_callback_failure
     callback = ABORT_CALLBACK(on_abort)
-    ctypes.CDLL(str(shared_object())).ggml_set_abort_callback(callback)
+    request = json.load(sys.stdin)
     try:
-        result = _run(json.load(sys.stdin))
+        Lib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
+        result = _run(request)
     except CaptureError as error:
         result = {"error": str(error)}
     reply(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 from pathlib import Path
@@ -148,26 +147,45 @@ def test_options_are_checked_first(call: Call, option: tuple[object, ...], said:
     assert said in result.err
 
 
-def test_the_library_can_be_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
+def nothing_but(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """Only these packages are there: distributions `name-version` in an otherwise empty folder."""
+    folder.mkdir()
+    for name in names:
+        info = folder / f"{name}.dist-info"
+        info.mkdir()
+        distribution, _, version = name.rpartition("-")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    monkeypatch.setattr("sys.path", [str(folder)])
+    monkeypatch.delenv("GGMLTOOL_LIBRARIES", raising=False)
 
-    monkeypatch.setattr("importlib.metadata.version", missing)
+
+def test_the_library_can_be_missing(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nothing_but(monkeypatch, tmp_path / "empty")
     message = refused(call, "model.gguf")
     assert message.startswith("llama.cpp is missing: the package xllamacpp is not installed.")
     assert "pip install 'xllamacpp>=" in message
+    message = refused(call, "model.gguf", "--library", "llama-cpp-py-sync==0.11548")
+    assert message == (
+        "llama.cpp is missing: the package llama-cpp-py-sync==0.11548 is not installed. Install it with "
+        "`pip install 'llama-cpp-py-sync==0.11548'`, or name its folder in GGMLTOOL_LIBRARIES."
+    )
+    message = refused(call, "model.gguf", "--library", "llama-bindings")
+    assert message.startswith("--library llama-bindings: the packages with llama.cpp are xllamacpp, llama-cpp-python")
 
 
-@pytest.mark.parametrize("version", ["0.2.14", "2026.8.10229", "2026.11.1", "2027.1", "nonsense"])
-def test_the_library_can_be_another_release(call: Call, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+@pytest.mark.parametrize("version", ["0.2.14", "2026.7.10068", "2026.11.1", "2027.1", "nonsense"])
+def test_the_library_can_be_another_release(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    nothing_but(monkeypatch, tmp_path / "other", f"xllamacpp-{version}")
     message = refused(call, "model.gguf")
     assert message.startswith(f"xllamacpp {version} is installed; ggmltool knows the structs of xllamacpp>=")
 
 
-@needs_library
-def test_a_package_without_its_library_is_as_good_as_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_a_package_without_its_library_is_as_good_as_none(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nothing_but(monkeypatch, tmp_path / "hollow", "xllamacpp-2026.10.11549")
     assert refused(call, "model.gguf").startswith("The package xllamacpp has no shared object here.")
 
 

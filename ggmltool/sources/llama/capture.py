@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.lib import shared_object, version
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.packages import find
 
 _MAGIC = b"GGUF"
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
@@ -50,8 +50,7 @@ def capture(path: Path, options: CaptureOptions) -> Captured:
 
     Raises CaptureError: no library or a release that is not known, no GGUF, a model that the library refuses.
     """
-    version()
-    shared_object()
+    find(options.library)
     check_gguf(path)
     reply = _ask({"path": str(path), "options": asdict(options)})
     if "abort" in reply:

@@ -63,8 +63,8 @@ def main() -> NoReturn:
     callback = ABORT_CALLBACK(on_abort)
     asked = json.load(sys.stdin)
     try:
-        Lib().ggml_set_abort_callback(callback)
         options = CaptureOptions(**asked["options"])
+        Lib(options.library).ggml_set_abort_callback(callback)
         if options.tokens or options.prompt:
             from ggmltool.sources.llama.decode import capture_decoded
 

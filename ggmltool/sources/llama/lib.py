@@ -1,31 +1,24 @@
-"""llama.cpp as the Python package xllamacpp carries it: one shared object with all llama_* and ggml_* functions."""
+"""llama.cpp as a Python package carries it: a shared object with all llama_* functions, ggml in it or beside it."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 from ggmltool.oracle.structs import BufferI, CGraph, Tensor
+from ggmltool.sources.llama.behavior import Behavior, behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
+from ggmltool.sources.llama.packages import REMEDY, Found, find
 from ggmltool.sources.llama.structs import (
     CONTEXT_DEFAULTS,
     MODEL_DEFAULTS,
     Batch,
-    context_params,
-    model_params,
+    Layout,
+    layouts,
     wrong_fields,
 )
-
-DISTRIBUTION = "xllamacpp"
-
-FIRST, BEFORE = (2026, 8, 10566), (2026, 11)
-"""The releases of xllamacpp whose structs are known: from the first to before the second."""
-
-SUPPORTED = ">=" + ".".join(map(str, FIRST)) + ",<" + ".".join(map(str, BEFORE))
 
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -85,82 +78,77 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-def version() -> str:
-    """The installed xllamacpp. Raises LlamaUnavailable if there is none, or one whose structs are not known."""
-    try:
-        found = importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        raise LlamaUnavailable(
-            f"llama.cpp is missing: the package {DISTRIBUTION} is not installed. {_REMEDY}"
-        ) from None
-    if not FIRST <= release(found) < BEFORE:
-        raise LlamaUnavailable(
-            f"{DISTRIBUTION} {found} is installed; ggmltool knows the structs of {DISTRIBUTION}{SUPPORTED}. {_REMEDY}"
-        )
-    return found
-
-
-def release(version: str) -> tuple[int, ...]:
-    """The numbers of a version."""
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def _functions(version: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Every function that is bound, with its result and arguments; the params' structs are those of the release."""
-    model, context = model_params(release(version)), context_params(release(version))
-    return _FUNCTIONS | {
-        "llama_model_default_params": (model, ()),
-        "llama_context_default_params": (context, ()),
-        "llama_model_load_from_file": (_P, (_S, model)),
-        "llama_init_from_model": (_P, (_P, context)),
+def _param_functions(layout: Layout) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """The functions that give and take the params' structs."""
+    return {
+        "llama_model_default_params": (layout.model, ()),
+        "llama_context_default_params": (layout.context, ()),
+        "llama_model_load_from_file": (_P, (_S, layout.model)),
+        "llama_init_from_model": (_P, (_P, layout.context)),
     }
 
 
-_REMEDY = f"Install it with `pip install '{DISTRIBUTION}{SUPPORTED}'` (ggmltool's extra `llama`)."
-
-
-def shared_object() -> Path:
-    """The file of the library. Raises LlamaUnavailable."""
-    spec = importlib.util.find_spec(DISTRIBUTION)
-    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec is not None else []
-    for folder in folders:
-        for path in sorted(folder.glob(f"{DISTRIBUTION}*.so")):
-            return path
-    raise LlamaUnavailable(f"The package {DISTRIBUTION} has no shared object here. {_REMEDY}")
-
-
 class Lib:
-    """The loaded library. A function is an attribute under its own name; everything llama.cpp owns is an address."""
+    """The loaded library. A function is an attribute under its own name; everything llama.cpp owns is an address.
 
-    def __init__(self) -> None:
-        self.version = version()
-        path = shared_object()
+    `wanted` is a package, as `packages.find` takes it.
+    """
+
+    def __init__(self, wanted: str = "") -> None:
+        self.found: Found = find(wanted)
         try:
-            library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
-            for name, (result, arguments) in _functions(self.version).items():
-                function = getattr(library, name)
-                function.restype = result
-                function.argtypes = arguments
-                setattr(self, name, function)
+            self.library = ctypes.CDLL(str(self.found.file), mode=ctypes.RTLD_LOCAL)
+            self._bind(_FUNCTIONS)
+            self._bind(_param_functions(self._layout()))
         except (OSError, AttributeError) as error:
-            raise LlamaUnavailable(f"{DISTRIBUTION} {self.version} cannot be used: {error}") from error
-        self.library = library
+            raise LlamaUnavailable(f"{self.found.title} cannot be used: {error}") from error
         self.graph_reserve: Callable[[int, int, int, int], int | None] = getattr(self, GRAPH_RESERVE)
-        self._check_layouts()
+        if self.found.backend is not None:
+            self.library.ggml_backend_load(str(self.found.backend).encode())
+
+    def _bind(self, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> None:
+        for name, (result, arguments) in functions.items():
+            function = getattr(self.library, name)
+            function.restype = result
+            function.argtypes = arguments
+            setattr(self, name, function)
+
+    def _layout(self) -> Layout:
+        """The layout of the params that gives llama.cpp's defaults: only the one that the library has does.
+
+        Raises LlamaUnavailable if none does, whatever the package's version says.
+        """
+        wrong: list[str] = []
+        for layout in layouts():
+            self._bind(_param_functions(layout))
+            found = wrong_fields(self.llama_model_default_params(), MODEL_DEFAULTS)
+            found += wrong_fields(self.llama_context_default_params(), CONTEXT_DEFAULTS)
+            if not found and self.ggml_tensor_overhead() == 32 + ctypes.sizeof(Tensor):
+                return layout
+            wrong = wrong or found or ["ggml_tensor"]
+        raise LlamaUnavailable(
+            f"{self.found.title} has other structs than ggmltool knows ({', '.join(wrong)}). {REMEDY}"
+        )
+
+    @cached_property
+    def behavior(self) -> Behavior:
+        """The release of ggml that it behaves as. Raises LlamaUnavailable."""
+        try:
+            return behavior_of(self.ggml, self.found.build, self.has)
+        except LlamaUnavailable as error:
+            raise LlamaUnavailable(f"{self.found.title} cannot be used: {error}") from None
+
+    @property
+    def title(self) -> str:
+        """The package and its ggml."""
+        return f"{self.found.title}, ggml {self.ggml}"
+
+    def has(self, function: str) -> bool:
+        """Whether the library has a function."""
+        return hasattr(self.library, function)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name!r} is not bound; add it to ggmltool.sources.llama.lib")
-
-    def _check_layouts(self) -> None:
-        """Raise where the library's structs are not the ones mirrored here, whatever its version says."""
-        wrong = wrong_fields(self.llama_model_default_params(), MODEL_DEFAULTS)
-        wrong += wrong_fields(self.llama_context_default_params(), CONTEXT_DEFAULTS)
-        if self.ggml_tensor_overhead() != 32 + ctypes.sizeof(Tensor):
-            wrong.append("ggml_tensor")
-        if wrong:
-            raise LlamaUnavailable(
-                f"{DISTRIBUTION} {self.version} has other structs than ggmltool knows ({', '.join(wrong)}). {_REMEDY}"
-            )
 
     @property
     def ggml(self) -> str:
@@ -172,7 +160,7 @@ class Lib:
         g = CGraph.from_address(graph)
         nodes = g.nodes[: g.n_nodes]
         if g.n_nodes != self.ggml_graph_n_nodes(graph) or (nodes and nodes[0] != self.ggml_graph_node(graph, 0)):
-            raise LlamaUnavailable(f"{DISTRIBUTION} {self.version} has another ggml_cgraph than ggmltool knows")
+            raise LlamaUnavailable(f"{self.found.title} has another ggml_cgraph than ggmltool knows")
         return nodes, g.leafs[: g.n_leafs]
 
     def model_value(self, model: int, key: str) -> str:

@@ -35,6 +35,8 @@ class CaptureOptions:
 
     With `tokens`, or the text of a `prompt`, the graphs are those that decode them, and after them `next_tokens`, one
     at a time; then neither `program`, `phase`, `n_tokens` nor `n_seqs` says anything.
+
+    `library` is the package whose llama.cpp builds the graph, NAME or NAME==VERSION; "" is the first installed one.
     """
 
     n_ctx: int = 0
@@ -56,6 +58,7 @@ class CaptureOptions:
     prompt: str = ""
     next_tokens: tuple[int, ...] = ()
     program: Program = "server"
+    library: str = ""
 
     def __post_init__(self) -> None:
         """Raise CaptureError for numbers that llama.cpp cannot hold."""

@@ -63,7 +63,7 @@ class Session:
     def __init__(self, options: CaptureOptions) -> None:
         self.options = options
         self.log = Log()
-        self.lib = lib = Lib()
+        self.lib = lib = Lib(options.library)
         lib.llama_log_set(self.log.callback, None)
         lib.llama_backend_init()
         self.memory = PromisedMemory(lib)
@@ -171,7 +171,8 @@ class Session:
         lib, model, ctx, options = self.lib, self.model, self.ctx, self.options
         return {
             "source": "llama.cpp",
-            "library": f"xllamacpp {lib.version}, ggml {lib.ggml}",
+            "library": lib.title,
+            **({"note": lib.behavior.note} if lib.behavior.note else {}),
             "model": printable(lib.model_value(model, "general.name")),
             "architecture": printable(lib.model_value(model, "general.architecture")),
             "n_layer": lib.llama_model_n_layer(model),
@@ -202,6 +203,7 @@ class Session:
         file = printable(os.path.basename(path))  # noqa: PTH119 - it is text here
         return {
             "ggmltool": 1,
+            "ggml": self.lib.behavior.release.name,
             "name": f"{facts['model'] or file}{FOR[facts.get('program')]}, {batch}, captured from llama.cpp",
             "meta": {"file": file, **facts},
             "backends": [{"name": "CPU"}],

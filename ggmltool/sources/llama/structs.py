@@ -1,30 +1,44 @@
-"""The structs of llama.h, as ctypes mirrors of the releases that `lib.SUPPORTED` names (64-bit).
+"""The structs of llama.h, as ctypes mirrors of the builds of llama.cpp that are known (64-bit).
 
-They are passed by value; `spare` at their end is room for what a later release appends.
+They are passed by value; `spare` at their end is room for what a later build appends.
 """
 
 from __future__ import annotations
 
 import ctypes as c
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 _POINTER = c.c_void_p
 
 
-LAZY_MODE = (2026, 9)
-"""The first release whose model params have a `lazy_mode`."""
-MORE_TYPES = (2026, 10)
-"""The first release whose context params have two more words, zero by default, before their truth values."""
+class Added(NamedTuple):
+    """A field that builds have behind the field `after`; `since` is the first build that is known to have it."""
 
-_MODEL_HEAD = (
+    since: str
+    after: str
+    name: str
+    type: Any
+    default: int
+
+
+ADDED = (
+    Added("b10566", "n_outputs_max", "n_outputs_max_per_seq", c.c_uint32, 1),
+    Added("b10809", "load_mode", "lazy_mode", c.c_int, 1),
+    Added("b11548", "type_v", "moe_cache_size", c.c_size_t, 0),
+)
+"""In the order in which they came: a build has the first so many of them. A later field is a line more."""
+
+FIRST = "b10335"
+"""The first build that is known, without any of them."""
+
+_MODEL = (
     ("devices", _POINTER),
     ("tensor_buft_overrides", _POINTER),
     ("n_gpu_layers", c.c_int32),
     ("split_mode", c.c_int),
     ("load_mode", c.c_int),
-)
-_MODEL_TAIL = (
     ("main_gpu", c.c_int32),
     ("tensor_split", _POINTER),
     ("progress_callback", _POINTER),
@@ -38,14 +52,13 @@ _MODEL_TAIL = (
     ("load_mtp", c.c_bool),
     ("spare", c.c_uint8 * 58),
 )
-_CONTEXT_HEAD = (
+_CONTEXT = (
     ("n_ctx", c.c_uint32),
     ("n_batch", c.c_uint32),
     ("n_ubatch", c.c_uint32),
     ("n_seq_max", c.c_uint32),
     ("n_rs_seq", c.c_uint32),
     ("n_outputs_max", c.c_uint32),
-    ("n_outputs_max_per_seq", c.c_uint32),
     ("n_threads", c.c_int32),
     ("n_threads_batch", c.c_int32),
     ("ctx_type", c.c_int),
@@ -67,8 +80,6 @@ _CONTEXT_HEAD = (
     ("type_v", c.c_int),
     ("abort_callback", _POINTER),
     ("abort_callback_data", _POINTER),
-)
-_CONTEXT_TAIL = (
     ("embeddings", c.c_bool),
     ("offload_kqv", c.c_bool),
     ("no_perf", c.c_bool),
@@ -82,18 +93,32 @@ _CONTEXT_TAIL = (
 )
 
 
-@cache
-def model_params(release: tuple[int, ...]) -> type[c.Structure]:
-    """llama_model_params of a release of xllamacpp."""
-    lazy = (("lazy_mode", c.c_int),) if release >= LAZY_MODE else ()
-    return type("ModelParams", (c.Structure,), {"_fields_": (*_MODEL_HEAD, *lazy, *_MODEL_TAIL)})
+class Layout(NamedTuple):
+    """llama_model_params and llama_context_params of some builds, as ctypes classes; `since` is the first one known."""
+
+    since: str
+    model: Any
+    context: Any
 
 
 @cache
-def context_params(release: tuple[int, ...]) -> type[c.Structure]:
-    """llama_context_params of a release of xllamacpp."""
-    more = (("more_types", c.c_int * 2),) if release >= MORE_TYPES else ()
-    return type("ContextParams", (c.Structure,), {"_fields_": (*_CONTEXT_HEAD, *more, *_CONTEXT_TAIL)})
+def layouts() -> tuple[Layout, ...]:
+    """All that are known, the newest first."""
+    made = []
+    for n in range(len(ADDED), -1, -1):
+        added = ADDED[:n]
+        since = added[-1].since if added else FIRST
+        made.append(Layout(since, _struct("ModelParams", _MODEL, added), _struct("ContextParams", _CONTEXT, added)))
+    return tuple(made)
+
+
+def _struct(name: str, fields: Sequence[Any], added: Sequence[Added]) -> Any:
+    out = list(fields)
+    for more in added:
+        names = [field[0] for field in out]
+        if more.after in names:
+            out.insert(names.index(more.after) + 1, (more.name, more.type))
+    return type(name, (c.Structure,), {"_fields_": tuple(out)})
 
 
 class Object(c.Structure):
@@ -130,7 +155,6 @@ MODEL_DEFAULTS: dict[str, Any] = {
     "tensor_buft_overrides": None,
     "n_gpu_layers": -1,
     "split_mode": 1,
-    "load_mode": -1,
     "main_gpu": 0,
     "tensor_split": None,
     "progress_callback": None,
@@ -173,5 +197,6 @@ CONTEXT_DEFAULTS: dict[str, Any] = {
 
 
 def wrong_fields(params: c.Structure, defaults: dict[str, Any]) -> list[str]:
-    """The fields that do not have their default, which says that the layout is another release's."""
-    return [name for name, value in defaults.items() if getattr(params, name) != value]
+    """The fields that do not have their default, which says that the layout is another build's."""
+    added = {more.name: more.default for more in ADDED if hasattr(params, more.name)}
+    return [name for name, value in (defaults | added).items() if getattr(params, name) != value]
