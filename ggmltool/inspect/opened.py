@@ -112,11 +112,12 @@ class Opened:
             self.log(lines)
 
     def refuse_older(self, why: str) -> None:
-        """Refuse a scenario that is for an older ggml, for what knows only today's. Raises InspectError."""
-        from ggmltool.ggml.releases.table import DEFAULT
+        """Refuse a scenario that is for a ggml older than all that llama.cpp's rules are of. Raises InspectError."""
+        from ggmltool.ggml.releases.table import RELEASES
 
-        if self.model.release is not DEFAULT:
-            raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {DEFAULT.name}")
+        if self.model.release.library is None:
+            *_, first = (release.name for release in RELEASES.values() if release.library is not None)
+            raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {first} and later")
 
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""

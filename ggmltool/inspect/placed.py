@@ -44,8 +44,8 @@ class Placed(NamedTuple):
 
     `layers` are the devices of the layers, then that of the output layer; `fit` is what every device needs, and what
     the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, if
-    there is no plan. `program` says in words whose memory it is. `unsupported` are ops that a GPU does not support,
-    with the backend that runs them and how many nodes there are.
+    there is no plan. `program` says in words whose memory it is, `ggml` which release plans.
+    `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
     """
 
     options: Mapping[str, Any]
@@ -58,6 +58,7 @@ class Placed(NamedTuple):
     warnings: Sequence[str]
     error: Mapping[str, str | None] | None
     program: str
+    ggml: str
     unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
 
     @property
@@ -127,6 +128,7 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         warnings=(*_without_effect(placement, options), *fit.warnings),
         error=dict(fit.plan.error) if fit.plan.error is not None else None,
         program=answers_for(placement.model.meta),
+        ggml=placement.model.ggml,
         unsupported=_unsupported(placement.model, fit.plan),
     )
 

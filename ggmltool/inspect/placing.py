@@ -111,11 +111,10 @@ def devices_of(
 
     `note` is told of a device that is not known. Raises InspectError.
     """
-    from ggmltool.ggml.devices.profiles import PROFILES
     from ggmltool.scenario.device_texts import NO_DEVICE, read_devices
     from ggmltool.scenario.errors import Mistake
 
-    if not common.device and any((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in model.backends):
+    if not common.device and any(_type(model, b) in ("gpu", "igpu") for b in model.backends):
         return list(model.backends)
     if [name.strip() for name in common.device] == [NO_DEVICE] and _cpu(model):
         return _cpu(model)
@@ -127,16 +126,20 @@ def devices_of(
         ) from None
     for unknown in (b.name for b in made if b.profile == "custom" and b.supports is None):
         note(f"{printable(unknown)} is not a known device (see `ggmltool backends`): it is assumed to support every op")
-    n_gpus = sum((b.type or PROFILES[b.profile].type) in ("gpu", "igpu") for b in made)
+    n_gpus = sum(_type(model, b) in ("gpu", "igpu") for b in made)
     if n_split > n_gpus:
         raise InspectError(f"-ts has {n_split} shares for {count(n_gpus, 'GPU')}; name every GPU with --device")
-    return made if any((b.type or PROFILES[b.profile].type) == "cpu" for b in made) else [*made, *_cpu(model)]
+    return made if any(_type(model, b) == "cpu" for b in made) else [*made, *_cpu(model)]
 
 
 def _cpu(model: Model) -> list[BackendSpec]:
-    from ggmltool.ggml.devices.profiles import PROFILES
+    return [b for b in model.backends if _type(model, b) == "cpu"][-1:]
 
-    return [b for b in model.backends if (b.type or PROFILES[b.profile].type) == "cpu"][-1:]
+
+def _type(model: Model, spec: BackendSpec) -> str:
+    from ggmltool.ggml.releases.parts import profiles_of
+
+    return spec.type or profiles_of(model.release)[spec.profile].type
 
 
 def _exact(nbytes: int) -> str:

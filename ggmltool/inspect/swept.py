@@ -104,7 +104,7 @@ class Swept(NamedTuple):
 
 class Sweep(NamedTuple):
     """All placements: `fixed` is what they share, `memory` what devices have free, where known; `gpus` name the GPUs,
-    `programs` say whose memory it is.
+    `ggml` is the release that plans, `programs` say whose memory it is.
     """
 
     fixed: str
@@ -112,6 +112,7 @@ class Sweep(NamedTuple):
     memory: Mapping[str, int]
     devices: Sequence[str]
     gpus: Sequence[str]
+    ggml: str
     programs: Sequence[str] = ()
 
     @property
@@ -244,7 +245,8 @@ def _sweep(
     fixed = {name: first[name] for name in same if first.get(name) or name not in swept[0].options}
     words = [spelled(fixed)] if len(swept) > 1 else []
     programs = list(dict.fromkeys(filter(None, (answers_for(g.opened.model.meta) for g in graphs))))
-    return Sweep(" ".join(filter(None, [*words, asked(common)])), swept, memory, list(devices), gpus, programs)
+    ggml = ", ".join(dict.fromkeys(placer.model.ggml for placer in placers))
+    return Sweep(" ".join(filter(None, [*words, asked(common)])), swept, memory, list(devices), gpus, ggml, programs)
 
 
 def _swept(graph: Graph, job: Job, options: dict[str, str], outcome: Outcome, gpus: list[str]) -> Swept:

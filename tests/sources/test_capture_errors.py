@@ -197,7 +197,7 @@ def test_structs_of_another_release_are_noticed_whatever_the_version_says() -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(CONTEXT_DEFAULTS, "n_ubatch", 7)
-        with pytest.raises(LlamaUnavailable, match=r"other structs than ggmltool knows \(n_ubatch\)"):
+        with pytest.raises(LlamaUnavailable, match=r"other structs than ggmltool knows \(.*n_ubatch"):
             Lib()
     assert Lib().ggml
 

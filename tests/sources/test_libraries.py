@@ -83,7 +83,6 @@ def test_the_build_is_in_the_version_where_the_package_follows_builds(name: str,
 
 
 LIBRARIES = {
-    "xllamacpp==2026.8.10229": ("0.20.2", ()),
     "xllamacpp==2026.8.10566": ("0.21", ()),
     "xllamacpp==2026.9.10809": ("0.26", ("pipelined",)),
     "xllamacpp==2026.9.11063": ("0.26", ("pipelined",)),
@@ -92,7 +91,7 @@ LIBRARIES = {
     "llama-cpp-py-sync==0.10603": ("0.21", ()),
     "llama-cpp-py-sync==0.11739": ("0.26", ()),
 }
-"""The libraries that are captured with if GGMLTOOL_LIBRARIES (or pip) has them: their release, and cases that differ."""
+"""Libraries, in GGMLTOOL_LIBRARIES or installed: their release, and the cases that its rules do not hold for."""
 
 PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
 GPUS = [FakeGpu("CUDA0"), FakeGpu("CUDA1")]

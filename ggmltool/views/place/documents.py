@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.views.document import Error, ReleaseDocument, Row
 from ggmltool.views.place.sweep import costs_of
 
@@ -102,7 +101,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
         """A placement."""
         *layers, output = placed.layers
         return cls(
-            ggml=DEFAULT.name,
+            ggml=placed.ggml,
             options=dict(placed.options),
             fits=not placed.short,
             short=placed.short,
@@ -153,7 +152,7 @@ class SweepDocument(ReleaseDocument, kw_only=True):
         """A sweep."""
         best = sweep.best() if sweep.memory else None
         return cls(
-            ggml=DEFAULT.name,
+            ggml=sweep.ggml,
             options=sweep.fixed,
             devices=list(sweep.devices),
             memory=dict(sweep.memory),
