@@ -31,9 +31,20 @@ def libraries() -> Iterator[Files]:
         spec = importlib.util.find_spec(name)
         for place in (spec.submodule_search_locations or ()) if spec else ():
             yield from _in_package(name, Path(place))
-    for folder in filter(None, os.environ.get(LIBRARIES, "").split(os.pathsep)):
+    for folder in _folders():
         for name in PACKAGES:
             yield from _in_package(name, Path(folder) / name)
+
+
+def places(package: str) -> Iterator[Path]:
+    """Where a package is: installed, then in the folders."""
+    spec = importlib.util.find_spec(package)
+    yield from map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    yield from (Path(folder) / package for folder in _folders())
+
+
+def _folders() -> list[str]:
+    return [folder for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
 
 
 def _in_package(name: str, folder: Path) -> Iterator[Files]:

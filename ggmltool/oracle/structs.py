@@ -60,14 +60,18 @@ class CGraph(c.Structure):
         ("uid", c.c_uint64),
     )
 
-    def use_count(self, address: int) -> int:
-        """How often the tensor at an address is a source in the graph it belongs to."""
+    def slot(self, address: int) -> int:
+        """The slot of a tensor of the graph, by its address."""
         hashes = self.visited_hash_set
-        slot = (address >> 4) % hashes.size
+        slot = int((address >> 4) % hashes.size)
         keys = c.cast(hashes.keys, c.POINTER(c.c_void_p))
         while keys[slot] != address:
             slot = (slot + 1) % hashes.size
-        return int(self.use_counts[slot])
+        return slot
+
+    def use_count(self, address: int) -> int:
+        """How often the tensor at an address is a source in the graph it belongs to."""
+        return int(self.use_counts[self.slot(address)])
 
 
 class BufferTypeI(c.Structure):

@@ -50,7 +50,7 @@ from ggmltool.ggml.devices.op_rules import (
 )
 from ggmltool.ggml.devices.operands import RESULT, source, word
 from ggmltool.ggml.devices.profile import Hardware
-from ggmltool.ggml.dtypes import BF16, F16, F32, I32
+from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 BLOCK_SIZE = 1 << 30
@@ -63,11 +63,15 @@ _SHARED_MEMORY = 32 << 10
 _WORKGROUP = 1024
 _MOST_FOUND = 1023
 
-_MUL_MAT_TYPES = types(
+MUL_MAT_TYPES = types(
     "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs "
     "iq3_s iq4_xs iq4_nl mxfp4 nvfp4 tq2_0"
 )
-_KV_TYPES = types("f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl")
+"""Weights that it multiplies."""
+
+KV_TYPES = types("f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl")
+"""Keys and values that attention reads."""
+
 _COPY_TYPES = types("f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl")
 _COPIES = dict.fromkeys(_COPY_TYPES, types("f32")) | {F32: _COPY_TYPES | {F32, I32}, F16: F32_OR_F16, I32: types("f32")}
 _SET_ROWS = dict.fromkeys(F32_OR_F16, _COPY_TYPES | {F32})
@@ -91,10 +95,10 @@ def _dense_rows(i: int) -> Rule:
     return on(i, f"rows of source {i} have gaps", _has_dense_rows)
 
 
-def _product(batch: int) -> Rule:
-    """MUL_MAT or MUL_MAT_ID; ne[3] of source `batch` is that of source 1."""
+def product(batch: int, weights: frozenset[DType] = MUL_MAT_TYPES) -> Rule:
+    """MUL_MAT or MUL_MAT_ID by weights of these types; ne[3] of source `batch` is that of source 1."""
     return all_of(
-        multiplies_by(dict.fromkeys(_MUL_MAT_TYPES, ALL_TYPES) | {BF16: ALL_TYPES - {F16}}),
+        multiplies_by(dict.fromkeys(weights, ALL_TYPES) | {BF16: ALL_TYPES - {F16}}),
         same_ne(3, batch, 1),
         unless(floats(0), _dense_rows(0)),
         unless(f32_or_f16(1), _dense_rows(1)),
@@ -132,7 +136,7 @@ _FLASH_ATTN = all_of(
     multiple((1, 2), "ne0", 8),
     f32(4, 0, RESULT),
     types_of(3, F16),
-    types_of((1, 2), _KV_TYPES, NO_KERNEL),
+    types_of((1, 2), KV_TYPES, NO_KERNEL),
     any_of(types_of((1, 2), BF16), not_types((1, 2), BF16)),
 )
 
@@ -140,10 +144,10 @@ RULES: dict[int, Rule] = by_op(
     {
         "UNARY": _SAME_HALF_OR_FULL,
         "GLU": all_of(same_type(0, 1), _SAME_HALF_OR_FULL),
-        "MUL_MAT": _product(0),
-        "MUL_MAT_ID": _product(2),
+        "MUL_MAT": product(0),
+        "MUL_MAT_ID": product(2),
         "FLASH_ATTN_EXT": _FLASH_ATTN,
-        "GET_ROWS": takes_rows_of(_MUL_MAT_TYPES | {I32}),
+        "GET_ROWS": takes_rows_of(MUL_MAT_TYPES | {I32}),
         "GET_ROWS_BACK REPEAT_BACK NORM L2_NORM": f32(0, RESULT),
         "SET_ROWS": all_of(writes_rows(_SET_ROWS), ROW_NUMBERS),
         "CPY DUP CONT": all_of(
@@ -206,25 +210,28 @@ RULES: dict[int, Rule] = by_op(
 )
 """All that Vulkan runs."""
 
-_BY_ADDRESS = ops("IM2COL IM2COL_3D")
+BY_ADDRESS = ops("IM2COL IM2COL_3D")
 """Ops that get addresses, which reach all of a buffer."""
 
 _TOO_LARGE = tuple(f"source {i} is larger than the largest buffer that a shader can see" for i in range(MAX_SRC))
 
 
-def size_limits(_: BufferType, hardware: Hardware) -> OpRule:
-    """A shader sees buffers up to a size; no tensor of an op may be larger."""
-    limit = hardware.max_tensor_size
+def within(limit: int) -> OpRule:
+    """No tensor of an op is larger than so many bytes."""
 
     def check(op: Tensor) -> str | None:
-        if op.op in _BY_ADDRESS:
-            return None
         for s in op.src:
             if s is not None and s.nbytes > limit:
                 return _TOO_LARGE[op.src.index(s)]
         return "the result is larger than the largest buffer that a shader can see" if op.nbytes > limit else None
 
     return check
+
+
+def size_limits(_: BufferType, hardware: Hardware) -> OpRule:
+    """A shader sees buffers up to a size; no tensor of an op may be larger."""
+    fits = within(hardware.max_tensor_size)
+    return lambda op: None if op.op in BY_ADDRESS else fits(op)
 
 
 EXTRA = (pinned("Vulkan_Host", max_size=None, alignment=64),)

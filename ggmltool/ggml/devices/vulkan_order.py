@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ggmltool.ggml.device import EMPTY_OPS, Keep
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 
 _LOOK_AHEAD = 20
-_FOLLOWERS = 15
+FOLLOWERS = 15
+"""How far from a node those are looked for that continue it."""
+
 _ROPE_FOLLOWERS = 10
 
 _O = Op
-_KEPT: tuple[tuple[int, ...], ...] = (
+KEPT: tuple[tuple[int, ...], ...] = (
     (
         _O.SOFT_MAX, _O.RESHAPE, _O.ARGSORT, _O.VIEW, _O.GET_ROWS, _O.RESHAPE, _O.SUM_ROWS, _O.CLAMP, _O.DIV,
         _O.RESHAPE,
@@ -32,11 +34,18 @@ _KEPT: tuple[tuple[int, ...], ...] = (
 )  # fmt: skip
 """Runs of ops that one shader computes (a choice of experts, the snake activation): they are never taken apart."""
 
-_KEPT_BY_FIRST: dict[int, list[tuple[int, ...]]] = {}
-for _pattern in _KEPT:
-    _KEPT_BY_FIRST.setdefault(_pattern[0], []).append(_pattern)
 
-_FUSED: frozenset[tuple[int, int]] = frozenset(
+def by_first(patterns: Iterable[tuple[int, ...]]) -> dict[int, list[tuple[int, ...]]]:
+    """Runs of ops by the op that they begin with."""
+    out: dict[int, list[tuple[int, ...]]] = {}
+    for pattern in patterns:
+        out.setdefault(pattern[0], []).append(pattern)
+    return out
+
+
+_KEPT_BY_FIRST = by_first(KEPT)
+
+FUSED: frozenset[tuple[int, int]] = frozenset(
     (
         (Op.RMS_NORM, Op.MUL),
         (Op.MUL_MAT, Op.ADD),
@@ -52,14 +61,20 @@ _FUSED: frozenset[tuple[int, int]] = frozenset(
 
 def graph_optimize(nodes: list[Tensor], _: Callable[[Tensor], int], __: Keep) -> list[Tensor]:
     """ggml_vk_graph_optimize: the nodes of a split in the order Vulkan runs them."""
-    return _Ordering(nodes).run()
+    return Ordering(nodes).run()
 
 
-class _Ordering:
+class Ordering:
     """The nodes, which of them have their place already (`used`), and the order so far (`out`).
 
-    `ids` tell the nodes apart, `roots` the tensors whose memory they have, `sources` are the ids of what they need.
+    `kept` are the runs that are never taken apart, `fused` the pairs that stand side by side, `stored` the ops whose
+    results a shader also sets rows to. `ids` tell the nodes apart, `roots` the tensors whose memory they have,
+    `sources` are the ids of what they need.
     """
+
+    kept: Mapping[int, Sequence[tuple[int, ...]]] = _KEPT_BY_FIRST
+    fused: frozenset[tuple[int, int]] = FUSED
+    stored: frozenset[int] = frozenset((int(Op.ROPE),))
 
     def __init__(self, nodes: list[Tensor]) -> None:
         self.nodes = nodes
@@ -74,9 +89,9 @@ class _Ordering:
 
     def run(self) -> list[Tensor]:
         while self.first < self.n:
-            kept = self._kept(self.first)
-            if kept:
-                self._place(range(self.first, self.first + kept))
+            pattern = self.kept_at(self.first)
+            if pattern:
+                self.place_whole(pattern)
                 continue
             taken = self._real_nodes()
             if self.nodes[taken[-1]].op != Op.ADD:
@@ -93,15 +108,23 @@ class _Ordering:
         while self.first < self.n and self.used[self.first]:
             self.first += 1
 
-    def _kept(self, start: int) -> int:
-        """The length of the run of ops from `start` on that is not to be taken apart; 0 if there is none."""
-        for pattern in _KEPT_BY_FIRST.get(self.nodes[start].op, ()):
-            n = len(pattern)
-            if self.n - start < n or any(self.used[start : start + n]):
-                continue
-            if all(self.nodes[start + k].op == op for k, op in enumerate(pattern)):
-                return n
-        return 0
+    def place_whole(self, pattern: tuple[int, ...]) -> None:
+        """Place the run of ops with which the first node that is left begins."""
+        self._place(range(self.first, self.first + len(pattern)))
+
+    def kept_at(self, start: int) -> tuple[int, ...]:
+        """The run of ops from `start` on that is not to be taken apart; () if there is none."""
+        for pattern in self.kept.get(self.nodes[start].op, ()):
+            if self.matches(pattern, start):
+                return pattern
+        return ()
+
+    def matches(self, pattern: tuple[int, ...], start: int) -> bool:
+        """Whether the nodes from `start` on are a run of these ops, none of which has its place."""
+        n = len(pattern)
+        if self.n - start < n or any(self.used[start : start + n]):
+            return False
+        return all(self.nodes[start + k].op == op for k, op in enumerate(pattern))
 
     def _window(self) -> range:
         return range(self.first + 1, min(self.first + _LOOK_AHEAD, self.n))
@@ -111,25 +134,29 @@ class _Ordering:
         nodes = self.nodes
         taken = [self.first]
         for j in self._window():
-            if self.used[j] or nodes[j].op in EMPTY_OPS or self._kept(j):
+            if self.used[j] or nodes[j].op in EMPTY_OPS or self.is_kept(j):
                 continue
             if self._waits(j, taken):
                 continue
             taken.append(j)
-            self._take_followers(j, taken)
+            self.take_followers(j, taken)
         return taken
+
+    def is_kept(self, j: int) -> bool:
+        """Whether node `j` waits, since it belongs to what is not taken apart."""
+        return bool(self.kept_at(j))
 
     def _waits(self, j: int, taken: list[int]) -> bool:
         """Whether node `j` needs one that is left and that it cannot be fused with."""
-        fusible = self._fusible(j, taken)
-        return any(c != fusible and self._needs(j, c) for c in range(self.first, j) if not self.used[c])
+        fusible = self.fusible(j, taken)
+        return any(c != fusible and self.needs(j, c) for c in range(self.first, j) if not self.used[c])
 
-    def _fusible(self, j: int, taken: list[int]) -> int:
-        """The node right before `j` with which it can be fused, -1 if that is none."""
+    def fusible(self, j: int, taken: list[int]) -> int:
+        """The node before `j` with which it can be fused, -1 if that is none."""
         c = j - 1
-        return c if c == taken[-1] and (self.nodes[c].op, self.nodes[j].op) in _FUSED else -1
+        return c if c == taken[-1] and (self.nodes[c].op, self.nodes[j].op) in self.fused else -1
 
-    def _needs(self, j: int, c: int) -> bool:
+    def needs(self, j: int, c: int) -> bool:
         """Whether a node has another as a source, or both are in the memory of one tensor."""
         return self.ids[c] in self.sources[j] or self.roots[c] == self.roots[j]
 
@@ -141,34 +168,35 @@ class _Ordering:
             if self.used[j] or self.nodes[j].op not in EMPTY_OPS:
                 continue
             left = (c for c in range(self.first, j) if not self.used[c] and c not in have)
-            if not any(self._needs(j, c) for c in left):
+            if not any(self.needs(j, c) for c in left):
                 out.append(j)
                 have.add(j)
         return out
 
-    def _take_followers(self, j: int, taken: list[int]) -> None:
+    def take_followers(self, j: int, taken: list[int]) -> None:
         """Take what is fused with node `j` although other nodes stand between."""
         op, before = self.nodes[j].op, self.nodes[j - 1].op
         last = j
         if op == Op.MUL and before == Op.RMS_NORM:
-            last = self._take(self._rope_of(j), taken, j)
-        if self.nodes[last].op == Op.ROPE:
-            self._take_set_rows(last, taken)
+            last = self.take(self.rope_of(j), taken, j)
+        if self.nodes[last].op in self.stored:
+            self.take_set_rows(last, taken)
         if (op == Op.ADD_ID and before == Op.MUL_MAT_ID) or (op == Op.ADD and before == Op.MUL_MAT):
-            self._take(self._follower(j, Op.MUL if op == Op.ADD_ID else Op.ADD, True), taken, j)
+            self.take(self.follower(j, Op.MUL if op == Op.ADD_ID else Op.ADD, True), taken, j)
         if op == Op.ADD and before == Op.SSM_CONV:
-            self._take(self._follower(j, Op.UNARY, False), taken, j)
+            self.take(self.follower(j, Op.UNARY, False), taken, j)
 
-    def _take(self, k: int | None, taken: list[int], otherwise: int) -> int:
+    def take(self, k: int | None, taken: list[int], otherwise: int) -> int:
+        """Take node `k`, if there is one, else stay with another."""
         if k is None:
             return otherwise
         taken.append(k)
         self.used[k] = 1
         return k
 
-    def _follower(self, j: int, op: int, needs_other: bool) -> int | None:
+    def follower(self, j: int, op: int, needs_other: bool) -> int | None:
         """A node of this op that continues `j`; its other source is there already, where it has to be."""
-        for k in range(j + 1, min(j + _FOLLOWERS, self.n)):
+        for k in range(j + 1, min(j + FOLLOWERS, self.n)):
             node = self.nodes[k]
             if node.op == op and node.src[0] is self.nodes[j]:
                 other = node.src[1] if needs_other else None
@@ -176,8 +204,9 @@ class _Ordering:
                     return k
         return None
 
-    def _rope_of(self, j: int) -> int | None:
-        for k in range(j + 1, min(j + _FOLLOWERS, self.n)):
+    def rope_of(self, j: int) -> int | None:
+        """The rotation of what node `j` makes."""
+        for k in range(j + 1, min(j + FOLLOWERS, self.n)):
             node = self.nodes[k]
             if node.op == Op.ROPE and node.src[0] is self.nodes[j]:
                 others = [s for s in node.src[1:3] if s is not None]
@@ -185,13 +214,13 @@ class _Ordering:
                     return k
         return None
 
-    def _take_set_rows(self, rope: int, taken: list[int]) -> None:
-        """Take the view of a rotation and the rows that are set to it, which one shader computes with it."""
+    def take_set_rows(self, made: int, taken: list[int]) -> None:
+        """Take the view of what a node makes and the rows that are set to it, which one shader computes with it."""
         view: int | None = None
-        for k in range(rope + 1, min(rope + _ROPE_FOLLOWERS, self.n)):
+        for k in range(made + 1, min(made + _ROPE_FOLLOWERS, self.n)):
             node = self.nodes[k]
             if view is None:
-                if node.op == Op.VIEW and node.src[0] is self.nodes[rope]:
+                if node.op == Op.VIEW and node.src[0] is self.nodes[made]:
                     view = k
             elif node.op == Op.SET_ROWS and node.src[0] is self.nodes[view]:
                 for i in (view, k):

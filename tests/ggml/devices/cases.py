@@ -26,6 +26,7 @@ class Cases:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
+        self.near = NEAR
 
     def __iter__(self) -> Iterator[Tensor]:
         for i in range(N_CASES):
@@ -73,7 +74,7 @@ class Cases:
         params = [rng.choice(WORDS) for _ in range(16)]
         if op in (Op.UNARY, Op.GLU):
             params[0] = rng.randrange(len(UnaryOp if op == Op.UNARY else GluOp))
-        near = NEAR.get(op)
+        near = self.near.get(op)
         if near is not None and rng.random() < 0.7:
             near(self, node, src, params)
         needed = TENSORS.get(op.name, 7)
