@@ -13,17 +13,19 @@ Area = Literal["assignment", "splits", "copies", "memory"]
 
 
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule that changed. `since` is the day its commit `commit` of ggml was written, as in ggml's history.
+    """A rule that changed. `since` is the day its commit `commit` of ggml was written, as in ggml's history; where that
+    is not known, the day of `build`, the first known one of llama.cpp that has it.
 
     `before` and `now` are the rule in a sentence each, `area` is what it decides.
     """
 
     key: str
     since: str
-    commit: str
     area: Area
     before: str
     now: str
+    commit: str = ""
+    build: str = ""
 
 
 @cache

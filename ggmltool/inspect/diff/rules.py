@@ -10,7 +10,7 @@ from ggmltool.inspect.diff.changes import Change
 from ggmltool.inspect.diff.plans import NodePair, PlanDiff
 from ggmltool.inspect.diff.side import Side
 from ggmltool.inspect.diff.splits import CopiedPair
-from ggmltool.inspect.diff.switches import Switches, condition, copies_in_use, copy_place
+from ggmltool.inspect.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
 from ggmltool.inspect.words import count
 
 _CPU_BUFT = "CPU"
@@ -197,7 +197,12 @@ def _copies(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     old, new = (max((c.copy for c in side.plan.copies), default=0) for side in (diff.a, diff.b))
     if new > old == 0:
         yield "pipeline", f"{new + 1} copies of {count(len({c.of for c in diff.b.plan.copies}), 'tensor')}"
-    elif old and new and copies_in_use(diff.a.plan) != copies_in_use(diff.b.plan):
+    before = copies_by_tensor(diff.a.plan)
+    for t, copies in copies_by_tensor(diff.b.plan).items():
+        key = switches.behind("copies", t)
+        if key:
+            yield key, f"{len(before.get(t, ()))} → {len(copies)} copies of {t}"
+    if old and new and copies_in_use(diff.a.plan) != copies_in_use(diff.b.plan):
         key = switches.behind("copies in use") or "next-copy"
         yield key, f"copy {copies_in_use(diff.a.plan)} → {copies_in_use(diff.b.plan)} is in use"
 

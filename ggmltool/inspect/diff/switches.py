@@ -21,8 +21,17 @@ SWITCHES = {
     "copies_turn_at_alloc": "next-copy",
     "copies_used_experts": "used-experts",
     "max_chunks": "chunks",
+    "records_every_split": "event-per-split",
+    "inplace_ops": "clamp",
+    "expanding_ops": "alloc-size",
+    "full_split_ends": "full-splits",
+    "copies_leafs_last": "inputs-last",
+    "weights_last": "weights-last",
 }
 """The rules (fields of `Rules`) whose changes are in the list of changes, with the key there."""
+
+WITH = {"max_split_inputs": ("full_split_ends",)}
+"""Rules that say something only where another one is as it was at that time."""
 
 Place = tuple[str, ...]
 """A place in a plan at which two plans can differ: its kind, and the names that tell it apart."""
@@ -40,11 +49,13 @@ def turned_plans(opened: Opened, moment: Moment, other_release: Release) -> dict
     plan = _plan(opened, moment, release)
     out = {}
     for name, key in SWITCHES.items():
-        turned = replace(release.rules, **{name: getattr(other_release.rules, name)})
-        if turned != release.rules:
-            other = _plan(opened, moment, replace(release, rules=turned))
-            if other is not None and other != plan:
-                out[key] = other
+        if getattr(release.rules, name) == getattr(other_release.rules, name):
+            continue
+        names = (name, *WITH.get(name, ()))
+        turned = replace(release.rules, **{each: getattr(other_release.rules, each) for each in names})
+        other = _plan(opened, moment, replace(release, rules=turned))
+        if other is not None and other != plan:
+            out[key] = other
     return out
 
 
@@ -94,6 +105,14 @@ def copies_in_use(plan: Plan) -> str:
     return ", ".join(map(str, sorted({number[t] for n in plan.nodes for t in n.src if t in number})))
 
 
+def copies_by_tensor(plan: Plan) -> dict[str, list[CopyPlan]]:
+    """The copies of each tensor that has some."""
+    out: dict[str, list[CopyPlan]] = {}
+    for copy in plan.copies:
+        out.setdefault(copy.of, []).append(copy)
+    return out
+
+
 def copy_place(copy: CopyPlan) -> str:
     """What the place of a copy is called."""
     return f"the copy of {copy.of}"
@@ -119,5 +138,6 @@ def _facts(plan: Plan) -> Iterator[tuple[Place, object]]:
         yield ("split", first), (split.backend, split.i_end - split.i_start, split.inputs)
         for t in split.inputs:
             yield ("copy", t, split.backend), True
-    for copy in plan.copies:
-        yield ("place", copy_place(copy)), (copy.buffer, copy.chunk, copy.offset)
+    for t, copies in copies_by_tensor(plan).items():
+        yield ("copies", t), len(copies)
+        yield ("place", copy_place(copies[0])), [(copy.buffer, copy.chunk, copy.offset) for copy in copies]

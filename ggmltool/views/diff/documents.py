@@ -107,6 +107,7 @@ class RuleRow(Row, kw_only=True):
     rule: str | None
     since: str | UnsetType = UNSET
     commit: str | UnsetType = UNSET
+    build: str | UnsetType = UNSET
     before: str | UnsetType = UNSET
     now: str | UnsetType = UNSET
     changed: list[FindingRow]
@@ -117,7 +118,8 @@ class RuleRow(Row, kw_only=True):
         c, found = rule.change, [FindingRow(f.part, f.what) for f in rule.findings]
         if c is None:
             return cls(rule=None, changed=found)
-        return cls(rule=c.key, since=c.since, commit=c.commit, before=c.before, now=c.now, changed=found)
+        commit, build = c.commit or UNSET, c.build or UNSET
+        return cls(rule=c.key, since=c.since, commit=commit, build=build, before=c.before, now=c.now, changed=found)
 
 
 class AmountRow(Row, kw_only=True):
