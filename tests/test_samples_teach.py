@@ -227,3 +227,37 @@ def test_a_wrong_kernel_spoils_everything_behind_it_and_nothing_else() -> None:
     assert [n.node.id for n in found.over] == ["act"]
     assert [n.node.id for n in found.nodes if n.end_to_end.at is not None] == ["act", "par", "down", "y"]
     assert [n.tolerance for n in found.nodes] == [1e-7, 1e-7, 5e-4, 5e-4, 1e-7, 1e-7, 5e-4, 1e-7]
+
+
+def traced(ggml: str, step: str) -> list[str]:
+    """The calls of a step of the sample on 2026, by a release."""
+    text = str(ggmltool.load(samples_folder() / "versions-2026.yaml", ggml=ggml).trace())
+    return [line.strip(" │├└─") for line in text.partition(f"\n{step}\n")[2].partition("\n\n")[0].splitlines()]
+
+
+def test_since_0_21_a_split_without_inputs_waits_for_the_one_before() -> None:
+    for ggml, waits in (("0.20.2", False), ("0.21", True), ("0.26", True)):
+        calls = traced(ggml, "compute waits")
+        before = calls[calls.index("ggml_backend_graph_compute_async(GPU1)  split 1: h1") - 1]
+        assert (before == "ggml_backend_synchronize(GPU0)") == waits
+
+
+def test_since_0_26_weights_in_host_memory_are_copied_last() -> None:
+    for ggml, first, last in (("0.20.2", "wc", "c0"), ("0.26", "c0", "wc")):
+        copied = [line for line in traced(ggml, "compute weights_last") if line.startswith("ggml_backend_tensor_copy")]
+        assert [line.partition("(")[2].partition(" ")[0] for line in copied] == [first, last]
+
+
+def test_since_0_26_the_scheduler_copies_experts_whole() -> None:
+    expert = 64 * 16 * 4
+    for ggml, experts in (("0.20.2", [2, 5]), ("0.26", [0])):
+        sets = [line for line in traced(ggml, "compute whole_experts") if "tensor_set(GPU0#experts#0" in line]
+        assert [int(line.partition("offset ")[2].partition(",")[0]) // expert for line in sets] == experts
+
+
+def test_a_split_takes_more_than_30_inputs_since_0_26_and_inputs_that_no_node_reads_have_copies() -> None:
+    path = samples_folder() / "versions-2026.yaml"
+    for ggml, n_splits, copied in (("0.20.2", 2, ["c0", "p0"]), ("0.26", 1, ["c1", "c0", "p0"])):
+        scenario = ggmltool.load(path, ggml=ggml)
+        assert len(scenario.plan("many_inputs").splits) == n_splits
+        assert list(dict.fromkeys(c.of for c in scenario.plan("pipeline_inputs", parallel=True).copies)) == copied

@@ -31,7 +31,8 @@ class Rules:
     of `expanding_ops` (None: in all). A split whose room for inputs is taken goes on in one twice as large
     (`full_split_ends`: the next node that needs one more begins another split, and that rooms grow is a warning).
     Pipeline copies of inputs are made of all leafs flagged input, in a pass 6 (`copies_leafs_last`). Weights in host
-    memory are copied after all other inputs of a split (`weights_last`).
+    memory are copied after all other inputs of a split (`weights_last`). Tensors that a device wants to have kept until
+    one of its nodes has been computed are kept (`keeps_for_devices`).
     """
 
     ignores_weights: frozenset[int] = frozenset((int(Op.ROPE), int(Op.FLASH_ATTN_EXT)))
@@ -52,3 +53,4 @@ class Rules:
     full_split_ends: bool = True
     copies_leafs_last: bool = False
     weights_last: bool = False
+    keeps_for_devices: bool = False

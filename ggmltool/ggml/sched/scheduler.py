@@ -156,6 +156,8 @@ class Scheduler(SchedulerState):
         """add_alloc_dep of the params that a backend's graph_optimize gets."""
 
         def keep(tensor: Tensor, until: Tensor) -> None:
+            if not self.rules.keeps_for_devices:
+                return
             kept = self.kept.setdefault(until.index, [])
             if tensor not in kept:
                 kept.append(tensor)

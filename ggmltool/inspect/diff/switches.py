@@ -27,6 +27,7 @@ SWITCHES = {
     "full_split_ends": "full-splits",
     "copies_leafs_last": "inputs-last",
     "weights_last": "weights-last",
+    "keeps_for_devices": "kept",
 }
 """The rules (fields of `Rules`) whose changes are in the list of changes, with the key there."""
 

@@ -32,6 +32,7 @@ RELEASE = replace(
         full_split_ends=False,
         copies_leafs_last=True,
         weights_last=True,
+        keeps_for_devices=True,
         copies_used_experts=False,
     ),
 )
