@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.errors import InspectError
@@ -26,6 +29,14 @@ class Reader(NamedTuple):
     is_copy: bool = False
 
 
+class Until(NamedTuple):
+    """A node until which a device keeps a tensor, its number in the order of computing, and the device's backend."""
+
+    at: int
+    node: str
+    backend: str
+
+
 @dataclass(frozen=True, slots=True)
 class TensorLife:
     """A tensor's place and time.
@@ -34,6 +45,7 @@ class TensorLife:
     it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's. `neighbors`
     have some of its bytes at some time, itself among them; `writers` are nodes that write into it in place of having
     memory of their own. `can_be_output`: this ggml keeps what is flagged output.
+    `kept_until` are the nodes until which devices asked for its memory to be kept (add_alloc_dep).
     """
 
     tensor: str
@@ -53,6 +65,7 @@ class TensorLife:
     neighbors: tuple[Lifetime, ...]
     writers: tuple[str, ...]
     can_be_output: bool = True
+    kept_until: tuple[Until, ...] = ()
 
     @property
     def takers(self) -> list[Lifetime]:
@@ -133,6 +146,7 @@ class Lifetimes:
                 if n.view_src is root and n.op and not n.is_view_op and n.index not in self.inplace
             ),
             can_be_output=not has_no_flags(self.watched.at.sched.release),
+            kept_until=tuple(self._kept_until(t, root)),
         )
 
     def _views(self, v: Tensor, t: Tensor) -> bool:
@@ -153,7 +167,10 @@ class Lifetimes:
         The scheduler puts a view without an op before each copy, which ties it to what is copied.
         """
         out = []
+        keepers = {i for at in self.keepers.values() for i in at}
         for i, node in enumerate(self.planned):
+            if i in keepers:
+                continue
             if node.view_src is not None and not node.op:
                 if node.view_src is root and i + 1 < len(self.planned):
                     out.append(Reader(i + 1, self.planned[i + 1].label, is_copy=True))
@@ -163,6 +180,23 @@ class Lifetimes:
                     out.append(Reader(i, node.label, "" if s is t else s.label))
                     break
         return out
+
+    @cached_property
+    def keepers(self) -> dict[int, range]:
+        """By the number of a node the numbers of those behind it that keep what devices asked for."""
+        kept = self.watched.at.sched.kept
+        out = {}
+        for i, node in enumerate(self.planned):
+            if node.index in kept:
+                out[i] = range(i + 1, i + 1 + n_keepers(kept[node.index]))
+        return out
+
+    def _kept_until(self, t: Tensor, root: Tensor) -> Iterator[Until]:
+        backends = {n.id: n.backend for n in self.watched.at.plan.nodes}
+        for at, keepers in self.keepers.items():
+            if any(s is t or s is root for i in keepers for s in self.planned[i].src):
+                node = self.planned[at].label
+                yield Until(at, node, backends.get(node) or "")
 
     def _neighbors(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
         """All that has one of these bytes at some time, in order, and the tensor itself, which may have none."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+import ggmltool
 from ggmltool.ggml.device import Keep
 from ggmltool.ggml.events import KeptUntil
 from ggmltool.ggml.releases.parts import profiles_of
@@ -86,6 +87,23 @@ def test_a_kept_tensor_keeps_its_memory_and_says_so(monkeypatch: pytest.MonkeyPa
     assert before.offset("b") == before.offset("a")
     assert after.offset("b") != after.offset("a")
     assert set(after.of(KeptUntil)) == {KeptUntil("CUDA0", "a", "c")}
+
+
+def test_lifetime_tells_until_when_a_device_keeps_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_many(nodes: list[Tensor], _: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
+        for node in nodes[:12]:
+            keep(node, nodes[12])
+        return nodes
+
+    let(monkeypatch, RELEASE, keep_many)
+    chain = {f"n{i}": f"sqr(n{i - 1})" for i in range(1, 16)}
+    scenario = {**SCENARIO, "graphs": {"main": {"nodes": {"n0": "mul_mat(w, x)", **chain, "y": "add(n15, n11)"}}}}
+    found = ggmltool.load(scenario).lifetime("n2")
+    (life,) = found.as_dict()["tensors"]
+    assert life["kept_until"] == [{"at": 12, "node": "n12", "backend": "CUDA0"}]
+    assert [reader["node"] for reader in life["readers"]] == ["n3"]
+    assert "asks to keep it (add_alloc_dep) until node 12 n12 (CUDA0)" in " ".join(found.text().split())
+    assert ggmltool.load(scenario).lifetime("n14").as_dict()["tensors"][0]["kept_until"] == []
 
 
 def test_until_must_be_a_node(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from ggmltool.ggml.buffer import Buffer, BufferType
@@ -17,7 +17,7 @@ from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import AnyArena, Copies, Split
 from ggmltool.ggml.sched.debug import DebugLine, PassPrint, SchedDebug
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 Place = tuple[str | None, str | None, int | None, int | None, int | None]
 """Where a tensor's bytes are: the memory's name, its usage, chunk, the offset in it; and the bytes it takes there."""
@@ -32,6 +32,11 @@ class Places(Protocol):
 
 Fields = dict[str, int | bool]
 """Values of a scheduler by their expressions behind `sched->`."""
+
+
+def n_keepers(kept: Sequence[Tensor]) -> int:
+    """How many nodes of the scheduler's own graph keep so many tensors: each has them as sources."""
+    return (len(kept) + MAX_SRC - 1) // MAX_SRC
 
 
 class AnyScheduler(ABC):
@@ -96,6 +101,8 @@ class AnyScheduler(ABC):
         self.leaf_ids: list[int] = []
         self.log_lines: list[str] = []
         self.debug_lines: list[str] | None = [] if release.keeps_debug_log else None
+        self.kept: dict[int, list[Tensor]] = {}
+        """What devices keep until a node has been computed, by the node's index."""
         self.debug_logged: list[DebugLine] = []
         """What it logged at the level of debug prints since the last split began."""
         self.debug = False

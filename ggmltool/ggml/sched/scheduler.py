@@ -9,7 +9,7 @@ from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of
+from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of, n_keepers
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.passes import copy_inputs_last, run_passes
 from ggmltool.ggml.sched.printing import debug_of
@@ -130,7 +130,7 @@ class Scheduler(SchedulerState):
     @property
     def n_kept_nodes(self) -> int:
         """How many nodes keep tensors for devices, in the scheduler's own graph."""
-        return sum((len(kept) + MAX_SRC - 1) // MAX_SRC for kept in self.kept.values())
+        return sum(n_keepers(kept) for kept in self.kept.values())
 
     def _optimize(self, graph: CGraph) -> None:
         """ggml_backend_graph_optimize of every split: its nodes in their order, and what is to be kept until when.

@@ -87,8 +87,6 @@ class SchedulerState(AnyScheduler):
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
         self.callback_eval: EvalCallback | None = None
-        self.kept: dict[int, list[Tensor]] = {}
-        """What devices keep until a node has been computed, by the node's index."""
 
     def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
         """An allocator, which tells what it does where somebody listens."""

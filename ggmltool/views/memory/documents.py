@@ -162,6 +162,14 @@ class Overwritten(Row):
     read_by: str
 
 
+class UntilRow(Row):
+    """A node, number `at` in program order, until which the device of `backend` keeps a tensor."""
+
+    at: int
+    node: str
+    backend: str
+
+
 class LifeRow(Row):
     """A tensor's place and time: `where` is a buffer, null without memory; `start` and `end` are numbers of nodes, -1
     before the first, null for memory of a context's. `owners` have some of its bytes at some time, in order."""
@@ -180,6 +188,7 @@ class LifeRow(Row):
     views: list[str]
     owners: list[OwnerRow]
     overwritten_too_early: list[Overwritten]
+    kept_until: list[UntilRow]
 
     @classmethod
     def of(cls, f: TensorLife) -> LifeRow:
@@ -200,6 +209,7 @@ class LifeRow(Row):
             list(f.views),
             [OwnerRow.of(n) for n in f.neighbors],
             [Overwritten(t.tensor, r.node) for t, r in f.overwritten_too_early],
+            [UntilRow(*u) for u in f.kept_until],
         )
 
 

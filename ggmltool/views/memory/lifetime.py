@@ -77,11 +77,18 @@ def _alive(f: TensorLife, life: Lifetime, nodes: Sequence[str]) -> str:
 
 def _read(f: TensorLife) -> list[str]:
     if not f.readers:
-        return ["No node reads it."]
+        return ["No node reads it.", *_kept(f)]
     names = [
         f"{r.at} {r.node}" + (f" (through {r.view})" if r.view else " (a copy)" if r.is_copy else "") for r in f.readers
     ]
-    return [f"Read by node {shortened(names, _NAMES)}."]
+    return [f"Read by node {shortened(names, _NAMES)}.", *_kept(f)]
+
+
+def _kept(f: TensorLife) -> list[str]:
+    names = [f"node {u.at} {u.node} ({u.backend})" for u in f.kept_until]
+    if not names:
+        return []
+    return [f"Its device computes nodes together and asks to keep it (add_alloc_dep) until {shortened(names, 3)}."]
 
 
 def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
