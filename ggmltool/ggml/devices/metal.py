@@ -7,6 +7,8 @@ tensors (ggml-metal-ops.cpp).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices.combinators import (
@@ -44,8 +46,8 @@ FAMILY = "Metal"
 FEATURES = ("bfloat", "simdgroup_mm", "simdgroup_reduction")
 """What Apple's own GPUs have from the M1 on; bfloat needs Metal 3."""
 
-_HEAD_SIZES = (32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256, 320, 512, 576)
-_KV_TYPES = types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1")
+HEAD_SIZES = (32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256, 320, 512, 576)
+KV_TYPES = types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1")
 _TO_FLOAT = types("f32 f16")
 _COPIES = {
     F32: types("f32 f16 bf16 q8_0 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0 i32"),
@@ -83,12 +85,12 @@ RULES: dict[int, Rule] = by_op(
             PADS_WITH_ZEROS, holds("it pads at the end only", lambda op: not any(word(op, i) for i in (0, 2, 4, 6)))
         ),
         "LEAKY_RELU": f32_or_f16(0),
-        "FLASH_ATTN_EXT": all_of(among(0, "ne0", *_HEAD_SIZES), same_type(1, 2), types_of(1, _KV_TYPES, NO_KERNEL)),
+        "FLASH_ATTN_EXT": all_of(among(0, "ne0", *HEAD_SIZES), same_type(1, 2), types_of(1, KV_TYPES, NO_KERNEL)),
         "LIGHTNING_INDEXER": all_of(
             among(0, "ne0", 128),
             among(0, "ne1", 64),
             types_of(3, F16),
-            types_of(1, _KV_TYPES, NO_KERNEL),
+            types_of(1, KV_TYPES, NO_KERNEL),
             f32(0, 2, RESULT),
             contiguous_rows(0, 1, 2, 3),
         ),
@@ -123,7 +125,7 @@ _NEEDS_REDUCTION = ops(
 )
 _NEEDS_MATRICES = ops("FLASH_ATTN_EXT LIGHTNING_INDEXER")
 
-_WITHOUT: dict[str, Rule] = {
+WITHOUT: dict[str, Rule] = {
     "bfloat": not_types((RESULT, 0, 1, 2), BF16, "which this GPU has not"),
     "simdgroup_reduction": holds(
         "this GPU cannot reduce over a simdgroup, which {op} needs",
@@ -139,7 +141,12 @@ _WITHOUT: dict[str, Rule] = {
 
 def hardware_limits(_: BufferType, hardware: Hardware) -> OpRule | None:
     """What a GPU that lacks features asks of every op; None for one that has them all."""
-    missing = [rule for feature, rule in _WITHOUT.items() if feature not in hardware.features]
+    return without(hardware, WITHOUT)
+
+
+def without(hardware: Hardware, asks: Mapping[str, Rule]) -> OpRule | None:
+    """What `asks`, by feature, is asked of every op on a GPU that has not all of these features."""
+    missing = [rule for feature, rule in asks.items() if feature not in hardware.features]
     return all_of(*missing).ask if missing else None
 
 
@@ -164,36 +171,51 @@ def alloc_size(_: Memory) -> AllocSize:
 _TAKES_MORE = ops("MUL_MAT_ID FLASH_ATTN_EXT CUMSUM ARGSORT TOP_K")
 
 
-def _size_of(t: Tensor) -> int:
-    if t.op not in _TAKES_MORE:
-        return t.nbytes
-    if t.op == Op.MUL_MAT_ID:
-        experts, tokens = source(t, 0).ne[2], source(t, 2).ne[1]
-        return t.nbytes + 4 * experts + 4 * experts * tokens
-    if t.op == Op.FLASH_ATTN_EXT:
-        return t.nbytes + _flash_attn_extra(t)
-    return 8 * nelements(source(t, 0)) if t.op == Op.TOP_K else 2 * t.nbytes
+def sizes(attention: Callable[[Tensor], int], product: int = 0) -> AllocSize:
+    """The bytes that a tensor takes, given the room behind FLASH_ATTN_EXT, and behind MUL_MAT_ID besides its lists."""
+
+    def size_of(t: Tensor) -> int:
+        if t.op not in _TAKES_MORE:
+            return t.nbytes
+        if t.op == Op.MUL_MAT_ID:
+            experts, tokens = source(t, 0).ne[2], source(t, 2).ne[1]
+            return t.nbytes + 4 * experts + 4 * experts * tokens + product
+        if t.op == Op.FLASH_ATTN_EXT:
+            return t.nbytes + attention(t)
+        return 8 * nelements(source(t, 0)) if t.op == Op.TOP_K else 2 * t.nbytes
+
+    return size_of
 
 
-def _flash_attn_extra(t: Tensor) -> int:
-    """Room for padded keys and values, for the blocks of the mask, and for the results of workgroups."""
+def attention_room(t: Tensor, k_row: int, v_row: int) -> int:
+    """Room for padded keys and values, whose rows take so many bytes, for the blocks of the mask, and for the results
+    of workgroups.
+    """
     q, k, v, mask = source(t, 0), source(t, 1), source(t, 2), optional(t, 3)
-    padded = k.nb[1] * k.ne[2] * k.ne[3] + v.nb[1] * v.ne[2] * v.ne[3]
+    padded = k_row * k.ne[2] * k.ne[3] + v_row * v.ne[2] * v.ne[3]
     blocks = 0
     if mask is not None:
         padded += 2 * mask.ne[1] * mask.ne[2] * mask.ne[3]
-        rows, keys = (1, 32) if q.ne[1] < _VEC_MAX_ROWS and q.ne[0] % 32 == 0 else (8, 64)
+        rows, keys = (1, 32) if takes_vectors(t) else (8, 64)
         blocks = pad(-(-mask.ne[0] // keys) * -(-q.ne[1] // rows) * mask.ne[2] * mask.ne[3], 32)
     results = min(q.ne[1], _MAX_ROWS) * q.ne[2] * q.ne[3] * _WORKGROUPS * (v.ne[0] + 2)
     return _PADDED_KEYS * padded + blocks + 4 * results
 
 
-EXTRA = (
-    ExtraBuft(
-        "{device}_Private", FAMILY, max_size=None, alignment=None, alloc_size=_size_of, alloc_more="as the device's own"
-    ),
-    ExtraBuft(
-        "{device}_Mapped", FAMILY, max_size=None, alignment=None, alloc_size=_size_of, alloc_more="as the device's own"
-    ),
-)
-"""Memory that only the GPU sees, and memory of the host (a mapped model file) that it takes over."""
+def takes_vectors(t: Tensor) -> bool:
+    """ggml_metal_op_flash_attn_ext_use_vec: few queries, of a head size that the vector kernel has."""
+    q = source(t, 0)
+    return q.ne[1] < _VEC_MAX_ROWS and q.ne[0] % 32 == 0
+
+
+def extra_bufts(size_of: AllocSize) -> tuple[ExtraBuft, ...]:
+    """Memory that only the GPU sees, and memory of the host (a mapped model file) that it takes over."""
+    return tuple(
+        ExtraBuft(name, FAMILY, max_size=None, alignment=None, alloc_size=size_of, alloc_more="as the device's own")
+        for name in ("{device}_Private", "{device}_Mapped")
+    )
+
+
+_size_of = sizes(lambda t: attention_room(t, source(t, 1).nb[1], source(t, 2).nb[1]))
+
+EXTRA = extra_bufts(_size_of)

@@ -6,6 +6,8 @@ ggml_sycl_flash_attn_ext_supported (fattn.cpp).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggmltool.ggml.devices.attention import KV_AND_MASK, groups_queries, has_no_alibi, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     ALL_TYPES,
@@ -59,7 +61,7 @@ _HEAD_SIZES = frozenset((40, 64, 72, 80, 96, 112, 128, 256, 512))
 _SEARCHED = types("iq2_xxs iq2_xs iq2_s iq3_xxs iq1_s iq1_m iq3_s")
 _NOT_WRITTEN = types("q2_K q3_K q4_K q5_K q6_K iq4_xs") | _SEARCHED
 _NOT_READ = _NOT_WRITTEN | types("q1_0 nvfp4 iq4_nl")
-_COPIES = (
+COPIES = (
     dict.fromkeys(ALL_TYPES, ALL_TYPES)
     | dict.fromkeys(_NOT_READ, ALL_TYPES - {F32})
     | {type: ALL_TYPES - {F32, type} for type in _SEARCHED}
@@ -93,23 +95,35 @@ def _heads_refusal(op: Tensor) -> str | None:
     return None if k in _HEAD_SIZES and k == v else "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
 
 
-def _mkl_takes(op: Tensor) -> bool:
-    """Whether prompts of this shape go through MKL, which has fewer conditions on types."""
+def is_prompt_for_mkl(op: Tensor) -> bool:
+    """Whether MKL, which has fewer conditions on types, multiplies such prompts, if the head sizes fit."""
     gqa = queries_per_key(op, _BEST_KERNEL)
-    q, k, v = source(op, 0), source(op, 1), source(op, 2)
+    q, k = source(op, 0), source(op, 1)
     if optional(op, 3) is None or optional(op, 4) is not None or gqa < 2:
-        return False
-    if not (64 <= q.ne[0] <= 512 and q.ne[0] % 64 == 0 and q.ne[0] == v.ne[0]):
         return False
     if q.ne[1] < 32 or k.ne[1] < 1024 or not has_no_alibi(op) or word(op, 2) not in ZERO:
         return False
-    if q.ne[3] != k.ne[3] and k.ne[3] != 1:
+    return q.ne[3] == k.ne[3] or k.ne[3] == 1
+
+
+def has_whole_rows(t: Tensor) -> bool:
+    """Whether rows of f16 begin at multiples of what a row takes."""
+    return t.type is not F16 or t.nb[1] % (2 * t.ne[0]) == 0
+
+
+def _mkl_takes(op: Tensor) -> bool:
+    """Whether prompts of this shape go through MKL."""
+    if not is_prompt_for_mkl(op):
         return False
-    return all(t.type is not F16 or t.nb[1] % (2 * t.ne[0]) == 0 for t in (k, v))
+    q, k, v = source(op, 0), source(op, 1), source(op, 2)
+    has_heads = 64 <= q.ne[0] <= 512 and q.ne[0] % 64 == 0 and q.ne[0] == v.ne[0]
+    return has_heads and has_whole_rows(k) and has_whole_rows(v)
 
 
-_FLASH_ATTN = unless(holds("it is no prompt for MKL", _mkl_takes), all_of(Rule(_heads_refusal), KV_AND_MASK))
-"""Of a GPU for which oneDNN is not taken."""
+def attention(mkl_takes: Callable[[Tensor], bool]) -> Rule:
+    """FLASH_ATTN_EXT of a GPU for which oneDNN is not taken."""
+    return unless(holds("it is no prompt for MKL", mkl_takes), all_of(Rule(_heads_refusal), KV_AND_MASK))
+
 
 RULES: dict[int, Rule] = by_op(
     {
@@ -127,7 +141,7 @@ RULES: dict[int, Rule] = by_op(
         "LIGHTNING_INDEXER": all_of(
             f32(0, 2, RESULT), among(0, "ne0", 128), types_of(3, F16), types_of(1, _INDEXER_KEYS, NO_KERNEL)
         ),
-        "CPY": copies(_COPIES, to=1),
+        "CPY": copies(COPIES, to=1),
         "REPEAT_BACK": f32(0),
         "PAD_REFLECT_1D": all_of(contiguous(0), f32(RESULT, 0)),
         "RMS_NORM_BACK SUM SUM_ROWS MEAN": contiguous(0),
@@ -143,7 +157,7 @@ RULES: dict[int, Rule] = by_op(
         "ROLL ARANGE": f32(RESULT),
         "SSM_SCAN": MAMBA_2,
         "SOLVE_TRI": at_most((0, 1), "ne0", 64),
-        "FLASH_ATTN_EXT": _FLASH_ATTN,
+        "FLASH_ATTN_EXT": attention(_mkl_takes),
         "CONV_2D CONV_2D_DW CONV_TRANSPOSE_2D UNARY CONCAT DUP ARGMAX ADD ADD1 ADD_ID SUB COUNT_EQUAL MUL DIV "
         "REPEAT SQR SQRT SIN COS CLAMP LOG NORM L2_NORM GROUP_NORM RMS_NORM SCALE CONT DIAG_MASK_INF SOFT_MAX ROPE "
         "ROPE_BACK IM2COL IM2COL_3D UPSCALE ARGSORT POOL_2D POOL_1D ACC LEAKY_RELU TIMESTEP_EMBEDDING RWKV_WKV6 "

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.ggml_0_21.devices import PROFILES as BEFORE
-from ggmltool.ggml.releases.ggml_0_26 import vulkan, vulkan_order
+from ggmltool.ggml.releases.ggml_0_26 import metal, opencl, sycl, vulkan, vulkan_order
 
 _CHANGED: dict[str, Profile] = {
+    "Metal": replace(
+        BEFORE["Metal"],
+        rules=metal.RULES,
+        check=metal.hardware_limits,
+        alloc_size=metal.alloc_size,
+        extra=metal.EXTRA,
+    ),
     "Vulkan": replace(
         BEFORE["Vulkan"],
         rules=vulkan.RULES,
@@ -17,6 +24,15 @@ _CHANGED: dict[str, Profile] = {
         features=vulkan.FEATURES,
         has=frozenset(vulkan.FEATURES),
     ),
+    "SYCL": replace(
+        BEFORE["SYCL"],
+        rules=sycl.RULES,
+        check=sycl.hardware_limits,
+        alloc_size=sycl.alloc_size,
+        alloc_more="room behind FLASH_ATTN_EXT for what its kernels need",
+        features=sycl.FEATURES,
+    ),
+    "OpenCL": replace(BEFORE["OpenCL"], rules=opencl.RULES),
 }
 
 PROFILES: dict[str, Profile] = {name: replace(profile, ggml="0.26") for name, profile in (BEFORE | _CHANGED).items()}
