@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from ggmltool.ggml.messages import Told, messages
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.inspect.messages.conditions import Required, required
 from ggmltool.inspect.messages.match import ASSERTION, FILLED, Match
@@ -39,7 +40,7 @@ def explained(found: Match) -> Explained:
     return Explained(
         found.key,
         _title(found),
-        where or "ggml 0.20.2",
+        where or f"ggml {DEFAULT.name}",
         message.texts,
         message.functions,
         message.era,
