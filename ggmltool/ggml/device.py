@@ -35,7 +35,28 @@ BatchSize = Callable[[Tensor], int]
 Keep = Callable[[Tensor, Tensor], None]
 """add_alloc_dep: a tensor keeps its memory until a node of the same graph has been computed."""
 
-GraphOrder = Callable[[list[Tensor], Callable[[Tensor], int], Keep], list[Tensor]]
+
+class SplitNodes(list[Tensor]):
+    """The nodes of a split. A device sees the next ones `behind` them too: it is shown a part of the caller's graph."""
+
+    __slots__ = ("behind",)
+
+    def __init__(self, nodes: Iterable[Tensor], behind: Sequence[Tensor] = ()) -> None:
+        super().__init__(nodes)
+        self.behind = behind
+
+    def node(self, i: int) -> Tensor | None:
+        """Node `i`, which may be one behind the split; None where the graph has none."""
+        if i < len(self):
+            return self[i]
+        i -= len(self)
+        return self.behind[i] if i < len(self.behind) else None
+
+
+SEEN_BEHIND = 8
+"""Nodes behind a split that a device looks at, at most."""
+
+GraphOrder = Callable[[SplitNodes, Callable[[Tensor], int], Keep], list[Tensor]]
 """A device's graph_optimize: the nodes of a split, how often each tensor is used, and whom to tell what has to be kept
 until when → the nodes in a better order.
 """

@@ -50,6 +50,7 @@ class Mirror:
         key = (address, buft)
         if key not in self._buffers:
             self._buffers[key] = Buffer(self._bufts[buft], 0, self._addresses)
+        self._buffers[key].usage = structs.Buffer.from_address(address).usage
         return self._buffers[key]
 
     def _one(self, address: int, made: dict[int, Tensor]) -> Tensor:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, Device
+from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, SEEN_BEHIND, Device, SplitNodes
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of
@@ -219,8 +220,13 @@ class Callbacks:
         if optimize is None:
             return
         graph = structs.CGraph.from_address(address)
-        addresses = [int(node) for node in graph.nodes[: graph.n_nodes]]
-        nodes, where = world.mirror.tensors(addresses)
+        n = graph.n_nodes
+        addresses = [int(node) for node in graph.nodes[:n]]
+        # A split's graph shares its nodes with the whole graph, which may end here.
+        addresses += takewhile(graph.has, graph.nodes[n : n + SEEN_BEHIND])
+        sources = [s for address in addresses for s in structs.Tensor.from_address(address).src if s]
+        tensors, where = world.mirror.tensors((*addresses, *sources))
+        nodes = SplitNodes(tensors[:n], tensors[n : len(addresses)])
 
         def keep(tensor: EngineTensor, until: EngineTensor) -> None:
             given = structs.GraphOptimizeParams.from_address(params)

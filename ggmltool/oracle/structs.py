@@ -69,6 +69,20 @@ class CGraph(c.Structure):
             slot = (slot + 1) % hashes.size
         return slot
 
+    def has(self, address: int | None) -> bool:
+        """Whether there is a tensor of the graph at an address."""
+        hashes = self.visited_hash_set
+        keys = c.cast(hashes.keys, c.POINTER(c.c_void_p))
+        used = c.cast(hashes.used, c.POINTER(c.c_uint32))
+        slot = (address or 0) >> 4
+        for i in range(hashes.size):
+            at = (slot + i) % hashes.size
+            if not used[at >> 5] >> (at & 31) & 1:
+                return False
+            if keys[at] == address:
+                return True
+        return False
+
     def use_count(self, address: int) -> int:
         """How often the tensor at an address is a source in the graph it belongs to."""
         return int(self.use_counts[self.slot(address)])

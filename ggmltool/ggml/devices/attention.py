@@ -14,10 +14,12 @@ from ggmltool.ggml.tensor import Tensor
 KQ_STRIDE = 256
 """FATTN_KQ_STRIDE: what keys are padded to."""
 
+ONE_MASK = saying("the mask differs from head to head", among(3, "ne2", 1))
+
 KV_AND_MASK = all_of(
     saying("K is {type1} and V is {type2}; the default build has no kernel for two types", same_type(1, 2)),
     types_of(1, types("f32 f16 bf16 q4_0 q8_0"), "for which the default build has no kernel"),
-    saying("the mask differs from head to head", among(3, "ne2", 1)),
+    ONE_MASK,
 )
 """What all kernels ask of K, V and the mask."""
 

@@ -6,6 +6,8 @@ ggml_backend_cuda_buffer_type_get_alloc_size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices.combinators import (
@@ -34,7 +36,7 @@ from ggmltool.ggml.devices.combinators import (
     unless,
 )
 from ggmltool.ggml.devices.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
-from ggmltool.ggml.devices.extra import Memory, pinned
+from ggmltool.ggml.devices.extra import Features, Memory, pinned
 from ggmltool.ggml.devices.op_rules import (
     COL2IM_1D,
     DSV4_IN_F32,
@@ -67,7 +69,7 @@ FEATURES = ("turing", "ada")
 AMD_FEATURES = ("wmma", "mfma")
 """What decides which attention kernel there is; see `cuda_fattn.best_kernel`."""
 
-_MUL_MAT_TYPES = types(
+MUL_MAT_TYPES = types(
     "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_K q3_K q4_K q5_K q6_K q8_K iq1_s iq1_m "
     "iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs"
 )
@@ -106,13 +108,13 @@ REPEAT_BACK = all_of(
 _MUL_MAT = all_of(
     unit_stride(0, 1),
     F16_BY_F16,
-    multiplies(_MUL_MAT_TYPES),
+    multiplies(MUL_MAT_TYPES),
 )
 _BLOCKS = all_of(
     holds("the sources are {type0} and not contiguous", _whole_batches),
     holds("rows of {type0} are not whole blocks", _whole_blocks),
 )
-_MAMBA_1 = all_of(
+MAMBA_1 = all_of(
     at_least(3, "ne0", 2),
     among(0, "ne0", 16),
     among(0, "ne1", 1),
@@ -120,6 +122,17 @@ _MAMBA_1 = all_of(
     among(4, "ne1", 1),
     param(0, (0, 1), "it keeps one state in Mamba-1"),
 )
+
+
+def lightning_indexer(*heads: int) -> Rule:
+    """ggml_cuda_lightning_indexer_supported: so many heads."""
+    return all_of(
+        among(0, "ne0", 128),
+        among(0, "ne1", *heads),
+        types_of(1, _INDEXER_KEYS, NO_KERNEL),
+        *(unless(types_of(i, QUANTIZED), aligned_strides(i, 16)) for i in (0, 1)),
+    )
+
 
 RULES: dict[int, Rule] = by_op(
     {
@@ -143,19 +156,14 @@ RULES: dict[int, Rule] = by_op(
         "SILU_BACK ROLL": all_of(f32(0), contiguous(0)),
         "NORM RMS_NORM L2_NORM SUM": contiguous_rows(0),
         "ADD SUB MUL DIV": f32_or_f16(0, 1, RESULT),
-        "SSM_SCAN": any_of(MAMBA_2, _MAMBA_1),
+        "SSM_SCAN": any_of(MAMBA_2, MAMBA_1),
         "SSM_CONV": multiple(0, "ne1", 128),
         "SOFT_MAX_BACK": NO_ALIBI,
         "ROPE ROPE_BACK": all_of(unit_stride(0), contiguous(0, kind="from 2")),
         "IM2COL IM2COL_3D CONV_2D ACC": contiguous(0, 1),
         "CONV_2D_DW": f32(0),
         **DSV4_IN_F32,
-        "LIGHTNING_INDEXER": all_of(
-            among(0, "ne0", 128),
-            among(0, "ne1", 32, 64),
-            types_of(1, _INDEXER_KEYS, NO_KERNEL),
-            *(unless(types_of(i, QUANTIZED), aligned_strides(i, 16)) for i in (0, 1)),
-        ),
+        "LIGHTNING_INDEXER": lightning_indexer(32, 64),
         "FLASH_ATTN_EXT": FLASH_ATTN,
         "DIAG_MASK_ZERO IM2COL_BACK CONV_3D POOL_1D POOL_2D_BACK FLASH_ATTN_BACK WIN_PART WIN_UNPART GET_REL_POS "
         "ADD_REL_POS MAP_CUSTOM1 MAP_CUSTOM2 MAP_CUSTOM3 CUSTOM": NEVER,
@@ -189,10 +197,15 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
 def alloc_size(memory: Memory) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
 
+    return padded_size(memory, flash_attn_nbytes)
+
+
+def padded_size(memory: Memory, attention_nbytes: Callable[[Tensor, Features], int]) -> AllocSize:
+    """The same where attention takes so much on hardware with certain features."""
     row_padding, has = memory.row_padding, memory.features
 
     def size_of(t: Tensor) -> int:
-        size = flash_attn_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
+        size = attention_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
         if row_padding and t.type.quantized:
             rest = t.ne[0] % row_padding
             if rest:

@@ -95,6 +95,11 @@ def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
     always = kernel in (Kernel.TILE, Kernel.MMA)
     need_k = always or (kernel is Kernel.VEC and k.type is F32)
     need_v = always or (kernel is Kernel.VEC and v.type is F32)
+    return nbytes_with_copies(dst, k, v, need_k, need_v)
+
+
+def nbytes_with_copies(dst: Tensor, k: Tensor, v: Tensor, need_k: bool, need_v: bool) -> int:
+    """ggml_cuda_flash_attn_ext_get_f16_extra_data: the result, and behind it f16 copies of K and V that are needed."""
     end = dst.nbytes
     if need_k and k.type is not F16:
         end = pad(end, _EXTRA_ALIGNMENT) + 2 * nelements(k)
@@ -131,5 +136,8 @@ def _head_size_ok(k: int, v: int, gqa: int, gqa_opt: bool) -> bool:
     return False
 
 
-FLASH_ATTN = all_of(Rule(_heads_refusal), KV_AND_MASK)
+HEADS = Rule(_heads_refusal)
+"""What kernels ask of the sizes of heads."""
+
+FLASH_ATTN = all_of(HEADS, KV_AND_MASK)
 """Whether there is a kernel at all."""

@@ -36,7 +36,13 @@ NO_ALIBI = param(1, ZERO, "max_bias is not 0")
 NO_SOFTCAP = param(2, ZERO, "it has no softcap")
 PADS_WITH_ZEROS = param(8, (0,), "it pads with zeros, not in a circle")
 
-MAMBA_2_STATE = all_of(among(0, "ne0", 128, 256), multiple(0, "ne1", 16))
+
+def mamba_2_state(*sizes: int) -> Rule:
+    """SSM_SCAN with states of these sizes."""
+    return all_of(among(0, "ne0", *sizes), multiple(0, "ne1", 16))
+
+
+MAMBA_2_STATE = mamba_2_state(128, 256)
 MAMBA_2 = all_of(among(3, "ne0", 1), MAMBA_2_STATE)
 """SSM_SCAN with one value of A a head."""
 

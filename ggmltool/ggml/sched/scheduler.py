@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
-from ggmltool.ggml.device import GraphOrder, Keep
+from ggmltool.ggml.device import SEEN_BEHIND, GraphOrder, Keep, SplitNodes
 from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Synchronized
 from ggmltool.ggml.graph import CGraph
@@ -168,10 +168,11 @@ class Scheduler(SchedulerState):
 
     def _reorder(self, graph: CGraph, split: Split, optimize: GraphOrder) -> None:
         """ggml_backend_graph_optimize: the device puts a split's nodes into its own order, in the caller's graph."""
-        nodes = graph.nodes[split.i_start : split.i_end]
+        end = split.i_end
+        nodes = SplitNodes(graph.nodes[split.i_start : end], graph.nodes[end : end + SEEN_BEHIND])
         ordered = optimize(nodes, graph.use_count, self._keep(split.backend_id))
         if ordered != nodes:
-            graph.nodes[split.i_start : split.i_end] = ordered
+            graph.nodes[split.i_start : end] = ordered
             if self.events:
                 names = tuple(n.id for n in ordered)
                 self.events(Reordered(self.names[split.backend_id], split.i_start, names))

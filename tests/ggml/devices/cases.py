@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID, DType
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor, contiguous_nb
 from tests.ggml.graphs import Builder
 
@@ -24,9 +24,12 @@ TENSORS = {op.name: 3 for op in (Op.FLASH_ATTN_EXT,)} | {"SOFT_MAX": 1, "GLU": 1
 class Cases:
     """Ops with seven sources of any types, shapes and layouts, many of them near what some device wants."""
 
+    glu_ops = 6
+    """GLU functions of ggml 0.20.2."""
+
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.near = NEAR
+        self.near: Mapping[Op, Near] = NEAR
 
     def __iter__(self) -> Iterator[Tensor]:
         for i in range(N_CASES):
@@ -73,7 +76,7 @@ class Cases:
         node = self.tensor(src[0])
         params = [rng.choice(WORDS) for _ in range(16)]
         if op in (Op.UNARY, Op.GLU):
-            params[0] = rng.randrange(len(UnaryOp if op == Op.UNARY else GluOp))
+            params[0] = rng.randrange(len(UnaryOp) if op == Op.UNARY else self.glu_ops)
         near = self.near.get(op)
         if near is not None and rng.random() < 0.7:
             near(self, node, src, params)
@@ -161,7 +164,10 @@ def _weights(c: Cases, _: Tensor, src: list[Tensor], _p: list[int]) -> None:
     c.fit(src[2], "i32", ne3=src[1].ne[3])
 
 
-NEAR: dict[Op, Callable[[Cases, Tensor, list[Tensor], list[int]], None]] = {
+Near = Callable[[Cases, Tensor, list[Tensor], list[int]], None]
+"""Changes the result, the sources and the parameters of a case."""
+
+NEAR: dict[Op, Near] = {
     Op.FLASH_ATTN_EXT: _attention,
     Op.SSM_SCAN: _scan,
     Op.LIGHTNING_INDEXER: _indexer,

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.ggml_0_21.devices import PROFILES as BEFORE
-from ggmltool.ggml.releases.ggml_0_26 import metal, opencl, sycl, vulkan, vulkan_order
+from ggmltool.ggml.releases.ggml_0_26 import cuda, cuda_order, metal, opencl, sycl, vulkan, vulkan_order
 
 _CHANGED: dict[str, Profile] = {
+    "CUDA": replace(
+        BEFORE["CUDA"], rules=cuda.RULES, alloc_size=cuda.alloc_size, graph_optimize=cuda_order.graph_optimize
+    ),
+    "ROCm": replace(
+        BEFORE["ROCm"], rules=cuda.AMD_RULES, alloc_size=cuda.alloc_size, graph_optimize=cuda_order.graph_optimize
+    ),
     "Metal": replace(
         BEFORE["Metal"],
         rules=metal.RULES,

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM, Tensor
 
+UseCount = Callable[[Tensor], int]
 
-def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: Callable[[Tensor], int]) -> bool:
+
+def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: UseCount) -> bool:
     """Whether nodes are used by each other only, but for the `outputs` among them.
 
     All are to be computed, and those between are no views of anything else but weights.
