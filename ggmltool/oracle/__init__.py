@@ -5,6 +5,6 @@ from __future__ import annotations
 from ggmltool.oracle.fork import ChildError
 from ggmltool.oracle.lib import OracleUnavailable
 from ggmltool.oracle.run import OracleRun
-from ggmltool.oracle.worker import run, run_many
+from ggmltool.oracle.worker import run, run_many, run_on
 
-__all__ = ["ChildError", "OracleRun", "OracleUnavailable", "run", "run_many"]
+__all__ = ["ChildError", "OracleRun", "OracleUnavailable", "run", "run_many", "run_on"]

@@ -35,10 +35,12 @@ def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> It
     One child serves many, and is replaced when ggml aborts or crashes in it.
     """
     for release, same in groupby(models, key=lambda model: model.release):
-        yield from _run_on(load(release), same, debug, values)
+        yield from run_on(load(release), same, debug, values)
 
 
-def _run_on(lib: Lib, models: Iterator[Model], debug: int, values: bool) -> Iterator[OracleRun]:
+def run_on(lib: Lib, models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
+    """The same on one library, whatever the scenarios' release."""
+    models = iter(models)
     while batch := list(islice(models, BATCH)):
         done = 0
         while done < len(batch):

@@ -108,7 +108,7 @@ def judged(
     out = Judged(run, run.plans, texts, events, real, values)
     if computing and out.last.ok:
         lines = [line for line in real.trace if not line.startswith(HIDDEN)]
-        assert out.trace() == [_per_device(line) for line in lines]
+        assert out.trace() == [per_device(line) for line in lines]
     if not hazards:
         for plan in run.plans:
             if plan.ok and plan.step == "alloc":
@@ -121,7 +121,8 @@ def hazards(of: Judged, plan: int = -1) -> list[Violation]:
     return violations(of.run.model, of.plans[plan])
 
 
-def _per_device(line: str) -> str:
+def per_device(line: str) -> str:
+    """A call of the library's with the pipeline copy of an event that it numbers by device."""
     if not line.startswith("event_"):
         return line
     head, _, number = line.rpartition(" ")

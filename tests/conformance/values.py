@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ggmltool
-from ggmltool.ggml.events import EventCall, Synchronized
+from ggmltool.ggml.events import EventCall, Listener, Synchronized
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
@@ -40,6 +40,12 @@ def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]
         elif isinstance(event, EventCall):
             waits.append(f"event_{event.call} {event.backend} {event.copy}")
 
+    plans, read = run_steps(loaded, listen)
+    return plans, read, waits
+
+
+def run_steps(loaded: Scenario, listen: Listener) -> tuple[list[dict[str, Any]], Read]:
+    """The engine's plans, and the values that it read, up to the first step that fails."""
     run = loaded.start(events=listen, values=True)
     read: Read = []
     for step in loaded.model.steps:
@@ -48,7 +54,7 @@ def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]
             read.append(done)
         if run.plans and not run.plans[-1].ok:
             break
-    return [plan.as_dict() for plan in run.plans], read, waits
+    return [plan.as_dict() for plan in run.plans], read
 
 
 def tolerance(model: Model) -> float:
