@@ -31,8 +31,9 @@ def compare(
     seed: int | None,
     zeros: bool,
 ) -> Result[ComparedGraph]:
-    from ggmltool.inspect.compared import LIBRARY, Asked, compared_graph
+    from ggmltool.inspect.compared import Asked, compared_graph
     from ggmltool.inspect.ready import check_weights
+    from ggmltool.inspect.real_sides import LIBRARY
     from ggmltool.views.compute.compare import compare_view
     from ggmltool.views.compute.documents import CompareDocument
 

