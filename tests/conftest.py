@@ -12,6 +12,8 @@ import pytest
 from hypothesis import settings
 
 from ggmltool.ggml.devices import gpus
+from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable
+from ggmltool.oracle.vulkan import vulkan as started
 
 # Tests run beside one another, and their products are small: threads would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -85,3 +87,14 @@ if find_spec("cupy") is not None:
                 gpus, "find", lambda: gpus.Found(gpus.Gpus(), "tests use no GPU", "run it outside of them")
             )
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture(scope="session")
+def vulkan() -> Vulkan:
+    """The real Vulkan backend; where it is missing the test is skipped, or fails where CI is set."""
+    try:
+        return started()
+    except VulkanUnavailable as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))

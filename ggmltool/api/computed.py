@@ -22,7 +22,7 @@ def compare(
     opened: Opened,
     graph: str | None,
     backends: str | Sequence[str] | None,
-    library: bool,
+    real: str | None,
     values: str | Path | None,
     eval_log: str | Path | None,
     tolerance: float | None,
@@ -33,7 +33,6 @@ def compare(
 ) -> Result[ComparedGraph]:
     from ggmltool.inspect.compared import Asked, compared_graph
     from ggmltool.inspect.ready import check_weights
-    from ggmltool.inspect.real_sides import LIBRARY
     from ggmltool.views.compute.compare import compare_view
     from ggmltool.views.compute.documents import CompareDocument
 
@@ -41,7 +40,7 @@ def compare(
     two = backends if isinstance(backends, str | None) else ",".join(backends)
     made_up = None if zeros else 1 if seed is None else seed
     asked = Asked(
-        name, two, LIBRARY if library else None, _path(values), _path(eval_log), tolerance, tuple(inject),
+        name, two, real, _path(values), _path(eval_log), tolerance, tuple(inject),
         tuple(tensor), made_up, zeros or seed is not None,
     )  # fmt: skip
     if not zeros and seed is None and values is None and eval_log is None:

@@ -359,6 +359,7 @@ class Scenario(Base):
         *,
         backends: str | Sequence[str] | None = None,
         library: bool = False,
+        vulkan: bool = False,
         values: str | Path | None = None,
         eval_log: str | Path | None = None,
         tolerance: float | None = None,
@@ -370,14 +371,17 @@ class Scenario(Base):
         """A graph computed by two sides, node by node: `facts.over` are the nodes whose own kernel is off.
 
         The sides are two `backends` (by default the scenario's first and its CPU), or with `library` the real ggml's
-        CPU, or `values` (a folder of npy files, a GGUF file) or an `eval_log` that another program wrote. The other
-        options are those of `ggmltool compare`. Raises InspectError for sides that cannot be compared, weights
-        without values (unless `zeros`, or a `seed` makes some up) or a missing library, and GgmlError as `compute`.
+        CPU, with `vulkan` its Vulkan backend on a device of this machine, or `values` (a folder of npy files, a GGUF
+        file) or an `eval_log` that another program wrote. The other options are those of `ggmltool compare`. Raises
+        InspectError for sides that cannot be compared, weights without values (unless `zeros`, or a `seed` makes some
+        up) or a missing library, and GgmlError as `compute`.
         """
         from ggmltool.api import computed
 
+        _one_of(library=library, vulkan=vulkan)
+        real = "library" if library else "vulkan" if vulkan else None
         return computed.compare(
-            self.opened, graph, backends, library, values, eval_log, tolerance, inject, tensor, seed, zeros
+            self.opened, graph, backends, real, values, eval_log, tolerance, inject, tensor, seed, zeros
         )
 
     def verify(self, *, values: bool | None = None) -> Result[Verified]:

@@ -151,6 +151,7 @@ def compare(
     \b
     Example:
       ggmltool compare --with library model.yaml
+      ggmltool compare --with vulkan model.yaml
       ggmltool compare --values dumped model.json.gz
       ggmltool compare --eval-log cuda.log france.json.gz
       ggmltool compare --inject ffn_gate=sqr --worst 3 model.yaml

@@ -6,6 +6,7 @@ is a driver that needs no GPU.
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -56,7 +57,9 @@ def vulkan() -> Vulkan:
 
 @cache
 def _of_process(_: int) -> Vulkan:
-    return Vulkan()
+    made = Vulkan()
+    atexit.register(made.close)
+    return made
 
 
 class Vulkan:
@@ -76,9 +79,12 @@ class Vulkan:
         self._start()
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, if it has not ended by itself."""
         self._process.kill()
-        self._process.communicate()
+        for end in (self._process.stdin, self._process.stdout):
+            if end is not None:
+                end.close()
+        self._process.wait()
 
     def answers(self, ops: Sequence[Tensor]) -> list[tuple[bool, int]]:
         """Whether the device runs each op, and the bytes that its result takes."""
@@ -133,17 +139,21 @@ class Vulkan:
         try:
             kind, value = fork.read_message(self._process.stdout.fileno())
         except EOFError:
-            raise VulkanFailed(fork.describe_status(self._process.wait())) from None
+            status = self._process.wait()
+            self.close()
+            raise VulkanFailed(f"it ended with exit status {status}") from None
         if kind == "value":
             return value
         if kind == "missing":
+            self.close()
             raise VulkanUnavailable(
                 f"The real Vulkan backend cannot be used: {value}. Install a Vulkan driver; without a GPU, the package "
                 f"{DRIVER} of Debian and Ubuntu"
             )
         if kind == "raised":
             raise fork.ChildError(value)
-        self._process.wait()
+        if kind == "abort":
+            self.close()
         raise VulkanFailed(value)
 
 
@@ -164,7 +174,7 @@ def _raw(ops: Sequence[Tensor]) -> dict[int, bytes]:
 
 
 def _struct(t: Tensor, whole: bool, placed: bool = False) -> bytes:
-    """A tensor, with its sources if it is `whole`. If it is `placed`, it gets memory there, and is a leaf unless whole."""
+    """A tensor, with its sources if it is `whole`; one that is `placed` gets memory, and is a leaf if not whole."""
     src = [0 if s is None else id(s) for s in t.src] if whole else []
     root = t.view_src
     return TENSOR_LAYOUT.pack(
