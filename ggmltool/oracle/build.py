@@ -75,7 +75,9 @@ class Builder:
     def graph(self, ctx: int, spec: GraphSpec, known: Mapping[str, int], size: int) -> int:
         """A graph of at most `size` nodes and leafs, expanded as the scenario says."""
         graph = int(self.lib.ggml_new_graph_custom(ctx, size, False))
-        expand = self.lib.ggml_build_forward_expand
         for name in spec.expand:
-            expand(graph, known[name])
+            if name in spec.uncomputed:
+                self.lib.ggml_build_forward_order(graph, known[name])
+            else:
+                self.lib.ggml_build_forward_expand(graph, known[name])
         return graph

@@ -158,6 +158,7 @@ BASE: dict[str, str] = {
     "ggml_quantize_chunk": "z:ippqqqp",
     "ggml_new_graph_custom": "g:czb",
     "ggml_build_forward_expand": "v:gt",
+    "ggml_build_forward_order": "v:gt",
     "ggml_build_forward_select": "t:gpii",
     "ggml_graph_print": "v:g",
     "ggml_graph_dump_dot": "v:ggs",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.tensor import Tensor, cut_name
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.scenario.model import GraphSpec, Model, TensorSpec
@@ -31,6 +33,15 @@ class CompiledGraph:
     expand: list[int]
     ids: dict[str, int]
     assigned: list[tuple[int, int]]
+    uncomputed: frozenset[int] = frozenset()
+
+    def build(self, graph: CGraph, tensor_of: Callable[[int], Tensor]) -> None:
+        """Add the graph's nodes to a cgraph, as the program does that builds it."""
+        for e in self.expand:
+            if e in self.uncomputed:
+                graph.build_forward_order(tensor_of(e))
+            else:
+                graph.build_forward_expand(tensor_of(e))
 
 
 class Compiled:
@@ -57,7 +68,8 @@ class Compiled:
         nodes = [_compile(node, ids, backends) for node in g.nodes]
         everything = [t for c in self.contexts for t in c] + nodes
         assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
-        return CompiledGraph(g.name, nodes, [ids[e] for e in g.expand], ids, assigned)
+        uncomputed = frozenset(ids[e] for e in g.uncomputed)
+        return CompiledGraph(g.name, nodes, [ids[e] for e in g.expand], ids, assigned, uncomputed)
 
     def _graph_size(self) -> int:
         """The scheduler's graph_size: as given, else 2048 raised to the nodes and leafs of the largest graph."""

@@ -132,7 +132,10 @@ def _context(spec: ContextSpec) -> dict[str, Any]:
 
 
 def _graph(spec: GraphSpec) -> dict[str, Any]:
-    return {"nodes": {t.id: dump_tensor(t) for t in spec.nodes}, "expand": list(spec.expand)}
+    out = {"nodes": {t.id: dump_tensor(t) for t in spec.nodes}, "expand": list(spec.expand)}
+    if spec.uncomputed:
+        out["uncomputed"] = [e for e in spec.expand if e in spec.uncomputed]
+    return out
 
 
 def dump_tensor(spec: TensorSpec) -> dict[str, Any]:

@@ -68,7 +68,7 @@ TOP_KEYS = (
 )  # fmt: skip
 CONTEXT_KEYS = ("buft", "usage", "tensors", "tallocr")
 MAX_MISALIGN = 4095
-GRAPH_KEYS = ("nodes", "expand")
+GRAPH_KEYS = ("nodes", "expand", "uncomputed")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
 MAX_TENSORS = 1_000_000
 """Tensors and nodes of a scenario, at most."""
@@ -299,6 +299,7 @@ class _Loader:
                 spec.nodes.append(made)
             self.inner.clear()
         spec.expand = at("expand", self._expand, given.get("expand"), nodes, scope)
+        spec.uncomputed = frozenset(at("uncomputed", self._uncomputed, given.get("uncomputed"), spec.expand))
         self.elsewhere.update(dict.fromkeys(nodes, name))
         return spec
 
@@ -366,6 +367,14 @@ class _Loader:
         for i, id in enumerate(items):
             if id.__class__ is not str or id not in scope:
                 raise scope.missing(at(i, as_id, id, "an id in expand"), "tensor").below(i)
+        return list(items)
+
+    def _uncomputed(self, value: object, expand: list[str]) -> list[str]:
+        items = [] if value is None else [value] if isinstance(value, str) else as_list(value, "uncomputed")
+        known = set(expand)
+        for i, id in enumerate(items):
+            if at(i, as_id, id, "an id in uncomputed") not in known:
+                raise Mistake(f"{quoted(id)} is not in expand", "only what expand names can be left uncomputed", i)
         return list(items)
 
     def _steps(self, value: object, graphs: dict[str, GraphSpec]) -> list[Step]:

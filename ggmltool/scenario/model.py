@@ -109,11 +109,15 @@ class ContextSpec:
 
 @dataclass(slots=True)
 class GraphSpec:
-    """A graph: its nodes as written, and what ggml_build_forward_expand is called with, in order."""
+    """A graph: its nodes as written, and what ggml_build_forward_expand is called with, in order.
+
+    Of `uncomputed` it is ggml_build_forward_order that is called: they are planned, and not computed.
+    """
 
     name: str
     nodes: list[TensorSpec]
     expand: list[str]
+    uncomputed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,7 @@ class PlacedGraph:
             if ct.view_src != NONE:
                 t.view_src = self._made[ct.view_src]
         self.graph = CGraph(compiled.cgraph_size, self.indices.top)
-        for e in spec.expand:
-            self.graph.build_forward_expand(self._made[e])
+        spec.build(self.graph, self._made.__getitem__)
 
     @property
     def nbytes(self) -> int:

@@ -199,8 +199,7 @@ class Run(ABC):
             if ct.view_src != NONE:
                 t.view_src = table[ct.view_src]
         graph = CGraph(self.compiled.cgraph_size, self.indices.top)
-        for e in compiled.expand:
-            graph.build_forward_expand(table[e])
+        compiled.build(graph, table.__getitem__)
         # Rebuilt graphs go to the end: the last one is the newest.
         self.newest.pop(name, None)
         self.newest[name] = (graph, table)

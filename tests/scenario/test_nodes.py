@@ -7,8 +7,11 @@ import pytest
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import float_bits
-from ggmltool.ggml.tensor import FLAG_OUTPUT, FLAG_PARAM
+from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM
+from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.scenario import Scenario
 from tests.scenario.texts import load_node, load_nodes, load_text
 
 
@@ -210,6 +213,43 @@ graphs:
     graphs = load_text(text).graphs
     assert [graphs["one"].nodes[0].op, graphs["two"].nodes[0].op] == [Op.SQR, Op.SQRT]
     assert (graphs["one"].expand, graphs["two"].expand) == (["h"], ["h", "y"])
+
+
+UNCOMPUTED = """
+ggmltool: 1
+contexts: {c: {tensors: {a: {type: f32, ne: [4], data: [1, 2, 3, 4]}, b: 'f32[4]'}}}
+graphs:
+  g:
+    nodes: {x: sqr(a), other: sqr(b), y: 'scale(x, s=2)'}
+    expand: [x, other, y]
+    uncomputed: other
+"""
+
+
+def computes(text: str) -> dict[str, bool]:
+    """Which nodes of the graph are to be computed."""
+    nodes = Scenario(load_text(text)).start().build("g").nodes
+    return {node.id: bool(node.flags & FLAG_COMPUTE) for node in nodes}
+
+
+def test_nodes_may_be_planned_and_not_computed() -> None:
+    assert computes(UNCOMPUTED) == {"x": True, "other": False, "y": True}
+    model = load_text(UNCOMPUTED)
+    assert dump(model)["graphs"]["g"]["uncomputed"] == ["other"]
+    assert load_model(dump(model)).graphs["g"].uncomputed == {"other"}
+    assert [node.id for node in Scenario(model).plan(step="alloc").nodes] == ["x", "other", "y"]
+
+
+def test_what_a_computed_node_needs_is_computed_whatever_is_said() -> None:
+    """As in ggml, which marks the sources of what it expands."""
+    text = UNCOMPUTED.replace("uncomputed: other", "uncomputed: [x, other]")
+    assert computes(text) == {"x": True, "other": False, "y": True}
+
+
+@pytest.mark.parametrize("wrong", ["[b]", "[nobody]", "{x: 1}", "[3]"])
+def test_what_is_not_expanded_cannot_be_left_uncomputed(wrong: str) -> None:
+    with pytest.raises(ScenarioError):
+        load_text(UNCOMPUTED.replace("uncomputed: other", f"uncomputed: {wrong}"))
 
 
 def test_a_single_source_may_stand_without_a_list() -> None:

@@ -78,7 +78,8 @@ def test_the_compute_buffer_is_as_large_as_llama_cpp_logs(name: str) -> None:
     sizes = [dict(ggmltool.load(c.scenario).plan(step="reserve").buffer_sizes)["CPU"] for c in (prompt, token)]
     # llama.cpp reserves for a prompt, then for a token, and logs with two decimals.
     assert f"{max(sizes) / 2**20:.2f}" == f"{logged:.2f}"
-    assert f"graph nodes  = {len(nodes(token.scenario))}" in "\n".join(token.log)
+    n_nodes = len(nodes(token.scenario))
+    assert re.search(rf"graph nodes  = {n_nodes}\n|nodes = {n_nodes}, ", "\n".join(token.log))
 
 
 def test_a_tensor_is_told_as_it_lies_in_memory(call: Call) -> None:
@@ -96,7 +97,7 @@ def test_a_tensor_is_told_as_it_lies_in_memory(call: Call) -> None:
     }  # fmt: skip
     assert nodes(scenario)["Qcur-0~2"] == {
         "type": "f32", "ne": [64, 4, 512, 1], "nb": [4, 256, 1024, 524288], "op": "rope",
-        "src": ["Qcur-0~1", "leaf_5"],
+        "src": ["Qcur-0~1", "inp_pos"],
         "op_params": [0, 64, 0, 0, 8192, 1176256512, 1065353216, 0, 1065353216, 1107296256, 1065353216, 0, 0, 0, 0, 0],
         "name": "Qcur-0",
     }  # fmt: skip
@@ -182,7 +183,7 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
         "Wrote llama.json.gz",
         f"llama, 6 layers, built by {Lib().title}",
         "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
-        "graph main: 192 nodes, 76 leafs",
+        "graph main: 195 nodes, 79 leafs",
         "Look at it with: ggmltool plan --step reserve llama.json.gz",
         "for llama-server, 1 sequence: logits of 1 of 512 tokens (without -np llama-server has 4: -np auto)",
     ]

@@ -30,7 +30,9 @@ from tests.conformance.fuzz import scenario
 
 LOGS = Path(__file__).parent / "logs"
 SHARED = Path(__file__).parents[3] / "shared"
-REAL = sorted((SHARED / "logs").glob("*.log.gz"))
+OCTOBER = LOGS / "b11549.log.gz"
+"""llama.cpp b11549 (ggml 0.26) with two GPUs, pipelined, while it makes a context."""
+REAL = [OCTOBER, *sorted((SHARED / "logs").glob("*.log.gz"))]
 NODE = b"node #  0 (       ADD):                    a (   2K) [  CPU         ] use=1,c=1:\n"
 HEADER = b"\n## SPLIT #0: CPU # 0 inputs\n"
 
@@ -271,7 +273,6 @@ def test_a_log_with_everything_between_the_graphs() -> None:
     assert log.breakdowns == 2
 
 
-@pytest.mark.skipif(not REAL, reason="needs the real logs")
 def test_a_context_initialisation_has_ten_graphs() -> None:
     (path,) = [p for p in REAL if "context-init" in p.name]
     log = summary(gzip.decompress(path.read_bytes()))
@@ -363,6 +364,34 @@ def test_lines_without_a_mark_are_counted(parts: list[str], chunk: int) -> None:
             assert block == true[n : n + len(block)]
             n += len(block)
     assert n == len(true)
+
+
+def test_a_log_of_october_is_read() -> None:
+    data = gzip.decompress(OCTOBER.read_bytes())
+    log = summary(data)
+    assert [graph.title for graph in log.graphs][:2] == ["n_tokens = 1, n_seqs = 1, n_outputs = 1"] * 2
+    assert {(graph.dialect, graph.is_whole, graph.lines_cut) for graph in log.graphs} == {(Dialect.Y2026, True, 0)}
+    last, *_ = read_graph(lines(data), str(len(log.graphs)))
+    assert [(split.backend, split.n_inputs, len(split.nodes)) for split in last.splits] == [
+        ("CPU", 0, 2), ("CUDA0", 8, 78), ("CUDA1", 6, 43)
+    ]  # fmt: skip
+    assert [(node.name, node.compute) for node in last.nodes[:3]] == [
+        ("embd", True),
+        ("node_1", False),
+        ("node_2", False),
+    ]
+
+
+SAYS_OF_GRAPHS = (
+    "sched_reserve: graph (pp bs=64, tg bs=1): nodes = 195 / 193, splits = 3 / 2, input objects = 4, input tensors = 9",
+    "sched_graph_realloc: graph reallocation: nodes = 195 (changed = 0), splits = 3, n_same = 1, n_diff = 0",
+    "llama_perf_context_print:   graph reallocs =          1    /     0        (same size) / (changed size)",
+)
+
+
+def test_what_llama_cpp_says_of_its_graphs_since_october_is_kept() -> None:
+    messages = summary("\n".join([*SAYS_OF_GRAPHS, ""]).encode() + HEADER + NODE).messages
+    assert [message.text for message in messages] == [" ".join(line.split()) for line in SAYS_OF_GRAPHS]
 
 
 @pytest.mark.parametrize("path", [*REAL, *sorted(LOGS.glob("*.log"))], ids=lambda path: path.name)

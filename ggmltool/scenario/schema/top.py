@@ -57,6 +57,7 @@ def _contexts_and_graphs() -> dict[str, Schema]:
     graph = {
         "nodes": nullable(by_id(ref("node"))),
         "expand": nullable(one_or_list(ID.schema())),
+        "uncomputed": nullable(one_or_list(ID.schema())),
     }
     either_of = {"buft": TEXT.schema(), "tallocr": TEXT.schema()}
     not_both: Schema = {"not": {"required": list(either_of), "properties": either_of}}

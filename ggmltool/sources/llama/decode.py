@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.oracle.structs import Tensor
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
@@ -65,9 +66,10 @@ class DecodedGraphWriter(GraphWriter):
         return address, t.op, shape, tuple(t.op_params), tuple(t.src), t.view_src, t.view_offs, t.name
 
     def read_inputs(self, graph: int, name: str) -> Inputs:
-        """The values of the inputs that any node of the graph reads."""
+        """The values of the inputs that any node of the graph reads that is computed."""
         nodes, leafs = self.lib.graph_tensors(graph)
-        read = {source for node in nodes for source in Tensor.from_address(node).src}
+        computed = [t for t in map(Tensor.from_address, nodes) if t.flags & FLAG_COMPUTE]
+        read = {source for t in computed for source in t.src}
         out: Inputs = {}
         for address in leafs:
             tensor = Tensor.from_address(address)

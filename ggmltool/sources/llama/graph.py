@@ -8,7 +8,7 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
-from ggmltool.ggml.tensor import FLAGS
+from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAGS
 from ggmltool.ggml.version import VERSION
 from ggmltool.oracle.structs import CGraph, Tensor
 from ggmltool.sources.llama.errors import CaptureError
@@ -69,6 +69,9 @@ class GraphWriter:
         self.taken = self._in_contexts()
         written = {self._name(node): self._node(node) for node in nodes}
         self.graphs[name] = {"nodes": written, "expand": [self.ids[address] for address in (*leafs, *nodes)]}
+        uncomputed = [self.ids[node] for node in nodes if not Tensor.from_address(node).flags & FLAG_COMPUTE]
+        if uncomputed:
+            self.graphs[name]["uncomputed"] = uncomputed
         ids, self.ids = self.ids, lasting
         return ids
 

@@ -265,7 +265,7 @@ def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:
             src = tuple(alias.get(s or "", s) for s in node.src)
             node = replace(node, src=src, view_src=alias.get(node.view_src or "", node.view_src), backend=None)
         nodes.append(node)
-    return GraphSpec(graph.name, nodes, [e for e in graph.expand if e not in alias])
+    return replace(graph, nodes=nodes, expand=[e for e in graph.expand if e not in alias])
 
 
 def _users(graphs: Iterable[GraphSpec]) -> dict[str, list[TensorSpec]]:

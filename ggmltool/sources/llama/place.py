@@ -328,7 +328,7 @@ class _Placing:
         if moved:
             ids = {n.id for n in graph.nodes}
             expand = [*self._leafs(graph.name, moved), *(e for e in expand if e in ids)]
-        return GraphSpec(graph.name, nodes, list(expand))
+        return replace(graph, nodes=nodes, expand=list(expand))
 
     def _assigned(self, graph: GraphSpec) -> dict[str, str]:
         """llama_context::graph_get_cb and, with -nkvo, build_attn_mha: nodes that llama.cpp assigns itself.

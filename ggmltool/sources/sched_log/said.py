@@ -29,11 +29,12 @@ _FIT = (
 )
 _SAID = re.compile(
     rb"(?:" + _FIT + rb"|(?:[\w:~]{1,80}: +)?(?:pipeline parallelism enabled|graph splits += |graph nodes += "
-    rb"|graph: nodes = |compute buffer allocation failed|failed to (?!open|load|parse|read|find(?! a memory slot))"
+    rb"|graph(?: \(pp bs=\d+, tg bs=\d+\))?: nodes = |graph reallocation: nodes = |graph reallocs += "
+    rb"|compute buffer allocation failed|failed to (?!open|load|parse|read|find(?! a memory slot))"
     rb"|could not reserve|unable to allocate|allocating \d+\.\d+ MiB on device|layer \d+ is assigned to device"
     rb"|tensor '.{1,70}' .{1,60} cannot be used with preferred|offloaded \d+/\d+ layers"
     rb"|error: failed to allocate|error loading model: )"
-    rb"|what\(\):  |ggml_vulkan: (?:Device m|M)emory allocation).{0,300}\S"
+    rb"|what\(\):  |ggml_vulkan: (?:Device m|M)emory allocation)(?:.{0,300}\S)?"
 )  # fmt: skip
 _CUDA = re.compile(r"(?:CUDA|ROCm|MUSA) error")
 
