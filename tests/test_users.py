@@ -516,7 +516,7 @@ def test_pipeline_copies_that_do_not_fit_are_done_without(call: Call) -> None:
     without = placed(call, "llama", *options, "CUDA0:18MiB,CUDA1:18MiB")
     assert "fits: CUDA0, CUDA1" in without
     told = " ".join(without.split())
-    assert "pipeline copies do not fit; llama.cpp retries without them: CUDA0 19.5 MiB with, 12 MiB without" in told
+    assert "pipeline copies do not fit; llama.cpp retries without them: CUDA0 24 MiB with, 12.5 MiB without" in told
 
 
 @LLAMA_CPP
