@@ -119,6 +119,20 @@ class GraphSpec:
     expand: list[str]
     uncomputed: frozenset[str] = frozenset()
 
+    def computed(self) -> list[TensorSpec]:
+        """The nodes without those that only uncomputed ones need."""
+        if not self.uncomputed:
+            return self.nodes
+        nodes = {n.id: n for n in self.nodes}
+        seen: set[str] = set()
+        todo = [e for e in self.expand if e not in self.uncomputed]
+        while todo:
+            id = todo.pop()
+            if id in nodes and id not in seen:
+                seen.add(id)
+                todo += [s for s in nodes[id].src if s is not None]
+        return [n for n in self.nodes if n.id in seen]
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSpec:

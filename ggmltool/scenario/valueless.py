@@ -17,7 +17,7 @@ class Valueless(NamedTuple):
 
 
 def valueless(model: Model, graphs: Iterable[str], steps: Iterable[Step] = ()) -> Valueless:
-    """The tensors that the graphs read and that have neither data nor a `set` among the steps.
+    """The tensors that the graphs' computed nodes read and that have neither data nor a `set` among the steps.
 
     What a graph writes to, as to a KV cache, may well begin as zeros and is left out; so is what has no bytes.
     """
@@ -34,7 +34,7 @@ def valueless(model: Model, graphs: Iterable[str], steps: Iterable[Step] = ()) -
 
 
 def _used(model: Model, graphs: Iterable[str]) -> tuple[set[str], set[str]]:
-    """What the graphs' nodes read, directly or through a view, and what they write to."""
+    """What the graphs' computed nodes read, directly or through a view, and what they write to."""
     from ggmltool.ggml.op import VIEW_OPS
 
     tensors = {t.id: t for t in model.tensors()}
@@ -42,7 +42,7 @@ def _used(model: Model, graphs: Iterable[str]) -> tuple[set[str], set[str]]:
     written: set[str] = set()
     for name in graphs:
         known = tensors | {n.id: n for n in model.graphs[name].nodes}
-        for n in model.graphs[name].nodes:
+        for n in model.graphs[name].computed():
             if n.op not in VIEW_OPS and n.view_src is not None:
                 written.add(n.view_src)
             for s in n.src:

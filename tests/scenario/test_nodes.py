@@ -12,6 +12,7 @@ from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.valueless import valueless
 from tests.scenario.texts import load_node, load_nodes, load_text
 
 
@@ -238,6 +239,11 @@ def test_nodes_may_be_planned_and_not_computed() -> None:
     assert dump(model)["graphs"]["g"]["uncomputed"] == ["other"]
     assert load_model(dump(model)).graphs["g"].uncomputed == {"other"}
     assert [node.id for node in Scenario(model).plan(step="alloc").nodes] == ["x", "other", "y"]
+
+
+def test_what_only_uncomputed_nodes_read_needs_no_values() -> None:
+    assert valueless(load_text(UNCOMPUTED), ["g"]) == ([], [])
+    assert valueless(load_text(UNCOMPUTED.replace("    uncomputed: other\n", "")), ["g"]) == ([], ["b"])
 
 
 def test_what_a_computed_node_needs_is_computed_whatever_is_said() -> None:

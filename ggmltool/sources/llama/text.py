@@ -29,7 +29,8 @@ def _context(context: dict[str, Any]) -> str:
 
 
 def _graph(graph: dict[str, Any]) -> str:
-    return f'{{"nodes": {_tensors(graph["nodes"])},\n  "expand": {_dump(graph["expand"])}}}'
+    rest = "".join(f",\n  {_dump(key)}: {_dump(value)}" for key, value in graph.items() if key != "nodes")
+    return f'{{"nodes": {_tensors(graph["nodes"])}{rest}}}'
 
 
 def _tensors(tensors: dict[str, Any]) -> str:
