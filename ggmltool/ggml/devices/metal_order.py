@@ -23,7 +23,7 @@ _MAY_BE_PASSED = frozenset(EMPTY_OPS) | ops(
 UseCount = Callable[[Tensor], int]
 
 
-class _Range(NamedTuple):
+class Range(NamedTuple):
     """The memory of a tensor: bytes [first, last) of what `of` names: a buffer, or a tensor without memory itself."""
 
     of: int
@@ -31,12 +31,12 @@ class _Range(NamedTuple):
     last: int
 
 
-class _Group(NamedTuple):
-    """Nodes that one kernel computes: what they read, with what they hand on among themselves, and what is written."""
+class Group(NamedTuple):
+    """Nodes that one kernel computes: the memory that they read, and that they write."""
 
     nodes: list[Tensor]
-    reads: list[_Range]
-    writes: _Range
+    reads: list[Range]
+    writes: list[Range]
 
     @property
     def is_empty(self) -> bool:
@@ -47,27 +47,27 @@ class _Ranges:
     """ggml_mem_ranges: memory that is read and written by nodes that may run at the same time."""
 
     def __init__(self) -> None:
-        self._reads: dict[int, list[_Range]] = {}
-        self._writes: dict[int, list[_Range]] = {}
+        self._reads: dict[int, list[Range]] = {}
+        self._writes: dict[int, list[Range]] = {}
 
     def clear(self) -> None:
         self._reads.clear()
         self._writes.clear()
 
-    def add(self, group: _Group) -> None:
+    def add(self, group: Group) -> None:
         for r in group.reads:
             self._reads.setdefault(r.of, []).append(r)
-        self._writes.setdefault(group.writes.of, []).append(group.writes)
+        for w in group.writes:
+            self._writes.setdefault(w.of, []).append(w)
 
-    def is_free_for(self, group: _Group) -> bool:
+    def is_free_for(self, group: Group) -> bool:
         """Whether a group reads nothing that is written, and writes nothing that is read or written."""
         if self._writes and any(_meets(self._writes.get(r.of), r) for r in group.reads):
             return False
-        w = group.writes
-        return not (_meets(self._reads.get(w.of), w) or _meets(self._writes.get(w.of), w))
+        return not any(_meets(self._reads.get(w.of), w) or _meets(self._writes.get(w.of), w) for w in group.writes)
 
 
-def _meets(ranges: list[_Range] | None, r: _Range) -> bool:
+def _meets(ranges: list[Range] | None, r: Range) -> bool:
     # As in ggml, a range that ends where another begins counts as meeting it, seen from the first of the two.
     return ranges is not None and any(r.first < other.last and r.last >= other.first for other in ranges)
 
@@ -75,10 +75,15 @@ def _meets(ranges: list[_Range] | None, r: _Range) -> bool:
 def graph_optimize(nodes: list[Tensor], use_count: UseCount, _: Keep) -> list[Tensor]:
     """ggml_graph_optimize of the Metal backend: the nodes of a split in the order Metal runs them.
 
-    Nodes that a kernel can fuse stay together. Where a group has to wait for one before it, groups further down that
-    need not wait are pulled in front of it.
+    Nodes that a kernel can fuse stay together.
     """
-    groups = _groups(nodes, use_count)
+    return reorder(_groups(nodes, use_count))
+
+
+def reorder(groups: list[Group]) -> list[Tensor]:
+    """ggml_metal_graph_optimize_reorder: where a group has to wait for one before it, groups further down that need
+    not wait are pulled in front of it.
+    """
     out: list[Tensor] = []
     used = bytearray(len(groups))
     running, skipped = _Ranges(), _Ranges()
@@ -106,14 +111,14 @@ def graph_optimize(nodes: list[Tensor], use_count: UseCount, _: Keep) -> list[Te
     return out
 
 
-def _groups(nodes: list[Tensor], use_count: UseCount) -> list[_Group]:
+def _groups(nodes: list[Tensor], use_count: UseCount) -> list[Group]:
     out = []
     i = 0
     while i < len(nodes):
         n = _fusible(nodes, i, use_count) if nodes[i].op in _STARTS_A_GROUP else 1
         members = nodes[i : i + n]
-        reads = [_range(s) for node in members for s in node.src if s is not None]
-        out.append(_Group(members, reads, _range(members[-1])))
+        reads = [memory_of(s) for node in members for s in node.src if s is not None]
+        out.append(Group(members, reads, [memory_of(members[-1])]))
         i += n
     return out
 
@@ -138,8 +143,9 @@ def _hands_on(before: Tensor, node: Tensor, use_count: UseCount) -> bool:
     return before in node.src[:2] and are_same_shape(node, before)
 
 
-def _range(t: Tensor) -> _Range:
+def memory_of(t: Tensor) -> Range:
+    """The memory of a tensor, or of what it is a view of, with all that it takes there."""
     root = t if t.view_src is None else t.view_src
     if root.buffer is None:
-        return _Range(id(root), 0, 1024)
-    return _Range(id(root.buffer), root.data, root.data + root.buffer.buft.get_alloc_size(root))
+        return Range(id(root), 0, 1024)
+    return Range(id(root.buffer), root.data, root.data + root.buffer.buft.get_alloc_size(root))

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.ggml_0_21.devices import PROFILES as BEFORE
-from ggmltool.ggml.releases.ggml_0_26 import cuda, cuda_order, metal, opencl, sycl, vulkan, vulkan_order
+from ggmltool.ggml.releases.ggml_0_26 import (
+    cuda,
+    cuda_order,
+    metal,
+    metal_order,
+    opencl,
+    sycl,
+    vulkan,
+    vulkan_order,
+)
 
 _CHANGED: dict[str, Profile] = {
     "CUDA": replace(
@@ -20,6 +29,7 @@ _CHANGED: dict[str, Profile] = {
         rules=metal.RULES,
         check=metal.hardware_limits,
         alloc_size=metal.alloc_size,
+        graph_optimize=metal_order.graph_optimize,
         extra=metal.EXTRA,
     ),
     "Vulkan": replace(
