@@ -8,8 +8,9 @@ from typing import Literal
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert, advice
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name
-from ggmltool.ggml.version import MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
+from ggmltool.ggml.version import INT64_MAX, MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,9 @@ class Object:
     offset: int
     size: int
     tensor: Tensor | None = None
+
+
+_RULES = OpRules()
 
 
 class IndexSpace:
@@ -46,10 +50,11 @@ class Context:
     """A ggml_context.
 
     `mem_size` bounds the arena in bytes (None: as large as needed), `base` is the simulated address of its pool,
-    `no_alloc` says that tensors get no data in the pool. `tensors` holds the tensors in the order of the arena.
+    `no_alloc` says that tensors get no data in the pool. `rules` are those of the ggml whose constructors make tensors
+    here. `tensors` holds the tensors in the order of the arena.
     """
 
-    __slots__ = ("_sizes", "base", "indices", "mem_size", "name", "no_alloc", "tensors", "used_mem")
+    __slots__ = ("_sizes", "base", "indices", "mem_size", "name", "no_alloc", "rules", "tensors", "used_mem")
 
     def __init__(
         self,
@@ -58,12 +63,14 @@ class Context:
         no_alloc: bool = True,
         indices: IndexSpace | None = None,
         name: str = "",
+        rules: OpRules = _RULES,
     ) -> None:
         self.mem_size = mem_size
         self.base = base
         self.no_alloc = no_alloc
         self.indices = indices if indices is not None else IndexSpace()
         self.name = name
+        self.rules = rules
         self.tensors: list[Tensor] = []
         self._sizes: list[tuple[Literal["tensor", "graph", "work_buffer"], int, Tensor | None]] = []
         self.used_mem = 0
@@ -108,7 +115,8 @@ class Context:
     ) -> Tensor:
         """ggml_new_tensor_impl: a contiguous tensor, or a view at `view_offs` bytes into `view_src`.
 
-        A view of a view becomes a view of the root. Raises GgmlAssert if the view would leave its root.
+        A view of a view becomes a view of the root. Raises GgmlAssert if the view would leave its root, and, by the
+        context's rules, for more elements than can be counted.
         """
         if view_src is not None and view_src.view_src is not None:
             view_offs += view_src.view_offs
@@ -117,6 +125,8 @@ class Context:
         if not 1 <= n <= MAX_DIMS:
             raise GgmlAssert("ggml_new_tensor_impl", "n_dims >= 1 && n_dims <= GGML_MAX_DIMS")
         dims: Dims = (ne[0], ne[1] if n > 1 else 1, ne[2] if n > 2 else 1, ne[3] if n > 3 else 1)
+        if self.rules.counts_elements:
+            _count(dims)
         data_size = (type.row_size(dims[0]) * dims[1] * dims[2] * dims[3]) & SIZE_MAX
         if view_src is not None and data_size != 0 and data_size + view_offs > view_src.nbytes:
             raise GgmlAssert(
@@ -159,3 +169,17 @@ class Context:
         result.name = cut_name(f"{src.name} (view)")
         result.set_layout(src.ne, src.nb)
         return result
+
+
+def _count(ne: Dims) -> None:
+    """Raise GgmlAssert where the elements are too many for an int64, counted as ggml_new_tensor_impl does."""
+    count = ne[0]
+    for n in ne[1:]:
+        if n > 1:
+            if INT64_MAX // n <= count:
+                raise GgmlAssert(
+                    "ggml_new_tensor_impl",
+                    "INT64_MAX / ne[i] > current_nelements",
+                    f"a tensor of {list(ne)} would have more elements than a 64-bit number can count",
+                )
+            count *= n

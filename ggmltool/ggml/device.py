@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.op import KEY_NAMES, N_OP_KEYS, VIEW_OPS, Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ def op_table(keys: Iterable[int], exclude: bool, rules: Iterable[int] = ()) -> b
     return table
 
 
+_OPS = OpRules()
+
+
 class Refusal(NamedTuple):
     """Why a device does not support an op, in words; `lacks`: it has no such op at all, whatever the operands."""
 
@@ -116,7 +120,8 @@ class Device:
     and may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes
     of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
-    `gpu` is the device of this machine that computes (None: it is simulated).
+    `ops` are the rules of the ggml whose kernels it has. `gpu` is the device of this machine that computes (None: it is
+    simulated).
     """
 
     __slots__ = (
@@ -133,6 +138,7 @@ class Device:
         "memory",
         "name",
         "offload_min_batch",
+        "ops",
         "restricted",
         "rules",
         "sets_async",
@@ -157,6 +163,7 @@ class Device:
         copies_async: bool = False,
         sets_async: bool | None = None,
         graph_optimize: GraphOrder | None = None,
+        ops: OpRules = _OPS,
     ) -> None:
         self.name = name
         self.type = type
@@ -173,6 +180,7 @@ class Device:
         self.copies_async = copies_async
         self.sets_async = copies_async if sets_async is None else sets_async
         self.graph_optimize = graph_optimize
+        self.ops = ops
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
         self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
         self.gpu: Gpu | None = None

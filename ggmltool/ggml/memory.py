@@ -15,6 +15,7 @@ from ggmltool.ggml.converted import CONVERTED
 from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
 from ggmltool.ggml.extent import check, signed, span
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.quants import dequantize, part_of_a_block, quantize
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, root_of
 
@@ -144,11 +145,12 @@ def from_half(values: Any) -> Any:
 class HostArrays:
     """Tensors in buffers of this process as numpy arrays of shape `ne` reversed.
 
-    Of tensors in a GPU's memory it reads copies; `set_bytes` and `copy` write to them.
+    Of tensors in a GPU's memory it reads copies; `set_bytes` and `copy` write to them. `rules` are what kernels go by.
     """
 
     xp: Any = np
     on_host = True
+    rules = OpRules()
 
     def _start(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
         if t.buffer is not None and t.buffer.buft.gpu is not None:

@@ -1,4 +1,4 @@
-"""ggml_op, ggml_unary_op and ggml_glu_op: the operations of ggml 0.20.2, their names and their symbols."""
+"""ggml_op, ggml_unary_op and ggml_glu_op: the operations of ggml, their names and their symbols."""
 
 from __future__ import annotations
 
@@ -147,6 +147,7 @@ class GluOp(IntEnum):
     SWIGLU_OAI = 3
     GEGLU_ERF = 4
     GEGLU_QUICK = 5
+    SWIGLU_CLAMP = 6
 
 
 SYMBOLS: tuple[str, ...] = (

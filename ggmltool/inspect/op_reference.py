@@ -9,10 +9,15 @@ from typing import Literal
 
 from ggmltool.data import load as load_data
 from ggmltool.ggml.device import RULE, YES
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
-from ggmltool.ggml.op import CAN_INPLACE, FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.scenario.since import days
+from ggmltool.scenario.versions import lacks
 
 Support = Literal["yes", "no", "some"]
 """Whether a device runs an op: always, never, or by a condition on its tensors."""
@@ -73,17 +78,20 @@ def _source_counts(c: Constructor) -> tuple[int, int]:
 
 
 @cache
-def op_facts() -> tuple[OpFacts, ...]:
-    """All of them by op key: the ops, then the functions of UNARY, then those of GLU."""
+def op_facts(release: Release = DEFAULT) -> tuple[OpFacts, ...]:
+    """All that a release has, by op key: the ops, then the functions of UNARY, then those of GLU."""
     load()
     builders: dict[int, dict[object, list[Constructor]]] = {}
     for c in CONSTRUCTORS.values():
-        builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
-    tables = _op_tables()
+        if not lacks(release, days().functions.get(c.name, "")):
+            builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
+    tables = _op_tables(release)
     cases = load_data(CHECKED, dict[str, int])
     facts = []
     for key, (op, function) in enumerate(_keys()):
         member = op if function is None else function
+        if lacks(release, days().ops.get(member.name.lower(), "")):
+            continue
         groups = [_main_name_first(group, member.name) for group in builders.get(key, {}).values()]
         groups.sort(key=lambda group: group[0].name != member.name.lower())
         facts.append(
@@ -95,8 +103,8 @@ def op_facts() -> tuple[OpFacts, ...]:
                 tuple(group[0] for group in groups),
                 tuple(tuple(c.name for c in group[1:]) for group in groups),
                 bool(IS_VIEW_OP[op]),
-                RESULT_OF.get(op, ""),
-                bool(CAN_INPLACE[op]),
+                result_of(op, release),
+                op in release.rules.inplace_ops,
                 op in KERNELS,
                 cases.get(member.name.lower(), 0),
                 tuple((name, _support(table, key)) for name, table in tables),
@@ -140,9 +148,15 @@ def _main_name_first(group: list[Constructor], op: str) -> list[Constructor]:
     return sorted(group, key=lambda c: c.name != op.lower())
 
 
-def _op_tables() -> list[tuple[str, bytearray]]:
+def result_of(op: Op, release: Release) -> str:
+    """The source that an op computes into the memory of; "" for others."""
+    return "" if op == Op.CLAMP and release.ops.clamp_is_new else RESULT_OF.get(op, "")
+
+
+def _op_tables(release: Release) -> list[tuple[str, bytearray]]:
     out = []
+    profiles = profiles_of(release)
     for name in REFERENCE_PROFILES:
-        profile = PROFILES[name]
+        profile = profiles[name]
         out.append((name, make_device(profile, name, make_buft(profile, name, name)).table))
     return out

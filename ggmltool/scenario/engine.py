@@ -8,6 +8,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
@@ -75,10 +76,10 @@ def _further_buft(spec: BufferTypeSpec) -> BufferType:
 def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
     profiles = profiles_of(model.release)
-    return [_backend(spec, profiles[spec.profile], bufts) for spec in model.backends]
+    return [_backend(spec, profiles[spec.profile], bufts, model.release.ops) for spec in model.backends]
 
 
-def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType]) -> Backend:
+def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], ops: OpRules) -> Backend:
     own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED]
     listed = [bufts[name] for name in spec.supports_bufts or ()]
     device = make_device(
@@ -95,5 +96,6 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType]) 
         features=spec.features,
         max_tensor_size=spec.max_tensor_size,
         graph_optimize=spec.graph_optimize is not False,
+        op_rules=ops,
     )
     return Backend(spec.name, device)

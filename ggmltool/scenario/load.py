@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.composites import inner_nodes
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.backends import (
     as_backend,
@@ -156,13 +156,12 @@ class _Loader:
         profiles = profiles_of(self.release)
         self.known_bufts = known_bufts(backends, profiles)
         self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
-        marks_root = self.release.rules.output_marks_root
-        self.reader = TensorReader([b.name for b in backends], self.document.folder, marks_root)
+        self.reader = TensorReader([b.name for b in backends], self.document.folder, self.release)
         scheduler = self._part("scheduler", read_scheduler)
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
         graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))
         by_name = {graph.name: graph for graph in graphs}
-        if self.release is not DEFAULT:
+        if self.release is not NEWEST:
             self._check_known(contexts, graphs)
         steps = self._part("steps", lambda v: self._steps(v, by_name))
         document = self.document
@@ -191,6 +190,7 @@ class _Loader:
             check_keys_known(self.top, self.release)
         else:
             self.top, self.left_out = without_unknown(self.top, self.release)
+        self.ctx.rules = self.release.ops
 
     def _check_known(self, contexts: list[ContextSpec], graphs: list[GraphSpec]) -> None:
         """Raise for a type or an op that the release does not have."""
@@ -283,7 +283,7 @@ class _Loader:
         check_keys(given, GRAPH_KEYS, "a graph")
         nodes = given.get("nodes")
         nodes = at("nodes", as_map, {} if nodes is None else nodes, "nodes")
-        scope = Scope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer)
+        scope = Scope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer, self.release)
         layouts = dict(self.layouts)
         spec = GraphSpec(name, [], [])
         for id, value in nodes.items():

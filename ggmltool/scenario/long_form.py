@@ -11,7 +11,7 @@ from ggmltool.ggml.op import VIEW_OPS, Op, op_key
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Raw, for_node
 from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguous_nb, nbytes_of, op_desc
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.nodes import OPS, check_sources, constructor_of, own_source, run
+from ggmltool.scenario.nodes import OPS, check_function, check_sources, constructor_of, own_source, run
 from ggmltool.scenario.params import check_required, is_inner_nb, named_params, unknown_param, with_shape_params
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.values import (
@@ -91,6 +91,7 @@ class _Long:
             self.c = for_node(op, self.src, id)
             self.slots = True
         else:
+            at("op", check_function, self.name, scope.release)
             self.c, inplace = at("op", constructor_of, self.name)
             self.op = self.c.op
             self.slots = id in self.src

@@ -9,6 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.params import Binding, signature
@@ -23,7 +24,7 @@ OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 def build_short(id: str, text: str, scope: Scope) -> Tensor:
     """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError if ggml asserts."""
     call = parse_call(text)
-    c, inplace = _constructor_of_call(call)
+    c, inplace = _constructor_of_call(call, scope)
     binding = _bind(c, call, id, inplace, scope)
     sources: list[Tensor | None] = []
     for name, offset in zip(binding.sources, binding.offsets, strict=True):
@@ -36,10 +37,11 @@ def build_short(id: str, text: str, scope: Scope) -> Tensor:
     return run(binding.c, scope.ctx, sources, binding.params, binding.inplace)
 
 
-def _constructor_of_call(call: Call) -> tuple[Constructor, bool]:
+def _constructor_of_call(call: Call, scope: Scope) -> tuple[Constructor, bool]:
     """The constructor that a call names, and whether it is its `_inplace` twin."""
     name = call.name
     try:
+        check_function(name, scope.release)
         return constructor_of(name)
     except Mistake as mistake:
         mistake.offset = call.offset
@@ -78,6 +80,13 @@ def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> B
 def _candidates(c: Constructor) -> list[Constructor]:
     full = for_node(c.op, (), object())
     return [c] if full is None or full is c or c.makes_self_edge or c.name not in OPS else [c, full]
+
+
+def check_function(name: str, release: Release) -> None:
+    """Refuse a function for an older op that the release does not have. Raises Mistake."""
+    since = days().functions.get(name, "")
+    if since > release.date:
+        raise Mistake(f"ggml {release.name} has no {name}; available since {since}")
 
 
 def own_source(name: str) -> Mistake:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ggmltool.ggml.context import Context
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.model import TensorSpec
@@ -15,10 +17,10 @@ class Scope:
 
     `later` are the ids of all nodes of the graph, to tell a source that comes too late from an unknown one, and
     `elsewhere` the graphs of nodes that belong to other graphs. `described` says that the graph is told as it lies in
-    memory (see `captured.is_described`).
+    memory (see `captured.is_described`), `release` whose constructors make its nodes.
     """
 
-    __slots__ = ("_tensors", "ctx", "described", "elsewhere", "later", "specs")
+    __slots__ = ("_tensors", "ctx", "described", "elsewhere", "later", "release", "specs")
 
     def __init__(
         self,
@@ -27,8 +29,10 @@ class Scope:
         elsewhere: Mapping[str, str] | None = None,
         described: bool = False,
         outer: Scope | None = None,
+        release: Release = DEFAULT,
     ) -> None:
         self.ctx = ctx
+        self.release = release
         self.later = later
         self.elsewhere: Mapping[str, str] = elsewhere if elsewhere is not None else {}
         self.described = described

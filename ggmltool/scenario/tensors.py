@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES, DType
-from ggmltool.ggml.tensor import FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import KEY_NAMES, op_key
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
 from ggmltool.scenario.backends import as_backend
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, quoted
@@ -49,10 +53,11 @@ def check_printable(text: str, what: str) -> None:
 
 
 class TensorReader:
-    """Reads tensors; `backends` are the names a user assignment can mean, `folder` is where data files lie."""
+    """Reads tensors of a release; `backends` are the names a user assignment can mean, data files lie in `folder`."""
 
-    def __init__(self, backends: Sequence[str], folder: Path | None, marks_root: bool = True) -> None:
-        self.marks_root = marks_root
+    def __init__(self, backends: Sequence[str], folder: Path | None, release: Release = DEFAULT) -> None:
+        self.marks_root = release.rules.output_marks_root
+        self.inputs_are_leafs = release.ops.inputs_are_leafs
         self.backends = backends
         self.folder = folder
 
@@ -164,6 +169,12 @@ class TensorReader:
         name = cut_name(id if given is None else at("name", self._name, given))
         given = get("flags")
         flags = 0 if given is None else at("flags", self._flags, given)
+        if flags & FLAG_INPUT and op and self.inputs_are_leafs and not scope.described:
+            raise GgmlAssert(
+                "ggml_set_input",
+                "tensor->op == GGML_OP_NONE",
+                f"{id} is a result of {KEY_NAMES[op_key(op, op_params)]}; only a tensor without an op can be an input",
+            )
         if flags & FLAG_OUTPUT and root is not None and get("view_src") is None and self.marks_root:
             self._flag_output(root, scope)
         backend = get("backend")

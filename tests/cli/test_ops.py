@@ -12,16 +12,19 @@ import pytest
 import ggmltool
 from ggmltool.cli.main import cli
 from ggmltool.cli.ops import ops
-from ggmltool.ggml.op import CAN_INPLACE, KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
+from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
-from ggmltool.inspect.op_reference import RESULT_OF, op_facts
+from ggmltool.ggml.releases.table import DEFAULT, NEWEST
+from ggmltool.inspect.op_reference import RESULT_OF, op_facts, result_of
 from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.param_meanings import param_meaning
+from ggmltool.scenario.since import days
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
-EXAMPLES = [name for name in KEY_NAMES if op_example(name) is not None]
+KNOWN = [facts.name.lower() for facts in op_facts()]
+EXAMPLES = [name for name in KNOWN if op_example(name) is not None]
 NO_EXAMPLE = {"flash_attn_back"}
 
 
@@ -44,17 +47,23 @@ def test_the_data_has_every_op_and_function_with_ggmls_number(call: Call) -> Non
     listed = json.loads(call("ops", "--json").out)["ops"]
     named = [(o["function_of"], o["number"], o["name"]) for o in listed]
     families: list[tuple[str, type[Op] | type[UnaryOp] | type[GluOp]]] = [("", Op), ("UNARY", UnaryOp), ("GLU", GluOp)]
-    assert named == [(family, member.value, member.name) for family, enum in families for member in enum]
+    every = [(family, member.value, member.name) for family, enum in families for member in enum]
+    assert named == [one for one in every if one[2].lower() in KNOWN]
+    assert [facts.name for facts in op_facts(NEWEST)] == [name for *_, name in every]
     plain = listed[: len(Op)]
     assert [o["symbol"] for o in plain] == list(SYMBOLS)
-    assert [o["can_inplace"] for o in plain] == [bool(b) for b in CAN_INPLACE]
+    assert [o["can_inplace"] for o in plain] == [op in DEFAULT.rules.inplace_ops for op in Op]
     assert {o["name"] for o in plain if o["is_view_op"]} == {op.name for op in VIEW_OPS}
 
 
 def test_every_way_to_write_an_op_is_shown_once(call: Call) -> None:
     listed = json.loads(call("ops", "--json").out)["ops"]
     names = [name for o in listed for form in o["forms"] for name in (form["name"], *form["also"])]
-    assert sorted(names) == sorted(CONSTRUCTORS)
+    later = set(days().functions) | set(days().ops) if DEFAULT is not NEWEST else set()
+    assert sorted(names) == sorted(name for name in CONSTRUCTORS if name in names or name not in later)
+    of_newest = [name for o in op_facts(NEWEST) for c in zip(o.constructors, o.other_names, strict=True)
+                 for name in (c[0].name, *c[1])]  # fmt: skip
+    assert sorted(of_newest) == sorted(CONSTRUCTORS)
 
 
 def test_every_parameter_is_explained(call: Call) -> None:
@@ -103,16 +112,17 @@ def test_what_lies_in_a_sources_memory_is_said_to(tmp_path: Path, name: str) -> 
 
 
 def test_only_what_ggml_refuses_to_build_has_no_example(call: Call) -> None:
-    assert set(KEY_NAMES) - set(EXAMPLES) == NO_EXAMPLE
+    assert {name for name in KEY_NAMES if op_example(name) is None} == NO_EXAMPLE
     result = call("ops", "--example", "flash_attn_back")
     assert (result.status, result.out) == (2, "")
     assert "cannot build it" in result.err
 
 
 def test_results_in_a_source_name_one_of_the_sources(call: Call) -> None:
-    for op, source in RESULT_OF.items():
+    for op in RESULT_OF:
+        source = result_of(op, DEFAULT)
         shown = json.loads(call("ops", "--json", op.name).out)
-        assert source in shown["forms"][0]["sources"]
+        assert not source or source in shown["forms"][0]["sources"]
 
 
 @pytest.mark.parametrize("name", ["rope", "ROPE", "GGML_OP_ROPE", "rope_ext", "ggml_rope_inplace", "rope_multi"])

@@ -91,7 +91,7 @@ def refusal(case: Call) -> str | None:
     try:
         engine = Engine(case)
         engine.place()
-        check(engine.result)
+        check(engine.result, engine.ctx.rules)
     except GgmlError as error:
         return error.message if error.explanation else "no explanation"
     return None

@@ -229,7 +229,7 @@ def engine_outcome(case: Call, data: list[bytes]) -> Any:
     try:
         engine = Engine(case)
         engine.place()
-        check(engine.result)
+        check(engine.result, engine.ctx.rules)
         return Engine(case).compute(data)
     except GgmlError as error:
         return error

@@ -39,7 +39,7 @@ NOT_OF_A_SCHEMA = {
     r"must be an integer, not the text \"-?\d{59}",
     "files": r"^there is no file|lies outside of the scenario's folder|cannot be read|is not a regular file|"
     r"is not an npy file|GGUF|gguf|this is not a file name",
-    "the release": r"^ggml [\d.-]+ has no|in ggml [\d.-]+( are not known|; it is available)",
+    "the release": r"^ggml [\d.-]+ has no|in ggml [\d.-]+( are not known|; available)",
     "features of a profile": r"knows no features|^a feature cannot be|look at no tensor's size",
     "rules of an op": r"has no rule (here|for its result)|cannot work in place|stands beside op_params|needs ne: its|"
     r"^type must be the name",

@@ -16,6 +16,7 @@ from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import CUSTOM_OPS, KEY_NAMES, VIEW_OPS, Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import KERNELS
+from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.comparison import Comparison, compare
@@ -44,7 +45,7 @@ def compared(source: dict[str, Any], second: GraphCompute | None = None, **more:
         return lambda b, nodes: wrong(b, nodes) if b is two[1] else backend_graph_compute(b, nodes)
 
     first, other = read_devices(["CUDA0", "CPU"])
-    return compare(ggmltool.load(source), "main", (first, other), compute, **more)
+    return compare(ggmltool.load(source, ggml=NEWEST), "main", (first, other), compute, **more)
 
 
 def wrong_at(id: str) -> GraphCompute:

@@ -30,7 +30,10 @@ AMX = "AMX"
 FEATURES = ("avx2", "avx512", "neon", "dotprod", "i8mm", "sve256", "rvv256")
 """Instruction sets that decide what CPU_REPACK packs; `sve256`, `rvv256`: SVE and RVV with vectors of 256 bits."""
 
-_KERNELS: tuple[tuple[Features, int, str], ...] = (
+Kernels = tuple[tuple[Features, int, str], ...]
+"""With all of these features, rows come in groups of so many, for these types."""
+
+KERNELS: Kernels = (
     (frozenset({"avx2"}), 8, "q4_0 q4_K iq4_nl mxfp4"),
     (frozenset({"avx512"}), 8, "q2_K"),
     (frozenset({"sve256", "i8mm"}), 8, "q4_0"),
@@ -40,12 +43,12 @@ _KERNELS: tuple[tuple[Features, int, str], ...] = (
     (frozenset({"neon", "dotprod"}), 8, "q4_K q5_K q6_K"),
     (frozenset({"rvv256"}), 16, "q4_0 q4_K q2_K iq4_nl q8_0"),
 )
-"""With all of these features, rows come in groups of so many, for these types."""
+"""What CPU_REPACK packs."""
 
 
-def _row_groups(features: Features) -> dict[DType, frozenset[int]]:
+def _row_groups(kernels: Kernels, features: Features) -> dict[DType, frozenset[int]]:
     groups: dict[DType, set[int]] = {}
-    for needed, rows, types in _KERNELS:
+    for needed, rows, types in kernels:
         if needed <= features:
             for name in types.split():
                 groups.setdefault(TYPES[name], set()).add(rows)
@@ -67,9 +70,9 @@ def _only_source_0_in(family: str) -> Rule:
     return holds(f"a source lies in {family} memory, and only source 0 may", test)
 
 
-def repack(features: Features) -> OpRule:
+def repack(features: Features, kernels: Kernels = KERNELS) -> OpRule:
     """What the CPU runs of weights in CPU_REPACK: ggml_repack_get_optimal_repack_type and supports_op of the type."""
-    groups = _row_groups(features)
+    groups = _row_groups(kernels, features)
     return all_of(
         holds("out of CPU_REPACK it runs MUL_MAT and MUL_MAT_ID, no {op}", lambda op: op.op in _DIMS),
         _only_source_0_in(REPACK),

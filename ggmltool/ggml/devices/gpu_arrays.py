@@ -15,6 +15,7 @@ from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.memory import check_extent, empty_shape, layout_of, numpy_type, unusable
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.ggml.tensor import Tensor
 
@@ -30,11 +31,12 @@ class GpuArrays:
 
     on_host = False
 
-    def __init__(self, gpu: Gpu, backend: str, usable: frozenset[BufferType]) -> None:
+    def __init__(self, gpu: Gpu, backend: str, usable: frozenset[BufferType], rules: OpRules) -> None:
         self.gpu = gpu
         self.xp = gpu.xp
         self.backend = backend
         self.usable = usable
+        self.rules = rules
 
     def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """As HostArrays.raw; bf16 as its bits, uint16.

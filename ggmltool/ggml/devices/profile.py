@@ -25,6 +25,7 @@ from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.written_rules import support_rules
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.version import SIZE_MAX
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
@@ -214,11 +215,12 @@ def make_device(
     features: Features | None = None,
     max_tensor_size: int | None = None,
     graph_optimize: bool = True,
+    op_rules: OpRules | None = None,
 ) -> Device:
     """The engine's device for a profile with what is overridden (None: as the profile says).
 
     `supports` replaces the profile's ops and rules, or some of them; `bufts` are the further buffer types it can use.
-    `graph_optimize` false: nodes stay in their order.
+    `graph_optimize` false: nodes stay in their order. `op_rules` are those of its release's kernels.
     """
     hardware = Hardware(
         profile.has if features is None else features,
@@ -245,4 +247,5 @@ def make_device(
         profile.copies_async,
         profile.sets_async,
         profile.graph_optimize if graph_optimize else None,
+        OpRules() if op_rules is None else op_rules,
     )

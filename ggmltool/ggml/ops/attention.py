@@ -29,7 +29,7 @@ _MINUS_INFINITY = 0xFC00
 """The bits of the f16 that a mask has where a query does not see a key."""
 
 
-@constructor(Op.FLASH_ATTN_EXT, pack="f:scale f:max_bias f:logit_softcap i:prec", choices={"prec": PREC})
+@constructor(Op.FLASH_ATTN_EXT, pack="f:scale f:max_bias f:logit_softcap i:prec i:n_kv_max", choices={"prec": PREC})
 def flash_attn_ext(
     ctx: Context,
     q: Tensor,
@@ -42,8 +42,10 @@ def flash_attn_ext(
     max_bias: float = 0.0,
     logit_softcap: float = 0.0,
     prec: int = 0,
+    n_kv_max: int = 0,
 ) -> Tensor:
-    """ggml_flash_attn_ext, with what ggml_flash_attn_ext_add_sinks and _set_prec set.
+    """ggml_flash_attn_ext, with what ggml_flash_attn_ext_add_sinks, ggml_prec_set_acc (before: _set_prec) and
+    ggml_flash_attn_ext_set_n_kv_max set; the last is how many keys at most a row of the mask shows, 0 where unknown.
 
     q [dk, queries, heads, batch], k [dk, kv, kv heads, batch], v [dv, kv, kv heads, batch], mask f16 [kv, queries],
     sinks f32 [heads]; result [dv, heads, queries, batch], permuted as ggml says.
@@ -79,8 +81,11 @@ def flash_attn_ext(
             )
         if sinks.type is not F32:
             raise refuse("sinks->type == GGML_TYPE_F32", f"the sinks must be f32, not {show(sinks)}", function)
+    if n_kv_max < 0:
+        function = "ggml_flash_attn_ext_set_n_kv_max"
+        raise refuse("n_kv_max >= 0", f"n_kv_max is {n_kv_max}; it is a number of keys, or 0", function)
     result = ctx.new_tensor(F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3]))
-    params = words(float_bits(scale), float_bits(max_bias), float_bits(logit_softcap), prec)
+    params = words(float_bits(scale), float_bits(max_bias), float_bits(logit_softcap), prec, n_kv_max)
     result.set_op(Op.FLASH_ATTN_EXT, params, q, k, v, mask, sinks)
     return result
 

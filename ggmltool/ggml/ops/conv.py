@@ -241,7 +241,9 @@ def conv_transpose_1d_kernel(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.CONV_TRANSPOSE_2D)
 def conv_transpose_2d_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_conv_transpose_2d: the first image of the batch only, the others stay zero as in ggml."""
+    """ggml_compute_forward_conv_transpose_2d: all images of the batch; in older ggml only the first one, and the others
+    stay zero.
+    """
     a, b = dst.src[0], dst.src[1]
     if a is None or b is None or 0 in dst.ne:
         return
@@ -250,11 +252,12 @@ def conv_transpose_2d_kernel(x: Arrays, dst: Tensor) -> None:
     stride, (w, h) = param_i32(dst, 0), b.ne[:2]
     require_stride(dst, stride)
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")
-    flat = image[0].reshape(b.ne[2], h * w)
-    for ky in range(a.ne[1]):
-        for kx in range(a.ne[0]):
-            part = (kernels[:, :, ky, kx].T @ flat).reshape(dst.ne[2], h, w)
-            rows = slice(ky, ky + (h - 1) * stride + 1, stride)
-            columns = slice(kx, kx + (w - 1) * stride + 1, stride)
-            out[0, :, rows, columns] += part
+    for i in range(b.ne[3] if x.rules.transposes_batches else 1):
+        flat = image[i].reshape(b.ne[2], h * w)
+        for ky in range(a.ne[1]):
+            for kx in range(a.ne[0]):
+                part = (kernels[:, :, ky, kx].T @ flat).reshape(dst.ne[2], h, w)
+                rows = slice(ky, ky + (h - 1) * stride + 1, stride)
+                columns = slice(kx, kx + (w - 1) * stride + 1, stride)
+                out[i, :, rows, columns] += part
     x.put(dst, out)

@@ -5,17 +5,20 @@ A constructor accepts these, and other devices may compute them. `check` is aske
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, NotComputable
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops import cpu_limits_matrix, cpu_limits_recurrent
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows, op_desc
 
 Check = Callable[[Tensor], None]
+
+RuledCheck = Callable[[Tensor, OpRules], None]
 
 _FLOATS = frozenset(("f32", "f16", "bf16"))
 _QUANTIZED = frozenset(t.name for t in TYPES.values() if t.quantized and t.name not in ("q8_1", "q8_K"))
@@ -41,7 +44,6 @@ _TYPES: dict[int, tuple[str, frozenset[str]]] = {
     Op.LOG: ("unary_op", _FLOATS),
     Op.SIN: ("unary_op", _FLOATS),
     Op.COS: ("unary_op", _FLOATS),
-    Op.SCALE: ("ggml_compute_forward_scale", frozenset(("f32",))),
     Op.CLAMP: ("ggml_compute_forward_clamp", frozenset(("f32", "f16"))),
     Op.LEAKY_RELU: ("ggml_compute_forward_leaky_relu", frozenset(("f32", "f16"))),
     Op.SILU_BACK: ("ggml_compute_forward_silu_back", frozenset(("f32", "f16"))),
@@ -78,10 +80,10 @@ _TYPES: dict[int, tuple[str, frozenset[str]]] = {
 """For each op the types its first source may have, and where ggml aborts with "fatal error" for another."""
 
 
-def check(dst: Tensor) -> None:
-    """Raise GgmlAssert or GgmlAbort, in ggml's words, where the CPU backend would not compute `dst`."""
+def check(dst: Tensor, rules: OpRules) -> None:
+    """Raise GgmlAssert or GgmlAbort, in ggml's words, where the CPU backend of this ggml would not compute `dst`."""
     try:
-        _check(dst)
+        _check(dst, rules)
     except NotComputable:
         raise
     except GgmlError as error:
@@ -92,16 +94,23 @@ def check(dst: Tensor) -> None:
         raise
 
 
-def _check(dst: Tensor) -> None:
+def _check(dst: Tensor, rules: OpRules) -> None:
     a = dst.src[0] if dst.src else None
     if a is None:
         return
     types = _TYPES.get(dst.op)
     if types is not None and a.type.name not in types[1]:
-        raise _fatal(types[0], a, f", only for {', '.join(sorted(types[1]))}")
+        raise _only_for(types[0], a, types[1])
     further = _ALL.get(dst.op)
     if further is not None:
         further(dst)
+    ruled = _RULED.get(dst.op)
+    if ruled is not None:
+        ruled(dst, rules)
+
+
+def _only_for(function: str, a: Tensor, types: Iterable[str]) -> GgmlAbort:
+    return _fatal(function, a, f", only for {', '.join(sorted(types))}")
 
 
 def _fatal(function: str, a: Tensor, but: str = "") -> GgmlAbort:
@@ -197,14 +206,19 @@ _HALF_ONLY: dict[int, str] = {
     UnaryOp.GELU_QUICK: "ggml_compute_forward_gelu_quick",
     UnaryOp.SILU: "ggml_compute_forward_silu",
 }
-"""The unary functions without a bf16 kernel."""
+"""The unary functions that are computed row by row, and had no bf16 kernel at first."""
 
 
-def _unary(dst: Tensor) -> None:
+def _floats(rules: OpRules) -> tuple[str, ...]:
+    """The types of the functions that got bf16 kernels late."""
+    return ("f32", "f16", "bf16") if rules.has_bf16_functions else ("f32", "f16")
+
+
+def _unary(dst: Tensor, rules: OpRules) -> None:
     a, op = _source(dst, 0), param_i32(dst, 0)
     function = _HALF_ONLY.get(op)
     if function is not None:
-        if a.type.name not in ("f32", "f16"):
+        if a.type.name not in _floats(rules):
             raise _fatal(function, a)
         return
     if a.type.name not in _FLOATS:
@@ -219,9 +233,12 @@ def _unary(dst: Tensor) -> None:
     _packed(function, a, "nb00 == sizeof(src0_t)")
 
 
-def _glu(dst: Tensor) -> None:
+_GLU_TYPES = {int(GluOp.SWIGLU_OAI): ("f32",), int(GluOp.SWIGLU_CLAMP): ("f32", "f16")}
+
+
+def _glu(dst: Tensor, rules: OpRules) -> None:
     a, op = _source(dst, 0), param_i32(dst, 0)
-    types = ("f32",) if op == GluOp.SWIGLU_OAI else ("f32", "f16")
+    types = _GLU_TYPES.get(op) or _floats(rules)
     if 0 <= op < len(GluOp) and a.type.name not in types:
         raise _fatal(f"ggml_compute_forward_{GluOp(op).name.lower()}", a)
 
@@ -241,10 +258,13 @@ def _acc(dst: Tensor) -> None:
         raise _refuse("ggml_compute_forward_acc_f32", "nb10 == sizeof(float)", b)
 
 
-def _scale(dst: Tensor) -> None:
+def _scale(dst: Tensor, rules: OpRules) -> None:
     a = _source(dst, 0)
+    types = ("f32", "bf16") if rules.has_bf16_functions else ("f32",)
+    if a.type.name not in types:
+        raise _only_for("ggml_compute_forward_scale", a, types)
     if not is_contiguous(a):
-        raise _refuse("ggml_compute_forward_scale_f32", "ggml_is_contiguous(src0)", a)
+        raise _refuse(f"ggml_compute_forward_scale_{a.type.name}", "ggml_is_contiguous(src0)", a)
 
 
 def _clamp(dst: Tensor) -> None:
@@ -329,11 +349,17 @@ def _opt_step_sgd(dst: Tensor) -> None:
     _packed("ggml_compute_forward_opt_step_sgd_f32", a, "nb00 == sizeof(float)")
 
 
-def _concat(dst: Tensor) -> None:
+_BY_ELEMENT = frozenset(("f32", "i32", "f16", "bf16", "i16", "i8"))
+"""Types that CONCAT copies element by element in every ggml."""
+
+
+def _concat(dst: Tensor, rules: OpRules) -> None:
     for i in (0, 1):
         t = _source(dst, i)
-        if t.type.quantized and not is_contiguous_rows(t):
-            raise _refuse("ggml_compute_forward_concat", f"ggml_is_contiguous_rows(src{i})", t)
+        in_rows = t.type.name not in _BY_ELEMENT if rules.concat_takes_rows else t.type.quantized
+        if in_rows and not is_contiguous_rows(t):
+            function = "ggml_compute_forward_concat" + ("_any" if rules.concat_takes_rows else "")
+            raise _refuse(function, f"ggml_is_contiguous_rows(src{i})", t)
 
 
 _CHECKS: dict[int, Check] = {
@@ -350,9 +376,6 @@ _CHECKS: dict[int, Check] = {
     Op.LOG: _unary_rows,
     Op.SIN: _unary_rows,
     Op.COS: _unary_rows,
-    Op.UNARY: _unary,
-    Op.GLU: _glu,
-    Op.SCALE: _scale,
     Op.CLAMP: _clamp,
     Op.SUM_ROWS: _packed_source("ggml_compute_forward_sum_rows_f32", "src0->nb[0] == sizeof(float)"),
     Op.CUMSUM: _packed_source("ggml_compute_forward_cumsum_f32", "src0->nb[0] == sizeof(float)"),
@@ -369,7 +392,6 @@ _CHECKS: dict[int, Check] = {
     Op.CROSS_ENTROPY_LOSS_BACK: _contiguous(
         "ggml_compute_forward_cross_entropy_loss_back_f32", ("dst", -1), ("src0f", 1), ("src1f", 2), ("grad", 0)
     ),
-    Op.CONCAT: _concat,
     Op.OPT_STEP_ADAMW: _packed_source("ggml_compute_forward_opt_step_adamw_f32", "nb00 == sizeof(float)"),
     Op.OPT_STEP_SGD: _opt_step_sgd,
     Op.DIAG: _packed_source("ggml_compute_forward_diag_f32", "nb00 == sizeof(float)"),
@@ -378,5 +400,14 @@ _CHECKS: dict[int, Check] = {
     ),
 }
 """What else ggml asserts of the layout and the other operands."""
+
+_RULED: dict[int, RuledCheck] = {
+    Op.UNARY: _unary,
+    Op.GLU: _glu,
+    Op.SCALE: _scale,
+    Op.CONCAT: _concat,
+    **cpu_limits_matrix.RULED,
+}
+"""What not every ggml refuses."""
 
 _ALL = {**_CHECKS, **cpu_limits_matrix.CHECKS, **cpu_limits_recurrent.CHECKS}

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.matmul import HADAMARD, PREC
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.pool import POOLS
-from ggmltool.ggml.ops.rope import IMROPE, MROPE, N_SECTIONS, NEOX, NORMAL, VISION
+from ggmltool.ggml.ops.rope import IMROPE, MROPE, N_SECTIONS, NEOX, NORMAL, OFFSET, VISION
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_channels
 
 Check = Callable[[Tensor], None]
+RuledCheck = Callable[[Tensor, OpRules], None]
 
 _C_TYPES = {"f32": "float", "f16": "ggml_fp16_t"}
 _NO_TO_FLOAT = frozenset(("q8_1", "q8_K", "i8", "i16", "i32", "i64", "f64"))
@@ -90,20 +92,27 @@ def _copy(dst: Tensor) -> None:
         raise _refuse(function, "(ne10 % qk) == 0 || ggml_is_contiguous(dst)", dst)
 
 
-def _product(function: str) -> Check:
-    def check(dst: Tensor) -> None:
+def _transform(b: Tensor, rules: OpRules) -> None:
+    """What a product with a Hadamard matrix asks of the other operand."""
+    function = "ggml_compute_forward_fwht"
+    if rules.transforms_halves:
+        if b.type not in (F32, F16):
+            raise _fatal(function, b, message="fatal error - fwht supports F32 and F16 input")
+    elif b.type is not F32:
+        raise _fatal(function, b, message="fatal error - fwht is F32 only")
+
+
+def _product(function: str) -> RuledCheck:
+    def check(dst: Tensor, rules: OpRules) -> None:
         a, b = _sources(dst, 2)
         if dst.op == Op.MUL_MAT and param_i32(dst, 1) == HADAMARD:
-            if b.type is not F32:
-                raise _fatal("ggml_compute_forward_fwht", b, message="fatal error - fwht is F32 only")
+            _transform(b, rules)
             return
         if not _packed(a):
             raise _refuse(function, "nb00 == ggml_type_size(type)" if "id" in function else _NB00, a)
         if not _packed(b):
             raise _refuse(function, "nb10 == ggml_type_size(src1->type)", b)
-        if b.type.name != (a.type.vec_dot_type or "f32") and b.type is not F32:
-            why = f"the CPU multiplies {a.type.name} with f32 or {a.type.vec_dot_type}, not with {b.type.name}"
-            raise _refuse(function, "src1->type == GGML_TYPE_F32", b, why)
+        _operand(function, a, b, rules.widens_operand and dst.op == Op.MUL_MAT)
         if a.type.name not in _DOTTED:
             raise _crash(function, a)
 
@@ -111,6 +120,20 @@ def _product(function: str) -> Check:
 
 
 _NB00 = "nb00 == ggml_type_size(src0->type)"
+
+
+def _operand(function: str, a: Tensor, b: Tensor, widens: bool) -> None:
+    """Whether the CPU can convert `b` to what is multiplied with `a`; `widens`: halves become f32."""
+    with_type = a.type.vec_dot_type or "f32"
+    if b.type is F32 or b.type.name == with_type:
+        return
+    why = f"the CPU multiplies {a.type.name} with f32 or {a.type.vec_dot_type}, not with {b.type.name}"
+    if not widens:
+        raise _refuse(function, "src1->type == GGML_TYPE_F32", b, why)
+    if with_type != "f32":
+        raise _refuse(function, "!widen || vec_dot_type == GGML_TYPE_F32", b, why)
+    if b.type not in (F16, BF16):
+        raise _refuse(function, "!widen || src1->type == GGML_TYPE_F16 || src1->type == GGML_TYPE_BF16", b, why)
 
 
 def _out_prod(dst: Tensor) -> None:
@@ -157,6 +180,16 @@ def _get_rows_back(dst: Tensor) -> None:
         raise _refuse(function, f"src0->nb[0] == sizeof({_C_TYPES[a.type.name]})", a)
 
 
+def _rope_offset(function: str, a: Tensor, offset: int, n_dims: int) -> None:
+    if offset < 0:
+        raise _refuse(function, "n_offs >= 0", a, f"the offset is {offset}; it is a number of elements")
+    if offset % 2:
+        raise _refuse(function, "n_offs % 2 == 0", a, f"pairs are turned, but the offset is {offset}")
+    if offset + n_dims > a.ne[0]:
+        why = f"{n_dims} elements to turn from {offset} on, but the rows of {show(a)} are shorter"
+        raise _refuse(function, "n_offs + n_dims <= ne0", a, why)
+
+
 def _rope(dst: Tensor) -> None:
     (a,) = _sources(dst, 1)
     n_dims, mode = param_i32(dst, 1), param_i32(dst, 2)
@@ -172,12 +205,15 @@ def _rope(dst: Tensor) -> None:
         raise _refuse(function, "n_dims <= ne0", a, f"{n_dims} elements to turn, but the rows of {show(a)} are shorter")
     if n_dims % 2:
         raise _refuse(function, "n_dims % 2 == 0", a, f"pairs are turned, but n_dims is {n_dims}")
+    _rope_offset(function, a, param_i32(dst, OFFSET), n_dims)
     sections = [param_i32(dst, 11 + i) for i in range(N_SECTIONS)]
     if mode & MROPE and not any(s > 0 for s in sections[:3]):
         why = f"the mode {mode} needs its sections; they are {sections}"
         raise _refuse(function, "sections[0] > 0 || sections[1] > 0 || sections[2] > 0", a, why)
     if mode == VISION and n_dims != a.ne[0] // 2:
         raise _refuse(function, "n_dims == ne0/2", a, f"vision turns whole rows: n_dims {n_dims} of {show(a)}")
+    if mode == VISION and param_i32(dst, OFFSET):
+        raise _refuse(function, "n_offs == 0", a, "vision turns whole rows: there is no offset")
     if mode & MROPE and sum(sections) > a.ne[0]:
         why = f"the sections {sections} are longer than the rows of {show(a)}"
         raise _refuse("ggml_mrope_cache_init", "sect_dims <= ne0", a, why)
@@ -189,8 +225,8 @@ def _flash_attn_ext(dst: Tensor) -> None:
     q, k, v = _sources(dst, 3)
     function = "ggml_compute_forward_flash_attn_ext_f16"
     prec = param_i32(dst, 3)
-    if prec not in PREC.values():
-        raise _fatal("ggml_compute_forward_flash_attn_ext", q, f"prec is {prec}; ggml knows {PREC}")
+    if prec not in (PREC["default"], PREC["f32"]):
+        raise _fatal("ggml_compute_forward_flash_attn_ext", q, f"prec is {prec}; the CPU has default and f32")
     for t, name in ((q, "q"), (k, "k"), (v, "v")):
         if not _packed(t):
             raise _refuse(function, f"nb{name}0 == ggml_type_size({name}->type)", t)
@@ -311,8 +347,6 @@ CHECKS: dict[int, Check] = {
     Op.DUP: _copy,
     Op.CPY: _copy,
     Op.CONT: _copy,
-    Op.MUL_MAT: _product("ggml_compute_forward_mul_mat"),
-    Op.MUL_MAT_ID: _product("ggml_compute_forward_mul_mat_id"),
     Op.OUT_PROD: _out_prod,
     Op.GET_ROWS: _get_rows,
     Op.SET_ROWS: _set_rows,
@@ -333,3 +367,9 @@ CHECKS: dict[int, Check] = {
     Op.POOL_2D_BACK: _pool_back,
 }
 """For each op what the CPU asks of its operands."""
+
+RULED: dict[int, RuledCheck] = {
+    Op.MUL_MAT: _product("ggml_compute_forward_mul_mat"),
+    Op.MUL_MAT_ID: _product("ggml_compute_forward_mul_mat_id"),
+}
+"""The same of ops of which not every ggml asks the same."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.errors import GgmlCrash
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import requirer
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
@@ -89,42 +90,64 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
     return result
 
 
-@constructor(Op.DSV4_HC_PRE)
-def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor) -> Tensor:
-    """ggml_dsv4_hc_pre: the weighted sum of the streams x [n_embd, hc, tokens], weights [hc, tokens]."""
+@constructor(Op.DSV4_HC_PRE, pack="f:scale i:gated")
+def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, gated: bool = False) -> Tensor:
+    """ggml_dsv4_hc_pre: the weighted sum of the streams x [n_embd, hc, tokens], weights [hc, tokens].
+
+    `scale` multiplies the sum; `gated`: the weights [n_embd, hc, tokens] are gates (ggml_dsv4_hc_pre_gated).
+    """
     require = _require_pre
     require(x.type is F32, "x->type == GGML_TYPE_F32", "{} must be f32", x)
     require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{} must be f32", weights)
     require(x.ne[1] > 0, "hc > 0", "{} must have a stream, ne[1]", x)
     require(x.ne[3] == 1, "x->ne[3] == 1", "{} must have no fourth dimension", x)
-    expected = (("hc", x.ne[1]), ("n_tokens", x.ne[2]), ("1", 1), ("1", 1))
+    expected = [("hc", x.ne[1]), ("n_tokens", x.ne[2]), ("1", 1), ("1", 1)]
+    shape = "[hc, tokens]"
+    if gated:
+        expected = [("n_embd", x.ne[0]), *expected[:3]]
+        shape = "[n_embd, hc, tokens]"
     for i, (name, n) in enumerate(expected):
-        require(weights.ne[i] == n, f"weights->ne[{i}] == {name}", "{} must be [hc, tokens] of {}", weights, x)
+        require(weights.ne[i] == n, f"weights->ne[{i}] == {name}", f"{{}} must be {shape} of {{}}", weights, x)
     result = ctx.new_tensor(F32, (x.ne[0], x.ne[2]))
-    result.set_op(Op.DSV4_HC_PRE, (), x, weights)
+    is_told = ctx.rules.streams_are_scaled or gated or scale not in (0, 1)
+    params = words(float_bits(scale), int(gated)) if is_told else ()
+    result.set_op(Op.DSV4_HC_PRE, params, x, weights)
     return result
 
 
+@constructor(Op.DSV4_HC_PRE)
+def dsv4_hc_pre_gated(ctx: Context, x: Tensor, gate: Tensor, scale: float) -> Tensor:
+    """ggml_dsv4_hc_pre_gated: `scale` times the sum over the streams of x * sigmoid(gate); gate is shaped as x."""
+    return dsv4_hc_pre(ctx, x, gate, scale, gated=True)
+
+
 @constructor(Op.DSV4_HC_POST)
-def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: Tensor) -> Tensor:
+def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: Tensor | None = None) -> Tensor:
     """ggml_dsv4_hc_post: stream i becomes post[i] * x + the sum over j of comb[i, j] * stream j.
 
-    x [n_embd, tokens], residual [n_embd, hc, tokens], post [hc, tokens], comb [hc, hc, tokens]; the result is shaped as
-    residual.
+    x [n_embd, tokens], residual [n_embd, hc, tokens], post [hc, tokens], comb [hc, hc, tokens]; without comb each
+    stream keeps its own residual. The result is shaped as residual.
     """
     require = _require_post
-    for name, t in (("x", x), ("residual", residual), ("post", post), ("comb", comb)):
+    if comb is None and not ctx.rules.comb_is_optional:
+        raise _no_comb("ggml_dsv4_hc_post")
+    given = [("x", x), ("residual", residual), ("post", post)]
+    if comb is not None:
+        given.append(("comb", comb))
+    for name, t in given:
         require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
     n_embd, n_tokens = x.ne[:2]
     hc = residual.ne[1]
     require(hc > 0, "hc > 0", "{} must have a stream, ne[1]", residual)
     one, embd, streams, tokens = ("1", 1), ("n_embd", n_embd), ("hc", hc), ("n_tokens", n_tokens)
-    for name, t, shape, expected in (
-        ("x", x, "[n_embd, tokens]", {2: one, 3: one}),
-        ("residual", residual, "[n_embd, hc, tokens]", {0: embd, 2: tokens, 3: one}),
-        ("post", post, "[hc, tokens]", {0: streams, 1: tokens, 2: one, 3: one}),
-        ("comb", comb, "[hc, hc, tokens]", {0: streams, 1: streams, 2: tokens, 3: one}),
-    ):
+    shapes = {
+        "x": ("[n_embd, tokens]", {2: one, 3: one}),
+        "residual": ("[n_embd, hc, tokens]", {0: embd, 2: tokens, 3: one}),
+        "post": ("[hc, tokens]", {0: streams, 1: tokens, 2: one, 3: one}),
+        "comb": ("[hc, hc, tokens]", {0: streams, 1: streams, 2: tokens, 3: one}),
+    }
+    for name, t in given:
+        shape, expected = shapes[name]
         for i, (text, n) in expected.items():
             require(t.ne[i] == n, f"{name}->ne[{i}] == {text}", "{} must be " + shape, t)
     result = ctx.new_tensor(F32, (n_embd, hc, n_tokens))
@@ -153,6 +176,11 @@ def lightning_indexer_kernel(x: Arrays, dst: Tensor) -> None:
     x.put(dst, out)
 
 
+def _no_comb(function: str) -> GgmlCrash:
+    why = "this release reads the type of comb, which is not there; later ones go without"
+    return GgmlCrash(function, "a read at the address NULL", why)
+
+
 def _normalised(values: Any, axis: int, eps: Any) -> Any:
     return values * (1 / (values.sum(axis=axis, keepdims=True) + eps))
 
@@ -176,12 +204,15 @@ def dsv4_hc_comb_kernel(x: Arrays, dst: Tensor) -> None:
 def dsv4_hc_pre_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dsv4_hc_pre."""
     values, weights = (x.f32(t)[0] for t in operands(dst))
-    x.put(dst, (values * weights[0, :, :, None]).sum(axis=-2))
+    scaled = x.rules.streams_are_scaled
+    factors = 1 / (1 + x.xp.exp(-weights)) if scaled and param_i32(dst, 1) else weights[0, :, :, None]
+    total = (values * factors).sum(axis=-2)
+    x.put(dst, total * x.xp.float32(param_f32(dst, 0)) if scaled else total)
 
 
 @kernel(Op.DSV4_HC_POST)
 def dsv4_hc_post_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dsv4_hc_post."""
-    values, residual, post, comb = (x.f32(t)[0] for t in operands(dst))
-    mixed = comb.swapaxes(-1, -2) @ residual
+    values, residual, post, *comb = (x.f32(t)[0] for t in operands(dst))
+    mixed = comb[0].swapaxes(-1, -2) @ residual if comb else residual
     x.put(dst, post[0, :, :, None] * values[0, :, None, :] + mixed)

@@ -134,8 +134,16 @@ def acc(
     if b.type is not F32:
         raise GgmlAssert("ggml_acc_impl", "b->type == GGML_TYPE_F32", f"{show(b)} must be f32")
     result = same_as(ctx, a, inplace)
+    if ctx.rules.bounds_acc:
+        _require_near("ggml_acc_impl", offset)
     result.set_op(Op.ACC, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
     return result
+
+
+def _require_near(function: str, offset: int) -> None:
+    if not 0 <= offset < 1 << 30:
+        why = f"the offset is {offset}; it must be 0 or more, and less than 1 GiB"
+        raise GgmlAssert(function, "offset < (size_t)(1 << 30)", why)
 
 
 @constructor(Op.SET, inplace=True, canonical=True, pack="i:nb1 i:nb2 i:nb3 i:offset")
@@ -148,12 +156,7 @@ def set_(
             "ggml_set_impl", "ggml_nelements(a) >= ggml_nelements(b)", f"{show(b)} has more elements than {show(a)}"
         )
     result = same_as(ctx, a, inplace)
-    if not 0 <= offset < 1 << 30:
-        raise GgmlAssert(
-            "ggml_set_impl",
-            "offset < (size_t)(1 << 30)",
-            f"the offset is {offset}; it must be 0 or more, and less than 1 GiB",
-        )
+    _require_near("ggml_set_impl", offset)
     result.set_op(Op.SET, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
     return result
 
@@ -216,10 +219,10 @@ def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = 
     return result
 
 
-@constructor(Op.CLAMP, pack="f:min f:max")
-def clamp(ctx: Context, a: Tensor, min: float, max: float) -> Tensor:
-    """ggml_clamp: every element kept within [min, max]. Always in place: the result is a view of a."""
-    result = ctx.view_tensor(a)
+@constructor(Op.CLAMP, pack="f:min f:max", inplace=True)
+def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = False) -> Tensor:
+    """ggml_clamp: every element kept within [min, max]. Until August 2026 always in place: a view of a."""
+    result = same_as(ctx, a, inplace or not ctx.rules.clamp_is_new)
     result.set_op(Op.CLAMP, words(float_bits(min), float_bits(max)), a)
     return result
 
@@ -381,10 +384,11 @@ def _scale(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.CLAMP)
 def _clamp(x: Arrays, dst: Tensor) -> None:
-    xp, values = x.xp, flat_operand(x, dst)
+    xp, by_strides = x.xp, x.rules.clamp_is_new
+    values = operand(x, dst) if by_strides else flat_operand(x, dst)
     low, high = xp.float32(param_f32(dst, 0)), xp.float32(param_f32(dst, 1))
     values = xp.where(values < high, values, high)
-    x.put(flat(x, dst), xp.where(values > low, values, low))
+    x.put(dst if by_strides else flat(x, dst), xp.where(values > low, values, low))
 
 
 @kernel(Op.LEAKY_RELU)

@@ -18,6 +18,9 @@ from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous_1
 NAMES: dict[str, int] = {g.name.lower(): int(g) for g in GluOp}
 """The functions by the names of their constructors."""
 
+WITH_LIMIT = frozenset((GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))
+"""The functions that take more than x and g."""
+
 
 def _require_contiguous_1(t: Tensor, name: str) -> None:
     if not is_contiguous_1(t):
@@ -60,10 +63,11 @@ def glu(
     alpha: float = 0.0,
     limit: float = 0.0,
 ) -> Tensor:
-    """ggml_glu, ggml_glu_split and ggml_swiglu_oai: the function `op` (a name or ggml's number) of x, times g.
+    """ggml_glu, _split, ggml_swiglu_oai and _clamp: the function `op` (a name or ggml's number) of x, times g.
 
     Without b, x is the first half of each row of a and g the second, or the other way round when `swapped`; an odd
-    element at the end of a row is left out. With b, x is a and g is b. `alpha` and `limit` are swiglu_oai's.
+    element at the end of a row is left out. With b, x is a and g is b. `alpha` is swiglu_oai's, `limit` also
+    swiglu_clamp's.
     """
     return _build(ctx, a, b, op, swapped, alpha, limit)
 
@@ -95,7 +99,7 @@ def _named(op: GluOp) -> None:
 
 
 for _op in GluOp:
-    if _op != GluOp.SWIGLU_OAI:
+    if _op not in WITH_LIMIT:
         _named(_op)
 
 
@@ -105,12 +109,29 @@ def swiglu_oai(ctx: Context, a: Tensor, b: Tensor | None = None, alpha: float = 
     return _build(ctx, a, b, GluOp.SWIGLU_OAI, False, alpha, limit)
 
 
+@constructor(Op.GLU, pack="_ _ _ f:limit")
+def swiglu_clamp(ctx: Context, a: Tensor, b: Tensor | None = None, limit: float = 0.0) -> Tensor:
+    """ggml_swiglu_clamp: silu(x) g, with x at most `limit` and g within it."""
+    return _build(ctx, a, b, GluOp.SWIGLU_CLAMP, False, 0.0, limit)
+
+
 def _swiglu_oai(xp: Any, v: Any, g: Any, alpha: float, limit: float) -> Any:
-    alpha, limit = xp.float32(alpha), xp.float32(limit)
+    alpha = xp.float32(alpha)
+    v, g = _limited(xp, v, g, limit)
+    return v / (1 + xp.exp(alpha * -v)) * (g + xp.float32(1))
+
+
+def _swiglu_clamp(xp: Any, v: Any, g: Any, limit: float) -> Any:
+    v, g = _limited(xp, v, g, limit)
+    return v / (1 + xp.exp(-v)) * g
+
+
+def _limited(xp: Any, v: Any, g: Any, limit: float) -> tuple[Any, Any]:
+    """x at most `limit`, and g within it; NaN stays."""
+    limit = xp.float32(limit)
     v = xp.where(limit < v, limit, v)
     g = xp.where(g < -limit, -limit, g)
-    g = xp.where(limit < g, limit, g)
-    return v / (1 + xp.exp(alpha * -v)) * (g + xp.float32(1))
+    return v, xp.where(limit < g, limit, g)
 
 
 FUNCTIONS: dict[int, Callable[[Any, Any, Any], Any]] = {
@@ -141,6 +162,8 @@ def _glu(x: Arrays, dst: Tensor) -> None:
             out = x.xp.where(v <= -10, x.xp.float32(0), mathfn.gelu_table(x.xp, v, False) * g)
     elif op == GluOp.SWIGLU_OAI:
         out = _swiglu_oai(x.xp, v, g, param_f32(dst, 2), param_f32(dst, 3))
+    elif op == GluOp.SWIGLU_CLAMP:
+        out = _swiglu_clamp(x.xp, v, g, param_f32(dst, 3))
     elif op in FUNCTIONS:
         out = FUNCTIONS[op](x.xp, v, g)
     else:

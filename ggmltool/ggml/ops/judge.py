@@ -9,6 +9,7 @@ from __future__ import annotations
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlCrash, GgmlError, NotComputable
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops import work
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.registry import SELF, Constructor, Raw, for_node
@@ -20,24 +21,24 @@ _fine: dict[tuple[object, ...], work.Work] = {}
 """What was judged and found to be in order: the layers of a model are alike, and computed token by token."""
 
 
-def judge(n: Tensor) -> None:
-    """Raise what the constructor of its op would raise for the sources and parameters of `n`.
+def judge(n: Tensor, rules: OpRules) -> None:
+    """Raise what its op's constructor, by the rules of its ggml, would raise for the sources and parameters of `n`.
 
     GgmlCrash where a source is missing, NotComputable where the node has another type or other extents than the op
     gives, GgmlFailed where computing it would take more than it may.
     """
     sources = tuple([None if s is None else SELF if s is n else (s.type, s.ne, s.nb) for s in n.src])
-    key = (n.op, n.op_params, n.type, n.ne, n.nb, sources)
+    key = (rules, n.op, n.op_params, n.type, n.ne, n.nb, sources)
     takes = _fine.get(key)
     if takes is None:
-        _judge(n)
+        _judge(n, rules)
         if len(_fine) >= _MOST:
             _fine.clear()
         takes = _fine[key] = work.work_of(n)
     work.check(n, takes)
 
 
-def _judge(n: Tensor) -> None:
+def _judge(n: Tensor, rules: OpRules) -> None:
     src = n.src
     if n.op == Op.CPY and len(src) == 1:
         src = [*src, n]  # graph_copy's copy of a cast has no edge to itself, and the kernel looks for none
@@ -52,7 +53,7 @@ def _judge(n: Tensor) -> None:
     if params is None:
         return
     try:
-        made = c.build(Context(), *order, **params)
+        made = c.build(Context(rules=rules), *order, **params)
     except GgmlError as error:
         error.explanation += f"\n{n.label} is a node in long form, which no call of ggml's would have made"
         raise

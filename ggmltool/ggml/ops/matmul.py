@@ -22,7 +22,7 @@ from ggmltool.ggml.ops.vec_dot import other_operand, weights
 from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_transposed
 
-PREC = {"default": 0, "f32": 10}
+PREC = {"default": 0, "f32": 10, "bf16": 15, "f16": 20, "q8": 30, "q4": 40}
 """ggml_prec."""
 
 HINT = {"none": 0, "src0_is_hadamard": 1}
@@ -48,9 +48,14 @@ def _require_not_transposed(function: str, name: str, a: Tensor) -> None:
         raise GgmlAssert(function, f"!ggml_is_transposed({name})", f"{show_nb(a)} {why}")
 
 
-@constructor(Op.MUL_MAT, pack="i:prec i:hint", choices={"prec": PREC, "hint": HINT})
-def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0) -> Tensor:
-    """ggml_mul_mat: a's rows times b's rows. `prec` and `hint` are what ggml_mul_mat_set_prec and _set_hint set."""
+_PRECISIONS = {"prec": PREC, "prec_b": PREC}
+
+
+@constructor(Op.MUL_MAT, pack="i:prec i:hint _ i:prec_b", choices={**_PRECISIONS, "hint": HINT})
+def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, prec_b: int = 0) -> Tensor:
+    """ggml_mul_mat: a's rows times b's rows. `prec` and `prec_b` are what ggml_prec_set_acc and _set_src set, the
+    precision of the sums and of b; `hint` is that of ggml_mul_mat_set_hint.
+    """
     if not can_mul_mat(a, b):
         raise GgmlAssert(
             "ggml_mul_mat",
@@ -60,15 +65,16 @@ def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0) ->
         )
     _require_not_transposed("ggml_mul_mat", "a", a)
     result = ctx.new_tensor(F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3]))
-    result.set_op(Op.MUL_MAT, words(prec, hint) if prec or hint else (), a, b)
+    result.set_op(Op.MUL_MAT, words(prec, hint, 0, prec_b) if prec or hint or prec_b else (), a, b)
     return result
 
 
-@constructor(Op.MUL_MAT_ID)
-def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+@constructor(Op.MUL_MAT_ID, pack="i:prec _ _ i:prec_b", choices=_PRECISIONS)
+def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0, prec_b: int = 0) -> Tensor:
     """ggml_mul_mat_id: for each token t and slot e, matrix ids[e, t] of `as` times row e of b's matrix t.
 
-    as [cols, rows, experts], b [cols, slots or 1, tokens], ids [slots, tokens]; result [rows, slots, tokens].
+    as [cols, rows, experts], b [cols, slots or 1, tokens], ids [slots, tokens]; result [rows, slots, tokens]. `prec`
+    and `prec_b` are what ggml_prec_set_acc and _set_src set.
     """
 
     def refuse(condition: str, why: str) -> GgmlAssert:
@@ -95,7 +101,7 @@ def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
             f"the {b.ne[1]} rows per token of {show(b)} cannot be repeated over the {ids.ne[0]} experts of {show(ids)}",
         )
     result = ctx.new_tensor(F32, (as_.ne[1], ids.ne[0], b.ne[2], 1))
-    result.set_op(Op.MUL_MAT_ID, (), as_, b, ids)
+    result.set_op(Op.MUL_MAT_ID, words(prec, 0, 0, prec_b), as_, b, ids)
     return result
 
 

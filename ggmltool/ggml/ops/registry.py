@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 if TYPE_CHECKING:
@@ -264,12 +265,14 @@ def constructor(
 class Arrays(Protocol):
     """What a kernel sees of memory: tensors as arrays of shape `ne` reversed, on the device that computes.
 
-    `xp` is the array library. Off the host (`on_host` false) a kernel neither rounds as ggml's CPU does nor looks at
-    indices before it uses them, for which the host would have to wait.
+    `xp` is the array library, `rules` are those of the ggml whose kernels compute. Off the host (`on_host` false) a
+    kernel neither rounds as ggml's CPU does nor looks at indices before it uses them, for which the host would have to
+    wait.
     """
 
     xp: Any
     on_host: bool
+    rules: OpRules
 
     def raw(self, t: Tensor, verb: str = "reads") -> Any:
         """A strided view of the tensor's memory in its own type (f16, bf16, i32 …; quantized: see `f32`)."""

@@ -24,12 +24,16 @@ MODES = {"normal": NORMAL, "norm": NORMAL, "neox": NEOX, "mrope": MROPE, "vision
 """ggml_rope_type; every mode with the bit MROPE has four positions per token."""
 
 N_SECTIONS = 4
+
+OFFSET = 15
+"""The word of op_params that says how many elements of a row stay before those that are turned."""
+
 _CHOICES = {"mode": MODES}
 
 
 def _read_params(raw: Raw) -> dict[str, Any]:
     """The parameters of a ROPE or ROPE_BACK node."""
-    ints = {"n_dims": 1, "mode": 2, "n_ctx_orig": 4}
+    ints = {"n_dims": 1, "mode": 2, "n_ctx_orig": 4, "offset": OFFSET}
     floats = {"freq_base": 5, "freq_scale": 6, "ext_factor": 7, "attn_factor": 8, "beta_fast": 9, "beta_slow": 10}
     out: dict[str, Any] = {name: raw.word(i) for name, i in ints.items()}
     out |= {name: float_of(raw.word(i)) for name, i in floats.items()}
@@ -67,6 +71,15 @@ def _require(a: Tensor, b: Tensor, c: Tensor | None, n_dims: int, mode: int) -> 
             raise refuse("c->ne[0] >= n_dims / 2", f"{show(c)} must have a factor for each of {n_dims // 2} pairs")
 
 
+def _require_offset(offset: int, mode: int) -> None:
+    """The assertions of ggml_rope_set_offset, which is called where there is an offset."""
+    function = "ggml_rope_set_offset"
+    if offset < 0:
+        raise GgmlAssert(function, "n_offs >= 0", f"the offset is {offset}; it is a number of elements")
+    if offset and mode == VISION:
+        raise GgmlAssert(function, "mode != GGML_ROPE_TYPE_VISION", "vision turns whole rows: there is no offset")
+
+
 def _rope(
     ctx: Context,
     a: Tensor,
@@ -78,14 +91,16 @@ def _rope(
     floats: Sequence[float],
     sections: Sequence[int],
     inplace: bool,
+    offset: int = 0,
 ) -> Tensor:
     """ggml_rope_impl; `floats` are the parameters from freq_base to beta_slow."""
     _require(a, b, c, n_dims, mode)
     if len(sections) > N_SECTIONS:
         raise ValueError(f"rope has {N_SECTIONS} sections, not {len(sections)}")
     result = ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
-    used = sections if mode & MROPE else ()
-    params = words(0, n_dims, mode, 0, n_ctx_orig, *[float_bits(f) for f in floats], *used)
+    _require_offset(offset, mode)
+    used = [*sections, 0, 0, 0, 0][:N_SECTIONS] if mode & MROPE else [0] * N_SECTIONS
+    params = words(0, n_dims, mode, 0, n_ctx_orig, *[float_bits(f) for f in floats], *used, offset)
     result.set_op(Op.ROPE, params, a, b, c)
     return result
 
@@ -107,15 +122,17 @@ def rope_ext(
     beta_fast: float = 0.0,
     beta_slow: float = 0.0,
     sections: Sequence[int] = (),
+    offset: int = 0,
     inplace: bool = False,
 ) -> Tensor:
     """ggml_rope_ext; ggml_rope where only `n_dims` and `mode` are given.
 
-    a [row, heads, tokens, batch], b the positions (i32), c factors of the frequencies. The first `n_dims` elements
-    of each row are turned. `sections` count the pairs that each of a token's four positions turns (ggml_rope_multi).
+    a [row, heads, tokens, batch], b the positions (i32), c factors of the frequencies. Of each row `n_dims` elements
+    are turned, from `offset` on (ggml_rope_set_offset). `sections` count the pairs that each of a token's four
+    positions turns (ggml_rope_multi).
     """
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace)
+    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace, offset)
 
 
 @constructor(Op.ROPE, inplace=True, unpack=_read_params, choices=_CHOICES)
@@ -135,11 +152,12 @@ def rope_multi(
     attn_factor: float = 1.0,
     beta_fast: float = 0.0,
     beta_slow: float = 0.0,
+    offset: int = 0,
     inplace: bool = False,
 ) -> Tensor:
     """ggml_rope_multi: rope_ext for tokens with four positions."""
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace)
+    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace, offset)
 
 
 @constructor(Op.ROPE, inplace=True, choices=_CHOICES)
@@ -181,10 +199,11 @@ def rope_ext_back(
     beta_fast: float = 0.0,
     beta_slow: float = 0.0,
     sections: Sequence[int] = (),
+    offset: int = 0,
 ) -> Tensor:
     """ggml_rope_ext_back: the turn of rope_ext, backwards."""
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace=False)
+    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
     result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
     return result
 
@@ -206,10 +225,11 @@ def rope_multi_back(
     attn_factor: float = 1.0,
     beta_fast: float = 0.0,
     beta_slow: float = 0.0,
+    offset: int = 0,
 ) -> Tensor:
     """ggml_rope_multi_back: the turn of rope_multi, backwards."""
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace=False)
+    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
     result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
     return result
 
@@ -327,17 +347,21 @@ def rope_kernel(x: Arrays, dst: Tensor) -> None:
     _require_sections(dst)
     values = x.f32(a)
     n = a.ne[0] // 2 if mode == VISION else n_dims // 2
-    if not 0 <= 2 * n <= a.ne[0]:
-        raise not_computable(dst, f"n_dims is {n_dims}, and {show(a)} has rows of {a.ne[0]}")
+    at = param_i32(dst, OFFSET)
+    if not 0 <= 2 * n <= a.ne[0] or not 0 <= at <= a.ne[0] - 2 * n:
+        turned = f"n_dims is {n_dims}" + (f" from {at} on" if at else "")
+        raise not_computable(dst, f"{turned}, and {show(a)} has rows of {a.ne[0]}")
+    if n == 0 and at == 0 and x.on_host and x.rules.rope_has_offset:
+        raise not_computable(dst, "n_dims is 0, and ggml, which passes over what it has turned, never comes to an end")
     positions = x.raw(b).reshape(-1)
     if mode & MROPE:
         positions = positions.reshape(N_SECTIONS, a.ne[2])
     cos, sin = _cos_sin(x, dst, positions, None if c is None else x.f32(c).reshape(-1), n)
     cos, sin = cos[None, :, None], sin[None, :, None]
     if mode == NORMAL:
-        first, second = slice(0, 2 * n, 2), slice(1, 2 * n, 2)
+        first, second = slice(at, at + 2 * n, 2), slice(at + 1, at + 2 * n, 2)
     else:
-        first, second = slice(0, n), slice(n, 2 * n)
+        first, second = slice(at, at + n), slice(at + n, at + 2 * n)
     x0, x1 = values[..., first], values[..., second]
     out = values.copy()
     out[..., first] = x0 * cos - x1 * sin

@@ -173,6 +173,12 @@ def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
     check(a.label, 0, (numbers.size - 1) * a.nb[1] + a.type.row_size(a.ne[0]), a.nbytes)
     if x.on_host:
         low, high = int(numbers.min()), int(numbers.max())
+        if x.rules.checks_rows_back and (low < 0 or high >= dst.ne[1]):
+            raise GgmlAssert(
+                f"ggml_compute_forward_get_rows_back_f32{'_f16' if a.type is F16 else ''}",
+                "r >= 0 && r < dst->ne[1]",
+                f"{show(b)} names row {low if low < 0 else high}, and the result has {dst.ne[1]}",
+            )
         check(dst.label, min(low, 0) * dst.nb[1], max(high + 1, 0) * dst.nb[1], dst.nbytes, "writes")
     out = x.xp.zeros(dst.ne[::-1], dtype="float32")
     x.xp.add.at(out[0, 0], numbers, x.f32(a)[0, 0][: numbers.size])

@@ -145,6 +145,7 @@ def _through_int(x: int, unsigned: bool) -> int:
 @constructor(Op.PERMUTE, pack="i:axis0 i:axis1 i:axis2 i:axis3")
 def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: int) -> Tensor:
     """ggml_permute: dimension i of a becomes dimension `axis_i` of the result."""
+    through_int = ctx.rules.permute_is_int
     axes = (axis0, axis1, axis2, axis3)
     for i, axis in enumerate(axes):
         if not 0 <= axis < MAX_DIMS:
@@ -161,8 +162,8 @@ def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: 
     result.name = cut_name(f"{a.name} (permuted)")
     ne, nb = [0] * MAX_DIMS, [0] * MAX_DIMS
     for i, axis in enumerate(axes):
-        ne[axis] = _through_int(a.ne[i], unsigned=False)
-        nb[axis] = _through_int(a.nb[i], unsigned=True)
+        ne[axis] = _through_int(a.ne[i], unsigned=False) if through_int else a.ne[i]
+        nb[axis] = _through_int(a.nb[i], unsigned=True) if through_int else a.nb[i]
     result.set_layout((ne[0], ne[1], ne[2], ne[3]), (nb[0], nb[1], nb[2], nb[3]))
     result.set_op(Op.PERMUTE, words(*axes), a)
     return result

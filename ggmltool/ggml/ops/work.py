@@ -139,7 +139,7 @@ def _im2col_back(n: Tensor) -> tuple[int, int]:
 def _transposed(n_dims: int) -> Special:
     def work(n: Tensor) -> tuple[int, int]:
         a, b = _source(n, 0), _source(n, 1)
-        return nelements(a) * math.prod(b.ne[:n_dims]) + math.prod(a.ne[:n_dims]) * STEP, 0
+        return b.ne[3] * (nelements(a) * math.prod(b.ne[:n_dims]) + math.prod(a.ne[:n_dims]) * STEP), 0
 
     return work
 

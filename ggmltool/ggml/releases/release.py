@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.version import (
     CGRAPH_SIZE,
@@ -81,10 +82,11 @@ class Library(NamedTuple):
 class Release:
     """A release of ggml, or its state on a day (`date`, `commit`), by the name that scenarios and `--ggml` have for it.
 
-    `folder` is the package beside this module that has its parts, `rules` are those of its scheduler; what the folder
-    has no module for is as in the release that it is `like` (None: the shared engine is this release). `build` is the
-    build of llama.cpp that carries it, where the version number of ggml says less; `near` are others that decide nearly
-    as it does. `library` is the real one, if a package has it. Sizes are bytes.
+    `folder` is the package beside this module that has its parts, `rules` are those of its scheduler, `ops` those of
+    its constructors and kernels; what the folder has no module for is as in the release that it is `like` (None: the
+    shared engine is this release). `build` is the build of llama.cpp that carries it, where the version number of ggml
+    says less; `near` are others that decide nearly as it does. `library` is the real one, if a package has it. Sizes
+    are bytes.
 
     `graph_fields` are the arrays of a cgraph in their order; `hash_shift` says by how many bits an address is shifted
     before ggml_hash takes it modulo the number of slots. `max_splits` is how many splits a scheduler can have (None: as
@@ -105,6 +107,7 @@ class Release:
     commit: str
     folder: str
     rules: Rules
+    ops: OpRules = field(default_factory=OpRules)
     like: Release | None = None
     build: str = ""
     library: Library | None = None
@@ -163,12 +166,12 @@ class Release:
         slots = hash_size(2 * size)
         end = self.cgraph_size
         out = [("struct ggml_cgraph", 0, end)]
-        for field in self.graph_fields:
-            if grads or not field.grads:
-                start = pad(end, field.nbytes)
-                nbytes = field.size(size, slots)
+        for array in self.graph_fields:
+            if grads or not array.grads:
+                start = pad(end, array.nbytes)
+                nbytes = array.size(size, slots)
                 end = start + nbytes
-                out.append((field.name, start, nbytes))
+                out.append((array.name, start, nbytes))
         return tuple(out)
 
     def graph_nbytes(self, size: int, grads: bool = False) -> int:

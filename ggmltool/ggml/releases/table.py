@@ -21,6 +21,9 @@ RELEASES: dict[str, Release] = {
 }
 """By name, the newest first."""
 
+NEWEST = next(iter(RELEASES.values()))
+"""The release that has all that a scenario can say."""
+
 DEFAULT = GGML_0_20_2
 """The release that decides by default."""
 

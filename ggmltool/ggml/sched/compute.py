@@ -16,6 +16,7 @@ from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopie
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays, unusable
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.judge import judge
 from ggmltool.ggml.ops.registry import KERNELS, Arrays
@@ -40,9 +41,10 @@ EXPERT_TAIL = 512
 class DeviceArrays(HostArrays):
     """What a backend's kernels see: only memory that the backend can use."""
 
-    def __init__(self, backend: str, usable: frozenset[BufferType]) -> None:
+    def __init__(self, backend: str, usable: frozenset[BufferType], rules: OpRules) -> None:
         self.backend = backend
         self.usable = usable
+        self.rules = rules
 
     def _start(self, t: Tensor) -> tuple[NDArray[uint8], int]:
         if t.buffer is not None and t.buffer.buft not in self.usable:
@@ -53,10 +55,10 @@ class DeviceArrays(HostArrays):
 def arrays_of(backend: Backend, usable: frozenset[BufferType]) -> Arrays:
     """What the kernels of a backend see: arrays of numpy, or of its GPU."""
     if backend.queue is None:
-        return DeviceArrays(backend.name, usable)
+        return DeviceArrays(backend.name, usable, backend.device.ops)
     from ggmltool.ggml.devices.gpu_arrays import GpuArrays
 
-    return GpuArrays(backend.queue.gpu, backend.name, usable)
+    return GpuArrays(backend.queue.gpu, backend.name, usable, backend.device.ops)
 
 
 def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None, wait: bool = True) -> bool:
@@ -270,13 +272,14 @@ def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], 
     On a GPU it is begun, behind what the backend's stream still has to do.
     """
     on_cpu = backend.device.type == "cpu"
+    rules = backend.device.ops
     queue = backend.queue
     with computing() if queue is None else queue:
         for n in nodes:
             if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
-                judge(n)
+                judge(n, rules)
                 if on_cpu:
-                    cpu_limits.check(n)
+                    cpu_limits.check(n, rules)
                 compute_node(arrays, n)
             if watch is not None:
                 if queue is not None:

@@ -56,7 +56,7 @@ def test_heads_and_queries_change_places(ctx: Context) -> None:
     assert (r.type, r.ne, r.src) == (F32, (128, 8, 3, 1), [q, k, v, None, sinks])
     assert r.op_params == (float_bits(0.125), 0, 0, 10)
     assert BY_OP[Op.FLASH_ATTN_EXT].read_params(Raw(r.op_params, F32, r.ne, r.nb, 0)) == {
-        "scale": 0.125, "max_bias": 0.0, "logit_softcap": 0.0, "prec": 10,
+        "scale": 0.125, "max_bias": 0.0, "logit_softcap": 0.0, "prec": 10, "n_kv_max": 0,
     }  # fmt: skip
 
 

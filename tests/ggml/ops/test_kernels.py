@@ -14,6 +14,7 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.memory import HostArrays, convert
 from ggmltool.ggml.op import VIEW_OPS, Op
+from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops import cpu_limits, load, mathfn
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
 from ggmltool.ggml.ops.softmax import alibi_slopes
@@ -54,7 +55,7 @@ def compute(name: str, *args: Any, types: str = "f32", **kwargs: Any) -> Any:
     result = CONSTRUCTORS[name].build(ctx, *sources, **kwargs)
     if result.buffer is None:
         place(result)
-    cpu_limits.check(result)
+    cpu_limits.check(result, OpRules())
     KERNELS[result.op](arrays, result)
     return np.squeeze(arrays.raw(result))
 

@@ -57,10 +57,11 @@ def test_the_result_has_a_column_per_row_of_a_and_is_f32(ctx: Context) -> None:
     assert (r.type, r.ne, r.src, r.op_params, r.name) == (F32, (7, 5, 6, 1), [a, b], (), "")
 
 
-def test_precision_and_hint_are_the_first_two_words(ctx: Context) -> None:
+def test_precisions_and_hint_are_words(ctx: Context) -> None:
     r = mul_mat(ctx, new(ctx, 32, 7), new(ctx, 32, 5), prec=10, hint=1)
     assert r.op_params == (10, 1)
-    assert BY_OP[Op.MUL_MAT].read_params(Raw((10,), F32, r.ne, r.nb, 0)) == {"prec": 10, "hint": 0}
+    assert BY_OP[Op.MUL_MAT].read_params(Raw((10,), F32, r.ne, r.nb, 0)) == {"prec": 10, "hint": 0, "prec_b": 0}
+    assert mul_mat(ctx, new(ctx, 32, 7), new(ctx, 32, 5), prec_b=30).op_params == (0, 0, 0, 30)
 
 
 def test_rows_of_different_length_are_refused_with_both_shapes(ctx: Context) -> None:

@@ -17,4 +17,5 @@ RELEASE = replace(
     build="b10566",
     library=Library("0.21.0", "xllamacpp==2026.8.10566"),
     rules=replace(BEFORE.rules, records_every_split=True),
+    ops=replace(BEFORE.ops, rope_has_offset=True),
 )

@@ -58,7 +58,7 @@ RULES: dict[int, Rule] = before.RULES | by_op(
     {
         "UNARY": types_of(0, FLOATS),
         "XIELU": f32_or_f16(0),
-        "SWIGLU_OAI": all_of(not_types(0, BF16), _GLU),
+        "SWIGLU_OAI SWIGLU_CLAMP": all_of(not_types(0, BF16), _GLU),
         "MUL_MAT": all_of(unit_stride(0, 1), any_of(F16_BY_F16, _HADAMARD), _WEIGHTS),
         "MUL_MAT_ID": all_of(
             unit_stride(0, 1),

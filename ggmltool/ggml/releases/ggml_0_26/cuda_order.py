@@ -18,8 +18,7 @@ from ggmltool.ggml.releases.ggml_0_26.cuda_moe import end_of_top_k, weighted_red
 from ggmltool.ggml.releases.ggml_0_26.fusing import UseCount, can_fuse
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_matrix
 
-_SWIGLU_CLAMP = 6
-_FUSED_GLU = frozenset((GluOp.SWIGLU, GluOp.GEGLU, GluOp.SWIGLU_OAI, _SWIGLU_CLAMP))
+_FUSED_GLU = frozenset((GluOp.SWIGLU, GluOp.GEGLU, GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))
 
 
 def graph_optimize(nodes: SplitNodes, use_count: UseCount, keep: Keep) -> list[Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.ggml_0_21.devices import PROFILES as BEFORE
 from ggmltool.ggml.releases.ggml_0_26 import (
+    cpu,
     cuda,
     cuda_order,
     metal,
@@ -18,6 +19,7 @@ from ggmltool.ggml.releases.ggml_0_26 import (
 )
 
 _CHANGED: dict[str, Profile] = {
+    "CPU": replace(BEFORE["CPU"], rules=cpu.RULES, extra=cpu.EXTRA, features=cpu.FEATURES),
     "CUDA": replace(
         BEFORE["CUDA"], rules=cuda.RULES, alloc_size=cuda.alloc_size, graph_optimize=cuda_order.graph_optimize
     ),

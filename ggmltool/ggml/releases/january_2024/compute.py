@@ -62,7 +62,7 @@ def compute_splits(
         if s.events:
             s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
         if nodes:
-            arrays = RootArrays(s.names[b], s.usable_bufts[b])
+            arrays = RootArrays(s.names[b], s.usable_bufts[b], s.backends[b].device.ops)
             _compute_nodes(s.backends[b], arrays, split.nodes, watch, prepare)
         copy_ns[b] += copied - start
         compute_ns[b] += clock() - copied
