@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.devices.vulkan_order import KEPT
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
@@ -48,6 +49,12 @@ class Maker:
         self.b = Builder()
         self.nodes: list[Tensor] = []
         self.leafs = [self.b.leaf(f"w{i}", *self.shape(), type=self.type()) for i in range(5)]
+        weights = Buffer(BufferType("Vulkan0", "Vulkan0"), 0, AddressSpace())
+        weights.usage = USAGE_WEIGHTS
+        for leaf in self.leafs[:2]:
+            leaf.buffer = weights
+        self.independence = self.rng.choice((0.05, 0.05, 0.2))
+        self.not_computed = self.rng.choice((0, 0, 0.02, 0.15))
         self.caches = [self.b.leaf(f"c{i}", *NE) for i in range(3)]
 
     def type(self) -> str:
@@ -71,8 +78,11 @@ class Maker:
         if op in VIEWS:
             root = first if first.view_src is None else first.view_src
             made = self.b.view(name, root, op=Op(op), src=(first,))
-        elif op in WRITES or rng.random() < 0.05:
-            cache = rng.choice(self.caches) if rng.random() < 0.8 else self.recent()
+            if rng.random() < 0.2:
+                nb0, nb1, nb2, nb3 = made.nb
+                made.set_layout(made.ne, rng.choice(((nb0, nb2, nb1, nb3), (nb0, nb1 + 4, nb2 + 64, nb3 + 256))))
+        elif op in WRITES or rng.random() < (0.15 if op in (Op.ROPE, Op.RMS_NORM) else 0.05):
+            cache = rng.choice(self.caches) if op in WRITES and rng.random() < 0.8 else self.recent()
             root = cache if cache.view_src is None else cache.view_src
             made = self.b.view(name, root, op=Op(op), src=(first, self.leaf(), cache))
         else:
@@ -99,13 +109,23 @@ class Maker:
         """A run of ops, each of which reads the one before; now and then with something between, missing or other."""
         rng = self.rng
         last = self.recent()
+        apart = rng.random() < 0.2
         for op in ops:
+            if apart and rng.random() < 0.4:
+                self.gap()
             roll = rng.random()
             if roll < 0.03:
                 continue
             if roll < 0.1:
                 self.one()
-            last = self.add(rng.choice(ALONE) if roll > 0.98 else op, last if rng.random() < 0.95 else self.recent())
+            last = self.add(
+                rng.choice(ALONE) if roll > 0.98 else op, last if rng.random() > self.independence else self.recent()
+            )
+
+    def gap(self) -> None:
+        """Some nodes that wait for nothing, so that what follows is about as far away as Vulkan looks."""
+        for _ in range(self.rng.randint(10, 16)):
+            self.add(self.rng.choice((Op.SCALE, Op.VIEW, Op.RESHAPE)), self.leaf())
 
     def one(self) -> None:
         self.add(self.rng.choice(ALONE), self.recent())
@@ -130,6 +150,6 @@ def graph(seed: int) -> CGraph:
     made = m.b.graph(*m.nodes)
     made.nodes = m.nodes
     for node in m.nodes:
-        if m.rng.random() < 0.02:
+        if m.rng.random() < m.not_computed:
             node.flags &= ~FLAG_COMPUTE
     return made
