@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
@@ -62,6 +62,14 @@ def _of_process(_: int) -> Vulkan:
     return made
 
 
+class Answer(NamedTuple):
+    """What the device says of an op: whether it runs it, how many bytes the result takes, whether it offloads it."""
+
+    runs: bool
+    size: int
+    offloads: bool
+
+
 class Vulkan:
     """The first Vulkan device that is visible (GGML_VK_VISIBLE_DEVICES, by default device 0).
 
@@ -86,11 +94,10 @@ class Vulkan:
                 end.close()
         self._process.wait()
 
-    def answers(self, ops: Sequence[Tensor]) -> list[tuple[bool, int]]:
-        """Whether the device runs each op, and the bytes that its result takes."""
-        raw = _raw(ops)
-        given: list[tuple[bool, int]] = self._ask("answers", raw, [id(op) for op in ops])
-        return given
+    def answers(self, ops: Sequence[Tensor]) -> list[Answer]:
+        """What the device says of each op."""
+        given = self._ask("answers", _raw(ops), [id(op) for op in ops])
+        return [Answer(*answer) for answer in given]
 
     def order(
         self, nodes: Sequence[Tensor], use_count: Callable[[Tensor], int]

@@ -18,7 +18,7 @@ def hardware_of(vulkan: Vulkan) -> Hardware:
     """The features of the device, by the names that Vulkan's profile has for them, and its largest tensor in bytes."""
     asked = {name: op() for name, op in _ASKED.items()}
     answers = dict(zip(asked, vulkan.answers(list(asked.values())), strict=True))
-    return Hardware(frozenset(name for name, (runs, _) in answers.items() if runs), _largest(vulkan))
+    return Hardware(frozenset(name for name, answer in answers.items() if answer.runs), _largest(vulkan))
 
 
 def _largest(vulkan: Vulkan) -> int:
@@ -26,7 +26,7 @@ def _largest(vulkan: Vulkan) -> int:
     low, high = 0, _LARGEST // 4
     while low < high:
         middle = (low + high + 1) // 2
-        if vulkan.answers([_node(Op.SCALE, [middle], [middle])])[0][0]:
+        if vulkan.answers([_node(Op.SCALE, [middle], [middle])])[0].runs:
             low = middle
         else:
             high = middle - 1

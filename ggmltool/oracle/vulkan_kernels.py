@@ -25,7 +25,7 @@ def vulkan_kernels(vulkan: Vulkan, backend: Backend, other: GraphCompute) -> Gra
             other(b, nodes)
             return
         real = [n for n in nodes if not n.is_view_op]
-        runs = dict(zip(map(id, real), (runs for runs, _ in vulkan.answers(real)), strict=True))
+        runs = {id(n): answer.runs for n, answer in zip(real, vulkan.answers(real), strict=True)}
         for on_device, part in groupby(real, lambda n: runs[id(n)]):
             if on_device:
                 _compute(vulkan, list(part))

@@ -52,10 +52,12 @@ class Backend:
         self._optimize = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_OptimizeParams))(
             interface.graph_optimize
         )
-        describe = structs.Device.from_address(self.device).iface.get_description
         self._weights = int(lib.ggml_backend_buft_alloc_buffer(self.buft, 64))
         lib.ggml_backend_buffer_set_usage(self._weights, USAGE_WEIGHTS)
-        self.description = str(ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(describe)(self.device).decode())
+        device = structs.Device.from_address(self.device).iface
+        describe = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(device.get_description)
+        self.description = str(describe(self.device).decode())
+        self._offloads = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)(device.offload_op)
 
     def about(self) -> tuple[str, str, int, int]:
         """The device's description, ggml's version, and the memory's alignment and largest buffer, in bytes."""
@@ -63,8 +65,8 @@ class Backend:
         alignment, max_size = lib.ggml_backend_buft_get_alignment(buft), lib.ggml_backend_buft_get_max_size(buft)
         return self.description, lib.version, alignment, max_size
 
-    def answers(self, raw: Raw, ops: Sequence[int]) -> list[tuple[bool, int]]:
-        """Whether the device runs each op, and the bytes that its result takes."""
+    def answers(self, raw: Raw, ops: Sequence[int]) -> list[tuple[bool, int, bool]]:
+        """Whether the device runs each op, the bytes that its result takes, and whether it offloads it."""
         lib = self.lib
         with lib.context(_room(lib, len(raw))) as ctx:
             made = self._make(ctx, raw)
@@ -72,6 +74,7 @@ class Backend:
                 (
                     bool(lib.ggml_backend_dev_supports_op(self.device, made[op])),
                     int(lib.ggml_backend_buft_get_alloc_size(self.buft, made[op])),
+                    bool(self._offloads(self.device, made[op])),
                 )
                 for op in ops
             ]

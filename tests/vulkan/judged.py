@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.oracle.vulkan import Vulkan
+from ggmltool.oracle.vulkan import Answer, Vulkan
 from ggmltool.oracle.vulkan_hardware import hardware_of
 from ggmltool.scenario.placed import PlacedGraph
 from ggmltool.scenario.scenario import Scenario
@@ -43,17 +43,14 @@ class OpsJudged:
 
     def ask(self, ops: Sequence[Tensor]) -> None:
         """Ask of these ops."""
-        for op, (runs, size) in zip(ops, self.vulkan.answers(ops), strict=True):
+        for op, real in zip(ops, self.vulkan.answers(ops), strict=True):
             self.asked += 1
-            self.supported += runs
-            self.answers.setdefault(Op(op.op), set()).add(runs)
-            why = self.device.why_not(op)
-            if (why is None) is not runs:
-                self.wrong.append(
-                    f"{described(op)}: ggml {'runs' if runs else 'does not run'} it; here: {why or 'yes'}"
-                )
-            if self.device.buft.get_alloc_size(op) != size:
-                self.wrong.append(f"{described(op)}: takes {size}, here {self.device.buft.get_alloc_size(op)}")
+            self.supported += real.runs
+            self.answers.setdefault(Op(op.op), set()).add(real.runs)
+            device = self.device
+            here = Answer(device.supports_op(op), device.buft.get_alloc_size(op), device.offload_op(op))
+            if here != real:
+                self.wrong.append(f"{described(op)}: {real}, here {here}, {device.why_not(op)}")
 
     def ask_random(self, count: int, seed: int) -> None:
         """Ask of random ops."""
