@@ -7,11 +7,33 @@ import shutil
 
 import pytest
 
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.oracle.lib import Lib, OracleUnavailable, load
+
 
 def program(name: str, package: str) -> pytest.MarkDecorator:
     """Marks tests that start a program, which is in a package of the system."""
     missing = shutil.which(name) is None and not os.environ.get("CI")
     return pytest.mark.skipif(missing, reason=f"needs {name}: install the system's package {package}")
+
+
+def library(release: str = DEFAULT.name) -> Lib:
+    """The real ggml of a release; without it the test, or the module that asks, is skipped."""
+    try:
+        return load(RELEASES[release])
+    except OracleUnavailable as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing), allow_module_level=True)
+
+
+def has_library(release: str = DEFAULT.name) -> bool:
+    """Whether the real ggml of a release is here."""
+    try:
+        load(RELEASES[release])
+    except OracleUnavailable:
+        return False
+    return True
 
 
 needs_dot = program("dot", "graphviz")

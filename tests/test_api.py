@@ -20,6 +20,7 @@ import ggmltool
 from ggmltool import load
 from ggmltool.cli.main import COMMANDS
 from tests.cli.conftest import Call, call
+from tests.needs import library
 from tests.sources.models import cached
 
 __all__ = ["call"]
@@ -156,12 +157,11 @@ def test_a_log_is_read_as_the_command_reads_it(call: Call) -> None:
 
 
 def test_the_real_ggml_is_asked_as_the_command_asks_it(call: Call) -> None:
-    if importlib.util.find_spec("libggml") is None:
-        pytest.skip("libggml is not installed")
+    library()
     same = load("matmul").verify()
     assert same.as_dict() == json.loads(call("verify", "--json", "matmul").out)
     assert same.facts.differences == []
-    with pytest.raises(ggmltool.InspectError, match="the scenario is for ggml 2024-01"):
+    with pytest.raises(ggmltool.InspectError, match="No package carries the real library of ggml 2024-01"):
         load("matmul", ggml="2024-01").verify()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ggmltool.inspect.diff.changes import Change, changes
 from tests.cli.conftest import Call, call
+from tests.needs import library
 from tests.sources.models import cached
 
 __all__ = ["call"]
@@ -99,7 +100,7 @@ ANSWERS = {
     'run --watch "a*" wrong-kernel': "act · f32 [32, 4] · SILU(gate f32[32, 4])",
     "compare --inject act=gelu wrong-kernel": "first node whose own kernel is off: act, node 4, SILU f32[32, 4]",
     "compare --with library transformer": "every node agrees from the same inputs",
-    "verify transformer": "the real ggml does the same",
+    "verify transformer": "does the same",
     "run -v --ggml 2025-03 buffer-not-set": "reallocating CUDA0 buffer from size 0.00 MiB to 0.00 MiB",
     "splits --ggml 2025-03 priority-any": "## SPLIT #0: CUDA0 # 2 inputs: [c (   0K)] [d (   0K)]",
     "hash --format gdb --at b --ggml 2025-03 allocator": "buffer_id = 0, offset = 32, allocated = true}",
@@ -142,7 +143,7 @@ computing, or of devices that are none of ggml's."""
 @pytest.mark.parametrize("command", ANSWERS)
 def test_a_question_is_answered_by_its_command(call: Call, command: str) -> None:
     if command.startswith("verify"):
-        pytest.importorskip("libggml")
+        library()
     *before, last = command.split(" \\| ggmltool ")
     piped = "".join(call(*shlex.split(c), columns=WIDTH).out for c in before)
     result = call(*shlex.split(last), columns=WIDTH, stdin=piped.encode())
@@ -212,7 +213,7 @@ done; } >&2""",
 echo '{"path": "model.gguf", "tokens": [2, 30, 40], "n_ctx": 1024}' | "$PYTHON" -m tests.sources.eval_printer""",
 }
 """What stands for the programs that a page calls: they do to the little model what llama.cpp would."""
-NEEDS = {"model.gguf": "xllamacpp", "--with library": "libggml", "verify": "libggml"}
+NEEDS = {"model.gguf": lambda: pytest.importorskip("xllamacpp"), "--with library": library, "verify": library}
 """What a page needs whose lines have this."""
 
 
@@ -221,7 +222,7 @@ def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path, page: 
     """From a folder with nothing but a model: what a line needs, one before it makes."""
     for used, needed in NEEDS.items():
         if any(used in line for line in BASH[page]):
-            pytest.importorskip(needed)
+            needed()
     (tmp_path / "bin").mkdir()
     for name, text in PROGRAMS.items():
         (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")

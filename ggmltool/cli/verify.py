@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import json_option, output_option, scenario_argument, work_option
+from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.views.diff.verify import debug_text, verify_view
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
 
 
 @click.command(cls=Command)
@@ -20,21 +25,24 @@ from ggmltool.views.diff.verify import debug_text, verify_view
     help="Compute on both and compare the outputs (default: where every tensor of the contexts has data).",
 )
 @work_option
+@ggml_option
 @json_option
 @output_option
-def verify(scenario: str | None, values: bool | None, json: bool, output: Output) -> int:
-    """Run the scenario on the real ggml, too, and show what differs.
+def verify(scenario: str | None, values: bool | None, json: bool, release: Release | None, output: Output) -> int:
+    """Run the scenario on the real ggml of its release, too, and show what differs.
 
     It compares all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
-    values of the outputs. Exit status 1 if anything differs.
+    values of the outputs. Exit status 1 if anything differs. Libraries of several releases are found in folders that
+    the environment variable GGMLTOOL_LIBRARIES names (`ggmltool help compute`).
 
     \b
     Example:
       ggmltool verify --no-values model.yaml
+      ggmltool verify --ggml 0.26 model.yaml
     """
     from ggmltool.inspect.verified import verify as run_verify
 
-    opened = open_scenario(scenario)
+    opened = open_scenario(scenario, release)
     found = run_verify(opened.scenario, values, debug_text, progress)
     if json:
         from ggmltool.views.diff.documents import VerifyDocument

@@ -94,8 +94,13 @@ def _show(value: object) -> str:
 
 
 class Verified(NamedTuple):
-    """What differs from the real library, and how much was compared: plans, nodes, outputs."""
+    """What differs from the real library of a release, and how much was compared: plans, nodes, outputs.
 
+    `library` is what it says of itself: its version, and the commit if it knows that.
+    """
+
+    release: str
+    library: str
     differences: list[Difference]
     compared: dict[str, int]
 
@@ -115,12 +120,12 @@ def verify(
         values = _has_data(model)
     steps = _with_reads(scenario) if values else [step for step in model.steps if step.kind in PLANNING]
     with doing("running the real ggml"):
-        real = _on_the_real_library(replace(model, steps=steps))
+        library, real = _on_the_real_library(replace(model, steps=steps))
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
     with doing("computing here" if values else "planning here"):
-        return Verified(*_compare(run, steps, real, printed))
+        return Verified(model.ggml, library, *_compare(run, steps, real, printed))
 
 
 def _has_data(model: Model) -> bool:
@@ -142,10 +147,10 @@ def _with_reads(scenario: Scenario) -> list[Step]:
     return steps
 
 
-def _on_the_real_library(model: Model) -> OracleRun:
-    """Run it there. Raises InspectError if the library is missing or cannot do it."""
+def _on_the_real_library(model: Model) -> tuple[str, OracleRun]:
+    """Run it there; also what the library says of itself. Raises InspectError if it is missing or cannot do it."""
     try:
-        return oracle.run(model)
+        return oracle.load(model.release).said, oracle.run(model)
     except oracle.OracleUnavailable as missing:
         raise InspectError(str(missing)) from None
     except oracle.ChildError as error:

@@ -1,10 +1,10 @@
-"""The real library as judge: runs a scenario on ggml 0.20.2 itself and gives back the same plans."""
+"""The real library of a release as judge: runs a scenario on ggml itself and gives back the same plans."""
 
 from __future__ import annotations
 
 from ggmltool.oracle.fork import ChildError
-from ggmltool.oracle.lib import OracleUnavailable
+from ggmltool.oracle.lib import OracleUnavailable, load
 from ggmltool.oracle.run import OracleRun
 from ggmltool.oracle.worker import run, run_many, run_on
 
-__all__ = ["ChildError", "OracleRun", "OracleUnavailable", "run", "run_many", "run_on"]
+__all__ = ["ChildError", "OracleRun", "OracleUnavailable", "load", "run", "run_many", "run_on"]

@@ -41,9 +41,10 @@ def load(release: Release = DEFAULT) -> Lib:
         except OracleUnavailable as error:
             others.append(str(error))
             continue
-        if lib.carries(wanted):
+        other = lib.differs_from(wanted)
+        if not other:
             return lib
-        others.append(f"{lib.base_file} is {lib.said}")
+        others.append(f"{other} ({files.base})")
     raise OracleUnavailable(missing(release, wanted, others))
 
 
@@ -64,11 +65,12 @@ def no_library(release: Release) -> str:
 
 def missing(release: Release, wanted: Library, others: Sequence[str]) -> str:
     """What is said if the library of a release is not here, but `others` are."""
-    found = "; ".join(others) or "none is installed"
+    found = f"found only {', '.join(others)}" if others else "no ggml is installed"
+    extra = f" (ggmltool's extra `{wanted.extra}`)" if wanted.extra else ""
+    package = wanted.requirement
     return (
-        f"The real library of ggml {release.name} is missing: {found}. Install it with "
-        f"`pip install {wanted.requirement}` (ggmltool's extra `oracle`), or name in {LIBRARIES} a folder that "
-        f"`pip install --target` made of it"
+        f"The real library of ggml {release.name} is missing; {found}. Install it with `pip install {package}`{extra}; "
+        f"or, beside another version, `pip install --target FOLDER {package}` and {LIBRARIES}=FOLDER"
     )
 
 
@@ -76,7 +78,7 @@ class Lib:
     """A loaded library.
 
     A function of ggml is an attribute under its own name (`lib.ggml_nbytes(t)`), everything ggml owns is an address.
-    `version` is what ggml_version() says, `build` the build of llama.cpp that it came in (0: it does not say).
+    `version` and `commit` are what ggml_version() and ggml_commit() say (often "unknown").
     `layout` has the structs that are not the same in every library.
     """
 
@@ -94,7 +96,7 @@ class Lib:
         if _address(base.ggml_version) != _address(cpu.ggml_version):
             raise OracleUnavailable(f"{files.cpu} runs on another library of the same name, which was loaded before")
         self.version = str(self.ggml_version().decode())
-        self.build = _build(base)
+        self.commit = str(self.ggml_commit().decode())
         self.layout = layout_of(self.exports)
         self._check_buffer_type()
         self._cpu_backend = 0
@@ -103,14 +105,17 @@ class Lib:
         """Whether the library has a function."""
         return hasattr(self.base, function)
 
-    def carries(self, library: Library) -> bool:
-        """Whether this is that library."""
-        return self.version == library.version and all(map(self.exports, library.exports))
+    def differs_from(self, library: Library) -> str:
+        """What this library says of itself, or what it lacks, if it is not that one; else ""."""
+        if self.version != library.version:
+            return self.said
+        lacks = [function for function in library.exports if not self.exports(function)]
+        return f"{self.said} without {' and '.join(lacks)}" if lacks else ""
 
     @property
     def said(self) -> str:
-        """What the library says of itself: its version and build."""
-        return f"ggml {self.version}" + (f" of llama.cpp b{self.build}" if self.build else "")
+        """What the library says of itself: its version, and the commit if it knows that."""
+        return f"ggml {self.version}" + (f" ({self.commit})" if self.commit != "unknown" else "")
 
     def _check_buffer_type(self) -> None:
         """Raise where the functions of a buffer type are not those of the layout, as the CPU's are."""
@@ -251,14 +256,6 @@ def _bind(lib: Lib, library: ctypes.CDLL, table: Mapping[str, str]) -> None:
 
 def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
-
-
-_BUILD_NUMBER = "_Z18llama_build_numberv"
-"""llama_build_number(), as C++ names it."""
-
-
-def _build(library: ctypes.CDLL) -> int:
-    return int(getattr(library, _BUILD_NUMBER)()) if hasattr(library, _BUILD_NUMBER) else 0
 
 
 def _constructors(library: ctypes.CDLL) -> dict[str, Any]:

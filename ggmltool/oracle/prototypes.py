@@ -117,6 +117,7 @@ LATER_CONSTRUCTORS: dict[str, str] = {
 
 BASE: dict[str, str] = {
     "ggml_version": "s:",
+    "ggml_commit": "s:",
     "ggml_init": "c:S",
     "ggml_free": "v:c",
     "ggml_used_mem": "z:c",

@@ -20,6 +20,7 @@ import pytest
 
 from ggmltool.cli.main import COMMANDS, cli
 from tests.cli.conftest import SAMPLES, Call
+from tests.needs import has_library
 from tests.sources.models import cached
 
 LOGS = Path(__file__).parents[1] / "sources" / "logs"
@@ -35,7 +36,8 @@ VALUES: dict[tuple[str, str], Callable[[], str]] = {
 GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "capture": None, "man": None}
 """Texts that are ggml's, Graphviz's or roff's, or a scenario: the options with which they are ours, None for never."""
 WITHOUT_JSON = {"dot", "capture", "man"}
-NEEDS = {"verify": "libggml", "capture": "xllamacpp"}
+IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("xllamacpp") is not None}
+"""Whether what a command needs is there."""
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
@@ -71,9 +73,8 @@ def options(name: str) -> list[click.Option]:
 
 
 def usable(name: str) -> object:
-    package = NEEDS.get(name)
-    missing = package is not None and importlib.util.find_spec(package) is None
-    return pytest.param(name, marks=pytest.mark.skipif(missing, reason=f"needs the package {package}"))
+    missing = name in IS_THERE and not IS_THERE[name]()
+    return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs a package that is not installed"))
 
 
 EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])

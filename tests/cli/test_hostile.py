@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -14,7 +13,7 @@ import pytest
 
 from ggmltool.cli.main import COMMANDS
 from tests.cli.conftest import SAMPLES, Call
-from tests.cli.test_every_command import NEEDS, WITHOUT_JSON, line
+from tests.cli.test_every_command import IS_THERE, WITHOUT_JSON, line
 
 LOG = Path(__file__).parents[1] / "sources" / "logs" / "2025-03.log"
 HOSTILE = {
@@ -116,7 +115,7 @@ def test_no_command_gives_a_terminal_what_a_scenario_or_its_file_is_called(
     call: Call, hostile_scenario: Path, command: str, tty: bool
 ) -> None:
     """R3"""
-    if importlib.util.find_spec(NEEDS.get(command, "sys")) is None:
+    if command in IS_THERE and not IS_THERE[command]():
         pytest.skip("the library is not installed")
     words = [w if w != "kq" else NAME for w in line(command, hostile_scenario)]
     words = [str(hostile_scenario) if w.endswith("transformer.yaml") else w for w in words]

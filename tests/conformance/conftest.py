@@ -1,19 +1,50 @@
-"""These tests run the real library beside the engine: they need the extra `oracle`."""
+"""These tests run the real libraries beside the engine: they need the extra `oracle`."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-HERE = Path(__file__).parent
+from ggmltool.oracle.lib import Lib
+from ggmltool.scenario.samples import sample_name
+from tests.conformance.judged import Judging
+from tests.conformance.judged import judged as judged_as
+from tests.conformance.releases import JUDGED
+from tests.conformance.samples import samples
+from tests.needs import library
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if find_spec("libggml") is not None:
-        return
-    skip = pytest.mark.skip(reason="needs the real ggml: install ggmltool[oracle]")
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(skip)
+@pytest.fixture
+def release(request: pytest.FixtureRequest) -> str:
+    """A release that a real library judges; where that is missing the test is skipped, or fails where CI is set."""
+    name: str = request.param
+    library(name)
+    return name
+
+
+@pytest.fixture
+def lib(release: str) -> Lib:
+    """The real library of the release."""
+    return library(release)
+
+
+@pytest.fixture
+def judged(release: str) -> Judging:
+    """Runs a scenario on the engine and on the real library, as that release."""
+    return partial(judged_as, release)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a `release` gets every one that is judged; one of a `sample`, all samples of each release."""
+    if "sample" in metafunc.fixturenames:
+        pairs = [(release, path) for release in JUDGED for path in samples(release)]
+        ids = [f"{release}-{sample_name(path)}" for release, path in pairs]
+        metafunc.parametrize(("release", "sample"), pairs, indirect=["release"], ids=ids)
+    elif "release" in metafunc.fixturenames and not _chooses(metafunc):
+        metafunc.parametrize("release", JUDGED, indirect=True)
+
+
+def _chooses(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test says itself which releases it is for."""
+    return any("release" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ggmltool
 from ggmltool.ggml.events import Event
 from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.releases.rules import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.oracle.trace import trace_of
@@ -74,22 +75,36 @@ class Judged:
         """The calls on the devices that computing and copying made."""
         return trace_of(self.events, lambda buft: buft != "CPU")
 
+    @property
+    def rules(self) -> Rules:
+        """The rules of the release."""
+        return self.run.model.release.rules
+
     def error(self) -> dict[str, str | None]:
         assert self.last.error is not None
         return dict(self.last.error)
 
 
+Judging = Callable[..., "Judged"]
+"""`judged` for one release."""
+
+
 def judged(
-    source: Mapping[str, Any], steps: Sequence[Any] | None = None, *, debug: bool = True, hazards: bool = False
+    release: str,
+    source: Mapping[str, Any],
+    steps: Sequence[Any] | None = None,
+    *,
+    debug: bool = True,
+    hazards: bool = False,
 ) -> Judged:
-    """Runs a scenario on both and compares all plans, the debug text, and what computing asked of the devices.
+    """Runs a scenario on both, as a release, and compares all plans, the debug text, and the calls on the devices.
 
     Every allocated plan is checked by `tests.invariants` as well, unless ggml's own hazards are what is tested.
     """
     document = {"ggmltool": 1, **source}
     if steps is not None:
         document["steps"] = list(steps)
-    loaded = ggmltool.load(document)
+    loaded = ggmltool.load(document, ggml=release)
     events: list[Event] = []
     computing = any(step.kind in ("compute", "set", "get") for step in loaded.model.steps)
     run = loaded.start(events.append, debug=debug, values=computing)

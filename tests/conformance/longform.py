@@ -7,6 +7,7 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, Op, keys_of
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAGS, contiguous_nb
 from ggmltool.scenario.model import (
     BackendSpec,
@@ -23,8 +24,8 @@ from ggmltool.scenario.model import (
 PROFILES = ("CPU", "BLAS")
 
 
-def model_of(source: Mapping[str, Any], steps: list[str] | None = None) -> Model:
-    """The model of a long-form scenario; `steps` (as the file writes them) replaces its own."""
+def model_of(source: Mapping[str, Any], steps: list[str] | None = None, release: str = DEFAULT.name) -> Model:
+    """The model of a long-form scenario as a release; `steps` (as the file writes them) replaces its own."""
     graphs = {name: _graph(name, graph) for name, graph in source["graphs"].items()}
     first = next(iter(graphs), "")
     written = steps or source.get("steps") or [f"reserve {first}", f"alloc {first}"]
@@ -42,6 +43,7 @@ def model_of(source: Mapping[str, Any], steps: list[str] | None = None) -> Model
         scheduler=SchedulerSpec(
             scheduler.get("graph_size"), scheduler.get("parallel", False), scheduler.get("op_offload", True)
         ),
+        release=RELEASES[release],
     )
 
 

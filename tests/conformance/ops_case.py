@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,23 +19,18 @@ from ggmltool.ggml.memory import HostArrays, numpy_type
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load as load_ops
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
 from ggmltool.oracle import structs
-from ggmltool.oracle.lib import Abort, Lib, OracleUnavailable, load
+from ggmltool.oracle.lib import Abort, Lib, load
+from ggmltool.scenario.since import days
+from ggmltool.scenario.versions import lacks
 from tests.another_cpu import MovedArray
+from tests.conformance.releases import JUDGED, release_of
 from tests.conformance.small import apart
 
 load_ops()
-
-
-def real_library() -> Lib:
-    """The real ggml; without it the module is skipped, or fails where CI is set."""
-    try:
-        return load()
-    except OracleUnavailable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error), allow_module_level=True)
 
 
 @dataclass(frozen=True)
@@ -122,6 +116,11 @@ class Call:
     after: tuple[str, int] | None = None
     nmse: float = 1e-7
 
+    def is_in(self, release: Release) -> bool:
+        """Whether the release has the constructor, and the op that it is named after."""
+        since = days()
+        return not any(lacks(release, table.get(self.fn, "")) for table in (since.functions, since.ops))
+
     def __str__(self) -> str:
         parts = [f"{s.type}{list(s.ne)}{'v' if s.is_view else ''}" if s else "null" for s in self.sources]
         parts += [s.data for s in self.sources if s and isinstance(s.data, str) and s.data != "normal"]
@@ -137,11 +136,12 @@ def call(fn: str, *args: Any, inplace: bool = False, **kwargs: Any) -> Call:
 
 
 class Engine:
-    """A call in the engine."""
+    """A call in the engine, as a release."""
 
-    def __init__(self, case: Call) -> None:
+    def __init__(self, case: Call, release: Release) -> None:
+        self.release = release
         self.buft = BufferType("CPU", "CPU")
-        self.ctx = Context()
+        self.ctx = Context(rules=release.ops)
         self.owners: list[Tensor] = []
         self.sources = [self._source(s, "abcdefghij"[i]) for i, s in enumerate(case.sources)]
         extra = {"sinks": self._source(case.sinks, "sinks")} if case.sinks else {}
@@ -194,6 +194,7 @@ class Engine:
     def compute(self, data: Sequence[bytes]) -> Any:
         self.place()
         arrays = HostArrays()
+        arrays.rules = self.release.ops
         for t, raw in zip(self.owners, data, strict=True):
             arrays.set_bytes(t, raw)
         for node in self.ctx.tensors:
@@ -348,21 +349,22 @@ def check_tensor(lib: Lib, case: Call) -> None:
     """Both make the same tensor."""
     with lib.context() as ctx:
         expected = Real(lib, ctx, case).fields()
-    assert Engine(case).fields() == expected
+    assert Engine(case, release_of(lib)).fields() == expected
 
 
-def build(case: Call) -> None:
+def build(release: str, case: Call) -> None:
     """Have the library make the tensor, in memory that is not given back."""
-    lib = real_library()
+    lib = load(RELEASES[release])
     Real(lib, lib.init(1 << 22), case)
 
 
 def check_abort(lib: Lib, case: Call) -> None:
     """Both refuse, for the same reason."""
-    outcome = apart(build, case)
+    release = release_of(lib)
+    outcome = apart(release.name, build, case)
     assert isinstance(outcome, Abort), f"the library accepts {case}"
     with pytest.raises(GgmlError) as caught:
-        Engine(case)
+        Engine(case, release)
     assert caught.value.message == outcome.text
     assert caught.value.explanation
     assert caught.value.function.startswith("ggml_")
@@ -374,7 +376,7 @@ def both_values(lib: Lib, case: Call, seed: int = 1) -> tuple[Any, Any]:
     data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
     with lib.context() as ctx:
         expected = Real(lib, ctx, case).compute(data)
-    return Engine(case).compute(data), expected
+    return Engine(case, release_of(lib)).compute(data), expected
 
 
 def nmse(got: Any, expected: Any) -> float:
@@ -409,9 +411,11 @@ def _for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], 
     """A test of each case, to be given a name in a module of tests; its `cases` are what its `check` is called with."""
 
     def make(cases: Sequence[Call]) -> Callable[[Call], None]:
-        @pytest.mark.parametrize("case", cases, ids=str)
-        def test(case: Call) -> None:
-            check(real_library(), case)
+        pairs = [(release, case) for release in JUDGED for case in cases if case.is_in(RELEASES[release])]
+
+        @pytest.mark.parametrize(("release", "case"), pairs, indirect=["release"], ids=str)
+        def test(case: Call, lib: Lib) -> None:
+            check(lib, case)
 
         test.cases, test.check = cases, check  # type: ignore[attr-defined]
         return test

@@ -76,7 +76,7 @@ def _outcomes(seeds: Sequence[int], release: str, short_forms: bool, debug: bool
     models: list[Model] = []
     for seed in seeds:
         try:
-            loaded = ggmltool.load({**scenario(seed, short_forms), "ggml": release})
+            loaded = ggmltool.load(scenario(seed, short_forms), ggml=release)
             model = planning_only(loaded)
             ours.append((seed, *engine_run(loaded, model, debug)))
         except Exception as error:

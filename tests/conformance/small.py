@@ -1,6 +1,6 @@
 """Calls of the library that may abort, each in a fork of a small process.
 
-To fork a process that has collected all tests takes ten times what ggml takes for such a call. `apart(function, …)`
+To fork a process that has collected all tests takes ten times what ggml takes for such a call. `apart`
 forks one that has imported no more than the function's module.
 """
 
@@ -11,23 +11,24 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.fork import ChildError, read_message, write_message
 from ggmltool.oracle.lib import load
 
 
-def apart(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of a module returns in a fork of its own, or an `Abort`. Raises ChildError where it raises."""
+def apart(release: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What `function(release, *args)` returns in a fork, or an `Abort`. Raises ChildError where it raises."""
     try:
         pickle.dumps(args)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return load().run_forked(lambda: function(*args))
+        return load(RELEASES[release]).run_forked(lambda: function(release, *args))
     process = _small()
     assert process.stdin is not None
     assert process.stdout is not None
-    write_message(process.stdin.fileno(), (function, args))
+    write_message(process.stdin.fileno(), (release, function, args))
     raised, value = read_message(process.stdout.fileno())
     if raised:
         raise ChildError(value)
@@ -45,14 +46,14 @@ def _small() -> subprocess.Popen[bytes]:
 def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
-    lib = load()
     while True:
         try:
-            function, args = read_message(0)
+            release, function, args = read_message(0)
         except EOFError:
             return
+        call = partial(function, release, *args)
         try:
-            answer = (False, lib.run_forked(lambda function=function, args=args: function(*args)))
+            answer = (False, load(RELEASES[release]).run_forked(call))
         except ChildError as error:
             answer = (True, str(error))
         write_message(out, answer)

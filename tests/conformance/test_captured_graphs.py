@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("libggml")
-
 import ggmltool
 from ggmltool.oracle import run
 from tests.conformance import captured
@@ -25,9 +23,9 @@ def expected() -> dict[str, dict[str, Any]]:
 @pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_captured_graph_is_planned_as_llama_cpp_and_the_real_library_plan_it(
-    name: str, expected: dict[str, dict[str, Any]]
+    name: str, expected: dict[str, dict[str, Any]], release: str
 ) -> None:
-    loaded = ggmltool.load(captured.read(name))
+    loaded = ggmltool.load(captured.read(name), ggml=release)
     model = planning_only(loaded)
     plans, texts = engine_run(loaded, model)
     assert judge(plans, texts, run(model)) == []
@@ -43,8 +41,8 @@ def test_a_captured_graph_is_planned_as_llama_cpp_and_the_real_library_plan_it(
 
 @pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
 @pytest.mark.parametrize(("prompt", "token"), captured.pairs())
-def test_a_models_graphs_follow_one_another_on_one_scheduler(prompt: str, token: str) -> None:
-    loaded = ggmltool.load({**captured.together(prompt, token), "steps": STEPS})
+def test_a_models_graphs_follow_one_another_on_one_scheduler(prompt: str, token: str, release: str) -> None:
+    loaded = ggmltool.load({**captured.together(prompt, token), "steps": STEPS}, ggml=release)
     model = planning_only(loaded)
     plans, texts = engine_run(loaded, model)
     assert len(plans) == 6

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import ggmltool
+from ggmltool.oracle import run
+from ggmltool.oracle.lib import Lib
 from tests.conformance import captured
 from tests.conformance.captured_values import with_values
-from tests.conformance.ops_case import nmse, real_library
-
-lib = real_library()
-
-from ggmltool.oracle import run  # noqa: E402
+from tests.conformance.ops_case import nmse
 
 TOKENS = [name for name in captured.names() if name.endswith("tg1-ub1") or name == "rwkv7-tg4-s4-ub4-ngl2"]
 PROMPTS = [
@@ -26,13 +24,13 @@ NMSE = {**dict.fromkeys(TOKENS, 1e-6), **dict.fromkeys(PROMPTS, 5e-4), "t5-tg1-u
 
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
 @pytest.mark.parametrize("name", [*TOKENS, *PROMPTS])
-def test_a_captured_model_computes_what_the_library_computes(name: str) -> None:
+def test_a_captured_model_computes_what_the_library_computes(name: str, lib: Lib, release: str) -> None:
     document = with_values(captured.read(name), lib)
     graph, content = next(iter(document["graphs"].items()))
     caches = [id for c in document["contexts"].values() for id in c["tensors"] if id.startswith("cache")]
     read = [list(content["nodes"])[-1], *caches]
     steps = [f"reserve {graph}", f"alloc {graph}", f"compute {graph}", {"get": read}]
-    loaded = ggmltool.load({**document, "steps": steps})
+    loaded = ggmltool.load({**document, "steps": steps}, ggml=release)
     engine = loaded.start(values=True)
     ours = [engine.step(step) for step in loaded.model.steps][-1]
     [theirs] = run(loaded.model).values

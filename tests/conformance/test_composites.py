@@ -13,13 +13,13 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.oracle import run
+from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.prototypes import CONSTRUCTORS
 from ggmltool.scenario.nodes import constructor_of
-from tests.conformance.ops_case import nmse, real_library
-
-lib = real_library()
-
-from ggmltool.oracle import run  # noqa: E402
+from tests.conformance.ops_case import nmse
+from tests.conformance.releases import release_of
 
 Shape = tuple[str, list[int]]
 
@@ -41,7 +41,9 @@ CASES: list[tuple[str, Shape, Shape | None, dict[str, int]]] = [
 ]
 
 
-def scenario(name: str, a: Shape, b: Shape | None, params: dict[str, int], long: bool = False) -> Any:
+def scenario(
+    name: str, a: Shape, b: Shape | None, params: dict[str, int], long: bool = False, ggml: str = DEFAULT.name
+) -> Any:
     tensors = {
         id: {"type": s[0], "ne": s[1], "flags": ["input"], "data": {"normal": {"seed": i}}}
         for i, (id, s) in enumerate((("a", a), ("b", b)))
@@ -53,6 +55,7 @@ def scenario(name: str, a: Shape, b: Shape | None, params: dict[str, int], long:
     return ggmltool.load(
         {
             "ggmltool": 1,
+            "ggml": ggml,
             "contexts": {"inputs": {"tensors": tensors}},
             "graphs": {"main": {"nodes": {"y": node, "z": {"op": "cont", "src": ["y"], "flags": ["output"]}}}},
             "steps": ["alloc main", "compute main", {"get": ["z"]}],
@@ -60,18 +63,16 @@ def scenario(name: str, a: Shape, b: Shape | None, params: dict[str, int], long:
     )
 
 
-def bound(function: str, result: Any, *arguments: Any) -> Any:
+def bound(lib: Lib, function: str, result: Any, *arguments: Any) -> Any:
     called = getattr(lib.base, function)
     called.restype, called.argtypes = result, list(arguments)
     return called
 
 
-n_nodes = bound("ggml_graph_n_nodes", ctypes.c_int, ctypes.c_void_p)
-node_of = bound("ggml_graph_node", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-
-
-def in_the_library(name: str, a: Shape, b: Shape | None, params: dict[str, int]) -> list[tuple[Any, ...]]:
+def in_the_library(lib: Lib, name: str, a: Shape, b: Shape | None, params: dict[str, int]) -> list[tuple[Any, ...]]:
     """The nodes of the library's graph."""
+    n_nodes = bound(lib, "ggml_graph_n_nodes", ctypes.c_int, ctypes.c_void_p)
+    node_of = bound(lib, "ggml_graph_node", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
     with lib.context() as ctx:
         sources = [lib.tensor(ctx, TYPES[s[0]], tuple(s[1] + [1] * (4 - len(s[1])))) for s in (a, b) if s is not None]
         graph = lib.graph(ctx, [lib.call(name.removesuffix("_im2col"), ctx, *sources, *params.values())])
@@ -81,17 +82,17 @@ def in_the_library(name: str, a: Shape, b: Shape | None, params: dict[str, int])
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_nodes_are_ggmls(case: Any, long: bool) -> None:
-    built = scenario(*case, long=long).model.graphs["main"].nodes[:-1]
+def test_the_nodes_are_ggmls(case: Any, long: bool, lib: Lib) -> None:
+    built = scenario(*case, long=long, ggml=release_of(lib).name).model.graphs["main"].nodes[:-1]
     ours = [(Op(n.op).name, n.type.name, n.ne, n.nb, (*n.op_params, *[0] * 16)[:16]) for n in built]
-    assert ours == in_the_library(*case)
+    assert ours == in_the_library(lib, *case)
     assert built[-1].id == "y"
     assert [n.id for n in built[:-1]] == [f"y.{i}" for i in range(1, len(built))]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[1][0] != "bf16"], ids=str)
-def test_the_values_are_ggmls(case: Any) -> None:
-    loaded = scenario(*case)
+def test_the_values_are_ggmls(case: Any, release: str) -> None:
+    loaded = scenario(*case, ggml=release)
     ours, theirs = loaded.compute()["z"], run(loaded.model).values[0]["z"]
     assert ours.shape == theirs.shape
     assert nmse(ours, theirs) < 1e-6

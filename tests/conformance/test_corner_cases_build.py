@@ -11,82 +11,82 @@ import pytest
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import float_of
-from tests.conformance.judged import GPU, judged
-from tests.conformance.ops_case import Call, Engine, Src, call, check_abort, check_tensor, cut, permuted, real_library
-
-lib = real_library()
+from ggmltool.oracle.lib import Lib
+from tests.conformance.judged import GPU, Judging
+from tests.conformance.ops_case import Call, Engine, Src, call, check_abort, check_tensor, cut, permuted
+from tests.conformance.releases import release_of
 
 A = Src(ne=(8, 6, 4, 2))
 
 
-def made(case: Call) -> dict[str, Any]:
+def made(lib: Lib, case: Call) -> dict[str, Any]:
     """The fields of the engine's result, which are the library's too."""
     check_tensor(lib, case)
-    return Engine(case).fields()
+    return Engine(case, release_of(lib)).fields()
 
 
 def view(a: Src, ne: tuple[int, ...], nb: tuple[int, ...], offset: int) -> Call:
     return call("view", a, ne, nb, offset, real=(f"view_{len(ne)}d", 0, *((v,) for v in (*ne, *nb, offset))))
 
 
-def test_41_a_view_notes_its_offset_from_its_source_and_lies_at_that_from_the_root() -> None:
-    fields = made(view(cut("f32", (8, 3, 2), (16, 6, 4), 64), (8, 2), (64,), 8))
+def test_41_a_view_notes_its_offset_from_its_source_and_lies_at_that_from_the_root(lib: Lib) -> None:
+    fields = made(lib, view(cut("f32", (8, 3, 2), (16, 6, 4), 64), (8, 2), (64,), 8))
     assert fields["op_params"][:2] == (8, 0)
     assert fields["view_offs"] == 72
 
 
-def test_41_an_offset_beyond_4_gib_takes_two_words() -> None:
-    fields = made(view(Src("f32", (1 << 16, 1 << 16)), (8,), (), (5 << 32) // 2))
+def test_41_an_offset_beyond_4_gib_takes_two_words(lib: Lib) -> None:
+    fields = made(lib, view(Src("f32", (1 << 16, 1 << 16)), (8,), (), (5 << 32) // 2))
     assert fields["op_params"][:2] == (-(1 << 31), 2)
     assert fields["view_offs"] == (5 << 32) // 2
 
 
-def test_41_strides_from_2_gib_on_wrap_in_a_permutation() -> None:
-    fields = made(call("permute", Src("f32", (1 << 10, 1 << 20, 2)), 0, 2, 1, 3))
+def test_41_strides_from_2_gib_on_wrap_in_a_permutation(lib: Lib) -> None:
+    fields = made(lib, call("permute", Src("f32", (1 << 10, 1 << 20, 2)), 0, 2, 1, 3))
     assert fields["ne"] == (1 << 10, 2, 1 << 20, 1)
     assert fields["nb"][1] != 1 << 32
 
 
-def test_42_a_view_is_measured_without_its_strides() -> None:
-    fields = made(view(A, (4, 5), (100_000,), 16))
+def test_42_a_view_is_measured_without_its_strides(lib: Lib) -> None:
+    fields = made(lib, view(A, (4, 5), (100_000,), 16))
     assert fields["nb"][1] == 100_000
 
 
-def test_42_and_refused_where_it_would_not_fit_contiguous() -> None:
+def test_42_and_refused_where_it_would_not_fit_contiguous(lib: Lib) -> None:
     check_abort(lib, view(A, (8, 6, 4, 2), (0, 0, 0), 4))
 
 
-def test_43_set_rows_has_its_values_first_and_its_destination_last() -> None:
-    fields = made(call("set_rows", Src("f16", (8, 6)), Src(ne=(8, 2)), Src("i64", (2,), data="ints")))
+def test_43_set_rows_has_its_values_first_and_its_destination_last(lib: Lib) -> None:
+    fields = made(lib, call("set_rows", Src("f16", (8, 6)), Src(ne=(8, 2)), Src("i64", (2,), data="ints")))
     assert fields["src"] == (1, 2, 0)
     assert fields["view_src"] == 0
 
 
-def test_43_repeat_and_the_gradient_of_rows_forget_what_only_gives_a_shape() -> None:
-    assert made(call("repeat", Src(ne=(4, 3)), Src(ne=(8, 6))))["src"] == (0,)
+def test_43_repeat_and_the_gradient_of_rows_forget_what_only_gives_a_shape(lib: Lib) -> None:
+    assert made(lib, call("repeat", Src(ne=(4, 3)), Src(ne=(8, 6))))["src"] == (0,)
     rows = call("get_rows_back", Src(ne=(8, 2)), Src("i32", (2,), data="ints"), Src(ne=(8, 6)))
-    assert made(rows)["src"] == (0, 1)
+    assert made(lib, rows)["src"] == (0, 1)
 
 
 @pytest.mark.parametrize(("p0", "d0"), [(1, 1), (0, 2)])
-def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(p0: int, d0: int) -> None:
+def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(p0: int, d0: int, lib: Lib) -> None:
     check_abort(lib, call("conv_transpose_1d", Src(ne=(3, 2, 2)), Src(ne=(8, 2)), 1, p0, d0))
 
 
-def test_44_clamp_is_always_in_place() -> None:
-    fields = made(call("clamp", Src(ne=(8, 6), name="h"), -1.0, 1.0))
+def test_44_clamp_is_always_in_place(lib: Lib) -> None:
+    fields = made(lib, call("clamp", Src(ne=(8, 6), name="h"), -1.0, 1.0))
     assert (fields["view_src"], fields["name"]) == (0, "h (view)")
     assert [float_of(w) for w in fields["op_params"][:2]] == [-1.0, 1.0]
 
 
-def test_44_argsort_top_k_is_a_strided_view_and_top_k_is_not() -> None:
+def test_44_argsort_top_k_is_a_strided_view_and_top_k_is_not(lib: Lib) -> None:
     with lib.context() as ctx:
         real = lib.fields(lib.call("argsort_top_k", ctx, lib.tensor(ctx, "f32", (64, 6)), 4))
-    written = Engine(view(Src("i32", (64, 6)), (4, 6), (256,), 0)).fields()
+    written = Engine(view(Src("i32", (64, 6)), (4, 6), (256,), 0), release_of(lib)).fields()
     for key in ("op", "type", "ne", "nb", "op_params"):
         assert real[key] == written[key]
     assert real["nb"][1] == 256
-    fields = made(call("top_k", Src(ne=(64, 6)), 4))
+    fields = made(lib, call("top_k", Src(ne=(64, 6)), 4))
     assert (fields["op"], fields["ne"][:2], fields["nb"][:2]) == (Op.TOP_K, (4, 6), (4, 16))
 
 
@@ -99,13 +99,13 @@ def loose(tensors: dict[str, Any], nodes: dict[str, Any], **more: Any) -> dict[s
     } | more
 
 
-def test_45_an_op_without_sources_is_a_node() -> None:
+def test_45_an_op_without_sources_is_a_node(judged: Judging) -> None:
     j = judged(loose({"x": "f32[8]"}, {"r": "arange(0, 8, 1)", "y": "add(x, r)"}))
     assert [n.id for n in j.last.nodes] == ["r", "y"]
     assert [leaf.id for leaf in j.last.leafs] == ["x"]
 
 
-def test_45_a_parameter_is_a_node_without_an_op() -> None:
+def test_45_a_parameter_is_a_node_without_an_op(judged: Judging) -> None:
     j = judged(loose({"p": {"type": "f32", "ne": [8], "flags": ["param"]}}, {"y": "sqr(p)"}))
     assert [(n.id, n.op) for n in j.last.nodes] == [("p", "NONE"), ("y", "SQR")]
     assert j.last.leafs == ()
@@ -127,7 +127,7 @@ def test_46_results_that_share_memory_are_named_after_it(case: Call, name: str) 
     assert made(case)["name"] == name
 
 
-def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pipeline_copies() -> None:
+def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pipeline_copies(judged: Judging) -> None:
     tensors = {
         "r": {"type": "f32", "ne": [64]},
         "v": {"type": "f32", "ne": [64], "view_src": "r", "flags": ["input"]},
@@ -139,7 +139,7 @@ def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pip
     assert copied.offset("s") != copied.offset("r")
 
 
-def test_47_an_output_that_is_a_view_makes_its_root_an_output() -> None:
+def test_47_an_output_that_is_a_view_makes_its_root_an_output(judged: Judging) -> None:
     x = {"type": "f32", "ne": [64], "flags": ["input"]}
     view = {"op": "reshape", "src": ["a"], "ne": [8, 8]}
     nodes = {"a": "sin(x)", "v": view, "b": "cos(v)", "c": "sin(b)", "d": "cos(c)"}
@@ -150,11 +150,11 @@ def test_47_an_output_that_is_a_view_makes_its_root_an_output() -> None:
 
 
 @pytest.mark.parametrize("op", ["reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick"])
-def test_48_a_glu_of_odd_rows_rounds_down(op: str) -> None:
-    assert made(call(op, Src(ne=(7, 3))))["ne"] == (3, 3, 1, 1)
+def test_48_a_glu_of_odd_rows_rounds_down(op: str, lib: Lib) -> None:
+    assert made(lib, call(op, Src(ne=(7, 3))))["ne"] == (3, 3, 1, 1)
 
 
-def test_49_a_view_without_an_op_does_not_bring_its_root_into_the_graph() -> None:
+def test_49_a_view_without_an_op_does_not_bring_its_root_into_the_graph(judged: Judging) -> None:
     source = loose({"x": {"type": "f32", "ne": [8], "flags": ["input"]}}, {"y": "sqr(v)", "z": "add(y, x)"})
     source["contexts"]["w"] = {
         "buft": "CUDA0",
@@ -172,16 +172,18 @@ def test_49_a_view_without_an_op_does_not_bring_its_root_into_the_graph() -> Non
         ({}, "GGML_ASSERT(src_backend_id != -1) failed"),
     ],
 )
-def test_a_view_in_a_context_of_what_each_graph_makes_anew_has_no_memory(before: dict[str, Any], message: str) -> None:
+def test_a_view_in_a_context_of_what_each_graph_makes_anew_has_no_memory(
+    judged: Judging, before: dict[str, Any], message: str
+) -> None:
     source = loose({"r": {"type": "f32", "ne": [64], "flags": ["input"]}}, {"y": "sqr(v)"})
     view = {"v": {"type": "f32", "ne": [64], "view_src": "r"}}
     source["contexts"]["w"] = {"buft": "CPU", "tensors": {**before, **view}}
     assert judged(source).error()["message"] == message
 
 
-def test_50_a_permuted_quantized_tensor_counts_its_bytes_by_the_first_stride() -> None:
+def test_50_a_permuted_quantized_tensor_counts_its_bytes_by_the_first_stride(lib: Lib) -> None:
     case = call("sqr", permuted("q4_0", (64, 3, 2), (1, 0, 2, 3)))
-    source = Engine(case).sources[0]
+    source = Engine(case, release_of(lib)).sources[0]
     assert source is not None
     with lib.context() as ctx:
         base = lib.tensor(ctx, "q4_0", (64, 3, 2))

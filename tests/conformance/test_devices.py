@@ -11,45 +11,45 @@ import pytest
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profiles import extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.events import Reordered
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import contiguous_nb
 from ggmltool.oracle import run, structs
+from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mirror import Mirror
 from tests.conformance import captured
-from tests.conformance.judged import judged
-from tests.conformance.ops_case import real_library
+from tests.conformance.judged import Judging
+from tests.conformance.releases import release_of
 from tests.conformance.run import engine_run, judge, planning_only
 
-lib = real_library()
 
-
-def cpu_features() -> frozenset[str]:
+def cpu_features(lib: Lib) -> frozenset[str]:
     """What this machine's CPU has, as the library sees it."""
     names = {"avx2": "avx2", "avx512": "avx512", "neon": "neon", "dotprod": "dotprod", "matmul_int8": "i8mm"}
     return frozenset(ours for name, ours in names.items() if lib.cpu[f"ggml_cpu_has_{name}"]())
 
 
-def repack_address() -> int:
+def repack_address(lib: Lib) -> int:
     function = lib.cpu["_Z35ggml_backend_cpu_repack_buffer_typev"]
     function.restype = ctypes.c_void_p
     address: int = function()
     return address
 
 
-def machine() -> tuple[Device, dict[int, BufferType]]:
-    profile, features = PROFILES["CPU"], cpu_features()
+def machine(lib: Lib) -> tuple[Device, dict[int, BufferType]]:
+    profile, features = profiles_of(release_of(lib))["CPU"], cpu_features(lib)
     host = make_buft(profile, "CPU", "CPU")
     repack = make_extra_buft(profile, extra_names(profile, "CPU")["CPU_REPACK"], "CPU_REPACK", "CPU", features)
     device = make_device(profile, "CPU", host, [repack], features=features)
-    return device, {repack_address(): repack, lib.ggml_backend_cpu_buffer_type(): host}
+    return device, {repack_address(lib): repack, lib.ggml_backend_cpu_buffer_type(): host}
 
 
 @pytest.mark.parametrize("type", sorted(TYPES))
-def test_the_real_cpu_runs_out_of_packed_weights_what_the_engine_says(type: str) -> None:
-    device, bufts = machine()
+def test_the_real_cpu_runs_out_of_packed_weights_what_the_engine_says(type: str, lib: Lib) -> None:
+    device, bufts = machine(lib)
     mirror = Mirror(bufts)
     buffers = [structs.Buffer(buft=address) for address in bufts]
     cpu = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
@@ -100,7 +100,9 @@ BRANCHES: dict[str, Any] = {
 
 @pytest.mark.parametrize("profile", ["Metal", "Vulkan"])
 @pytest.mark.parametrize("parallel", [False, True])
-def test_the_real_scheduler_plans_and_computes_the_order_that_the_device_makes(profile: str, parallel: bool) -> None:
+def test_the_real_scheduler_plans_and_computes_the_order_that_the_device_makes(
+    judged: Judging, profile: str, parallel: bool
+) -> None:
     branches = {**BRANCHES, "scheduler": {"parallel": parallel}}
     device = {"name": "D", "profile": profile}
     j = judged({**branches, "backends": [device, "CPU"]})
@@ -112,7 +114,7 @@ def test_the_real_scheduler_plans_and_computes_the_order_that_the_device_makes(p
     assert plain.of(Reordered) == []
 
 
-def test_a_device_orders_only_its_own_splits() -> None:
+def test_a_device_orders_only_its_own_splits(judged: Judging) -> None:
     weights = {"buft": "CPU", "usage": "weights", "tensors": {"w1": "f32[64, 64]"}}
     contexts = {**BRANCHES["contexts"], "cpu": weights}
     contexts["weights"] = {**contexts["weights"], "tensors": {"w0": "f32[64, 64]", "w2": "f32[64, 64]"}}
@@ -135,8 +137,10 @@ def on(profile: str, scenario: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
 @pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Metal", "Vulkan", "SYCL", "OpenCL", "CANN", "RPC"])
 @pytest.mark.parametrize("name", captured.names()[::9])
-def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(name: str, profile: str) -> None:
-    loaded = ggmltool.load(on(profile, captured.read(name)))
+def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(
+    name: str, profile: str, release: str
+) -> None:
+    loaded = ggmltool.load(on(profile, captured.read(name)), ggml=release)
     model = planning_only(loaded)
     plans, texts = engine_run(loaded, model)
     assert judge(plans, texts, run(model, 2)) == []

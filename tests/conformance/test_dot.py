@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("libggml")
-
 import ggmltool
 from ggmltool.inspect.built import built_graph
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
-from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.lib import Lib
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import samples
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.views.plan.dot import ggml_dot
+from tests.conformance.releases import release_of
 
 SMALL = """\
 ggmltool: 1
@@ -63,13 +59,19 @@ def without_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+", lambda m: numbers.setdefault(m[0], f"t{len(numbers)}"), text)
 
 
-@pytest.mark.parametrize("sample", ["SMALL", *(p.name for p in samples())])
-def test_the_text_is_that_of_the_real_library(sample: str, tmp_path: Path) -> None:
+def test_the_text_of_all_kinds_of_tensors_is_that_of_the_real_library(tmp_path: Path, lib: Lib) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
-    scenario = ggmltool.load(path if sample == "SMALL" else next(p for p in samples() if p.name == sample))
+    check_text(lib, path, tmp_path)
+
+
+def test_the_text_of_a_sample_is_that_of_the_real_library(sample: Path, tmp_path: Path, lib: Lib) -> None:
+    check_text(lib, sample, tmp_path)
+
+
+def check_text(lib: Lib, path: Path, tmp_path: Path) -> None:
+    scenario = ggmltool.load(path, ggml=release_of(lib).name)
     graph = scenario.graph_name()
-    lib = load()
     done = lib.run_forked(lambda: dump(lib, scenario.model, graph, tmp_path / "real.dot"))
     assert not isinstance(done, Abort), done
     infos = tensor_infos(scenario.model, graph)

@@ -13,10 +13,8 @@ import pytest
 from ggmltool.inspect.interfaces import Duty, Need, Outcome, duties
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import quiet_child
-from tests.conformance.ops_case import real_library
+from ggmltool.oracle.lib import Lib
 
-lib = real_library()
-base = lib.base
 P, Z = ctypes.c_void_p, ctypes.c_size_t
 
 
@@ -29,9 +27,10 @@ class Reg(ctypes.Structure):
 
 
 class Bench:
-    """The real CPU backend with its tables, and two tensors in a buffer of it."""
+    """The real CPU backend of a library with its tables, and two tensors in a buffer of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, lib: Lib) -> None:
+        self.lib = lib
         self.backend = lib.cpu_backend()
         self.reg = lib.ggml_backend_cpu_reg()
         self.device = structs.Backend.from_address(self.backend).device
@@ -55,12 +54,12 @@ class Bench:
             case "ggml_backend_i":
                 return structs.Backend.from_address(self.backend).iface
             case "ggml_backend_buffer_type_i":
-                return structs.BufferType.from_address(self.buft).iface
+                return self.lib.layout.buffer_type.from_address(self.buft).iface
         return structs.Buffer.from_address(self.buffer).iface
 
 
-def call(name: str, *args: Any, result: Any = None) -> Any:
-    function = getattr(base, name)
+def call(b: Bench, name: str, *args: Any, result: Any = None) -> Any:
+    function = getattr(b.lib.base, name)
     function.restype = result
     function.argtypes = None
     return function(*(P(a) if isinstance(a, int) else a for a in args))
@@ -68,69 +67,71 @@ def call(name: str, *args: Any, result: Any = None) -> Any:
 
 CALLS: dict[str, dict[str, Callable[[Bench], object]]] = {
     "ggml_backend_reg_i": {
-        "get_name": lambda b: call("ggml_backend_reg_name", b.reg),
-        "get_device_count": lambda b: call("ggml_backend_reg_dev_count", b.reg),
-        "get_device": lambda b: call("ggml_backend_reg_dev_get", b.reg, Z(0)),
-        "get_proc_address": lambda b: call("ggml_backend_reg_get_proc_address", b.reg, b"x"),
+        "get_name": lambda b: call(b, "ggml_backend_reg_name", b.reg),
+        "get_device_count": lambda b: call(b, "ggml_backend_reg_dev_count", b.reg),
+        "get_device": lambda b: call(b, "ggml_backend_reg_dev_get", b.reg, Z(0)),
+        "get_proc_address": lambda b: call(b, "ggml_backend_reg_get_proc_address", b.reg, b"x"),
     },
     "ggml_backend_device_i": {
-        "get_name": lambda b: call("ggml_backend_dev_name", b.device),
-        "get_description": lambda b: call("ggml_backend_dev_description", b.device),
-        "get_memory": lambda b: call("ggml_backend_dev_memory", b.device, ctypes.byref(Z()), ctypes.byref(Z())),
-        "get_type": lambda b: call("ggml_backend_dev_type", b.device),
-        "get_props": lambda b: call("ggml_backend_dev_get_props", b.device, ctypes.create_string_buffer(256)),
-        "init_backend": lambda b: call("ggml_backend_dev_init", b.device, None),
-        "get_buffer_type": lambda b: call("ggml_backend_dev_buffer_type", b.device),
-        "get_host_buffer_type": lambda b: call("ggml_backend_dev_host_buffer_type", b.device),
-        "buffer_from_host_ptr": lambda b: call("ggml_backend_dev_buffer_from_host_ptr", b.device, b.data, Z(64), Z(64)),
-        "supports_op": lambda b: call("ggml_backend_dev_supports_op", b.device, b.sum),
-        "supports_buft": lambda b: call("ggml_backend_dev_supports_buft", b.device, b.buft),
-        "offload_op": lambda b: call("ggml_backend_dev_offload_op", b.device, b.sum),
-        "event_new": lambda b: call("ggml_backend_event_new", b.device),
-        "event_free": lambda b: call("ggml_backend_event_free", b.event),
-        "event_synchronize": lambda b: call("ggml_backend_event_synchronize", b.event),
+        "get_name": lambda b: call(b, "ggml_backend_dev_name", b.device),
+        "get_description": lambda b: call(b, "ggml_backend_dev_description", b.device),
+        "get_memory": lambda b: call(b, "ggml_backend_dev_memory", b.device, ctypes.byref(Z()), ctypes.byref(Z())),
+        "get_type": lambda b: call(b, "ggml_backend_dev_type", b.device),
+        "get_props": lambda b: call(b, "ggml_backend_dev_get_props", b.device, ctypes.create_string_buffer(256)),
+        "init_backend": lambda b: call(b, "ggml_backend_dev_init", b.device, None),
+        "get_buffer_type": lambda b: call(b, "ggml_backend_dev_buffer_type", b.device),
+        "get_host_buffer_type": lambda b: call(b, "ggml_backend_dev_host_buffer_type", b.device),
+        "buffer_from_host_ptr": lambda b: call(
+            b, "ggml_backend_dev_buffer_from_host_ptr", b.device, b.data, Z(64), Z(64)
+        ),
+        "supports_op": lambda b: call(b, "ggml_backend_dev_supports_op", b.device, b.sum),
+        "supports_buft": lambda b: call(b, "ggml_backend_dev_supports_buft", b.device, b.buft),
+        "offload_op": lambda b: call(b, "ggml_backend_dev_offload_op", b.device, b.sum),
+        "event_new": lambda b: call(b, "ggml_backend_event_new", b.device),
+        "event_free": lambda b: call(b, "ggml_backend_event_free", b.event),
+        "event_synchronize": lambda b: call(b, "ggml_backend_event_synchronize", b.event),
     },
     "ggml_backend_i": {
-        "get_name": lambda b: call("ggml_backend_name", b.backend),
-        "free": lambda b: call("ggml_backend_free", b.backend),
-        "set_tensor_async": lambda b: call("ggml_backend_tensor_set_async", b.backend, b.a, b.data, Z(0), Z(64)),
-        "get_tensor_async": lambda b: call("ggml_backend_tensor_get_async", b.backend, b.a, b.data, Z(0), Z(64)),
+        "get_name": lambda b: call(b, "ggml_backend_name", b.backend),
+        "free": lambda b: call(b, "ggml_backend_free", b.backend),
+        "set_tensor_async": lambda b: call(b, "ggml_backend_tensor_set_async", b.backend, b.a, b.data, Z(0), Z(64)),
+        "get_tensor_async": lambda b: call(b, "ggml_backend_tensor_get_async", b.backend, b.a, b.data, Z(0), Z(64)),
         "set_tensor_2d_async": lambda b: call(
-            "ggml_backend_tensor_set_2d_async", b.backend, b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)
+            b, "ggml_backend_tensor_set_2d_async", b.backend, b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)
         ),
         "get_tensor_2d_async": lambda b: call(
-            "ggml_backend_tensor_get_2d_async", b.backend, b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)
+            b, "ggml_backend_tensor_get_2d_async", b.backend, b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)
         ),
-        "cpy_tensor_async": lambda b: call("ggml_backend_tensor_copy_async", b.backend, b.backend, b.a, b.b),
-        "synchronize": lambda b: call("ggml_backend_synchronize", b.backend),
-        "graph_plan_create": lambda b: call("ggml_backend_graph_plan_create", b.backend, b.graph),
-        "graph_plan_free": lambda b: call("ggml_backend_graph_plan_free", b.backend, b.data),
-        "graph_plan_compute": lambda b: call("ggml_backend_graph_plan_compute", b.backend, b.data),
-        "graph_compute": lambda b: call("ggml_backend_graph_compute_async", b.backend, b.graph),
-        "event_record": lambda b: call("ggml_backend_event_record", b.event, b.backend),
-        "event_wait": lambda b: call("ggml_backend_event_wait", b.backend, b.event),
+        "cpy_tensor_async": lambda b: call(b, "ggml_backend_tensor_copy_async", b.backend, b.backend, b.a, b.b),
+        "synchronize": lambda b: call(b, "ggml_backend_synchronize", b.backend),
+        "graph_plan_create": lambda b: call(b, "ggml_backend_graph_plan_create", b.backend, b.graph),
+        "graph_plan_free": lambda b: call(b, "ggml_backend_graph_plan_free", b.backend, b.data),
+        "graph_plan_compute": lambda b: call(b, "ggml_backend_graph_plan_compute", b.backend, b.data),
+        "graph_compute": lambda b: call(b, "ggml_backend_graph_compute_async", b.backend, b.graph),
+        "event_record": lambda b: call(b, "ggml_backend_event_record", b.event, b.backend),
+        "event_wait": lambda b: call(b, "ggml_backend_event_wait", b.backend, b.event),
         "graph_optimize": lambda b: planned(b),
     },
     "ggml_backend_buffer_type_i": {
-        "get_name": lambda b: call("ggml_backend_buft_name", b.buft),
-        "alloc_buffer": lambda b: call("ggml_backend_buft_alloc_buffer", b.buft, Z(64)),
-        "get_alignment": lambda b: call("ggml_backend_buft_get_alignment", b.buft),
-        "get_max_size": lambda b: call("ggml_backend_buft_get_max_size", b.buft),
-        "get_alloc_size": lambda b: call("ggml_backend_buft_get_alloc_size", b.buft, b.a),
-        "is_host": lambda b: call("ggml_backend_buft_is_host", b.buft),
+        "get_name": lambda b: call(b, "ggml_backend_buft_name", b.buft),
+        "alloc_buffer": lambda b: call(b, "ggml_backend_buft_alloc_buffer", b.buft, Z(64)),
+        "get_alignment": lambda b: call(b, "ggml_backend_buft_get_alignment", b.buft),
+        "get_max_size": lambda b: call(b, "ggml_backend_buft_get_max_size", b.buft),
+        "get_alloc_size": lambda b: call(b, "ggml_backend_buft_get_alloc_size", b.buft, b.a),
+        "is_host": lambda b: call(b, "ggml_backend_buft_is_host", b.buft),
     },
     "ggml_backend_buffer_i": {
-        "free_buffer": lambda b: call("ggml_backend_buffer_free", b.buffer),
-        "get_base": lambda b: call("ggml_backend_buffer_get_base", b.buffer),
-        "init_tensor": lambda b: call("ggml_backend_buffer_init_tensor", b.buffer, b.a),
-        "memset_tensor": lambda b: call("ggml_backend_tensor_memset", b.a, ctypes.c_uint8(1), Z(0), Z(64)),
-        "set_tensor": lambda b: call("ggml_backend_tensor_set", b.a, b.data, Z(0), Z(64)),
-        "get_tensor": lambda b: call("ggml_backend_tensor_get", b.a, b.data, Z(0), Z(64)),
-        "set_tensor_2d": lambda b: call("ggml_backend_tensor_set_2d", b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)),
-        "get_tensor_2d": lambda b: call("ggml_backend_tensor_get_2d", b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)),
-        "cpy_tensor": lambda b: call("ggml_backend_tensor_copy", b.a, b.b),
-        "clear": lambda b: call("ggml_backend_buffer_clear", b.buffer, ctypes.c_uint8(1)),
-        "reset": lambda b: call("ggml_backend_buffer_reset", b.buffer),
+        "free_buffer": lambda b: call(b, "ggml_backend_buffer_free", b.buffer),
+        "get_base": lambda b: call(b, "ggml_backend_buffer_get_base", b.buffer),
+        "init_tensor": lambda b: call(b, "ggml_backend_buffer_init_tensor", b.buffer, b.a),
+        "memset_tensor": lambda b: call(b, "ggml_backend_tensor_memset", b.a, ctypes.c_uint8(1), Z(0), Z(64)),
+        "set_tensor": lambda b: call(b, "ggml_backend_tensor_set", b.a, b.data, Z(0), Z(64)),
+        "get_tensor": lambda b: call(b, "ggml_backend_tensor_get", b.a, b.data, Z(0), Z(64)),
+        "set_tensor_2d": lambda b: call(b, "ggml_backend_tensor_set_2d", b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)),
+        "get_tensor_2d": lambda b: call(b, "ggml_backend_tensor_get_2d", b.a, b.data, Z(0), Z(8), Z(2), Z(16), Z(16)),
+        "cpy_tensor": lambda b: call(b, "ggml_backend_tensor_copy", b.a, b.b),
+        "clear": lambda b: call(b, "ggml_backend_buffer_clear", b.buffer, ctypes.c_uint8(1)),
+        "reset": lambda b: call(b, "ggml_backend_buffer_reset", b.buffer),
     },
 }
 """A call that comes to each function; of graph_plan_update there is none in ggml."""
@@ -139,16 +140,16 @@ CALLS: dict[str, dict[str, Callable[[Bench], object]]] = {
 def planned(b: Bench) -> None:
     """A scheduler of the backend alone splits a graph, and with it asks for the order of its nodes."""
     backends, bufts = (P * 1)(b.backend), (P * 1)(b.buft)
-    sched = call("ggml_backend_sched_new", backends, bufts, 1, Z(64), False, False, result=P)
-    assert call("ggml_backend_sched_alloc_graph", sched, b.graph, result=ctypes.c_bool)
+    sched = call(b, "ggml_backend_sched_new", backends, bufts, 1, Z(64), False, False, result=P)
+    assert call(b, "ggml_backend_sched_alloc_graph", sched, b.graph, result=ctypes.c_bool)
 
 
-def without(kind: str, name: str) -> Outcome:
+def without(lib: Lib, kind: str, name: str) -> Outcome:
     """What comes of the call where the function is NULL, found out in a child."""
     child = os.fork()
     if child == 0:
         quiet_child()
-        bench = Bench()
+        bench = Bench(lib)
         setattr(bench.table(kind), name, None)
         CALLS[kind][name](bench)
         os._exit(0)
@@ -164,8 +165,8 @@ EVERY = [(kind, duty) for kind, table in duties().items() for duty in table if d
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize(("kind", "duty"), EVERY, ids=[f"{kind}-{duty.field}" for kind, duty in EVERY])
-def test_a_function_that_is_null_has_the_outcome_that_is_said(kind: str, duty: Duty) -> None:
-    assert without(kind, duty.field) is duty.outcome
+def test_a_function_that_is_null_has_the_outcome_that_is_said(kind: str, duty: Duty, lib: Lib) -> None:
+    assert without(lib, kind, duty.field) is duty.outcome
 
 
 def test_every_function_is_there_and_what_is_required_is_what_crashes() -> None:

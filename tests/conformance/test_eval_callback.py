@@ -11,11 +11,12 @@ import pytest
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.oracle.fork import Abort
-from ggmltool.oracle.lib import load
+from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.oracle.trace import trace_of
 from ggmltool.scenario.scenario import Scenario
+from tests.conformance.releases import release_of
 from tests.conformance.test_compute import MOE, with_data
 
 SEEDS = 160
@@ -56,9 +57,8 @@ def ours(scenario: Scenario, answer: Answer) -> tuple[bool, list[str]]:
     return True, lines
 
 
-def theirs(scenario: Scenario, answer: Answer) -> list[str] | None:
+def theirs(lib: Lib, scenario: Scenario, answer: Answer) -> list[str] | None:
     """The same of the real library; None where it aborted."""
-    lib = load()
     model = scenario.model
 
     def child() -> list[str]:
@@ -103,20 +103,20 @@ ANSWERS: dict[str, Answer] = {
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_moe_layer_is_asked_about_as_ggml_asks(answer: Answer, parallel: bool) -> None:
+def test_a_moe_layer_is_asked_about_as_ggml_asks(answer: Answer, parallel: bool, lib: Lib) -> None:
     import ggmltool
 
-    scenario = ggmltool.load({**MOE, "scheduler": {"parallel": parallel}})
+    scenario = ggmltool.load({**MOE, "scheduler": {"parallel": parallel}}, ggml=release_of(lib).name)
     done, lines = ours(scenario, answer)
     assert done
-    assert lines == theirs(scenario, answer)
+    assert lines == theirs(lib, scenario, answer)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-def test_random_answers_batch_random_graphs_as_ggml_does(first: int) -> None:
+def test_random_answers_batch_random_graphs_as_ggml_does(first: int, lib: Lib) -> None:
     compared = called = 0
     for seed in range(first, first + BATCH):
-        scenario = with_data(seed)
+        scenario = with_data(seed, release_of(lib).name)
         if scenario is None or any(b.profile == "CUDA" for b in scenario.model.backends):
             # The library's stand-in for CUDA does not copy asynchronously, as the engine's does.
             continue
@@ -128,7 +128,7 @@ def test_random_answers_batch_random_graphs_as_ggml_does(first: int) -> None:
         done, lines = ours(scenario, answer)
         if not done:
             continue
-        expected = theirs(scenario, answer)
+        expected = theirs(lib, scenario, answer)
         if expected is not None:
             assert lines == expected, seed
             compared += 1

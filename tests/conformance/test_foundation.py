@@ -21,10 +21,8 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, contiguous_nb
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle import structs
-from tests.conformance.ops_case import real_library
+from ggmltool.oracle.lib import Lib
 from tests.ggml.layouts import strided_tensors
-
-lib = real_library()
 
 PREDICATES = (
     "is_contiguous is_contiguous_1 is_contiguous_2 is_contiguous_rows is_contiguous_channels is_contiguously_allocated "
@@ -32,15 +30,15 @@ PREDICATES = (
 )
 
 
-def bound(name: str, result: Any, *arguments: Any) -> Any:
+def bound(lib: Lib, name: str, result: Any, *arguments: Any) -> Any:
     function = getattr(lib.base, f"ggml_{name}")
     function.restype = result
     function.argtypes = arguments
     return function
 
 
-def predicate(name: str, n: int = 1) -> Any:
-    return bound(name, ctypes.c_bool, *[ctypes.c_void_p] * n)
+def predicate(lib: Lib, name: str, n: int = 1) -> Any:
+    return bound(lib, name, ctypes.c_bool, *[ctypes.c_void_p] * n)
 
 
 class Mirror:
@@ -59,7 +57,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_type_is_the_librarys(name: str) -> None:
+def test_a_type_is_the_librarys(name: str, lib: Lib) -> None:
     t = TYPES[name]
     assert lib.ggml_type_name(t.id).decode() == name
     assert lib.ggml_blck_size(t.id) == t.block_size
@@ -69,14 +67,14 @@ def test_a_type_is_the_librarys(name: str) -> None:
         assert lib.ggml_row_size(t.id, n * t.block_size) == t.row_size(n * t.block_size)
 
 
-def test_there_are_no_further_types() -> None:
+def test_there_are_no_further_types(lib: Lib) -> None:
     known = {i for i in range(43) if lib.ggml_blck_size(i)}
     assert known == set(TYPES_BY_ID)
 
 
 @pytest.mark.parametrize("name", PREDICATES.split())
-def test_a_predicate_is_the_librarys(name: str) -> None:
-    real, ours = predicate(name), getattr(tensors, name)
+def test_a_predicate_is_the_librarys(name: str, lib: Lib) -> None:
+    real, ours = predicate(lib, name), getattr(tensors, name)
 
     @settings(max_examples=60)
     @given(strided_tensors())
@@ -88,18 +86,18 @@ def test_a_predicate_is_the_librarys(name: str) -> None:
 
 @settings(max_examples=200)
 @given(strided_tensors())
-def test_counts_and_bytes_are_the_librarys(t: Tensor) -> None:
+def test_counts_and_bytes_are_the_librarys(t: Tensor, lib: Lib) -> None:
     mirror = Mirror(t)
     (address,) = mirror.addresses
     assert t.nbytes == lib.ggml_nbytes(address)
     assert tensors.nelements(t) == lib.ggml_nelements(address)
-    assert tensors.nrows(t) == bound("nrows", ctypes.c_int64, ctypes.c_void_p)(address)
-    assert tensors.n_dims(t) == bound("n_dims", ctypes.c_int, ctypes.c_void_p)(address)
+    assert tensors.nrows(t) == bound(lib, "nrows", ctypes.c_int64, ctypes.c_void_p)(address)
+    assert tensors.n_dims(t) == bound(lib, "n_dims", ctypes.c_int, ctypes.c_void_p)(address)
 
 
 @settings(max_examples=200)
 @given(strided_tensors(("f32", "q8_0"), (0, 1, 2)), strided_tensors(("f32", "q8_0"), (0, 1, 2, 4)))
-def test_pairs_compare_as_in_the_library(a: Tensor, b: Tensor) -> None:
+def test_pairs_compare_as_in_the_library(a: Tensor, b: Tensor, lib: Lib) -> None:
     mirror = Mirror(a, b)
     x, y = mirror.addresses
     assert tensors.can_repeat(a, b) == lib.ggml_can_repeat(x, y)
@@ -107,18 +105,18 @@ def test_pairs_compare_as_in_the_library(a: Tensor, b: Tensor) -> None:
 
 
 @given(st.integers(0, 1 << 40))
-def test_hash_sizes_are_the_librarys(n: int) -> None:
+def test_hash_sizes_are_the_librarys(n: int, lib: Lib) -> None:
     assert hash_size(n) == lib.ggml_hash_size(n)
 
 
 @given(st.integers(1, 1 << 18), st.booleans())
-def test_the_room_of_a_graph_is_the_librarys(size: int, grads: bool) -> None:
+def test_the_room_of_a_graph_is_the_librarys(size: int, grads: bool, lib: Lib) -> None:
     assert DEFAULT.graph_overhead(size, grads) == lib.ggml_graph_overhead_custom(size, grads)
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 32), st.booleans())
-def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bool) -> None:
+def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bool, lib: Lib) -> None:
     rng = Random(seed)
     with lib.context(1 << 20, no_alloc) as real:
         base = lib.ggml_get_mem_buffer(real)
@@ -138,14 +136,14 @@ def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bo
         assert ctx.used_mem == lib.ggml_used_mem(real)
 
 
-def test_a_tensor_takes_what_the_library_says() -> None:
+def test_a_tensor_takes_what_the_library_says(lib: Lib) -> None:
     assert DEFAULT.tensor_overhead() == lib.ggml_tensor_overhead()
     assert DEFAULT.graph_overhead() == lib.ggml_graph_overhead()
 
 
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 32))
-def test_a_random_graph_is_built_in_the_librarys_order(seed: int) -> None:
+def test_a_random_graph_is_built_in_the_librarys_order(seed: int, lib: Lib) -> None:
     rng = Random(seed)
     ctx = Context()
     with lib.context(1 << 21) as real:
@@ -197,7 +195,7 @@ CONDITIONAL = (
 
 @settings(max_examples=400)
 @given(st.integers(0, 1 << 32))
-def test_the_cpu_runs_what_the_librarys_cpu_runs(seed: int) -> None:
+def test_the_cpu_runs_what_the_librarys_cpu_runs(seed: int, lib: Lib) -> None:
     rng = Random(seed)
     op = rng.choice(CONDITIONAL) if rng.random() < 0.8 else rng.choice(list(Op))
     sources = []
@@ -220,7 +218,7 @@ def test_the_cpu_runs_what_the_librarys_cpu_runs(seed: int) -> None:
     assert cpu().supports_op(dst) == lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
 
 
-def test_batch_sizes_grow_with_rows() -> None:
+def test_batch_sizes_grow_with_rows(lib: Lib) -> None:
     t = Tensor(F32, (2, 3, 5, 7), op=Op.ADD)
-    nrows = bound("nrows", ctypes.c_int64, ctypes.c_void_p)
+    nrows = bound(lib, "nrows", ctypes.c_int64, ctypes.c_void_p)
     assert batch_size(t) == nrows(*Mirror(t).addresses) == 105

@@ -6,11 +6,10 @@ import ctypes
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-pytest.importorskip("libggml")
 
 import ggmltool
 from ggmltool.ggml.errors import GgmlError
@@ -27,7 +26,6 @@ from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.steps import GRAPH_STEPS
 from tests.conformance.fuzz import scenario
-from tests.conformance.samples import samples
 from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc
 
 Place = tuple[int, int, int, int]
@@ -51,7 +49,7 @@ class RealTables:
         self.names: dict[int, str] = {}
 
     def read(self) -> Tables:
-        real = structs.Gallocr.from_address(structs.Sched.from_address(self.run.sched).galloc)
+        real = structs.Gallocr.from_address(self.run.lib.layout.sched.from_address(self.run.sched).galloc)
         used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
         keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
         values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
@@ -146,7 +144,7 @@ def _ours(a: TensorAlloc) -> Place:
 
 def check_steps(model: Model) -> bool:
     """Compare after every step that has a graph; whether ggml refused one of them."""
-    theirs = real_tables(load(), model)
+    theirs = real_tables(load(model.release), model)
     opened = Opened(Scenario(model), "")
     seen = 0
     for number, step in enumerate(model.steps, 1):
@@ -168,15 +166,14 @@ def check_steps(model: Model) -> bool:
     return False
 
 
-@pytest.mark.parametrize("sample", [p.name for p in samples()])
-def test_the_tables_after_each_step_of_a_sample_are_the_real_ones(sample: str) -> None:
-    check_steps(ggmltool.load(next(p for p in samples() if p.name == sample)).model)
+def test_the_tables_after_each_step_of_a_sample_are_the_real_ones(sample: Path, release: str) -> None:
+    check_steps(ggmltool.load(sample, ggml=release).model)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int) -> None:
+def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int, release: str) -> None:
     try:
-        model = ggmltool.load(scenario(seed)).model
+        model = ggmltool.load(scenario(seed), ggml=release).model
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")
     steps = Scenario(model).steps([s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")])
@@ -202,7 +199,7 @@ FINE = {"a": "sqr(x)", "b": "sqr(a)"}
     ],
     ids=["no backend for the second leaf", "no backend for the last leaf", "too many free blocks"],
 )
-def test_the_tables_where_ggml_aborts_are_the_real_ones(nodes: dict[str, str]) -> None:
+def test_the_tables_where_ggml_aborts_are_the_real_ones(nodes: dict[str, str], release: str) -> None:
     scenario = {
         "ggmltool": 1,
         "backends": ["CUDA0", "CPU"],
@@ -210,4 +207,4 @@ def test_the_tables_where_ggml_aborts_are_the_real_ones(nodes: dict[str, str]) -
         "graphs": {"fine": {"nodes": FINE}, "main": {"nodes": nodes}},
         "steps": ["reserve fine", "alloc fine", "reset", "reserve main"],
     }
-    assert check_steps(ggmltool.load(scenario).model)
+    assert check_steps(ggmltool.load(scenario, ggml=release).model)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.judged import GPU, Judged, judged
+from tests.conformance.judged import GPU, Judged, Judging
 
 STEPS = ["reserve g", "alloc g"]
 ORDER = ["alloc g", "compute g"]
@@ -55,13 +55,13 @@ def offsets(j: Judged, *ids: str) -> list[int | None]:
     return [j.offset(i) for i in ids]
 
 
-def test_leafs_are_found_depth_first_from_the_output() -> None:
+def test_leafs_are_found_depth_first_from_the_output(judged: Judging) -> None:
     j = judged(layers())
     assert [leaf.id for leaf in j.last.leafs] == ["w3.gpu", "w2.cpu", "w1.gpu", "inp", "mask"]
 
 
 @pytest.mark.parametrize("plan", [0, 1])
-def test_without_offload_there_are_three_splits(plan: int) -> None:
+def test_without_offload_there_are_three_splits(judged: Judging, plan: int) -> None:
     j = judged(layers())
     assert j.splits(plan) == [
         ("CUDA0", ["inp", "mask"], ["a", "am"]),
@@ -71,14 +71,14 @@ def test_without_offload_there_are_three_splits(plan: int) -> None:
     assert j.sizes(plan) == {"CUDA0": 30720, "CPU": 20480}
 
 
-def test_without_offload_copies_take_the_room_of_copies_that_are_done() -> None:
+def test_without_offload_copies_take_the_room_of_copies_that_are_done(judged: Judging) -> None:
     j = judged(layers())
     assert offsets(j, "CUDA0#inp#0", "CUDA0#mask#0", "a", "am") == [0, 10240, 20480, 20480]
     assert offsets(j, "CUDA0#b#0", "bm", "d", "dm") == [0, 0, 20480, 20480]
     assert offsets(j, "inp", "mask", "CPU#am#0", "b") == [0, 10240, 0, 10240]
 
 
-def test_offload_from_32_rows_needs_a_second_split_for_the_weight() -> None:
+def test_offload_from_32_rows_needs_a_second_split_for_the_weight(judged: Judging) -> None:
     j = judged(layers(32))
     assert j.splits() == [("CUDA0", ["inp", "mask"], ["a", "am"]), ("CUDA0", ["w2.cpu"], ["b", "bm", "d", "dm"])]
     assert j.sizes() == {"CUDA0": 47104, "CPU": 20480}
@@ -86,7 +86,7 @@ def test_offload_from_32_rows_needs_a_second_split_for_the_weight() -> None:
     assert j.cause("b") == "1.off"
 
 
-def test_four_pipeline_copies_come_before_everything_else() -> None:
+def test_four_pipeline_copies_come_before_everything_else(judged: Judging) -> None:
     j = judged(layers(parallel=True))
     assert len(j.splits()) == 3
     assert j.sizes() == {"CUDA0": 143360, "CPU": 133120}
@@ -98,7 +98,7 @@ def test_four_pipeline_copies_come_before_everything_else() -> None:
     assert j.offset("b") == 122880
 
 
-def test_the_debug_print_has_ggmls_lines() -> None:
+def test_the_debug_print_has_ggmls_lines(judged: Judging) -> None:
     text = judged(layers()).texts[-1].split("\n")
     assert "## SPLIT #0: CUDA0 # 2 inputs: [inp (  10K)] [mask (  10K)] " in text
     assert (
@@ -107,7 +107,7 @@ def test_the_debug_print_has_ggmls_lines() -> None:
     ) in text
 
 
-def test_causes_stand_in_the_plan_though_ggmls_print_has_none() -> None:
+def test_causes_stand_in_the_plan_though_ggmls_print_has_none(judged: Judging) -> None:
     j = judged(layers())
     assert [n.cause for n in j.last.nodes] == ["1.wgt0", "2.sup", "1.wgt0", "2.sup", "1.wgt0", "2.sup"]
 
@@ -118,7 +118,7 @@ def computing(j: Judged) -> list[str]:
     return trace[trace.index("set_tensor CUDA0 CUDA0#inp#0 0 10240") - 1 :]
 
 
-def test_computing_waits_and_copies_in_ggmls_order() -> None:
+def test_computing_waits_and_copies_in_ggmls_order(judged: Judging) -> None:
     assert computing(judged(layers(steps=ORDER))) == [
         "synchronize CUDA0",
         "set_tensor CUDA0 CUDA0#inp#0 0 10240",
@@ -140,7 +140,7 @@ def test_computing_waits_and_copies_in_ggmls_order() -> None:
     ]
 
 
-def test_pipeline_copies_are_waited_for_by_events() -> None:
+def test_pipeline_copies_are_waited_for_by_events(judged: Judging) -> None:
     assert computing(judged(layers(parallel=True, steps=ORDER))) == [
         "event_synchronize CUDA0 0",
         "set_tensor CUDA0 CUDA0#inp#0 0 10240",
@@ -183,7 +183,7 @@ def moe() -> dict[str, Any]:
     }
 
 
-def test_two_moe_layers_are_two_splits_for_their_experts() -> None:
+def test_two_moe_layers_are_two_splits_for_their_experts(judged: Judging) -> None:
     j = judged(moe())
     assert j.splits() == [("CUDA0", ["up", "x", "ids"], ["h"]), ("CUDA0", ["down"], ["y"])]
     assert j.sizes() == {"CUDA0": 16640, "CPU": 4352}
@@ -198,7 +198,7 @@ def chunked() -> dict[str, Any]:
     }
 
 
-def test_tensors_larger_than_a_chunk_have_chunks_of_their_own() -> None:
+def test_tensors_larger_than_a_chunk_have_chunks_of_their_own(judged: Judging) -> None:
     j = judged(chunked())
     assert j.sizes()["CUDA0"] == 800 + 4000 + 800 + 4000
     assert [j.place(t)[1:] for t in ("a", "b", "s", "d", "e")] == [(0, 0), (1, 0), (2, 0), (0, 0), (3, 0)]
@@ -211,7 +211,7 @@ def test_tensors_larger_than_a_chunk_have_chunks_of_their_own() -> None:
         ({"s": "sin(x)", "r": "reshape(s, ne=[8, 8])", "y": "sqr(r)"}, 512),
     ],
 )
-def test_small_graphs_have_known_sizes(nodes: dict[str, str], size: int) -> None:
+def test_small_graphs_have_known_sizes(judged: Judging, nodes: dict[str, str], size: int) -> None:
     x = {"type": "f32", "ne": [64], "flags": ["input"]}
     source = {
         "backends": ["CPU"],

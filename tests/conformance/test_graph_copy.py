@@ -19,7 +19,7 @@ from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
-from ggmltool.oracle.lib import load
+from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner
 from ggmltool.oracle.trace import trace_of
@@ -29,6 +29,7 @@ from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.placed import PlacedGraph
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
+from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
 
 SEEDS = 120
@@ -130,9 +131,8 @@ def compare(
     )
 
 
-def theirs(scenario: Scenario, answer: Answer, tests: Sequence[str] = ()) -> tuple[list[str], Seen] | Abort:
+def theirs(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str] = ()) -> tuple[list[str], Seen] | Abort:
     """The same of the real library, which may abort."""
-    lib = load()
     model = scenario.model
     graph_name = next(iter(model.graphs))
     needed = PlacedGraph(scenario.compiled, graph_name, make_backends(model, make_bufts(model))[0], None)
@@ -173,10 +173,10 @@ def theirs(scenario: Scenario, answer: Answer, tests: Sequence[str] = ()) -> tup
     return made
 
 
-def check_same(scenario: Scenario, answer: Answer, tests: Sequence[str] = (), allowed: float = 2e-3) -> int:
+def check_same(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str] = (), allowed: float = 2e-3) -> int:
     """Compare both; how many nodes the callback got."""
     lines, seen = ours(scenario, answer, tests)
-    expected = theirs(scenario, answer, tests)
+    expected = theirs(lib, scenario, answer, tests)
     if isinstance(expected, Abort):
         return 0
     assert lines == expected[0]
@@ -209,39 +209,37 @@ PAIRS = [("GPU", "CPU"), ("CPU", "GPU")]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_every_kind_of_tensor_is_copied_and_compared_as_ggml_does(pair: tuple[str, str]) -> None:
-    assert check_same(on(ggmltool.load(EVERY_KIND), *pair), ALWAYS) == 8
+def test_every_kind_of_tensor_is_copied_and_compared_as_ggml_does(pair: tuple[str, str], lib: Lib) -> None:
+    assert check_same(lib, on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), *pair), ALWAYS) == 8
 
 
-def test_a_callback_that_refuses_ends_the_comparison() -> None:
-    assert check_same(on(ggmltool.load(EVERY_KIND), "GPU", "CPU"), lambda i: i < 2) == 3
+def test_a_callback_that_refuses_ends_the_comparison(lib: Lib) -> None:
+    assert check_same(lib, on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU"), lambda i: i < 2) == 3
 
 
-def test_with_test_nodes_the_whole_graph_is_computed_and_only_they_are_compared() -> None:
-    scenario = on(ggmltool.load(EVERY_KIND), "GPU", "CPU")
-    assert check_same(scenario, lambda _i: False, ["y", "again"]) == 2
+def test_with_test_nodes_the_whole_graph_is_computed_and_only_they_are_compared(lib: Lib) -> None:
+    scenario = on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU")
+    assert check_same(lib, scenario, lambda _i: False, ["y", "again"]) == 2
 
 
-def test_a_test_node_that_is_no_node_is_an_assertion() -> None:
-    scenario = on(ggmltool.load(EVERY_KIND), "GPU", "CPU")
+def test_a_test_node_that_is_no_node_is_an_assertion(lib: Lib) -> None:
+    scenario = on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU")
     first, second = make_backends(scenario.model, make_bufts(scenario.model))
     placed = PlacedGraph(scenario.compiled, "main", first, None)
     placed.allocate(None)
     x = next(t for t in placed.context.tensors if t.id == "x")
     with pytest.raises(GgmlAssert) as ours_:
         compare(first, second, placed, ALWAYS, [], [x])
-    real = theirs(scenario, ALWAYS, ["x"])
+    real = theirs(lib, scenario, ALWAYS, ["x"])
     assert isinstance(real, Abort)
     assert real.condition == ours_.value.condition == "verified"
 
 
-def test_a_graph_without_memory_is_an_assertion() -> None:
-    scenario = on(ggmltool.load(EVERY_KIND), "GPU", "CPU")
+def test_a_graph_without_memory_is_an_assertion(lib: Lib) -> None:
+    scenario = on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU")
     first, second = make_backends(scenario.model, make_bufts(scenario.model))
     with pytest.raises(GgmlAssert) as ours_:
         compare(first, second, PlacedGraph(scenario.compiled, "main", first, None), ALWAYS, [])
-
-    lib = load()
 
     def child() -> None:
         world = World(Runner(lib, 0).callbacks, scenario.model, True)
@@ -261,14 +259,14 @@ def test_a_graph_without_memory_is_an_assertion() -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-def test_random_graphs_are_copied_and_compared_as_ggml_does(first: int) -> None:
+def test_random_graphs_are_copied_and_compared_as_ggml_does(first: int, lib: Lib) -> None:
     compared = 0
     for seed in range(first, first + BATCH):
-        scenario = with_data(seed)
+        scenario = with_data(seed, release_of(lib).name)
         if scenario is None or nbytes(scenario) > LARGEST:
             continue
         try:
-            compared += check_same(on(scenario, *PAIRS[seed % 2]), lambda i, seed=seed: i % 16 != seed % 16) > 0
+            compared += check_same(lib, on(scenario, *PAIRS[seed % 2]), lambda i, seed=seed: i % 16 != seed % 16) > 0
         except GgmlError:
             continue
     assert compared > BATCH // 4

@@ -14,9 +14,9 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.oracle.lib import OracleUnavailable, load
 from tests.conformance.judged import judged
 from tests.conformance.run import outcomes
+from tests.needs import library
 
 RELEASE = next(release for release in RELEASES.values() if release.rules.copies_leafs_last)
 """A ggml whose graph_optimize gets params, for which there is a library."""
@@ -45,11 +45,9 @@ def keeps_until_a_source(nodes: list[Tensor], _: Callable[[Tensor], int], keep: 
 
 
 @pytest.fixture
-def release() -> Release:
-    try:
-        load(RELEASE)
-    except OracleUnavailable as error:
-        pytest.skip(str(error))
+def keeping() -> Release:
+    """The release, if its library is here."""
+    library(RELEASE.name)
     return RELEASE
 
 
@@ -61,9 +59,9 @@ def let(monkeypatch: pytest.MonkeyPatch, release: Release, optimize: object) -> 
             monkeypatch.setitem(profiles, name, replace(profile, graph_optimize=optimize))  # type: ignore[arg-type]
 
 
-def test_what_devices_keep_is_kept_as_ggml_keeps_it(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
-    let(monkeypatch, release, keeps_much)
-    failed = {o.seed: o.differences for o in outcomes(range(120), release.name) if o.differences}
+def test_what_devices_keep_is_kept_as_ggml_keeps_it(monkeypatch: pytest.MonkeyPatch, keeping: Release) -> None:
+    let(monkeypatch, keeping, keeps_much)
+    failed = {o.seed: o.differences for o in outcomes(range(120), keeping.name) if o.differences}
     assert failed == {}
 
 
@@ -76,14 +74,14 @@ SCENARIO = {
 }
 
 
-def test_a_kept_tensor_keeps_its_memory_and_says_so(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
+def test_a_kept_tensor_keeps_its_memory_and_says_so(monkeypatch: pytest.MonkeyPatch, keeping: Release) -> None:
     def keep_first(nodes: list[Tensor], _: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
         keep(nodes[0], nodes[-2])
         return nodes
 
-    before = judged(SCENARIO)
-    let(monkeypatch, release, keep_first)
-    after = judged(SCENARIO)
+    before = judged(RELEASE.name, SCENARIO)
+    let(monkeypatch, keeping, keep_first)
+    after = judged(RELEASE.name, SCENARIO)
     assert before.offset("b") == before.offset("a")
     assert after.offset("b") != after.offset("a")
     assert set(after.of(KeptUntil)) == {KeptUntil("CUDA0", "a", "c")}
@@ -106,7 +104,7 @@ def test_lifetime_tells_until_when_a_device_keeps_a_tensor(monkeypatch: pytest.M
     assert ggmltool.load(scenario).lifetime("n14").as_dict()["tensors"][0]["kept_until"] == []
 
 
-def test_until_must_be_a_node(monkeypatch: pytest.MonkeyPatch, release: Release) -> None:
-    let(monkeypatch, release, keeps_until_a_source)
-    error = judged(SCENARIO).error()
+def test_until_must_be_a_node(monkeypatch: pytest.MonkeyPatch, keeping: Release) -> None:
+    let(monkeypatch, keeping, keeps_until_a_source)
+    error = judged(RELEASE.name, SCENARIO).error()
     assert "n_dep_nodes_added == n_dep_nodes" in (error["condition"] or "")

@@ -10,18 +10,18 @@ import pytest
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.quants import dequantize
-from ggmltool.oracle.lib import Abort
+from ggmltool.ggml.releases.release import Release
+from ggmltool.oracle.lib import Abort, Lib
 from tests.conformance.op_sets import SETS
-from tests.conformance.ops_case import Call, bytes_of, real_library
+from tests.conformance.ops_case import Call, bytes_of
+from tests.conformance.releases import release_of
 from tests.conformance.test_ops_random import compare, outcome_here, outcome_there
 
-lib = real_library()
 
-
-def outcome(case: Call, data: list[bytes]) -> Any:
+def outcome(release: Release, case: Call, data: list[bytes]) -> Any:
     """As `outcome_here`, where the values decide whether ggml asserts."""
     try:
-        return outcome_here(case, data)
+        return outcome_here(release, case, data)
     except GgmlError as error:
         return error.message
 
@@ -36,18 +36,18 @@ def floats(result: Any) -> Any:
 
 
 @pytest.mark.parametrize("op", SETS)
-def test_the_engine_computes_or_refuses_as_the_library_does(op: str) -> None:
+def test_the_engine_computes_or_refuses_as_the_library_does(op: str, lib: Lib) -> None:
     rng = np.random.default_rng(1)
     cases = [(c, [bytes_of(lib, s, rng) for s in (*c.sources, c.sinks) if s is not None]) for c in SETS[op]]
-    here = [outcome(*c) for c in cases]
+    here = [outcome(release_of(lib), *c) for c in cases]
     computed = [c for c, h in zip(cases, here, strict=True) if not isinstance(h, str)]
-    there = lib.run_forked(lambda: [outcome_there(*c) for c in computed])
+    there = lib.run_forked(lambda: [outcome_there(lib, *c) for c in computed])
     assert not isinstance(there, Abort), f"the library refuses what the engine computes: {there}"
     assert computed
     rest = iter(there)
     wrong = []
     for c, h in zip(cases, here, strict=True):
-        real = lib.run_forked(lambda c=c: outcome_there(*c)) if isinstance(h, str) else next(rest)  # type: ignore[misc]
+        real = lib.run_forked(lambda c=c: outcome_there(lib, *c)) if isinstance(h, str) else next(rest)  # type: ignore[misc]
         try:
             compare(c[0], floats(h), floats(real))
         except AssertionError as error:

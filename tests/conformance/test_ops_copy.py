@@ -7,19 +7,17 @@ import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.memory import dequantize
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Src,
     both_values,
     call,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
 
 A = Src(ne=(8, 6, 4, 2))
 CUT = cut("f32", (8, 3, 2), (16, 6, 4), 64)
@@ -102,7 +100,7 @@ QUANTIZED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq2_0", "mxfp4")
 
 @pytest.mark.parametrize("type", QUANTIZED)
 @pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
-def test_quantizing_copies_give_the_librarys_values(type: str, source: str) -> None:
+def test_quantizing_copies_give_the_librarys_values(type: str, source: str, lib: Lib) -> None:
     case = call("cpy", Src(source, (256, 6)), Src(type, (256, 6)))
     got, expected = (dequantize(v, TYPES[type]) for v in both_values(lib, case))
     difference = np.square(got - expected).mean() / np.square(expected).mean()

@@ -10,12 +10,14 @@ import pytest
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import FLAG_PARAM
-from tests.conformance.ops_case import Call, Engine, Real, Src, bytes_of, call, cut, permuted, real_library
+from ggmltool.oracle.lib import Lib, load
+from tests.conformance.ops_case import Call, Engine, Real, Src, bytes_of, call, cut, permuted
+from tests.conformance.releases import release_of
 from tests.conformance.small import apart
 from tests.conformance.test_ops_softmax import ext
-
-lib = real_library()
 
 TYPES = ("f32", "f16", "bf16", "i32", "q8_0")
 BLOCK = 32
@@ -86,10 +88,10 @@ CASES = [
 ]
 
 
-def refusal(case: Call) -> str | None:
+def refusal(release: Release, case: Call) -> str | None:
     """The engine's message, None where it would compute."""
     try:
-        engine = Engine(case)
+        engine = Engine(case, release)
         engine.place()
         check(engine.result, engine.ctx.rules)
     except GgmlError as error:
@@ -97,17 +99,18 @@ def refusal(case: Call) -> str | None:
     return None
 
 
-def attempt(case: Call) -> None:
+def attempt(release: str, case: Call) -> None:
+    lib = load(RELEASES[release])
     data = [bytes_of(lib, s, np.random.default_rng(1)) for s in case.sources if s is not None]
     Real(lib, lib.init(1 << 22), case).compute(data)
 
 
-def real_refusals(cases: list[Call]) -> list[str | None]:
+def real_refusals(release: Release, cases: list[Call]) -> list[str | None]:
     """The library's, each case in a child of its own."""
-    outcomes = [apart(attempt, case) for case in cases]
+    outcomes = [apart(release.name, attempt, case) for case in cases]
     return [None if outcome is None else outcome.text for outcome in outcomes]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call) -> None:
-    assert [refusal(case)] == real_refusals([case])
+def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call, lib: Lib) -> None:
+    assert [refusal(release_of(lib), case)] == real_refusals(release_of(lib), [case])

@@ -15,7 +15,9 @@ from ggmltool.ggml.memory import dequantize
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu_limits import check
 from ggmltool.ggml.ops.rope import MROPE, NEOX, NORMAL, VISION
-from ggmltool.oracle.lib import Abort
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.oracle.lib import Abort, Lib, load
 from tests.conformance.ops_case import (
     Call,
     Engine,
@@ -26,14 +28,12 @@ from tests.conformance.ops_case import (
     check_result,
     cut,
     permuted,
-    real_library,
 )
+from tests.conformance.releases import release_of
 from tests.conformance.small import apart
 from tests.conformance.test_ops_attention import K, Q, V, attention
 from tests.conformance.test_ops_conv import CWHN, IMAGE
 from tests.conformance.test_ops_rope import HEADS, rope
-
-lib = real_library()
 
 PLAIN = ("f32", "f16", "bf16", "i8", "i16", "i32", "i64", "f64")
 KINDS = (*PLAIN, "q8_0", "q4_K", "q8_1", "q8_K", "iq4_nl", "tq2_0")
@@ -224,13 +224,13 @@ PARTS = [
 CASES = PARTS + COPIES + PRODUCTS + TABLES + ROPES + ATTENTIONS + CONVOLUTIONS
 
 
-def engine_outcome(case: Call, data: list[bytes]) -> Any:
+def engine_outcome(release: Release, case: Call, data: list[bytes]) -> Any:
     """The values, or the error."""
     try:
-        engine = Engine(case)
+        engine = Engine(case, release)
         engine.place()
         check(engine.result, engine.ctx.rules)
-        return Engine(case).compute(data)
+        return Engine(case, release).compute(data)
     except GgmlError as error:
         return error
 
@@ -240,19 +240,20 @@ def comparable(type: str, values: Any) -> Any:
     return dequantize(values, TYPES[type]) if TYPES[type].quantized and type not in INTERMEDIATE else values
 
 
-def data_of(case: Call) -> list[bytes]:
+def data_of(lib: Lib, case: Call) -> list[bytes]:
     rng = np.random.default_rng(1)
     return [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
 
 
-def attempt(case: Call) -> Any:
-    return Real(lib, lib.init(1 << 22), case).compute(data_of(case))
+def attempt(release: str, case: Call) -> Any:
+    lib = load(RELEASES[release])
+    return Real(lib, lib.init(1 << 22), case).compute(data_of(lib, case))
 
 
-def check_outcome(case: Call) -> None:
+def check_outcome(lib: Lib, case: Call) -> None:
     """Both compute the same values, or refuse in the same words."""
-    data = data_of(case)
-    got, expected = engine_outcome(case, data), apart(attempt, case)
+    release, data = release_of(lib), data_of(lib, case)
+    got, expected = engine_outcome(release, case, data), apart(release.name, attempt, case)
     assert not isinstance(got, GgmlError) or (got.explanation and got.function)
     if isinstance(got, NotComputable):
         if isinstance(expected, Abort):
@@ -262,12 +263,12 @@ def check_outcome(case: Call) -> None:
     if isinstance(expected, Abort) or isinstance(got, GgmlError):
         assert str(getattr(got, "message", "computed")) == str(getattr(expected, "text", "computed"))
         return
-    engine = Engine(case)
+    engine = Engine(case, release)
     type = engine.result.type.name
     tolerance = 1e-4 if TYPES[type].quantized and engine.result.op != Op.CONT else max(case.nmse, 1e-6)
     check_result(replace(case, nmse=tolerance), comparable(type, got), comparable(type, expected))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call) -> None:
-    check_outcome(case)
+def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call, lib: Lib) -> None:
+    check_outcome(lib, case)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.errors import NotComputable
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import Call, Engine, Src, call, cut, permuted
+from tests.conformance.releases import release_of
 from tests.conformance.test_ops_cpu_limits_matrix import check_outcome, engine_outcome
 from tests.conformance.test_ops_deepseek import indexer
 from tests.conformance.test_ops_recurrent import changed, conv, delta, gla, scan, wkv6, wkv7
@@ -55,8 +57,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call) -> None:
-    check_outcome(case)
+def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call, lib: Lib) -> None:
+    check_outcome(lib, case)
 
 
 BEYOND = [
@@ -76,18 +78,18 @@ BEYOND = [
 
 
 @pytest.mark.parametrize(("case", "words"), BEYOND, ids=str)
-def test_what_leads_ggml_out_of_a_tensor_is_not_computed(case: Call, words: str) -> None:
-    engine = Engine(case)
+def test_what_leads_ggml_out_of_a_tensor_is_not_computed(case: Call, words: str, lib: Lib) -> None:
+    engine = Engine(case, release_of(lib))
     data = [bytes(t.nbytes) for t in engine.owners]
     if case.fn == "ssm_scan" and case.sources[6] is not None:
         data[6] = np.array(case.sources[6].data, dtype=np.int32).tobytes()
-    got = engine_outcome(case, data)
+    got = engine_outcome(release_of(lib), case, data)
     assert isinstance(got, NotComputable)
     assert words in f"{got.message} {got.explanation}"
 
 
-def test_larger_operands_than_needed_are_read_in_part() -> None:
+def test_larger_operands_than_needed_are_read_in_part(lib: Lib) -> None:
     """q and k with longer rows and more tokens, a gate with more heads."""
     case = changed(DELTA, 0, Src(ne=(9, 4, 5, 2)))
-    check_outcome(changed(case, 3, Src(ne=(1, 5, 4, 3), data=[-0.1])))
-    check_outcome(call(LINEAR[0].fn, *LINEAR[0].sources[:3], Src(ne=(64, 3)), *LINEAR[0].sources[4:]))
+    check_outcome(lib, changed(case, 3, Src(ne=(1, 5, 4, 3), data=[-0.1])))
+    check_outcome(lib, call(LINEAR[0].fn, *LINEAR[0].sources[:3], Src(ne=(64, 3)), *LINEAR[0].sources[4:]))

@@ -12,6 +12,7 @@ import pytest
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.oracle import structs
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Engine,
@@ -22,10 +23,8 @@ from tests.conformance.ops_case import (
     check_abort,
     check_result,
     cut,
-    real_library,
 )
-
-lib = real_library()
+from tests.conformance.releases import release_of
 
 ADDRESSES = (0, 1, 3, 4, 5)
 """The words of op_params with the addresses of the function and of its data, and between them one that nobody sets."""
@@ -92,15 +91,15 @@ ABORTS = [
 
 
 @pytest.mark.parametrize("case", CALLS, ids=str)
-def test_the_tensor_is_ggmls_but_for_addresses(case: Call) -> None:
+def test_the_tensor_is_ggmls_but_for_addresses(case: Call, lib: Lib) -> None:
     with lib.context() as ctx:
         expected = Real(lib, ctx, case).fields()
     words = [0 if i in ADDRESSES else word for i, word in enumerate(expected["op_params"])]
-    assert Engine(case).fields() == {**expected, "op_params": tuple(words)}
+    assert Engine(case, release_of(lib)).fields() == {**expected, "op_params": tuple(words)}
 
 
 @pytest.mark.parametrize("case", ABORTS, ids=str)
-def test_ggml_refuses_for_the_same_reason(case: Call) -> None:
+def test_ggml_refuses_for_the_same_reason(case: Call, lib: Lib) -> None:
     check_abort(lib, case)
 
 
@@ -116,7 +115,7 @@ def weighted(*sources: Any) -> Any:
     return sum(((i + 1) * s for i, s in enumerate(sources)), np.float32(0.5))
 
 
-def in_the_library(case: Call, data: Sequence[bytes]) -> Any:
+def in_the_library(lib: Lib, case: Call, data: Sequence[bytes]) -> Any:
     """The values that the library computes with `weighted` behind a function of C."""
     n = int(case.fn[-1]) if case.fn.startswith("map") else 0
 
@@ -139,16 +138,16 @@ COMPUTED = [
 
 
 @pytest.mark.parametrize("case", COMPUTED, ids=str)
-def test_a_function_of_python_computes_what_one_of_c_does(case: Call) -> None:
+def test_a_function_of_python_computes_what_one_of_c_does(case: Call, lib: Lib) -> None:
     rng = np.random.default_rng(1)
     data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-    engine = Engine(case)
+    engine = Engine(case, release_of(lib))
     engine.result.fun = weighted
-    check_result(case, engine.compute(data), in_the_library(case, data))
+    check_result(case, engine.compute(data), in_the_library(lib, case, data))
 
 
-def test_a_function_sees_floats_of_quantized_sources_and_cannot_change_them() -> None:
-    engine = Engine(custom(BLOCKS, ne=(32, 2, 1, 1)))
+def test_a_function_sees_floats_of_quantized_sources_and_cannot_change_them(lib: Lib) -> None:
+    engine = Engine(custom(BLOCKS, ne=(32, 2, 1, 1)), release_of(lib))
     seen = []
 
     def fun(a: Any) -> Any:
@@ -164,14 +163,14 @@ def test_a_function_sees_floats_of_quantized_sources_and_cannot_change_them() ->
 
 
 @pytest.mark.parametrize("given", [None, "text", np.zeros((2, 7)), {}, [None]])
-def test_what_is_no_result_is_refused(given: Any) -> None:
-    engine = Engine(custom(S))
+def test_what_is_no_result_is_refused(given: Any, lib: Lib) -> None:
+    engine = Engine(custom(S), release_of(lib))
     engine.result.fun = lambda a: given
     with pytest.raises(NotComputable, match="the function of"):
         engine.compute([bytes(240)])
 
 
-def test_without_a_function_it_is_said_how_to_give_one() -> None:
+def test_without_a_function_it_is_said_how_to_give_one(lib: Lib) -> None:
     with pytest.raises(NotComputable) as caught:
-        Engine(mapped(1, S)).compute([bytes(240)])
+        Engine(mapped(1, S), release_of(lib)).compute([bytes(240)])
     assert "compute(custom=" in caught.value.explanation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Src,
@@ -11,7 +12,6 @@ from tests.conformance.ops_case import (
     call,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
@@ -144,7 +144,7 @@ test_ggml_refuses_for_the_same_reason = same_refusal(
 )
 
 
-def test_keys_are_scored_as_their_definition_says() -> None:
+def test_keys_are_scored_as_their_definition_says(lib: Lib) -> None:
     case = call(
         "lightning_indexer",
         Src(ne=(2, 2, 1), data=[[1, 2], [-3, -4]]),
@@ -152,5 +152,5 @@ def test_keys_are_scored_as_their_definition_says() -> None:
         Src(ne=(2, 1), data=[0.5, 2]),
         Src("f16", (3, 1), data=[0, 1, -np.inf]),
     )
-    for values in both_values(real_library(), case):
+    for values in both_values(lib, case):
         assert values.reshape(-1).tolist() == [1.5, 15.0, -np.inf]

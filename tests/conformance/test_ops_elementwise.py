@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Src,
@@ -13,13 +14,10 @@ from tests.conformance.ops_case import (
     check_values,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
 
 A = Src(ne=(8, 6, 4, 2))
 F32, F16, BF16 = "f32", "f16", "bf16"
@@ -141,18 +139,18 @@ def computable(case: Call) -> bool:
 test_the_values_are_ggmls = same_values([c for c in ALL if computable(c)])
 
 
-def test_words_beyond_32_bits_are_cut_as_in_c() -> None:
+def test_words_beyond_32_bits_are_cut_as_in_c(lib: Lib) -> None:
     check_tensor(lib, call("set", Src(ne=(8, 3)), Src(ne=(8, 1)), 2**32 + 32, 2**31, 2**33 - 1, 16))
 
 
-def test_a_name_of_63_bytes_is_cut_when_view_is_appended() -> None:
+def test_a_name_of_63_bytes_is_cut_when_view_is_appended(lib: Lib) -> None:
     check_tensor(lib, call("add", Src(name="n" * 60), Src(), inplace=True))
 
 
-def test_a_view_in_place_points_to_the_root() -> None:
+def test_a_view_in_place_points_to_the_root(lib: Lib) -> None:
     check_tensor(lib, call("mul", cut(F32, (8, 3, 2), (16, 6, 4), 64), Src(ne=(8,)), inplace=True))
 
 
-def test_values_may_be_written_over_their_source() -> None:
+def test_values_may_be_written_over_their_source(lib: Lib) -> None:
     got = np.float32([[[[1, 2, 3, 4]]]])
     check_values(lib, call("mul", Src(ne=(4,), data=got), Src(ne=(1,), data=np.float32([2])), inplace=True))

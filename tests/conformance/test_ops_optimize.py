@@ -10,6 +10,7 @@ import pytest
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.tensor import FLAG_PARAM
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Engine,
@@ -20,13 +21,11 @@ from tests.conformance.ops_case import (
     check_result,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
+from tests.conformance.releases import release_of
 
 ADAMW = Src(ne=(7,), data=np.float32([1e-2, 0.9, 0.999, 1e-8, 1e-1, 1.1, 1.2]))
 SGD = Src(ne=(2,), data=np.float32([1e-2, 1e-1]))
@@ -77,11 +76,11 @@ test_the_values_are_ggmls = same_values(CALLS)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_the_momenta_are_ggmls_too(layout: Src) -> None:
+def test_the_momenta_are_ggmls_too(layout: Src, lib: Lib) -> None:
     case = adamw(layout)
     rng = np.random.default_rng(1)
     data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
-    engine = Engine(case)
+    engine = Engine(case, release_of(lib))
     engine.compute(data)
     ours = [HostArrays().get_bytes(t).view(np.float32) for t in engine.owners]
     with lib.context() as ctx:
@@ -91,8 +90,8 @@ def test_the_momenta_are_ggmls_too(layout: Src) -> None:
     assert not np.array_equal(theirs[2], np.frombuffer(data[2], np.float32))
 
 
-def test_the_memory_of_the_parameter_is_the_results() -> None:
-    engine = Engine(call("opt_step_sgd", S, G, SGD))
+def test_the_memory_of_the_parameter_is_the_results(lib: Lib) -> None:
+    engine = Engine(call("opt_step_sgd", S, G, SGD), release_of(lib))
     engine.compute([np.ones(8, np.float32).tobytes()] * 2 + [np.float32([0.5, 0]).tobytes()])
     assert HostArrays().raw(engine.owners[0]).reshape(-1).tolist() == [0.5] * 8
     assert engine.result.op in KERNELS

@@ -15,7 +15,8 @@ import pytest
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import UnaryOp
 from ggmltool.ggml.ops.cpu_limits import check
-from ggmltool.oracle.lib import Abort
+from ggmltool.ggml.releases.release import Release
+from ggmltool.oracle.lib import Abort, Lib
 from tests.conformance.ops_case import (
     Call,
     Engine,
@@ -26,11 +27,9 @@ from tests.conformance.ops_case import (
     check_result,
     cut,
     permuted,
-    real_library,
 )
+from tests.conformance.releases import release_of
 from tests.conformance.test_ops_softmax import ext
-
-lib = real_library()
 
 COUNT = int(os.environ.get("GGMLTOOL_RANDOM_OPS", "400"))
 SEED = int(os.environ.get("GGMLTOOL_SEED", "0"))
@@ -174,19 +173,19 @@ def stray(r: Random) -> Call:
 MAKERS = (binary, binary, unary, unary, glu, one_operand, one_operand, moved, resized, soft_max, gradient, stray, stray)
 
 
-def outcome_here(case: Call, data: list[bytes]) -> Any:
+def outcome_here(release: Release, case: Call, data: list[bytes]) -> Any:
     """What the engine makes of a case: the message it refuses with, or the tensor and the values."""
     try:
-        engine = Engine(case)
+        engine = Engine(case, release)
         engine.place()
         if 0 not in engine.result.ne:
-            check(engine.result)
+            check(engine.result, engine.ctx.rules)
     except GgmlError as error:
         return error.message
     return engine.fields(), np.array(engine.compute(data))
 
 
-def outcome_there(case: Call, data: list[bytes]) -> Any:
+def outcome_there(lib: Lib, case: Call, data: list[bytes]) -> Any:
     real = Real(lib, lib.init(1 << 20), case)
     return real.fields(), real.compute(data)
 
@@ -202,7 +201,7 @@ def compare(case: Call, here: Any, there: Any) -> None:
 
 
 @pytest.mark.parametrize("start", range(SEED, SEED + COUNT, BATCH))
-def test_random_calls_agree(start: int) -> None:
+def test_random_calls_agree(start: int, lib: Lib) -> None:
     cases = []
     for seed in range(start, start + BATCH):
         r = Random(seed)
@@ -210,12 +209,12 @@ def test_random_calls_agree(start: int) -> None:
         rng = np.random.default_rng(seed)
         data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
         cases.append((case, data))
-    here = [outcome_here(*c) for c in cases]
+    here = [outcome_here(release_of(lib), *c) for c in cases]
     computed = [c for c, h in zip(cases, here, strict=True) if not isinstance(h, str)]
-    batch = lib.run_forked(lambda: [outcome_there(*c) for c in computed])
+    batch = lib.run_forked(lambda: [outcome_there(lib, *c) for c in computed])
     rest = iter([] if isinstance(batch, Abort) else batch)
     for c, h in zip(cases, here, strict=True):
         if isinstance(h, str) or isinstance(batch, Abort):
-            compare(c[0], h, lib.run_forked(lambda c=c: outcome_there(*c)))  # type: ignore[misc]
+            compare(c[0], h, lib.run_forked(lambda c=c: outcome_there(lib, *c)))  # type: ignore[misc]
         else:
             compare(c[0], h, next(rest))

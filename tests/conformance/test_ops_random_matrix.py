@@ -15,13 +15,13 @@ import pytest
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError, NotComputable
 from ggmltool.ggml.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION
-from ggmltool.oracle.lib import Abort
-from tests.conformance.ops_case import Call, Src, bytes_of, call, cut, permuted, real_library
+from ggmltool.ggml.releases.release import Release
+from ggmltool.oracle.lib import Abort, Lib
+from tests.conformance.ops_case import Call, Src, bytes_of, call, cut, permuted
+from tests.conformance.releases import release_of
 from tests.conformance.test_ops_attention import attention
 from tests.conformance.test_ops_random import BATCH, COUNT, SEED, compare, outcome_here, outcome_there, smaller
 from tests.conformance.test_ops_rope import PLAIN, YARN, rope
-
-lib = real_library()
 
 FLOATS = ("f32", "f32", "f16", "bf16")
 QUANTIZED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q6_K", "iq4_nl", "tq2_0", "mxfp4")
@@ -209,10 +209,10 @@ MAKERS: tuple[Callable[[Random], Call], ...] = (
 )  # fmt: skip
 
 
-def outcome(case: Call, data: list[bytes]) -> Any:
+def outcome(release: Release, case: Call, data: list[bytes]) -> Any:
     """As `outcome_here`, where the values decide whether ggml asserts; None for what the engine cannot compute."""
     try:
-        return outcome_here(case, data)
+        return outcome_here(release, case, data)
     except NotComputable:
         return None
     except GgmlError as error:
@@ -220,20 +220,20 @@ def outcome(case: Call, data: list[bytes]) -> Any:
 
 
 @pytest.mark.parametrize("start", range(SEED, SEED + COUNT, BATCH))
-def test_random_calls_agree(start: int) -> None:
+def test_random_calls_agree(start: int, lib: Lib) -> None:
     cases = []
     for seed in range(start, start + BATCH):
         r = Random(seed)
         case = r.choice(MAKERS)(r)
         rng = np.random.default_rng(seed)
         cases.append((case, [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]))
-    here = [outcome(*c) for c in cases]
+    here = [outcome(release_of(lib), *c) for c in cases]
     assert None not in [h for h in here if not isinstance(h, tuple)]
     computed = [c for c, h in zip(cases, here, strict=True) if not isinstance(h, str)]
-    batch = lib.run_forked(lambda: [outcome_there(*c) for c in computed])
+    batch = lib.run_forked(lambda: [outcome_there(lib, *c) for c in computed])
     rest = iter([] if isinstance(batch, Abort) else batch)
     for c, h in zip(cases, here, strict=True):
         if isinstance(h, str) or isinstance(batch, Abort):
-            compare(c[0], h, lib.run_forked(lambda c=c: outcome_there(*c)))  # type: ignore[misc]
+            compare(c[0], h, lib.run_forked(lambda c=c: outcome_there(lib, *c)))  # type: ignore[misc]
         else:
             compare(c[0], h, next(rest))

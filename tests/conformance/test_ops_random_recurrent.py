@@ -11,10 +11,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.conformance.ops_case import Call, Src, call, check_tensor, check_values, cut, permuted, real_library
+from ggmltool.oracle.lib import Lib
+from tests.conformance.ops_case import Call, Src, call, check_tensor, check_values, cut, permuted
 from tests.conformance.test_ops_recurrent import ids, triangle
-
-lib = real_library()
 
 COUNT = int(os.environ.get("GGMLTOOL_RANDOM_OPS", "400"))
 SEED = int(os.environ.get("GGMLTOOL_SEED", "0"))
@@ -142,7 +141,7 @@ MAKERS = (conv, scan, scan, attention, delta, delta, system, indexer, hyper_conn
 
 
 @pytest.mark.parametrize("start", range(SEED, SEED + COUNT, BATCH))
-def test_random_calls_agree(start: int) -> None:
+def test_random_calls_agree(start: int, lib: Lib) -> None:
     for seed in range(start, start + BATCH):
         r = Random(seed)
         case = r.choice(MAKERS)(r)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Src,
     both_values,
     call,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
 
 SOURCES = [
     Src(ne=(33, 5, 3, 2)),
@@ -84,7 +82,7 @@ test_the_values_are_ggmls = same_values(CALLS)
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_equal_elements_of_long_rows_are_ordered_somehow(order: int) -> None:
+def test_equal_elements_of_long_rows_are_ordered_somehow(order: int, lib: Lib) -> None:
     values = np.random.default_rng(3).integers(0, 9, (4, 100)).astype(np.float32)
     got, expected = both_values(lib, call("argsort", Src(ne=(100, 4), data=values), order))
     rows = np.arange(4)[:, None]

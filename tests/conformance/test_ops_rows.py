@@ -8,6 +8,7 @@ import pytest
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.memory import dequantize
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Engine,
@@ -18,13 +19,11 @@ from tests.conformance.ops_case import (
     call,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
+from tests.conformance.releases import release_of
 
 IDS = Src("i32", (4,), data=[3, 0, 3, 1])
 TYPES_READ = ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K",
@@ -82,7 +81,7 @@ test_the_values_are_ggmls = same_values(GET + SET + BACK[:-1])
 
 
 @pytest.mark.parametrize("type", ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "tq2_0"])
-def test_rows_set_in_a_quantized_cache_have_the_librarys_values(type: str) -> None:
+def test_rows_set_in_a_quantized_cache_have_the_librarys_values(type: str, lib: Lib) -> None:
     case = call("set_rows", Src(type, (256, 9)), Src(ne=(256, 4)), ids("i64", 4, high=9))
     got, expected = (dequantize(v, TYPES[type]) for v in both_values(lib, case))
     assert np.square(got - expected).mean() / np.square(expected).mean() < 1e-4
@@ -122,7 +121,7 @@ test_ggml_refuses_for_the_same_reason = same_refusal(
     ],
     ids=str,
 )
-def test_a_row_number_out_of_range_aborts_in_the_librarys_words(case: Call) -> None:
+def test_a_row_number_out_of_range_aborts_in_the_librarys_words(case: Call, lib: Lib) -> None:
     rng = np.random.default_rng(1)
     data = [bytes_of(lib, s, rng) for s in case.sources if s is not None]
 
@@ -131,5 +130,5 @@ def test_a_row_number_out_of_range_aborts_in_the_librarys_words(case: Call) -> N
 
     outcome = lib.run_forked(attempt)
     with pytest.raises(GgmlError) as caught:
-        Engine(case).compute(data)
+        Engine(case, release_of(lib)).compute(data)
     assert caught.value.message == outcome.text

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.op import UnaryOp
+from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,
     Src,
@@ -14,12 +15,9 @@ from tests.conformance.ops_case import (
     check_abort,
     cut,
     permuted,
-    real_library,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
 
 NAMES = [u.name.lower() for u in UnaryOp if u != UnaryOp.XIELU]
 TWINS = [n for n in NAMES if n not in ("hardswish", "hardsigmoid")]
@@ -56,7 +54,7 @@ test_the_tensor_is_ggmls = same_tensor(CALLS + XIELU)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "unary"])
-def test_rows_with_gaps_between_elements_are_refused(name: str) -> None:
+def test_rows_with_gaps_between_elements_are_refused(name: str, lib: Lib) -> None:
     more = (3,) if name == "unary" else ()
     check_abort(lib, call(name, permuted("f32", (8, 3), (1, 0, 2, 3)), *more))
 
@@ -73,7 +71,7 @@ test_the_values_are_ggmls = same_values([c for c in CALLS + XIELU if computable(
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_quick"])
-def test_the_table_of_every_half_is_ggmls(name: str) -> None:
+def test_the_table_of_every_half_is_ggmls(name: str, lib: Lib) -> None:
     halves = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     got, expected = both_values(lib, call(name, Src("f16", (1 << 16,), data=halves)))
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -81,6 +79,6 @@ def test_the_table_of_every_half_is_ggmls(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wide_range_of_numbers_agrees_closely(name: str) -> None:
+def test_a_wide_range_of_numbers_agrees_closely(name: str, lib: Lib) -> None:
     got, expected = both_values(lib, call(name, Src(ne=(40001,), data=np.linspace(-20, 20, 40001))))
     assert np.allclose(got, expected, rtol=2e-6, atol=1e-7)

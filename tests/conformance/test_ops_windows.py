@@ -7,13 +7,10 @@ from tests.conformance.ops_case import (
     call,
     cut,
     permuted,
-    real_library,
     same_refusal,
     same_tensor,
     same_values,
 )
-
-lib = real_library()
 
 GAPS = cut("f32", (6, 5, 4), (8, 6, 5))
 WINDOWS = [

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("libggml")
-
 from ggmltool.oracle import run
-from ggmltool.oracle.lib import load
+from ggmltool.oracle.lib import Lib
 from tests.conformance.longform import model_of
 
 MATRIX = {"type": "f32", "ne": [64, 64]}
@@ -48,8 +44,8 @@ def three_layers(offload: int | None, parallel: bool = False) -> dict:
     }
 
 
-def last_plan(source: dict, steps: list[str] | None = None) -> dict:
-    return run(model_of(source, steps)).plans[-1]
+def last_plan(release: str, source: dict) -> dict:
+    return run(model_of(source, release=release)).plans[-1]
 
 
 def offsets(plan: dict) -> dict[str, tuple[str, int]]:
@@ -58,8 +54,8 @@ def offsets(plan: dict) -> dict[str, tuple[str, int]]:
     return {name: (entry["buffer"], entry["offset"]) for name, entry in named}
 
 
-def test_without_offload_the_cpu_weight_takes_its_product_to_the_cpu():
-    plan = last_plan(three_layers(None))
+def test_without_offload_the_cpu_weight_takes_its_product_to_the_cpu(release: str):
+    plan = last_plan(release, three_layers(None))
     assert [(s["backend"], s["inputs"], s["i_start"], s["i_end"]) for s in plan["splits"]] == [
         ("CUDA0", ["inp", "mask"], 0, 2),
         ("CPU", ["am"], 2, 3),
@@ -77,16 +73,16 @@ def test_without_offload_the_cpu_weight_takes_its_product_to_the_cpu():
     assert [leaf["id"] for leaf in plan["leafs"]] == ["w3", "w2", "w1", "inp", "mask"]
 
 
-def test_offload_from_32_rows_copies_the_cpu_weight_in_a_split_of_its_own():
-    plan = last_plan(three_layers(32))
+def test_offload_from_32_rows_copies_the_cpu_weight_in_a_split_of_its_own(release: str):
+    plan = last_plan(release, three_layers(32))
     assert [(s["backend"], s["inputs"]) for s in plan["splits"]] == [("CUDA0", ["inp", "mask"]), ("CUDA0", ["w2"])]
     assert plan["buffer_sizes"] == {"CUDA0": 47104, "CPU": 20480}
     where = offsets(plan)
     assert (where["b"], where["bm"], where["d"]) == (("CUDA0", 0), ("CUDA0", 0), ("CUDA0", 20480))
 
 
-def test_pipeline_copies_stand_before_everything_else():
-    plan = last_plan(three_layers(None, parallel=True))
+def test_pipeline_copies_stand_before_everything_else(release: str):
+    plan = last_plan(release, three_layers(None, parallel=True))
     assert plan["buffer_sizes"] == {"CUDA0": 143360, "CPU": 133120}
     where = offsets(plan)
     assert (where["a"], where["d"]) == (("CUDA0", 122880), ("CUDA0", 133120))
@@ -97,9 +93,13 @@ def test_pipeline_copies_stand_before_everything_else():
     assert where["b"] == ("CPU", 122880)
 
 
-def test_computing_synchronizes_and_copies_in_ggmls_order():
+def test_computing_synchronizes_and_copies_in_ggmls_order(release: str):
     plain = ["alloc g", "compute g"]
-    trace = [line for line in run(model_of(three_layers(None), plain)).trace if not line.startswith(("alloc", "free"))]
+    trace = [
+        line
+        for line in run(model_of(three_layers(None), plain, release)).trace
+        if not line.startswith(("alloc", "free"))
+    ]
     computed = trace[trace.index("graph_compute CUDA0 [a, am]") - 4 :]
     assert computed == [
         "synchronize CUDA0",
@@ -122,18 +122,18 @@ def test_computing_synchronizes_and_copies_in_ggmls_order():
     ]
 
 
-def test_debug_text_is_what_ggml_prints():
-    text = run(model_of(three_layers(None))).debug[-1].decode()
+def test_debug_text_is_what_ggml_prints(release: str):
+    text = run(model_of(three_layers(None), release=release)).debug[-1].decode()
     assert "\n## SPLIT #0: CUDA0 # 2 inputs: [inp (  10K)] [mask (  10K)] \n" in text
     assert "node #  0 (   MUL_MAT):                    a (  10K) [CUDA0         ] use=1,c=1:" in text
 
 
-def test_an_abort_is_the_last_plan_and_the_next_scenario_goes_on():
+def test_an_abort_is_the_last_plan_and_the_next_scenario_goes_on(release: str):
     from ggmltool.oracle import run_many
 
     source = three_layers(None)
-    twice = model_of(source, ["reserve g", "alloc g", "alloc g", "alloc g"])
-    aborted, fine = run_many([twice, model_of(source)])
+    twice = model_of(source, ["reserve g", "alloc g", "alloc g", "alloc g"], release)
+    aborted, fine = run_many([twice, model_of(source, release=release)])
     assert [plan["ok"] for plan in aborted.plans] == [True, True, False]
     assert aborted.plans[-1]["error"] == {
         "kind": "abort",
@@ -143,14 +143,13 @@ def test_an_abort_is_the_last_plan_and_the_next_scenario_goes_on():
     assert [plan["ok"] for plan in fine.plans] == [True, True]
 
 
-def test_the_cpu_device_runs_ops_whose_source_lies_in_memory_it_cannot_use():
+def test_the_cpu_device_runs_ops_whose_source_lies_in_memory_it_cannot_use(lib: Lib):
     import ctypes
 
-    from ggmltool.oracle.structs import Buffer, BufferType, Tensor
+    from ggmltool.oracle.structs import Buffer, Tensor
 
-    lib = load()
     device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
-    foreign = BufferType()
+    foreign = lib.layout.buffer_type()
     foreign.iface.get_name = ctypes.cast(lib.base.ggml_version, ctypes.c_void_p).value
     buffer = Buffer(buft=ctypes.addressof(foreign), size=1 << 20)
     with lib.context() as ctx:
@@ -161,10 +160,10 @@ def test_the_cpu_device_runs_ops_whose_source_lies_in_memory_it_cannot_use():
         assert lib.ggml_backend_dev_supports_op(device, product)
 
 
-def test_a_gpu_weight_whose_op_the_gpu_lacks_is_copied_to_the_cpu():
+def test_a_gpu_weight_whose_op_the_gpu_lacks_is_copied_to_the_cpu(release: str):
     source = three_layers(None)
     source["backends"][0]["supports"] = {"except": ["mul_mat"]}
-    plan = last_plan(source)
+    plan = last_plan(release, source)
     assert plan["ok"]
     assert ["w1", "inp"] in [s["inputs"][:2] for s in plan["splits"]] or any(
         "w1" in s["inputs"] and s["backend"] == "CPU" for s in plan["splits"]

@@ -6,23 +6,21 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libggml")
-
 import ggmltool
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
-from ggmltool.oracle.lib import LOG_CALLBACK, Lib, load
+from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
 from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.model import Model
 from ggmltool.views.memory.objects import print_objects
 from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario
-from tests.conformance.samples import samples
+from tests.conformance.releases import release_of
 
 SMALL = {
     "ggmltool": 1,
@@ -99,38 +97,34 @@ def print_objects_of(lib: Lib, model: Model, graph: str, size: int) -> tuple[lis
     return [printed(lib, partial(lib.ggml_print_objects, ctx)) for ctx in made], [p - address for p in places]
 
 
-def check_graph(source: object) -> None:
-    loaded = ggmltool.load(source)  # type: ignore[arg-type]
+def check_graph(lib: Lib, source: object) -> None:
+    loaded = ggmltool.load(source, ggml=release_of(lib).name)  # type: ignore[arg-type]
     graph = loaded.graph_name()
-    lib = load()
     theirs = lib.run_forked(lambda: print_graph(lib, loaded.model, graph))
     assert not isinstance(theirs, Abort), theirs
     built = loaded.start().build(graph)
     assert graph_print(built.nodes, built.leafs).encode("utf-8", "surrogateescape") == theirs
 
 
-@pytest.mark.parametrize("sample", [p.name for p in samples()])
-def test_the_graph_of_a_sample_is_printed_as_ggml_prints_it(sample: str) -> None:
-    check_graph(next(p for p in samples() if p.name == sample))
+def test_the_graph_of_a_sample_is_printed_as_ggml_prints_it(sample: Path, lib: Lib) -> None:
+    check_graph(lib, sample)
 
 
-def test_names_are_aligned_by_bytes_as_ggml_aligns_them() -> None:
-    check_graph(SMALL)
+def test_names_are_aligned_by_bytes_as_ggml_aligns_them(lib: Lib) -> None:
+    check_graph(lib, SMALL)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_graphs_are_printed_as_ggml_prints_them(seed: int) -> None:
+def test_random_graphs_are_printed_as_ggml_prints_them(seed: int, lib: Lib) -> None:
     try:
-        check_graph(scenario(seed))
+        check_graph(lib, scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")
 
 
-@pytest.mark.parametrize("sample", [p.name for p in samples()])
-def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: str) -> None:
-    loaded = ggmltool.load(next(p for p in samples() if p.name == sample))
+def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: Path, lib: Lib) -> None:
+    loaded = ggmltool.load(sample, ggml=release_of(lib).name)
     graph = loaded.graph_name()
-    lib = load()
     run = loaded.start()
     size = run.build(graph).size
     theirs = lib.run_forked(lambda: print_objects_of(lib, loaded.model, graph, size))
@@ -139,4 +133,4 @@ def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: str
     *ours, scheduler = map(print_objects, arenas(run, graph, run.newest[graph][1]))
     assert scheduler.count("\n") == 2
     assert [without_addresses(t) for t in ours] == [without_addresses(t.decode()) for t in texts]
-    assert [at for _, at, _ in DEFAULT.graph_layout(size)[1:]] == places
+    assert [at for _, at, _ in release_of(lib).graph_layout(size)[1:]] == places

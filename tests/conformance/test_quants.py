@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from ggmltool.ggml.dtypes import NO_TO_FLOAT, TYPES, DType
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.quants import dequantize, quantize
+from ggmltool.oracle.lib import Lib
 from ggmltool.scenario.encode import can_decode, can_encode
-from tests.conformance.ops_case import SPECIAL, real_library
+from tests.conformance.ops_case import SPECIAL
 from tests.conformance.test_type_reference import TypeTraits, traits
-
-lib = real_library()
 
 QUANTIZED = [t for t in TYPES.values() if t.quantized]
 READ = [t for t in QUANTIZED if t not in NO_TO_FLOAT]
@@ -24,7 +23,7 @@ TO_FLOAT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
 ROWS = 37
 
 
-def function(type: DType, name: str) -> ctypes.CFUNCTYPE:  # type: ignore[valid-type]
+def function(lib: Lib, type: DType, name: str) -> ctypes.CFUNCTYPE:  # type: ignore[valid-type]
     return TO_FLOAT(getattr(traits(lib.base, "ggml_get_type_traits", TypeTraits, type.id), name))
 
 
@@ -43,11 +42,11 @@ def values(kind: str, n: int) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("type", READ, ids=str)
-def test_whatever_bits_a_row_has_it_is_read_as_the_library_reads_it(type: DType) -> None:
+def test_whatever_bits_a_row_has_it_is_read_as_the_library_reads_it(type: DType, lib: Lib) -> None:
     n = 4 * type.block_size
     raw = np.random.default_rng(1).integers(0, 256, type.row_size(n * ROWS), np.uint8)
     expected = np.empty(n * ROWS, np.float32)
-    function(type, "to_float")(raw.ctypes.data, expected.ctypes.data, expected.size)
+    function(lib, type, "to_float")(raw.ctypes.data, expected.ctypes.data, expected.size)
     got = dequantize(raw.reshape(1, ROWS, -1), type)
     assert got.shape == (1, ROWS, n)
     assert np.allclose(got.reshape(-1), expected, rtol=1e-6, atol=0, equal_nan=True)
@@ -55,11 +54,11 @@ def test_whatever_bits_a_row_has_it_is_read_as_the_library_reads_it(type: DType)
 
 @pytest.mark.parametrize("kind", ["normal", "tiny", "zeros", "halves", "edges"])
 @pytest.mark.parametrize("type", WRITTEN, ids=str)
-def test_rows_are_written_as_the_library_writes_them(type: DType, kind: str) -> None:
+def test_rows_are_written_as_the_library_writes_them(type: DType, kind: str, lib: Lib) -> None:
     n = 4 * type.block_size
     floats = values(kind, n * ROWS)
     expected = np.zeros(type.row_size(n * ROWS), np.uint8)
-    function(type, "from_float_ref")(floats.ctypes.data, expected.ctypes.data, floats.size)
+    function(lib, type, "from_float_ref")(floats.ctypes.data, expected.ctypes.data, floats.size)
     got = quantize(floats.reshape(ROWS, n), type)
     assert got.shape == (ROWS, type.row_size(n))
     assert np.array_equal(got.reshape(-1), expected)

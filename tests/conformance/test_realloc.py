@@ -11,8 +11,6 @@ from itertools import permutations
 
 import pytest
 
-pytest.importorskip("libggml")
-
 import ggmltool
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.realloc import ReallocFacts, Side, explain_realloc
@@ -64,14 +62,18 @@ def cases_of(scenarios: list[Scenario]) -> list[tuple[ReallocFacts, Model]]:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_the_samples_graphs_serve_each_other_as_in_ggml(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenarios = [ggmltool.load(path) for path in samples()]
+def test_the_samples_graphs_serve_each_other_as_in_ggml(
+    level: int, release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenarios = [ggmltool.load(path, ggml=release) for path in samples(release)]
     assert check(cases_of([s for s in scenarios if len(s.model.graphs) > 1]), level, monkeypatch) >= 1
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_random_graphs_serve_each_other_as_in_ggml(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenarios = [s for s in (ggmltool.load(scenario(seed)) for seed in range(SEEDS)) if len(s.model.graphs) > 1]
+def test_random_graphs_serve_each_other_as_in_ggml(level: int, release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios = [
+        s for s in (ggmltool.load(scenario(seed), ggml=release) for seed in range(SEEDS)) if len(s.model.graphs) > 1
+    ]
     cases = cases_of(scenarios)
     assert len(cases) > SEEDS // 10
     assert check(cases, level, monkeypatch) >= 2

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-pytest.importorskip("libggml")
-
 import ggmltool
-from ggmltool.ggml.version import VERSION
-from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
-from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.model import Model
-from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
-from tests.conformance.samples import samples
+from tests.conformance.releases import release_of
 
 Found = tuple[dict[str, int], list[int], list[int]]
 
@@ -32,7 +29,7 @@ def in_memory(lib: Lib, model: Model, graph: str) -> Found | None:
     run._assign(model.graphs[graph].nodes)
     if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
         return None
-    s = structs.Sched.from_address(run.sched)
+    s = lib.layout.sched.from_address(run.sched)
     fields: dict[str, int] = {
         "is_reset": s.is_reset, "is_alloc": s.is_alloc, "n_backends": s.n_backends, "hash_set.size": s.hash_set.size,
         "graph.size": s.graph.size, "graph.n_nodes": s.graph.n_nodes, "graph.n_leafs": s.graph.n_leafs,
@@ -46,13 +43,12 @@ def in_memory(lib: Lib, model: Model, graph: str) -> Found | None:
     return fields, s.node_backend_ids[:n], s.prev_node_backend_ids[:n]
 
 
-def compare(loaded: Scenario) -> None:
+def compare(lib: Lib, loaded: Scenario) -> None:
     graph = loaded.graph_name()
     run = loaded.start()
     plan = run.alloc(graph)
     if not plan.ok:
         pytest.skip("the scenario is one on which ggml fails")
-    lib = load()
     theirs = lib.run_forked(lambda: in_memory(lib, loaded.model, graph))
     assert not isinstance(theirs, Abort), theirs
     assert theirs is not None
@@ -60,14 +56,13 @@ def compare(loaded: Scenario) -> None:
     assert (run.sched.fields(), *run.sched.id_arrays().values()) == theirs
 
 
-@pytest.mark.parametrize("path", samples(), ids=sample_name)
-def test_the_fields_of_a_sample_are_the_librarys(path: object) -> None:
-    compare(ggmltool.load(path, ggml=VERSION))  # type: ignore[arg-type]
+def test_the_fields_of_a_sample_are_the_librarys(sample: Path, lib: Lib) -> None:
+    compare(lib, ggmltool.load(sample, ggml=release_of(lib).name))
 
 
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_the_fields_of_random_graphs_are_the_librarys(seed: int) -> None:
+def test_the_fields_of_random_graphs_are_the_librarys(seed: int, lib: Lib) -> None:
     try:
-        compare(ggmltool.load(scenario(seed)))
+        compare(lib, ggmltool.load(scenario(seed), ggml=release_of(lib).name))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")

@@ -12,12 +12,9 @@ import pytest
 import ggmltool
 from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT, TYPES, TYPES_BY_ID
 from ggmltool.ggml.ops.tables import TABLES, table_bits
-from tests.conformance.ops_case import real_library
-
-lib = real_library()
-
-from ggmltool.oracle import run  # noqa: E402
-from ggmltool.oracle.structs import TypeTraits  # noqa: E402
+from ggmltool.oracle import run
+from ggmltool.oracle.lib import Lib
+from ggmltool.oracle.structs import TypeTraits
 
 GGML_TYPE_COUNT = 43
 KEPT = [table.name for table in TABLES.values() if table.symbol]
@@ -41,16 +38,16 @@ def traits(of: Any, function: str, struct: type[ctypes.Structure], number: int) 
     return foreign(of, function, ctypes.POINTER(struct))(number).contents
 
 
-def asked(function: str, result: Any, number: int) -> Any:
+def asked(lib: Lib, function: str, result: Any, number: int) -> Any:
     return foreign(lib.base, function, result)(number)
 
 
 @pytest.mark.parametrize("type", TYPES.values(), ids=str)
-def test_a_type_is_as_the_library_says(type: Any) -> None:
-    assert asked("ggml_type_name", ctypes.c_char_p, type.id).decode() == type.name
-    assert asked("ggml_blck_size", ctypes.c_int64, type.id) == type.block_size
-    assert asked("ggml_type_size", ctypes.c_size_t, type.id) == type.type_size
-    assert asked("ggml_is_quantized", ctypes.c_bool, type.id) == type.quantized
+def test_a_type_is_as_the_library_says(type: Any, lib: Lib) -> None:
+    assert asked(lib, "ggml_type_name", ctypes.c_char_p, type.id).decode() == type.name
+    assert asked(lib, "ggml_blck_size", ctypes.c_int64, type.id) == type.block_size
+    assert asked(lib, "ggml_type_size", ctypes.c_size_t, type.id) == type.type_size
+    assert asked(lib, "ggml_is_quantized", ctypes.c_bool, type.id) == type.quantized
     t = traits(lib.base, "ggml_get_type_traits", TypeTraits, type.id)
     assert (t.type_name.decode(), t.blck_size, t.type_size, t.is_quantized) == (
         type.name, type.block_size, type.type_size, type.quantized,
@@ -61,14 +58,14 @@ def test_a_type_is_as_the_library_says(type: Any) -> None:
     assert TYPES_BY_ID[cpu.vec_dot_type].name == (type.vec_dot_type or "f32")
 
 
-def test_the_other_numbers_are_of_types_that_are_gone() -> None:
+def test_the_other_numbers_are_of_types_that_are_gone(lib: Lib) -> None:
     gone = [n for n in range(GGML_TYPE_COUNT) if n not in TYPES_BY_ID]
-    assert all(asked("ggml_blck_size", ctypes.c_int64, n) == 0 for n in gone)
+    assert all(asked(lib, "ggml_blck_size", ctypes.c_int64, n) == 0 for n in gone)
     assert max(TYPES_BY_ID) == GGML_TYPE_COUNT - 1
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_table_is_the_librarys_bit_for_bit(name: str) -> None:
+def test_a_table_is_the_librarys_bit_for_bit(name: str, lib: Lib) -> None:
     lib.cpu.ggml_cpu_init()
     table = TABLES[name]
     element = ctypes.c_uint16 if table.type == "f16" else ctypes.c_uint32
@@ -77,7 +74,7 @@ def test_a_table_is_the_librarys_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_quick", "silu", "exp"])
-def test_of_an_f16_tensor_the_librarys_cpu_computes_the_entries_of_the_table(name: str) -> None:
+def test_of_an_f16_tensor_the_librarys_cpu_computes_the_entries_of_the_table(name: str, release: str) -> None:
     halves = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
     halves = np.where(np.isnan(halves.view(np.float16)), np.uint16(0), halves)
     data = {"base64": base64.b64encode(halves.tobytes()).decode()}
@@ -88,7 +85,7 @@ def test_of_an_f16_tensor_the_librarys_cpu_computes_the_entries_of_the_table(nam
         "graphs": {"main": {"nodes": {"y": {"op": name, "src": ["x"], "flags": ["output"]}}}},
         "steps": ["alloc main", "compute main", {"get": ["y"]}],
     }
-    computed = run(ggmltool.load(scenario).model).values[0]["y"].reshape(-1)
+    computed = run(ggmltool.load(scenario, ggml=release).model).values[0]["y"].reshape(-1)
     with np.errstate(all="ignore"):
         bits = computed.astype(np.float16).view(np.uint16)
     expected = table_bits(name)[halves]

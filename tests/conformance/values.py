@@ -1,6 +1,6 @@
 """Random scenarios computed on the engine and on the real library: values, and the order of waiting.
 
-python -m tests.conformance.values --seeds 0:500
+python -m tests.conformance.values --seeds 0:500 --ggml 0.26
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 import ggmltool
 from ggmltool.ggml.events import EventCall, Listener, Synchronized
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
+from tests.conformance.releases import JUDGED
 
 NMSE_F32, NMSE_OTHER = 1e-6, 1e-2
 """How far outputs may be off after a whole graph (normalized mean squared error): f32 throughout, or not."""
@@ -105,9 +107,9 @@ def compare_values(ours: NDArray[Any], theirs: NDArray[Any], allowed: float) -> 
             yield f"NMSE {error:.1e}"
 
 
-def outcomes(seeds: Sequence[int]) -> Iterator[tuple[int, list[str], int]]:
+def outcomes(seeds: Sequence[int], release: str) -> Iterator[tuple[int, list[str], int]]:
     """(seed, differences, arrays compared) of every seed whose scenario the real library could compute."""
-    loaded = [ggmltool.load(scenario(seed, values=True)) for seed in seeds]
+    loaded = [ggmltool.load(scenario(seed, values=True), ggml=release) for seed in seeds]
     for seed, one, real in zip(seeds, loaded, run_many((x.model for x in loaded), debug=0), strict=True):
         ended = real.plans[-1] if real.plans else None
         if ended is None or ended["step"] == "compute" or (not ended["ok"] and ended["error"]["kind"] == "crash"):
@@ -119,9 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints every seed that differs and a summary; 1 where one did."""
     parser = argparse.ArgumentParser(description="Compare values with those of the real library on random scenarios.")
     parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
-    first, _, last = parser.parse_args(arguments).seeds.partition(":")
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition(":")
     n = n_arrays = n_failed = 0
-    for seed, differences, arrays in outcomes(range(int(first), int(last or int(first) + 1))):
+    for seed, differences, arrays in outcomes(range(int(first), int(last or int(first) + 1)), options.ggml):
         n += 1
         n_arrays += arrays
         if differences:

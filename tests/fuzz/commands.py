@@ -11,6 +11,7 @@ import click
 
 from ggmltool.cli.main import COMMANDS, cli
 from tests.fuzz import junk
+from tests.needs import has_library
 
 _NEVER = {"output", "force", "traceback", "help", "jobs", "version"}
 """Options that are left out: what they do is not shown on the screen, or takes another program."""
@@ -52,7 +53,7 @@ def command(name: str) -> click.Command:
 @cache
 def taking(argument: str) -> tuple[list[str], list[float]]:
     names = [name for name in COMMANDS if any(p.name == argument for p in command(name).params)]
-    if find_spec("libggml") is None and "verify" in names:
+    if "verify" in names and not has_library():
         names.remove("verify")
     return names, [_SELDOM.get(name, 1.0) for name in names]
 

@@ -11,6 +11,7 @@ from ggmltool.ggml.devices.gpu_arrays import GpuArrays
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import KERNELS
+from ggmltool.ggml.releases.table import DEFAULT
 from tests.conformance.ops_case import Call, Engine
 
 HALF = frozenset(("f16", "bf16"))
@@ -20,7 +21,7 @@ class OnGpu(Engine):
     """A call computed on a GPU."""
 
     def __init__(self, case: Call, gpu: Gpu) -> None:
-        super().__init__(case)
+        super().__init__(case, DEFAULT)
         self.gpu = gpu
         self.buft = BufferType("CUDA0", "CUDA0")
         self.buft.gpu = gpu

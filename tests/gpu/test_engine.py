@@ -24,6 +24,7 @@ from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.tensor import Tensor
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import CUDARuntimeError, Cupy
+from tests.needs import library
 
 
 def scenario(*backends: Any, weights: str = "f32", **more: Any) -> dict[str, Any]:
@@ -422,7 +423,7 @@ def test_a_device_whose_memory_others_use_stays_with_numpy(double: Doubles) -> N
 def test_verify_takes_a_gpu_only_where_one_is_asked_for(
     double: Doubles, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    pytest.importorskip("libggml")
+    library()
     for engine, used in (("auto", False), ("cupy", True)):
         cupy = double()
         path = tmp_path / f"{engine}.json"

@@ -12,22 +12,24 @@ import pytest
 import ggmltool
 from ggmltool.ggml.devices.gpu import Gpu, Queue
 from ggmltool.ggml.errors import GgmlError, GgmlFailed
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.scenario.run import Run
-from tests.conformance.ops_case import Engine, bytes_of, check_result, real_library
+from tests.conformance.ops_case import Engine, bytes_of, check_result
 from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
 from tests.gpu.test_ops_on_double import CASES
 from tests.gpu.test_sched_on_double import WITH_GPUS, nmse, sample
+from tests.needs import library
 
 
 @pytest.mark.parametrize("fn", CASES)
 def test_the_gpu_gives_what_the_host_gives(fn: str, gpu: Gpu) -> None:
-    lib = real_library()
+    lib = library()
     rng = np.random.default_rng(1)
     wrong = []
     for case in CASES[fn]:
         data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
         try:
-            expected = Engine(case).compute(data)
+            expected = Engine(case, DEFAULT).compute(data)
         except GgmlError:
             continue
         got = OnGpu(case, gpu).compute(data)

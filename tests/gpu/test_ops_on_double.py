@@ -12,10 +12,12 @@ from ggmltool.ggml.blocks import can_decode, can_encode
 from ggmltool.ggml.devices.gpus import find
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.releases.table import DEFAULT
 from tests.conformance.checked import compared
-from tests.conformance.ops_case import Call, Engine, bytes_of, check_result, real_library
+from tests.conformance.ops_case import Call, Engine, bytes_of, check_result
 from tests.gpu.conftest import Doubles
 from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
+from tests.needs import library
 
 FEWER = {"lightning_indexer": 8, "flash_attn_ext": 4}
 """Of these ops only one case in so many, since they are large."""
@@ -37,7 +39,7 @@ for _case in compared():
 
 @pytest.mark.parametrize("fn", CASES)
 def test_a_gpu_gives_what_the_host_gives(fn: str, double: Doubles) -> None:
-    lib = real_library()
+    lib = library()
     cupy = double()
     cupy.state.timeline.races = False
     found = find()
@@ -47,7 +49,7 @@ def test_a_gpu_gives_what_the_host_gives(fn: str, double: Doubles) -> None:
     for case in CASES[fn][:: FEWER.get(fn, 1)]:
         data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
         try:
-            expected = Engine(case).compute(data)
+            expected = Engine(case, DEFAULT).compute(data)
         except GgmlError:
             continue
         cupy.state.timeline.calls.clear()

@@ -70,11 +70,12 @@ class Library(NamedTuple):
     """The real library of a release: what it says of itself, and how to get it.
 
     `version` is its ggml_version(); `exports` are functions that tell it from an earlier build of the same version.
-    `requirement` is the package that carries it, as pip takes it.
+    `requirement` is the package that carries it, as pip takes it, `extra` the extra of ggmltool that has it.
     """
 
     version: str
     requirement: str
+    extra: str = ""
     exports: tuple[str, ...] = ()
 
 

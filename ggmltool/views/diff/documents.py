@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
 from ggmltool.views.diff.rules import rules_of
 from ggmltool.views.document import Document, Error, ReleaseDocument, Row, error_of
@@ -378,9 +377,13 @@ class DifferenceRow(Row):
 
 
 class VerifyDocument(ReleaseDocument, kw_only=True):
-    """`verify --json`: what the real library does otherwise; `compared` says how much was compared."""
+    """`verify --json`: what the real library does otherwise; `compared` says how much was compared.
+
+    `library` is what it says of itself: its version, and the commit if it knows that.
+    """
 
     kind: Literal["verify"] = "verify"
+    library: str
     same: bool
     compared: dict[str, int]
     differences: list[DifferenceRow]
@@ -389,4 +392,4 @@ class VerifyDocument(ReleaseDocument, kw_only=True):
     def of(cls, found: Verified) -> VerifyDocument:
         """A comparison with the release that the real library belongs to."""
         rows = [DifferenceRow(*d) for d in found.differences]
-        return cls(ggml=DEFAULT.name, same=not rows, compared=found.compared, differences=rows)
+        return cls(ggml=found.release, library=found.library, same=not rows, compared=found.compared, differences=rows)

@@ -29,12 +29,12 @@ def differences_view(found: Sequence[Difference], style: Style) -> str:
 def verify_view(found: Verified, title: str, style: Style) -> str:
     """What differs, or that nothing does."""
     if found.differences:
-        head = heading(title, [f"{count(len(found.differences), 'difference')} from the real ggml"], style)
+        head = heading(title, [f"{count(len(found.differences), 'difference')} from the real {found.library}"], style)
         return f"{head}\n{differences_view(found.differences, style)}"
     compared = found.compared
     facts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
     facts += [f"the values of {count(compared['outputs'], 'output')}"] if compared["outputs"] else []
-    return heading(title, ["the real ggml does the same", *facts], style)
+    return heading(title, [f"the real {found.library} does the same", *facts], style)
 
 
 def debug_text(record: SchedDebug) -> str:

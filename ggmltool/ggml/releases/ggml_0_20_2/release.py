@@ -11,5 +11,5 @@ RELEASE = Release(
     "8c63e709",
     "ggml_0_20_2",
     Rules(),
-    library=Library("0.20.2", "libggml-python==0.20.2.post1"),
+    library=Library("0.20.2", "libggml-python==0.20.2.post1", "oracle"),
 )

@@ -16,7 +16,7 @@ RELEASE = replace(
     folder="ggml_0_26",
     like=BEFORE,
     build="b11549",
-    library=Library("0.26.0", "xllamacpp==2026.10.11549", ("ggml_backend_sched_set_copy_callback",)),
+    library=Library("0.26.0", "xllamacpp==2026.10.11549", "oracle", ("ggml_backend_sched_set_copy_callback",)),
     near=(
         Near(
             ("0.27", "0.27.0", "b11739"),
