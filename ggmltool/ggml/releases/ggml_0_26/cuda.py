@@ -21,7 +21,6 @@ from ggmltool.ggml.devices.combinators import (
     contiguous_rows,
     f32,
     f32_or_f16,
-    holds,
     not_types,
     param,
     same_shape,
@@ -31,12 +30,12 @@ from ggmltool.ggml.devices.combinators import (
 )
 from ggmltool.ggml.devices.extra import Memory
 from ggmltool.ggml.devices.op_rules import F16_BY_F16, mamba_2_state, multiplies, unit_stride
-from ggmltool.ggml.devices.operands import RESULT, word
+from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.releases.ggml_0_26.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
+from ggmltool.ggml.releases.ggml_0_26.op_rules import NO_F32_PRECISION
 
 _HINT_SRC0_IS_HADAMARD = 1
-_PREC_F32 = 10
 _INT_MAX = 2**31 - 1
 _AMD_SHARED_MEMORY = 64 << 10
 """Bytes of shared memory that a block of threads has on AMD's GPUs."""
@@ -45,10 +44,10 @@ _MOST_SORTED = _AMD_SHARED_MEMORY // 4
 
 _HADAMARD = all_of(
     param(1, (_HINT_SRC0_IS_HADAMARD,), "it multiplies f16 by no other type but in a Hadamard transform"),
-    f32(0, RESULT),
-    types_of(1, (F32, F16)),
-    contiguous(1, RESULT),
-    same_shape(1, RESULT),
+    saying(
+        "in a Hadamard transform of f16, {why}",
+        all_of(f32(0, RESULT), types_of(1, (F32, F16)), contiguous(1, RESULT), same_shape(1, RESULT)),
+    ),
 )
 _WEIGHTS = multiplies(before.MUL_MAT_TYPES)
 _GLU = contiguous(0, kind="from 1")
@@ -58,14 +57,12 @@ RULES: dict[int, Rule] = before.RULES | by_op(
     {
         "UNARY": types_of(0, FLOATS),
         "XIELU": f32_or_f16(0),
-        "SWIGLU_OAI SWIGLU_CLAMP": all_of(not_types(0, BF16), _GLU),
+        "SWIGLU_OAI SWIGLU_CLAMP": all_of(not_types(0, BF16, "for which this function has no kernel"), _GLU),
         "MUL_MAT": all_of(unit_stride(0, 1), any_of(F16_BY_F16, _HADAMARD), _WEIGHTS),
         "MUL_MAT_ID": all_of(
             unit_stride(0, 1),
             F16_BY_F16,
-            holds(
-                "it multiplies by chosen experts in no more than their precision", lambda op: word(op, 3) != _PREC_F32
-            ),
+            NO_F32_PRECISION,
             _WEIGHTS,
         ),
         "DUP POOL_1D": ALWAYS,

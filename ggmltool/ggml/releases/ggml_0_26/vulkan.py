@@ -18,7 +18,6 @@ from ggmltool.ggml.devices.combinators import (
     by_op,
     contiguous,
     f32,
-    holds,
     not_types,
     on,
     same_shape,
@@ -26,10 +25,11 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
 )
 from ggmltool.ggml.devices.op_rules import takes_rows_of
-from ggmltool.ggml.devices.operands import RESULT, name_of, word
+from ggmltool.ggml.devices.operands import RESULT, name_of
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import BF16, I32
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.ggml_0_26.op_rules import NO_F32_PRECISION
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nelements, root_of
 
 FEATURES = ("fp16", "subgroup_shuffle", "subgroup_arithmetic", "subgroup_16", "memory_model")
@@ -37,7 +37,6 @@ FEATURES = ("fp16", "subgroup_shuffle", "subgroup_arithmetic", "subgroup_16", "m
 of them at least, and Vulkan's memory model.
 """
 
-_PREC_F32 = 10
 _TYPES = before.MUL_MAT_TYPES | types("tq1_0")
 _INDEXED = (0, 1, 2, 3, RESULT)
 
@@ -63,9 +62,7 @@ _DSV4 = f32(*range(MAX_SRC), RESULT)
 RULES: dict[int, Rule] = before.RULES | by_op(
     {
         "MUL_MAT": _product(0),
-        "MUL_MAT_ID": all_of(
-            holds("it multiplies by experts in no full precision", lambda op: word(op, 3) != _PREC_F32), _product(2)
-        ),
+        "MUL_MAT_ID": all_of(NO_F32_PRECISION, _product(2)),
         "GET_ROWS": takes_rows_of(_TYPES | {I32}),
         "TOP_K": contiguous(0, RESULT),
         "PAD_REFLECT_1D": f32(0),
