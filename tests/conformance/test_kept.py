@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,52 @@ def test_until_must_be_a_node(monkeypatch: pytest.MonkeyPatch, keeping: Release)
     let(monkeypatch, keeping, keeps_until_a_source)
     error = judged(RELEASE.name, SCENARIO).error()
     assert "n_dep_nodes_added == n_dep_nodes" in (error["condition"] or "")
+
+
+def moe(experts_on: str, n_tokens: int = 4) -> dict[str, Any]:
+    """A mixture of experts as llama.cpp writes it: two of eight experts, whose weights are on one backend."""
+    n = n_tokens
+    nodes = {
+        "x": "sqr(in)",
+        "logits": "mul_mat(router, x)",
+        "probs": "soft_max(logits)",
+        "probs3": f"reshape(probs, ne=[1, 8, {n}])",
+        "order": "argsort(probs, desc)",
+        "ids": f"view(order, ne=[2, {n}], nb=[32])",
+        "weights": "get_rows(probs3, ids)",
+        "y": "mul_mat_id(up, in3, ids)",
+        "weighted": "mul(y, weights)",
+        "first": f"view(weighted, ne=[64, {n}], nb=[512])",
+        "second": f"view(weighted, ne=[64, {n}], nb=[512], offset=256)",
+        "sum": "add(first, second)",
+        "out": {"op": "sqr", "src": ["sum"], "flags": ["output"]},
+    }
+    return {
+        "ggmltool": 1,
+        "ggml": RELEASE.name,
+        "backends": ["CUDA0", "CPU"],
+        "contexts": {
+            "gpu": {"buft": "CUDA0", "usage": "weights", "tensors": {"router": "f32[32, 8]"}},
+            "experts": {"buft": experts_on, "usage": "weights", "tensors": {"up": "q8_0[32, 64, 8]"}},
+            "inputs": {"tensors": {"in": f"f32[32, {n}]", "in3": f"f32[32, 1, {n}]"}},
+        },
+        "graphs": {"main": {"nodes": nodes, "expand": ["weights", "out"]}},
+    }
+
+
+@pytest.mark.parametrize(("experts_on", "until"), [("CUDA0", "CUDA0"), ("CPU", "CPU")])
+def test_cuda_keeps_what_its_kernels_for_experts_read(release: Release, experts_on: str, until: str) -> None:
+    j = judged(moe(experts_on))
+    kept = {(e.tensor, e.until) for e in j.of(KeptUntil)}
+    choice = {(t, "y") for t in ("logits", "probs", "probs3", "order", "ids", "weights")}
+    total = {(t, "sum") for t in ("y", "weights")} if experts_on == "CUDA0" else set()
+    assert kept == choice | total
+    assert j.backend("y") == until
+    plain = moe(experts_on)
+    plain["backends"][0] = {"name": "CUDA0", "graph_optimize": False}
+    assert judged(plain).of(KeptUntil) == []
+
+
+def test_experts_for_a_long_prompt_are_planned_as_the_real_library_plans_them(release: Release) -> None:
+    for experts_on in ("CUDA0", "CPU"):
+        judged(moe(experts_on, 512))
