@@ -140,6 +140,13 @@ def test_what_no_vector_kernel_was_compiled_for_is_copied_as_f16(k: str, v: str,
     assert CUDA.buft.get_alloc_size(n) == flash_attn_nbytes(n)
 
 
+def test_a_build_with_kernels_for_all_types_copies_f32_only() -> None:
+    has = frozenset({"turing", "ada", "fa_all_quants"})
+    for k, v, copies in (("q8_0", "q4_0", 0), ("q5_1", "f16", 0), ("q5_1", "f32", 1)):
+        n = attention(128, 1, 256, type=k, v_type=v)
+        assert flash_attn_nbytes(n, has) == n.nbytes + copies * 2 * 128 * 256 * 2
+
+
 class Optimized(NamedTuple):
     order: list[str]
     keeps: dict[str, list[str]]

@@ -32,8 +32,11 @@ from ggmltool.ggml.devices.extra import Memory
 from ggmltool.ggml.devices.op_rules import F16_BY_F16, mamba_2_state, multiplies, unit_stride
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import BF16, F16, F32
-from ggmltool.ggml.releases.ggml_0_26.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
+from ggmltool.ggml.releases.ggml_0_26.cuda_fattn import ALL_QUANTS, FLASH_ATTN, flash_attn_nbytes
 from ggmltool.ggml.releases.ggml_0_26.op_rules import NO_F32_PRECISION
+
+FEATURES = (*before.FEATURES, ALL_QUANTS)
+AMD_FEATURES = (*before.AMD_FEATURES, ALL_QUANTS)
 
 _HINT_SRC0_IS_HADAMARD = 1
 _INT_MAX = 2**31 - 1

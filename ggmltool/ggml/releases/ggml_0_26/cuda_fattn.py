@@ -12,13 +12,16 @@ from ggmltool.ggml.devices.combinators import all_of, types, types_of
 from ggmltool.ggml.devices.cuda_fattn import HEADS, NVIDIA, Kernel, nbytes_with_copies
 from ggmltool.ggml.devices.extra import Features
 from ggmltool.ggml.devices.operands import optional, source
-from ggmltool.ggml.dtypes import F16, F32
+from ggmltool.ggml.dtypes import F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import Tensor
 
 _KV_TYPES = types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0")
 _COMPILED = types("f16 bf16 q4_0 q8_0")
 """Types for which the default build has a vector kernel, for K and V both of one (GGML_CUDA_FA_QUANTS)."""
+
+ALL_QUANTS = "fa_all_quants"
+"""What a build with GGML_CUDA_FA_QUANTS=all has: a vector kernel for all types of K and V."""
 
 FLASH_ATTN = all_of(HEADS, types_of((1, 2), _KV_TYPES, "for which attention has no kernel"), ONE_MASK)
 """Whether there is a kernel at all."""
@@ -82,6 +85,11 @@ def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> 
     return False
 
 
+def _is_compiled(k: DType, v: DType, has: Features) -> bool:
+    """ggml_cuda_get_fattn_vec_case: whether the build has a vector kernel for K and V of these types."""
+    return (k is v and k in _COMPILED) or ALL_QUANTS in has
+
+
 def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
     """ggml_cuda_flash_attn_ext_get_alloc_size: the result, then f16 copies of K and V where the kernel needs them."""
     k, v = optional(dst, 1), optional(dst, 2)
@@ -90,6 +98,6 @@ def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
     match best_kernel(dst, has):
         case Kernel.NONE:
             return dst.nbytes
-        case Kernel.VEC if (F16 if k.type is F32 else k.type) is (F16 if v.type is F32 else v.type) in _COMPILED:
+        case Kernel.VEC if _is_compiled(F16 if k.type is F32 else k.type, F16 if v.type is F32 else v.type, has):
             return nbytes_with_copies(dst, k, v, k.type is F32, v.type is F32)
     return nbytes_with_copies(dst, k, v, True, True)

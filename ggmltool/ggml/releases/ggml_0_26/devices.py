@@ -21,10 +21,18 @@ from ggmltool.ggml.releases.ggml_0_26 import (
 _CHANGED: dict[str, Profile] = {
     "CPU": replace(BEFORE["CPU"], rules=cpu.RULES, extra=cpu.EXTRA, features=cpu.FEATURES),
     "CUDA": replace(
-        BEFORE["CUDA"], rules=cuda.RULES, alloc_size=cuda.alloc_size, graph_optimize=cuda_order.graph_optimize
+        BEFORE["CUDA"],
+        rules=cuda.RULES,
+        alloc_size=cuda.alloc_size,
+        graph_optimize=cuda_order.graph_optimize,
+        features=cuda.FEATURES,
     ),
     "ROCm": replace(
-        BEFORE["ROCm"], rules=cuda.AMD_RULES, alloc_size=cuda.alloc_size, graph_optimize=cuda_order.graph_optimize
+        BEFORE["ROCm"],
+        rules=cuda.AMD_RULES,
+        alloc_size=cuda.alloc_size,
+        graph_optimize=cuda_order.graph_optimize,
+        features=cuda.AMD_FEATURES,
     ),
     "Metal": replace(
         BEFORE["Metal"],

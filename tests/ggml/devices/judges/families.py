@@ -63,6 +63,8 @@ _CUDA_SLICES = (
     Slice("lightning-indexer.cu", ("ggml_cuda_lightning_indexer_supported",)),
     Slice("fwht.cu", ("ggml_cuda_op_mul_mat_use_fwht",)),
 )
+_DEFAULT_QUANTS = tuple(f"GGML_CUDA_FA_{k}_{v}={int(f'{k}_{v}' in _KV_COMPILED)}" for k in _KV_TYPES for v in _KV_TYPES)
+_ALL_QUANTS = tuple(f"GGML_CUDA_FA_{k}_{v}=1" for k in _KV_TYPES for v in _KV_TYPES)
 _CUDA_GIVEN = (
     "ggml_backend_cuda_context",
     "ggml_cuda_concurrent_event",
@@ -76,7 +78,6 @@ _CUDA_GIVEN = (
 )
 _CUDA_DEFINES = (
     "CUDART_VERSION=12080",
-    *(f"GGML_CUDA_FA_{k}_{v}={int(f'{k}_{v}' in _KV_COMPILED)}" for k in _KV_TYPES for v in _KV_TYPES),
     *(f"{word}=" for word in ("__global__", "__device__", "__host__", "__forceinline__", "__shared__", "__constant__")),
     "__launch_bounds__(...)=",
     "__align__(n)=",
@@ -96,7 +97,17 @@ FAMILIES: dict[str, Family] = {
         },
         CudaCases,
         MoeGraph,
-        _CUDA_DEFINES,
+        (*_CUDA_DEFINES, *_DEFAULT_QUANTS),
+    ),
+    "CUDA-all-quants": Family(
+        "ggml-cuda",
+        "cuda.hpp",
+        _CUDA_SLICES,
+        _CUDA_GIVEN,
+        {"CUDA": Hardware("890", "CUDA", frozenset({"turing", "ada", "fa_all_quants"}))},
+        CudaCases,
+        None,
+        (*_CUDA_DEFINES, *_ALL_QUANTS),
     ),
     "ROCm": Family(
         "ggml-cuda",
@@ -110,6 +121,6 @@ FAMILIES: dict[str, Family] = {
         },
         CudaCases,
         MoeGraph,
-        (*_CUDA_DEFINES, "GGML_USE_HIP", "__HIP_PLATFORM_AMD__"),
+        (*_CUDA_DEFINES, *_DEFAULT_QUANTS, "GGML_USE_HIP", "__HIP_PLATFORM_AMD__"),
     ),
 }
