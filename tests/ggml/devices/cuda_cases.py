@@ -19,6 +19,8 @@ _FLOATS = ("f32", "f16", "bf16")
 class CudaCases(Cases):
     """Cases that reach what is new in these rules."""
 
+    glu_ops = 7
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.near = _NEAR

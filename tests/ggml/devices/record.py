@@ -7,7 +7,7 @@
 SOURCE is ggml's tree, the folder with `include` and `src`. It takes g++, and no device or vendor's library: the
 functions that answer are cut out of the source and compiled for the CPU (`judges/build.py`). `judges/families.py` says
 which functions a family has; another one takes an entry there, and a header with the types that the vendor's has.
-What is recorded (`recorded/VERSION/FAMILY.json.gz`) is what `test_recorded_answers.py` compares everywhere.
+What is recorded (`recorded/VERSION/FAMILY.json.xz`) is what `test_recorded_answers.py` compares everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers of ggml's own functions about devices as the tests keep them: `recorded/VERSION/FAMILY.json.gz`.
+"""Answers of ggml's own functions about devices as the tests keep them: `recorded/VERSION/FAMILY.json.xz`.
 
 For each hardware of a family: `supports` has a bit for every case, the first lowest, as a hexadecimal number;
 `refuses` are the cases at which ggml ends the program; `sizes` are those that take more than ggml_nbytes, with the
@@ -8,8 +8,8 @@ until which it is kept, by their numbers in the graph's context; null where ggml
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,12 @@ def graphs_of(family: Family, seeds: Iterable[int]) -> list[Question]:
 
 def recorded() -> dict[tuple[str, str], Path]:
     """All that is recorded, by version and family."""
-    return {(path.parent.name, path.name.partition(".")[0]): path for path in sorted(FOLDER.glob("*/*.json.gz"))}
+    return {(path.parent.name, path.name.partition(".")[0]): path for path in sorted(FOLDER.glob("*/*.json.xz"))}
 
 
 def read(path: Path) -> dict[str, Any]:
     """What is recorded of a family in a version, by hardware."""
-    answers: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    answers: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
     return answers
 
 
@@ -58,10 +58,10 @@ def write(name: str, judge: Path, release: Release) -> Path:
             splits = ask_graphs(judge, hardware.told, questions)
             answers[label]["splits"] = [split_numbers(q, a) for q, a in zip(questions, splits, strict=True)]
             orders = False
-    path = FOLDER / release.name / f"{name}.json.gz"
+    path = FOLDER / release.name / f"{name}.json.xz"
     path.parent.mkdir(exist_ok=True)
     text = json.dumps(answers, separators=(",", ":")).encode()
-    path.write_bytes(gzip.compress(text, mtime=0))
+    path.write_bytes(lzma.compress(text))
     return path
 
 
