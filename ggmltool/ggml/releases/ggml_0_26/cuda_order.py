@@ -48,7 +48,8 @@ def _keep_all(nodes: SplitNodes, first: int, end: int, keep: Keep) -> None:
         raise GgmlAssert(
             "ggml_backend_sched_split_graph",
             "n_dep_nodes_added == n_dep_nodes",
-            f"CUDA keeps what chooses the experts until the node behind {nodes[-1].label}, the last one of the graph",
+            f"CUDA keeps what chooses the experts until the node behind {nodes[-1].label}, which ends the graph: it "
+            "takes what lies behind the nodes for one; let a node follow",
         )
     for node in nodes[first:end]:
         keep(node, until)
