@@ -83,7 +83,7 @@ class Lib:
     """
 
     def __init__(self, files: Files) -> None:
-        self.base_file = files.base
+        self.files = files
         try:
             self.base = base = ctypes.CDLL(str(files.base), mode=ctypes.RTLD_LOCAL)
             self.cpu = cpu = ctypes.CDLL(str(files.cpu), mode=ctypes.RTLD_LOCAL)
@@ -122,7 +122,7 @@ class Lib:
         table = self.layout.buffer_type.from_address(self.ggml_backend_cpu_buffer_type()).iface
         has = {name for name, _ in table._fields_ if getattr(table, name)}
         if has != {"get_name", "alloc_buffer", "get_alignment", "is_host"}:
-            raise OracleUnavailable(f"{self.base_file} is {self.said}, whose buffer types ggmltool does not know")
+            raise OracleUnavailable(f"{self.files.base} is {self.said}, whose buffer types ggmltool does not know")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the oracle binds no function {name!r}; add it to ggmltool.oracle.prototypes")

@@ -1,8 +1,15 @@
-"""The releases that tests judge by their real libraries."""
+"""The releases that tests judge by their real libraries.
+
+    python -m tests.conformance.releases
+
+prints the packages with libraries that the extra `test` leaves out, since of each package it can name one version only.
+"""
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from importlib.metadata import requires
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
@@ -16,3 +23,15 @@ JUDGED = tuple(release.name for release in RELEASES.values() if release.library 
 def release_of(lib: Lib) -> Release:
     """The release that a library is of."""
     return next(r for r in RELEASES.values() if r.library is not None and not lib.differs_from(r.library))
+
+
+def left_out() -> list[str]:
+    """The packages with the library of a release that are not in the extra `test`."""
+    asked = [requirement.replace('"', "'").partition("; ") for requirement in requires("ggmltool") or ()]
+    tested = {package for package, _, when in asked if when == "extra == 'test'"}
+    needed = [RELEASES[name].library for name in JUDGED]
+    return [library.requirement for library in needed if library is not None and library.requirement not in tested]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{package}\n" for package in left_out()))

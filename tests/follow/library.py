@@ -83,7 +83,7 @@ def library_at(path: Path) -> Library:
 def library_of(release: Release) -> Library | None:
     """The library that judges a release, if it is here. It is not loaded: two of one name cannot be in one process."""
     try:
-        file = run_forked(lambda: load(release).base_file, lambda _: None)
+        file = run_forked(lambda: load(release).files.base, lambda _: None)
     except ChildError:
         return None
     return None if isinstance(file, Abort) else library_at(file)
