@@ -70,7 +70,7 @@ def copied(look: Look) -> Result[tuple[CopiedInput, ...]]:
     at = look.watch()
     plan, tensors, title = at.plan, look.tensors(at), at.title
     other = other_offload(look.opened, plan, look.moment)
-    experts = expert_copies(plan, tensors, at.run.bufts)
+    experts = expert_copies(at.run.model, plan, tensors, at.run.bufts)
     inputs = tuple(copied_inputs(plan, tensors))
     return answer(
         at,

@@ -166,7 +166,7 @@ def _copied(look: Look, watched: Watched, tensors: Tensors, opened: Opened) -> i
     from ggmltool.inspect.copied_experts import expert_copies
 
     other = other_offload(opened, watched.plan, look.moment)
-    experts = expert_copies(watched.plan, tensors, watched.run.bufts)
+    experts = expert_copies(watched.run.model, watched.plan, tensors, watched.run.bufts)
     if look.json:
         from ggmltool.views.plan.documents import CopiedDocument
 

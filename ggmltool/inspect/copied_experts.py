@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.plan import NodePlan, Plan
-from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.sched.compute import EXPERT_TAIL
+from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
+from ggmltool.scenario.model import Model
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
@@ -29,13 +30,13 @@ class ExpertCopy(NamedTuple):
     nbytes_most: int
 
 
-def expert_copies(plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType]) -> list[ExpertCopy]:
-    """One for every weight that ggml_backend_sched_compute_splits copies expert by expert.
+def expert_copies(model: Model, plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType]) -> list[ExpertCopy]:
+    """One for every weight that is copied expert by expert, by the scheduler or by llama.cpp's callback.
 
-    That is source 0 of a MUL_MAT_ID at the head of a split, where it lies in host memory for weights; releases before
-    August 2025 copy it whole.
+    That is source 0 of a MUL_MAT_ID at the head of a split, where it lies in host memory for weights; else, in releases
+    before August 2025 and in 0.26 without the callback, it is copied whole.
     """
-    if not RELEASES[plan.ggml].rules.copies_used_experts:
+    if not model.release.rules.copies_used_experts and model.scheduler.copy_callback != USED_EXPERTS:
         return []
     leafs = {leaf.id: leaf for leaf in plan.leafs}
     original = {copy.name: copy.of for copy in plan.copies}

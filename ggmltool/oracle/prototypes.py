@@ -175,6 +175,8 @@ BASE: dict[str, str] = {
     "ggml_backend_supports_op": "b:pt",
     "ggml_backend_tensor_set": "v:tpzz",
     "ggml_backend_tensor_get": "v:tpzz",
+    "ggml_backend_tensor_set_async": "v:ptpzz",
+    "ggml_backend_tensor_get_async": "v:ptpzz",
     "ggml_backend_tensor_alloc": "i:ptp",
     "ggml_backend_view_init": "i:t",
     "ggml_backend_alloc_ctx_tensors_from_buft": "p:cp",

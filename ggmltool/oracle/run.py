@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
 from ggmltool.oracle.build import Builder
+from ggmltool.oracle.copy_callback import UsedExperts
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Callbacks, World
@@ -179,6 +181,7 @@ class ScenarioRun:
         self.chunks: dict[int, int] = {}
         self.buffers: list[int] = []
         self.sched = 0
+        self.experts: UsedExperts | None = None
         self.devices = {device.name: device for device in world.order}
         world.names = self.builder.ids
 
@@ -229,6 +232,9 @@ class ScenarioRun:
         os.environ["GGML_SCHED_DEBUG"] = str(self.runner.debug)
         self.sched = lib.ggml_backend_sched_new(backends, None, len(order), graph_size, parallel, offload)
         self.runner.check_layout(self.world, self.sched, graph_size, offload)
+        if model.scheduler.copy_callback == USED_EXPERTS:
+            self.experts = UsedExperts(lib)
+            lib.ggml_backend_sched_set_copy_callback(self.sched, self.experts.callback, None)
         self.reader = state.StateReader(lib, self.world, self.sched, self.builder.ids, self.chunks)
 
     def _default_graph_size(self) -> int:
@@ -285,6 +291,8 @@ class ScenarioRun:
             new = [t for t in loose if t.id in self.newest and not Tensor.from_address(self.newest[t.id]).buffer]
             if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
                 self._write_data(new, self.newest)
+        if self.experts is not None:
+            self.experts.start()
         if self.world.tracing:
             lib.ggml_backend_sched_graph_compute(sched, graph)
         else:

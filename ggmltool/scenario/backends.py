@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ggmltool.ggml.sched.copy_callback import COPY_CALLBACKS
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import (
     BOOL,
@@ -193,7 +194,12 @@ BUFFER_TYPE_KEYS: Keys = {
     "host": BOOL,
     "ops": Kind(lambda value, _: op_keys(value), defined("op_list").schema),
 }
-SCHEDULER_KEYS: Keys = {"graph_size": integer(1, MAX_GRAPH_SIZE), "parallel": BOOL, "op_offload": BOOL}
+SCHEDULER_KEYS: Keys = {
+    "graph_size": integer(1, MAX_GRAPH_SIZE),
+    "parallel": BOOL,
+    "op_offload": BOOL,
+    "copy_callback": word(lambda: COPY_CALLBACKS),
+}
 
 
 def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[BufferTypeSpec]:

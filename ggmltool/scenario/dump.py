@@ -119,6 +119,8 @@ def _scheduler(spec: SchedulerSpec) -> dict[str, Any]:
     out: dict[str, Any] = {"parallel": spec.parallel, "op_offload": spec.op_offload}
     if spec.graph_size is not None:
         out["graph_size"] = spec.graph_size
+    if spec.copy_callback:
+        out["copy_callback"] = spec.copy_callback
     return out
 
 

@@ -136,11 +136,15 @@ class GraphSpec:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSpec:
-    """`graph_size` None: 2048, raised to what the graphs need."""
+    """`graph_size` None: 2048, raised to what the graphs need.
+
+    `copy_callback` is what the program has copy weights in host memory ("": nothing, which leaves it to the scheduler).
+    """
 
     graph_size: int | None = None
     parallel: bool = False
     op_offload: bool = True
+    copy_callback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

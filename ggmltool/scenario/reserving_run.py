@@ -29,7 +29,7 @@ class ReservingRun(Run):
 
     def _make_scheduler(self) -> Scheduler:
         options = self.model.scheduler
-        return scheduler_of(self.model.release)(
+        sched = scheduler_of(self.model.release)(
             self.backends,
             self.indices,
             self.addresses,
@@ -40,6 +40,11 @@ class ReservingRun(Run):
             self.listener,
             self.model.release,
         )
+        if options.copy_callback:
+            from ggmltool.ggml.sched.used_experts import copy_callback
+
+            sched.set_copy_callback(copy_callback(options.copy_callback, sched))
+        return sched
 
     def start_behind(self, other: ReservingRun) -> Scheduler:
         """Go on with the devices and the scheduler of another run, whose scenario has the same: for two that a program

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ggmltool.ggml import ops
 from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
+from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.memory import HostArrays, unusable
-from ggmltool.ggml.op import Op
 from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.ops import cpu_limits
 from ggmltool.ggml.ops.judge import judge
@@ -24,8 +21,9 @@ from ggmltool.ggml.product import computing
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.sched.used_experts import UsedExperts, uses_experts
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
-from ggmltool.ggml.transfer import announce_get, tensor_copy, tensor_set, tensor_set_async
+from ggmltool.ggml.transfer import tensor_copy
 
 if TYPE_CHECKING:
     from numpy import uint8
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 
 Watch = Callable[[Tensor], None]
 """Called with every node of a graph right after it was computed."""
-
-EXPERT_TAIL = 512
-"""Bytes copied beyond the last used expert, so that padding holds no NaN (CUDA's MMQ reads it)."""
 
 
 class DeviceArrays(HostArrays):
@@ -84,7 +79,9 @@ def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None, wait:
 def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
     ops.load()
-    experts = _UsedExperts(s)
+    experts = UsedExperts(s) if s.rules.copies_used_experts else None
+    if s.callback_copy is not None:
+        s.callback_copy.start()
     before = -1
     for k, split in enumerate(s.splits[: s.n_splits]):
         b = split.backend_id
@@ -118,7 +115,7 @@ def _event(s: Scheduler, call: str, backend_id: int) -> None:
         queue.event(call, s.cur_copy)
 
 
-def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExperts) -> None:
+def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: UsedExperts | None) -> None:
     """Bring one input to the split's backend, after the backend is done with what the copy held before."""
     b = split.backend_id
     copy = s.copy_of(t, b)
@@ -130,15 +127,10 @@ def _copy_input(s: Scheduler, split: Split, j: int, t: Tensor, experts: _UsedExp
         _event(s, "wait", b)
     else:
         s.synchronize_backend(b)
-    node = split.nodes[0] if split.nodes else None
-    if (
-        s.rules.copies_used_experts
-        and node is not None
-        and node.op == Op.MUL_MAT_ID
-        and node.src[0] is copy
-        and _is_host_weight(t)
-    ):
-        experts.copy(split, j, t, copy, node)
+    if s.callback_copy is not None and _is_host_weight(t) and s.callback_copy(split, t, copy):
+        return
+    if experts is not None and uses_experts(split, copy) and _is_host_weight(t):
+        experts.copy(split, j, t, copy)
         return
     if _copy_async(s, b, t, copy):
         return
@@ -177,74 +169,6 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
             queue.synchronize()
     HostArrays().copy(src, dst)
     return True
-
-
-class _UsedExperts:
-    """Copies only the experts that a mul_mat_id at the head of a split will use."""
-
-    def __init__(self, s: Scheduler) -> None:
-        self.s = s
-        self.ids_tensor: Tensor | None = None
-        self.used: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-
-    def copy(self, split: Split, j: int, t: Tensor, copy: Tensor, node: Tensor) -> None:
-        s = self.s
-        s.synchronize_backend(s.ids[t.index])
-        ids, ids_backend = self._ids(split, j, node)
-        if ids is not self.ids_tensor:
-            self.used = self._read(ids, ids_backend, t.ne[2])
-            self.ids_tensor = ids
-        size = t.nb[2]
-        data = HostArrays().get_bytes(t)
-        if not self.used.any():
-            raise GgmlFailed(
-                "ggml_backend_sched_compute_splits", "no expert is used", None, "ggml would search beyond its bitset"
-            )
-        for first, last in _runs(self.used):
-            start = first * size
-            tail = min(size, EXPERT_TAIL) if last < t.ne[2] - 1 else 0
-            end = start + (last - first + 1) * size + tail
-            device, queue = s.backends[split.backend_id].device, s.backends[split.backend_id].queue
-            if not device.sets_async:
-                s.synchronize_backend(split.backend_id)
-            elif queue is not None:
-                tensor_set_async(queue, copy, data[start:end], start, s.events)
-                continue
-            tensor_set(copy, data[start:end], start, None, s.events)
-
-    def _ids(self, split: Split, j: int, node: Tensor) -> tuple[Tensor, int]:
-        """The tensor of chosen experts: the original while its own copy is still to come."""
-        s = self.s
-        ids = node.src[2]
-        if ids is None:
-            raise GgmlFailed("ggml_backend_sched_compute_splits", f"{node.name} has no ids")
-        for later in split.inputs[j + 1 :]:
-            if s.copy_of(later, split.backend_id) is ids:
-                return later, s.ids[later.index]
-        return ids, split.backend_id
-
-    def _read(self, ids: Tensor, backend: int, n_expert: int) -> NDArray[np.bool_]:
-        s = self.s
-        if not s.backends[backend].device.sets_async:
-            s.synchronize_backend(backend)
-        announce_get(ids, s.events)
-        s.synchronize_backend(backend)
-        chosen = HostArrays().raw(ids)[0, 0].reshape(-1)
-        if chosen.size and not (int(chosen.min()) >= 0 and int(chosen.max()) < n_expert):
-            raise GgmlAssert(
-                "ggml_backend_sched_compute_splits",
-                "id >= 0 && id < n_expert",
-                f"{ids.name} chooses experts {int(chosen.min())} to {int(chosen.max())}; they are 0 to {n_expert - 1}",
-            )
-        used = np.zeros(n_expert, dtype=np.bool_)
-        used[chosen] = True
-        return used
-
-
-def _runs(used: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The consecutive used experts as (first, last)."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], used.astype(np.int8), [0]))))
-    return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]
 
 
 def _compute_split(s: Scheduler, k: int, split: Split, watch: Watch | None) -> None:

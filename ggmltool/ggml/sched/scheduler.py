@@ -10,6 +10,7 @@ from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Syn
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of, n_keepers
+from ggmltool.ggml.sched.copy_callback import CopyCallback
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.passes import copy_inputs_last, run_passes
 from ggmltool.ggml.sched.printing import debug_of
@@ -37,6 +38,10 @@ class Scheduler(SchedulerState):
         Nodes are then computed in batches, each up to one that is wanted, and waited for.
         """
         self.callback_eval = callback
+
+    def set_copy_callback(self, callback: CopyCallback | None) -> None:
+        """ggml_backend_sched_set_copy_callback: who is asked to copy weights in host memory (None: nobody)."""
+        self.callback_copy = callback
 
     @announced("ggml_backend_sched_split_graph")
     def split_graph(self, graph: CGraph) -> None:

@@ -14,6 +14,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.arena import Arena, Split
 from ggmltool.ggml.sched.common import AnyScheduler
+from ggmltool.ggml.sched.copy_callback import CopyCallback
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
@@ -87,6 +88,7 @@ class SchedulerState(AnyScheduler):
         self.prev_node_ids: list[int] = []
         self.prev_leaf_ids: list[int] = []
         self.callback_eval: EvalCallback | None = None
+        self.callback_copy: CopyCallback | None = None
 
     def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
         """An allocator, which tells what it does where somebody listens."""

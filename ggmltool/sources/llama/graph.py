@@ -94,7 +94,10 @@ class GraphWriter:
                 context["tensors"] = dict(
                     sorted(tensors.items(), key=lambda t: made.get(t[1].get("view_src", t[0]), 0))
                 )
-        return {"scheduler": {"graph_size": self.graph_size}, "contexts": self.contexts, "graphs": self.graphs}
+        scheduler: dict[str, Any] = {"graph_size": self.graph_size}
+        if self.lib.has("ggml_backend_sched_set_copy_callback"):
+            scheduler["copy_callback"] = "used_experts"
+        return {"scheduler": scheduler, "contexts": self.contexts, "graphs": self.graphs}
 
     def _leaf(self, address: int) -> None:
         """Write a tensor without op into the context of its memory, after what it views."""

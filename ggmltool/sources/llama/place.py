@@ -156,7 +156,8 @@ class _Placing:
         cpu = placer.cpu if host is None else replace(placer.cpu, buft=host)
         backends = [*self.gpus, *placer.accels, cpu]
         size = self.parts.graph_size(placer.model.scheduler.graph_size, sum(map(len, weights.values())))
-        scheduler = SchedulerSpec(size, parallel, self.options.op_offload)
+        copies = placer.model.scheduler.copy_callback
+        scheduler = SchedulerSpec(size, parallel, self.options.op_offload, copies)
         names = {b.name for b in backends}
         model = replace(
             placer.model,
