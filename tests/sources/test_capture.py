@@ -86,7 +86,7 @@ def test_a_tensor_is_told_as_it_lies_in_memory(call: Call) -> None:
     scenario = captured(call, "llama", "--swa-full")
     assert scenario["name"] == "llama for llama-server, prompt of 512 tokens, captured from llama.cpp"
     assert scenario["backends"] == [{"name": "CPU"}]
-    assert scenario["scheduler"] == {"graph_size": 1024}
+    assert scenario["scheduler"] == {"graph_size": 1024, "copy_callback": "used_experts"}
     assert {name: {k: v for k, v in c.items() if k != "tensors"} for name, c in scenario["contexts"].items()} == {
         "weights": {"buft": "CPU", "usage": "weights"},
         "inputs": {},
