@@ -60,12 +60,12 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def verify(opened: Opened, values: bool | None) -> Result[Verified]:
+def verify(opened: Opened, values: bool | None, vulkan: bool) -> Result[Verified]:
     from ggmltool.inspect.verified import verify as run_verify
     from ggmltool.views.diff.documents import VerifyDocument
     from ggmltool.views.diff.verify import debug_text, verify_view
 
-    found = run_verify(opened.scenario, values, debug_text)
+    found = run_verify(opened.scenario, values, debug_text, vulkan=vulkan)
     return Result(
         f"verify {opened.title}: {len(found.differences)} differences",
         found,

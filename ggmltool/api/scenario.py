@@ -384,14 +384,15 @@ class Scenario(Base):
             self.opened, graph, backends, real, values, eval_log, tolerance, inject, tensor, seed, zeros
         )
 
-    def verify(self, *, values: bool | None = None) -> Result[Verified]:
+    def verify(self, *, values: bool | None = None, vulkan: bool = False) -> Result[Verified]:
         """What differs from the real ggml, which does the same steps; `values` None: computed where data is given.
 
-        Needs the extra `oracle`. Raises InspectError if the library is missing or cannot run the scenario.
+        With `vulkan` the Vulkan device of this machine answers for the scenario's. Needs the extra `oracle`. Raises
+        InspectError if the library is missing or cannot run the scenario.
         """
         from ggmltool.api import computed
 
-        return computed.verify(self.opened, values)
+        return computed.verify(self.opened, values, vulkan)
 
     def place(
         self,

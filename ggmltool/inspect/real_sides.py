@@ -14,6 +14,7 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.model import BackendSpec, Model
 
 if TYPE_CHECKING:
+    from ggmltool.oracle.mock import Answered
     from ggmltool.oracle.vulkan import Vulkan
 
 LIBRARY = "library"
@@ -71,6 +72,30 @@ def real_vulkan(model: Model) -> Vulkan:
         hint = f". Give it `--ggml {like}`" if like is not None else ""
         raise InspectError(f"The real Vulkan backend is of ggml {device.version}, not {model.ggml}{hint}")
     return device
+
+
+class OnVulkan(NamedTuple):
+    """A scenario whose Vulkan devices are on this machine's hardware, what that is called, and who answers for them in
+    the real library.
+    """
+
+    model: Model
+    device: str
+    answered: Answered
+
+
+def on_this_vulkan(model: Model) -> OnVulkan:
+    """A scenario with this machine's Vulkan device in the place of its own.
+
+    Raises InspectError if it has none, or as `real_vulkan`.
+    """
+    from ggmltool.oracle.vulkan_device import FAMILY, answered_by_vulkan
+
+    if all(b.profile != FAMILY for b in model.backends):
+        raise InspectError("the scenario has no Vulkan device; add Vulkan0 to its `backends`")
+    device = real_vulkan(model)
+    backends = [with_hardware(b, device) if b.profile == FAMILY else b for b in model.backends]
+    return OnVulkan(replace(model, backends=backends), device.description, answered_by_vulkan)
 
 
 def with_hardware(spec: BackendSpec, device: Vulkan) -> BackendSpec:

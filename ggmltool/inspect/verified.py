@@ -14,6 +14,7 @@ from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
 
@@ -96,7 +97,7 @@ def _show(value: object) -> str:
 class Verified(NamedTuple):
     """What differs from the real library of a release, and how much was compared: plans, nodes, outputs.
 
-    `library` is what it says of itself: its version, and the commit if it knows that.
+    `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
     """
 
     release: str
@@ -110,17 +111,20 @@ def verify(
     values: bool | None,
     printed: Printed,
     doing: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    vulkan: bool = False,
 ) -> Verified:
     """Do the steps here and on the real library; `values` None: compute where every tensor of the contexts has data.
 
-    `doing` shows what is under way. Raises InspectError if the library is missing or cannot do it.
+    `doing` shows what is under way. With `vulkan` this machine's Vulkan device answers for the scenario's in the real
+    library, and the scenario's are on its hardware. Raises InspectError if the library is missing or cannot do it.
     """
-    model = scenario.model
+    on_vulkan = on_this_vulkan(scenario.model) if vulkan else None
+    model = scenario.model if on_vulkan is None else on_vulkan.model
     if values is None:
         values = _has_data(model)
     steps = _with_reads(scenario) if values else [step for step in model.steps if step.kind in PLANNING]
     with doing("running the real ggml"):
-        library, real = _on_the_real_library(replace(model, steps=steps))
+        library, real = _on_the_real_library(replace(model, steps=steps), on_vulkan)
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
@@ -147,10 +151,13 @@ def _with_reads(scenario: Scenario) -> list[Step]:
     return steps
 
 
-def _on_the_real_library(model: Model) -> tuple[str, OracleRun]:
+def _on_the_real_library(model: Model, on_vulkan: OnVulkan | None) -> tuple[str, OracleRun]:
     """Run it there; also what the library says of itself. Raises InspectError if it is missing or cannot do it."""
     try:
-        return oracle.load(model.release).said, oracle.run(model)
+        said = oracle.load(model.release).said
+        if on_vulkan is None:
+            return said, oracle.run(model)
+        return f"{said} with {on_vulkan.device}", oracle.run(model, answered=on_vulkan.answered)
     except oracle.OracleUnavailable as missing:
         raise InspectError(str(missing)) from None
     except oracle.ChildError as error:

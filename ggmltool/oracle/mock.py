@@ -37,6 +37,10 @@ _Z = ctypes.c_size_t
 _ADD_ALLOC_DEP = ctypes.CFUNCTYPE(None, _P, _P, _P)
 
 
+Answered = Callable[[Device], None]
+"""Lets somebody else answer for a device of the engine's."""
+
+
 class MockBuft:
     """A buffer type: `address` is its ggml_backend_buffer_type, 0 until a world gives it a `struct` of its own.
 
@@ -94,8 +98,9 @@ class MockDevice:
 class Callbacks:
     """The C callbacks, made once per process. Each looks its object up in the world that is current."""
 
-    def __init__(self, lib: Lib) -> None:
+    def __init__(self, lib: Lib, answered: Answered | None = None) -> None:
         self.lib = lib
+        self.answered = answered
         self.world: World = None  # type: ignore[assignment]
         self.capabilities = Capabilities(lib)
         cpu = lib.layout.buffer_type.from_address(lib.ggml_backend_cpu_buffer_type())
@@ -332,6 +337,10 @@ class World:
         self.engine_devices: dict[str, Device] = {}
         self.engine_bufts: dict[int, BufferType] = {}
         devices = {b.name: b.device for b in make_backends(model, bufts)}
+        if self.callbacks.answered is not None:
+            for spec in model.backends:
+                if spec.supports is None:
+                    self.callbacks.answered(devices[spec.name])
         orders = any(device.graph_optimize is not None for device in devices.values())
         if known or orders or any(device.profile.rules == "engine" for device in self.order):
             self.engine_bufts = {self.by_name[name].address: buft for name, buft in bufts.items()}

@@ -14,7 +14,7 @@ from ggmltool.oracle.build import Builder
 from ggmltool.oracle.copy_callback import UsedExperts
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
-from ggmltool.oracle.mock import Callbacks, World
+from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.values import read_values
 from ggmltool.scenario.model import ContextSpec, Model, Step, TensorSpec
@@ -94,17 +94,17 @@ class Runner:
     """Runs scenarios in this process, which ggml's abort ends: `worker` keeps it in a child of its own.
 
     Without `values`, nothing is written, read or computed, and no memory is touched: a compute step does only what it
-    does to the scheduler.
+    does to the scheduler. `answered` gets the devices whose rules are the engine's, to let others answer for them.
 
     `emit` gets ("plan", (dict, debug text)), ("values", {id: array}) and at the end ("trace", lines).
     """
 
-    def __init__(self, lib: Lib, debug: int = 2, values: bool = True) -> None:
+    def __init__(self, lib: Lib, debug: int = 2, values: bool = True, answered: Answered | None = None) -> None:
         self.lib = lib
         self.debug = debug
         self.values = values
         self.log = Log(lib)
-        self.callbacks = Callbacks(lib)
+        self.callbacks = Callbacks(lib, answered)
         self._checked = False
         self._current: tuple[Model, Step | None, World | None, Emit] | None = None
 

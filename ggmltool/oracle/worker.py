@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.oracle import fork
 from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
 from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.mock import Answered
 from ggmltool.oracle.run import OracleRun, Runner, failed_plan
 from ggmltool.scenario.model import Model
 
@@ -19,14 +21,14 @@ BATCH = 250
 """Scenarios given to one child: enough that forking costs nothing, few enough that a leak does no harm."""
 
 
-def run(model: Model, debug: int = 2, values: bool = True) -> OracleRun:
+def run(model: Model, debug: int = 2, values: bool = True, answered: Answered | None = None) -> OracleRun:
     """Runs one scenario on the real library, in a forked child.
 
     `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Without `values` compute, set and get steps
-    touch no memory. Raises OracleUnavailable if the library is missing, ChildError where the scenario cannot be run
-    there.
+    touch no memory. `answered` gets the devices whose rules are the engine's, to let others answer for them. Raises
+    OracleUnavailable if the library is missing, ChildError where the scenario cannot be run there.
     """
-    return next(run_many([model], debug, values))
+    return next(run_on(load(model.release), [model], debug, values, answered))
 
 
 def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
@@ -38,23 +40,27 @@ def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> It
         yield from run_on(load(release), same, debug, values)
 
 
-def run_on(lib: Lib, models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
+def run_on(
+    lib: Lib, models: Iterable[Model], debug: int = 2, values: bool = True, answered: Answered | None = None
+) -> Iterator[OracleRun]:
     """The same on one library, whatever the scenarios' release."""
     models = iter(models)
     while batch := list(islice(models, BATCH)):
         done = 0
         while done < len(batch):
-            for result in _child_results(lib, batch[done:], debug, values):
+            for result in _child_results(lib, batch[done:], debug, values, answered):
                 done += 1
                 yield result
 
 
-def _child_results(lib: Lib, models: Sequence[Model], debug: int, values: bool) -> Iterator[OracleRun]:
+def _child_results(
+    lib: Lib, models: Sequence[Model], debug: int, values: bool, answered: Answered | None
+) -> Iterator[OracleRun]:
     read_fd, write_fd = os.pipe()
     pid = fork.fork_child()
     if pid == 0:
         os.close(read_fd)
-        _serve(lib, models, debug, values, write_fd)
+        _serve(partial(Runner, lib, debug, values, answered), models, write_fd)
     os.close(write_fd)
     waiting = True
     try:
@@ -91,7 +97,7 @@ def _child_results(lib: Lib, models: Sequence[Model], debug: int, values: bool) 
             os.waitpid(pid, 0)
 
 
-def _serve(lib: Lib, models: Sequence[Model], debug: int, values: bool, fd: int) -> None:
+def _serve(start: Callable[[], Runner], models: Sequence[Model], fd: int) -> None:
     fork.quiet_child()
 
     def emit(kind: str, value: object) -> None:
@@ -112,9 +118,9 @@ def _serve(lib: Lib, models: Sequence[Model], debug: int, values: bool, fd: int)
 
     sys.unraisablehook = on_callback_failure
     try:
-        runner = Runner(lib, debug, values)
+        runner = start()
         callback = ABORT_CALLBACK(on_abort)
-        lib.ggml_set_abort_callback(callback)
+        runner.lib.ggml_set_abort_callback(callback)
         for model in models:
             runner.run(model, emit)
             emit("done", None)

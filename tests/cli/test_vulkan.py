@@ -55,6 +55,22 @@ def test_a_model_with_products_norms_and_attention_agrees(call: Call, vulkan: Vu
     assert (result.status, json.loads(result.out)["whole"]) == (0, True)
 
 
+def test_a_plan_is_that_of_the_real_scheduler_with_the_real_device(call: Call, vulkan: Vulkan) -> None:
+    scenario = (SAMPLES / "transformer.yaml").read_text("utf-8").replace("CUDA0", "Vulkan0").encode()
+    result = call("verify", "--ggml", "0.26", "--with", "vulkan", "-", stdin=scenario)
+    assert (result.status, result.err) == (0, "")
+    assert "does the same" in result.out
+    document = json.loads(call("verify", "--ggml", "0.26", "--with", "vulkan", "--json", "-", stdin=scenario).out)
+    assert document["library"].endswith(f" with {vulkan.description}")
+    assert document["compared"] == {"plans": 2, "nodes": 62, "outputs": 1}
+
+
+def test_a_scenario_without_vulkan_is_not_verified_with_it(call: Call) -> None:
+    result = call("verify", "--ggml", "0.26", "--with", "vulkan", "matmul")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "Error: the scenario has no Vulkan device; add Vulkan0 to its `backends`\n"
+
+
 def test_a_scenario_of_another_ggml_is_refused(call: Call, vulkan: Vulkan) -> None:
     result = call("compare", "--ggml", "0.20.2", "--with", "vulkan", "matmul")
     assert (result.status, result.out) == (2, "")

@@ -1,7 +1,7 @@
 """`python -m tests.vulkan --ops 50000 --graphs 20000`: the engine's Vulkan of ggml 0.26 against the real one.
 
-Random ops (answers and alloc sizes), random graphs (orders, and what is kept), and all nodes of the captured graphs
-that are there. The exit status is 1 if anything differs.
+Random ops (answers and alloc sizes), random graphs (orders, and what is kept), all nodes of the captured graphs, and
+these graphs on the real scheduler with the real device. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ggmltool
 from ggmltool.oracle.vulkan import VulkanUnavailable, vulkan
 from tests.conformance import captured
 from tests.vulkan.judged import GraphsJudged, OpsJudged, judge_scenario
+from tests.vulkan.scheduled import names, verified
 
 _SHOWN = 10
 
@@ -36,7 +37,8 @@ def main() -> int:
     graphs.judge_random(range(options.seed, options.seed + options.graphs))
     moved = f"{graphs.reordered} reordered, {graphs.kept} tensors kept"
     wrong += _told(f"{graphs.judged} random graphs, {moved}", graphs.wrong)
-    return 1 if wrong + _captured(OpsJudged(device), GraphsJudged(device)) else 0
+    wrong += _captured(OpsJudged(device), GraphsJudged(device))
+    return 1 if wrong + _scheduled() else 0
 
 
 def _captured(ops: OpsJudged, graphs: GraphsJudged) -> int:
@@ -45,6 +47,13 @@ def _captured(ops: OpsJudged, graphs: GraphsJudged) -> int:
     moved = f"{graphs.reordered} reordered, {graphs.kept} tensors kept"
     wrong = _told(f"{ops.asked} nodes of captured graphs, of which it runs {ops.supported}", ops.wrong)
     return wrong + _told(f"{graphs.judged} captured graphs, {moved}", graphs.wrong)
+
+
+def _scheduled() -> int:
+    found = {name: verified(name) for name in names()}
+    nodes = sum(verified.compared["nodes"] for verified in found.values())
+    wrong = [f"{name}: {difference}" for name, verified in found.items() for difference in verified.differences]
+    return _told(f"{len(found)} captured graphs on the real scheduler, plans with {nodes} nodes", wrong)
 
 
 def _told(what: str, wrong: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from itertools import count
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import GluOp, Op
 from ggmltool.ggml.tensor import Tensor
 from tests.ggml.devices.cases import NEAR, Cases
 
@@ -23,6 +23,7 @@ class VulkanCases(Cases):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.near = NEAR | _NEAR
+        self.glu_ops = len(GluOp)
 
     def __iter__(self) -> Iterator[Tensor]:
         ops = list(Op)

@@ -379,7 +379,7 @@ class DifferenceRow(Row):
 class VerifyDocument(ReleaseDocument, kw_only=True):
     """`verify --json`: what the real library does otherwise; `compared` says how much was compared.
 
-    `library` is what it says of itself: its version, and the commit if it knows that.
+    `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
     """
 
     kind: Literal["verify"] = "verify"
