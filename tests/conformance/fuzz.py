@@ -44,19 +44,21 @@ def rng_features(rng: Random) -> list[str]:
     return rng.choice((["avx2"], ["avx2", "avx512"], ["neon", "dotprod"], ["neon", "dotprod", "i8mm"], []))
 
 
-def scenario(seed: int, short_forms: bool = True, values: bool = False) -> Spec:
+def scenario(seed: int, short_forms: bool = True, values: bool = False, inputs_anywhere: bool = False) -> Spec:
     """A scenario as SPEC.md has it. Without `short_forms` every node is long and every shape explicit.
 
-    With `values` its tensors have data and its steps compute and read the graphs' outputs.
+    With `values` its tensors have data and its steps compute and read the graphs' outputs. With `inputs_anywhere` some
+    results are flagged as inputs, too, which not every ggml takes.
     """
-    return Generator(Random(seed), short_forms, values).scenario(seed)
+    return Generator(Random(seed), short_forms, values, inputs_anywhere).scenario(seed)
 
 
 class Generator:
     """One scenario in the making."""
 
-    def __init__(self, rng: Random, short_forms: bool, values: bool) -> None:
+    def __init__(self, rng: Random, short_forms: bool, values: bool, inputs_anywhere: bool = False) -> None:
         self.rng = rng
+        self.inputs_anywhere = inputs_anywhere
         self.values = values
         self.limits: dict[str, int] = {}
         self.short_forms = short_forms
@@ -435,7 +437,7 @@ class Generator:
         if self.chance(0.06):
             extra["flags"] = ["output"]
         elif self.chance(0.01):
-            extra["flags"] = ["input"]
+            extra["flags"] = ["input"] if self.inputs_anywhere else []
         if self.odd and self.chance(0.2):
             extra["name"] = rng.choice(ODD_NAMES)
         if self.chance(0.02):

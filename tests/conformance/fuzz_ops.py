@@ -497,9 +497,8 @@ def misc(m: Maker) -> Node | None:
     kind = m.rng.randrange(6)
     if kind == 0:
         words = [bits(-1.0), bits(1.0)]
-        return Node(
-            "clamp", [a], "f32", a.ne, a.nb, words, a.root or a.id, a.offset, call("clamp", a, "min=-1", "max=1")
-        )
+        short = call("clamp", a, "min=-1", "max=1", "inplace=true")
+        return Node("clamp", [a], "f32", a.ne, a.nb, words, a.root or a.id, a.offset, short)
     if kind == 1 and a.is_contiguous:
         return Node("leaky_relu", [a], "f32", a.ne, None, [bits(0.5)])
     if kind == 2 and a.is_contiguous:

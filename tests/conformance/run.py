@@ -1,8 +1,10 @@
 """The engine against the real library on random scenarios.
 
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26
+    python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --wide
 
-Every seed is a scenario of `fuzz`; compared are all plans in every field and ggml's debug print byte for byte.
+Every seed is a scenario of `fuzz`, or with --wide of `fuzz_wide`; compared are all plans in every field and the debug
+print byte for byte.
 """
 
 from __future__ import annotations
@@ -10,25 +12,27 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import ggmltool
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.releases import JUDGED
 
 CHUNK = 250
-PLANNING = ("reserve", "alloc", "reset")
+PLANNING = ("reserve", "alloc", "compute", "reset")
 
 
 class Outcome(NamedTuple):
@@ -41,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 def planning_only(loaded: Scenario) -> Model:
-    """The model without the steps that need values."""
+    """The model without the steps that are about values."""
     return replace(loaded.model, steps=[step for step in loaded.model.steps if step.kind in PLANNING])
 
 
@@ -65,18 +69,22 @@ def judge(plans: Sequence[Mapping[str, Any]], texts: Sequence[bytes], real: Orac
     return out
 
 
-def outcomes(seeds: Sequence[int], release: str, short_forms: bool = True) -> Iterator[Outcome]:
+def outcomes(seeds: Sequence[int], release: str, short_forms: bool = True, wide: bool = False) -> Iterator[Outcome]:
     """The outcome of every seed, first those with a debug print, which itself changes ggml's state, then the others."""
+    make = wide_scenario if wide else partial(scenario, short_forms=short_forms)
+    make = partial(make, inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
     for debug in (True, False):
-        yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], release, short_forms, debug)
+        yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], release, make, debug)
 
 
-def _outcomes(seeds: Sequence[int], release: str, short_forms: bool, debug: bool) -> Iterator[Outcome]:
+def _outcomes(
+    seeds: Sequence[int], release: str, make: Callable[[int], dict[str, Any]], debug: bool
+) -> Iterator[Outcome]:
     ours: list[tuple[int, list[dict[str, Any]], list[bytes]]] = []
     models: list[Model] = []
     for seed in seeds:
         try:
-            loaded = ggmltool.load(scenario(seed, short_forms), ggml=release)
+            loaded = ggmltool.load(make(seed), ggml=release)
             model = planning_only(loaded)
             ours.append((seed, *engine_run(loaded, model, debug)))
         except Exception as error:
@@ -84,14 +92,14 @@ def _outcomes(seeds: Sequence[int], release: str, short_forms: bool, debug: bool
             yield Outcome(seed, [f"{type(error).__name__}: {error}"], "not run", 0)
             continue
         models.append(model)
-    for (seed, plans, texts), real in zip(ours, run_many(models, 2 if debug else 0), strict=True):
+    for (seed, plans, texts), real in zip(ours, run_many(models, 2 if debug else 0, values=False), strict=True):
         last = real.plans[-1] if real.plans else {"ok": True}
         end = "ok" if last["ok"] else "crash" if is_crash(last) else "abort"
         yield Outcome(seed, judge(plans, texts, real), end, len(real.plans))
 
 
-def _chunk(seeds: range, release: str, short_forms: bool) -> list[Outcome]:
-    return list(outcomes(seeds, release, short_forms))
+def _chunk(seeds: range, release: str, short_forms: bool, wide: bool) -> list[Outcome]:
+    return list(outcomes(seeds, release, short_forms, wide))
 
 
 def _say(line: str) -> None:
@@ -106,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
     parser.add_argument("--long", action="store_true", help="long forms only")
+    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
     parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition(":")
@@ -115,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ends: dict[str, int] = {}
     n_failed = n_plans = 0
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(not options.long)):
+        for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(not options.long), repeat(options.wide)):
             for outcome in results:
                 ends[outcome.end] = ends.get(outcome.end, 0) + 1
                 n_plans += outcome.n_plans

@@ -22,6 +22,7 @@ from ggmltool.scenario.scenario import Scenario
 from tests.conformance import run as planning
 from tests.conformance import values as computing
 from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.judged import HIDDEN, per_device
 from tests.follow.library import Library
 
@@ -72,8 +73,9 @@ class Observed:
 
 
 def random_case(kind: Kind, seed: int, release: Release) -> Case:
-    """The scenario of a seed of the fuzzer, everything explicit."""
-    loaded = ggmltool.load(scenario(seed, values=kind == "calls"), ggml=release.name)
+    """The scenario of a seed of the fuzzer, everything explicit; every fourth that is planned is a wide one."""
+    source = wide_scenario(seed) if kind == "plans" and seed % 4 == 3 else scenario(seed, values=kind == "calls")
+    loaded = ggmltool.load(source, ggml=release.name)
     return Case(kind, seed, {**dump(loaded.model), "ggml": release.name}, kind == "plans" and seed % 5 != 0)
 
 

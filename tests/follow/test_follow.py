@@ -62,7 +62,7 @@ def search(library: Library, like: Release, kind: Kind, *seeds: int) -> Found:
 
 
 CASES: list[tuple[dict[str, Any], Kind, int]] = [
-    ({"max_split_inputs": 10}, "plans", 35),
+    ({"max_split_inputs": 10}, "plans", 44),
     ({"ignores_weights": frozenset()}, "plans", 37),
     ({"copies_leafs_last": True}, "plans", 48),
     ({"records_every_split": True}, "calls", 5),
