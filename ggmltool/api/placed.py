@@ -32,6 +32,8 @@ class Placing(TypedDict, total=False):
     split_mode: Any
     main_gpu: int
     cpu_moe: bool
+    n_cpu_ffn: int
+    lazy_mode: Any
     no_kv_offload: bool
     no_op_offload: bool
     no_repack: bool

@@ -52,6 +52,15 @@ def common_options(command: F) -> F:
         ),
         click.option("-mg", "--main-gpu", type=click.IntRange(0), metavar="N", default=0, help="The GPU for -sm none."),
         click.option("-cmoe", "--cpu-moe", is_flag=True, help="Keep the experts of all layers on the CPU."),
+        click.option(
+            "-ncffn", "--n-cpu-ffn", type=click.IntRange(0, 10_000), metavar="N", default=0,
+            help="Keep the dense feed-forward weights of the first N layers on the CPU.",
+        ),
+        click.option(
+            "-lzm", "--lazy-mode", type=click.Choice(["auto", "on", "off"]), default="auto", show_default=True,
+            help="Read per-layer embeddings from the file as they are needed; they stay on the CPU then. auto: those "
+                 "above 4 GiB.",
+        ),
         click.option("-nkvo", "--no-kv-offload", is_flag=True, help="Keep the KV cache on the CPU."),
         click.option("--no-op-offload", is_flag=True, help="Do not offload ops whose weights are on the CPU."),
         click.option(

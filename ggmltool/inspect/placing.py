@@ -29,6 +29,8 @@ class Common(NamedTuple):
     split_mode: Literal["layer", "none"] = "layer"
     main_gpu: int = 0
     cpu_moe: bool = False
+    n_cpu_ffn: int = 0
+    lazy_mode: Literal["auto", "on", "off"] = "auto"
     no_kv_offload: bool = False
     no_op_offload: bool = False
     no_repack: bool = False
@@ -73,8 +75,8 @@ def read_split(text: str) -> tuple[float, ...]:
     return shares
 
 
-def overrides(texts: Sequence[str], n_cpu_moe: int, cpu_moe: bool) -> tuple[Override, ...]:
-    """What -ot, --cpu-moe and --n-cpu-moe override, in this order. Raises InspectError."""
+def overrides(texts: Sequence[str], n_cpu_moe: int, common: Common) -> tuple[Override, ...]:
+    """What -ot, --cpu-moe, --n-cpu-moe and --n-cpu-ffn override, in this order. Raises InspectError."""
     from ggmltool.sources.llama import overrides as rules
     from ggmltool.sources.llama.errors import PlaceError
 
@@ -82,7 +84,8 @@ def overrides(texts: Sequence[str], n_cpu_moe: int, cpu_moe: bool) -> tuple[Over
         out = [override for text in texts for override in rules.parse_overrides(text)]
     except PlaceError as error:
         raise InspectError(f"-ot: {error}") from None
-    return (*out, *([rules.cpu_moe()] if cpu_moe else []), *rules.n_cpu_moe(n_cpu_moe))
+    experts = [*([rules.cpu_moe()] if common.cpu_moe else []), *rules.n_cpu_moe(n_cpu_moe)]
+    return (*out, *experts, *rules.n_cpu_ffn(common.n_cpu_ffn))
 
 
 def options_of(
@@ -101,6 +104,7 @@ def options_of(
         op_offload=not common.no_op_offload,
         parallel=common.parallel,
         extra_bufts=not common.no_repack,
+        lazy_mode=common.lazy_mode,
     )
 
 
@@ -155,6 +159,8 @@ def asked(common: Common, **given: str) -> str:
     words += [f"-sm none -mg {common.main_gpu}"] if common.split_mode == "none" else []
     flags = (("--cpu-moe", common.cpu_moe), ("-nkvo", common.no_kv_offload), ("--no-op-offload", common.no_op_offload))
     words += [name for name, on in (*flags, ("--no-repack", common.no_repack)) if on]
+    words += [f"--n-cpu-ffn {common.n_cpu_ffn}"] if common.n_cpu_ffn else []
+    words += [f"--lazy-mode {common.lazy_mode}"] if common.lazy_mode != "auto" else []
     if common.margin != DEFAULT_MARGIN:
         words.append(f"--margin {','.join(map(_exact, common.margin))}")
     if common.parallel is not None:
@@ -183,7 +189,7 @@ class Asked(NamedTuple):
     def options(self, model: Model, common: Common) -> PlaceOptions:
         """The options as values. Raises InspectError for one that cannot be read."""
         shares = shares_of(self.tensor_split)
-        overridden = overrides(self.override_tensor, self.n_cpu_moe, common.cpu_moe)
+        overridden = overrides(self.override_tensor, self.n_cpu_moe, common)
         return options_of(model, common, read_layers(self.n_gpu_layers), shares, overridden)
 
     def words(self, common: Common, found: Sequence[int] = ()) -> str:

@@ -201,7 +201,7 @@ def _jobs(graphs: Sequence[Graph], common: Common, varied: Varied) -> tuple[list
             f"{n} placements are too many; the limit is {MAX_PLACEMENTS}. Use larger steps, e.g. 0..99:10"
         )
     rules = {
-        (ot, moe): overrides([ot] if ot else [], moe, common.cpu_moe)
+        (ot, moe): overrides([ot] if ot else [], moe, common)
         for ot, moe in product(varied.overridden, varied.n_cpu_moe)
     }
     texts, work = [], []

@@ -52,6 +52,10 @@ OTHER_CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
     "overrides": (ONE, Settings(-1, overrides=((r"blk\.[0-3]\.ffn_.*", "CPU"),), options=PROMPT)),
     "overrides on two": (TWO, Settings(2, overrides=((r"attn_k", "CUDA1"), ("token_embd", "CUDA0")), options=PROMPT)),
     "experts": (ONE, Settings(-1, overrides=((r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),), options=PROMPT)),
+    "dense feed-forward": (
+        ONE,
+        Settings(-1, overrides=tuple((rf"blk\.{i}\.ffn_(up|down|gate)\.", "CPU") for i in range(2)), options=PROMPT),
+    ),
     "no op offload": (ONE, Settings(2, op_offload=False, options=PROMPT)),
     "KV cache on the CPU": (ONE, Settings(2, options=replace(PROMPT, offload_kqv=False, flash_attn="off"))),
     "KV cache on the CPU, one token": (ONE, Settings(-1, options=replace(TOKEN, offload_kqv=False))),

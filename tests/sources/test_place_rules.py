@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from ggmltool.sources.llama import weights
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, layer_devices, split_points
 from ggmltool.sources.llama.leaf_order import LeafOrder
-from ggmltool.sources.llama.overrides import n_cpu_moe, overridden, parse_overrides
+from ggmltool.sources.llama.overrides import n_cpu_ffn, n_cpu_moe, overridden, parse_overrides
 from ggmltool.sources.llama.place import Placement, Placer
 
 
@@ -121,6 +122,37 @@ def test_numbers_of_any_length_in_names_are_names() -> None:
     digits = "9" * 900
     placement = placed({f"blk.{digits}.w": "f32[64, 64]"}, {f"norm-{digits}": f"mul_mat(blk.{digits}.w, x)"})
     assert [t.layer for t in placement.tensors] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "rows", "buft"),
+    [("auto", 1 << 20, "CPU"), ("auto", 1 << 19, "CUDA0"), ("on", 64, "CPU"), ("off", 1 << 20, "CUDA0")],
+)
+def test_per_layer_embeddings_are_read_as_they_are_needed(mode: Any, rows: int, buft: str) -> None:
+    """Above 4 GiB, or as -lzm says; they stay in the file's pages even where -ot says otherwise."""
+    name = "per_layer_token_embd.weight"
+    nodes = {"y": {"op": "get_rows", "src": [name, "ids"]}}
+    scenario = {
+        "ggmltool": 1,
+        "ggml": "0.26",
+        "contexts": {
+            "weights": {"buft": "CPU", "usage": "weights", "tensors": {name: {"type": "f32", "ne": [2048, rows]}}},
+            "inputs": {"tensors": {"ids": {"type": "i32", "ne": [8], "flags": ["input"]}}},
+        },
+        "graphs": {"main": {"nodes": nodes}},
+    }
+    options = PlaceOptions(overrides=tuple(parse_overrides("per_layer=CUDA0")), lazy_mode=mode)
+    (tensor,) = Placer(load_model(scenario), gpus(64 << 30)).place(options).tensors
+    assert tensor.buft == buft
+    (tensor,) = Placer(load_model({**scenario, "ggml": "0.20.2"}), gpus(64 << 30)).place(options).tensors
+    assert tensor.buft == "CUDA0"
+
+
+def test_the_dense_feed_forward_weights_of_the_first_layers_can_stay_on_the_cpu() -> None:
+    names = [f"blk.{i}.ffn_{part}.weight" for i in (1, 2, 11) for part in ("up", "down_exps", "norm")]
+    assert list(overridden(names, n_cpu_ffn(2))) == ["blk.1.ffn_up.weight"]
+    assert [o.option for o in n_cpu_ffn(2)] == ["--n-cpu-ffn 2"]
+    assert n_cpu_ffn(0) == []
 
 
 def test_two_weights_of_one_name_stay_two() -> None:

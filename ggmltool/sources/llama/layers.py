@@ -21,7 +21,8 @@ class PlaceOptions:
     """llama.cpp's settings of placement, under the names of its parameters.
 
     `tensor_split` empty: by the devices' free memory. `parallel` None: pipeline copies where llama.cpp makes them.
-    `extra_bufts`: weights on the CPU may go to its further buffer types, such as CPU_REPACK.
+    `extra_bufts`: weights on the CPU may go to its further buffer types, such as CPU_REPACK. `lazy_mode`: weights that
+    are read row by row, as they are needed, stay in the file's pages: all such, those above 4 GiB (auto), or none.
     """
 
     n_gpu_layers: int = ALL
@@ -33,6 +34,7 @@ class PlaceOptions:
     op_offload: bool = True
     parallel: bool | None = None
     extra_bufts: bool = True
+    lazy_mode: Literal["auto", "on", "off"] = "auto"
 
     def n_gpu(self, n_layer: int) -> int:
         """n_gpu_layers as a number: all layers are one more than the model has, for the output's."""

@@ -19,6 +19,7 @@ SECONDS = 2.0
 """How long all patterns may search all names; some expressions would take forever."""
 
 _EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+_DENSE = r"\.ffn_(up|down|gate)\."
 _NOT_IN_CPP = re.compile(r"\(\?(?![:=!])|\\[AZ]|[*+?}]\+")
 _POSIX = {
     "[:digit:]": "0-9",
@@ -57,8 +58,17 @@ def cpu_moe() -> Override:
 
 def n_cpu_moe(n: int) -> list[Override]:
     """--n-cpu-moe: the experts of the first `n` layers stay on the CPU."""
+    return _first_layers(n, _EXPERTS, "--n-cpu-moe")
+
+
+def n_cpu_ffn(n: int) -> list[Override]:
+    """--n-cpu-ffn: the dense feed-forward weights of the first `n` layers stay on the CPU."""
+    return _first_layers(n, _DENSE, "--n-cpu-ffn")
+
+
+def _first_layers(n: int, weights: str, option: str) -> list[Override]:
     layers = "|".join(map(str, range(n)))
-    return [Override(re.compile(rf"blk\.({layers}){_EXPERTS}"), "CPU", f"--n-cpu-moe {n}")] if n else []
+    return [Override(re.compile(rf"blk\.({layers}){weights}"), "CPU", f"{option} {n}")] if n else []
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

@@ -18,11 +18,13 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor, nbytes_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, SchedulerSpec, TensorSpec, Usage
+from ggmltool.scenario.versions import lacks
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions, chosen_gpus, layer_devices
 from ggmltool.sources.llama.overrides import Override, overridden
 from ggmltool.sources.llama.parts import Parts, Role
 from ggmltool.sources.llama.weight_support import Hparams, weight_buft_supported
+from ggmltool.sources.llama.weights import LAZY, LAZY_BYTES, LAZY_SINCE
 
 _DIGITS = 9
 
@@ -233,10 +235,13 @@ class _Placing:
 
     def _choose(self, spec: TensorSpec, role: Role) -> tuple[str, str]:
         """The buffer type of a weight in one of its roles, and why. Raises PlaceError."""
+        cpu_buft = self.placer.devices[self.cpu].buft.name
+        if self._is_lazy(spec):
+            return cpu_buft, f"-lzm {self.options.lazy_mode}: read as it is needed"
         override = self.overrides.get(spec.name)
         device = self._device_of(role)
         if override is not None:
-            if override.buft != self.placer.devices[self.cpu].buft.name:
+            if override.buft != cpu_buft:
                 return override.buft, override.option
             found = self._first(spec, role, self.cpu_list)
             return (found or override.buft), override.option
@@ -255,6 +260,13 @@ class _Placing:
         elif found != own:
             rule += f", {found} first"
         return found, rule
+
+    def _is_lazy(self, spec: TensorSpec) -> bool:
+        """llama_model_loader::lazy_read::add: whether the weight stays in the file's pages, whatever is overridden."""
+        mode = self.options.lazy_mode
+        if mode == "off" or spec.name not in LAZY or lacks(self.placer.model.release, LAZY_SINCE):
+            return False
+        return mode == "on" or nbytes_of(spec.type, spec.ne, spec.nb) > LAZY_BYTES
 
     def _first(
         self, spec: TensorSpec, role: Role, list_: Iterable[tuple[Device, BufferType, BufferType]]

@@ -20,6 +20,15 @@ _LAYER_OF_CACHE = re.compile(r"_l(\d{1,9})(?=$| \()")
 TIED = "token_embd"
 """The weight that is also the output's where the model has none of its own."""
 
+LAZY = frozenset(("per_layer_token_embd.weight",))
+"""Weights that llama.cpp can read row by row, as they are needed (TENSOR_READ_LAZY)."""
+
+LAZY_SINCE = "2026-09-05"
+"""Since when it does."""
+
+LAZY_BYTES = 4 << 30
+"""With -lzm auto, those that are larger."""
+
 PER_LAYER = frozenset(("rope_freqs", "rope_factors_long", "rope_factors_short"))
 """Weights that every layer has, though the model holds them once."""
 
