@@ -41,10 +41,10 @@ def test_41_an_offset_beyond_4_gib_takes_two_words(lib: Lib) -> None:
     assert fields["view_offs"] == (5 << 32) // 2
 
 
-def test_41_strides_from_2_gib_on_wrap_in_a_permutation(lib: Lib) -> None:
+def test_41_strides_from_2_gib_on_wrap_in_a_permutation_that_takes_ints(lib: Lib) -> None:
     fields = made(lib, call("permute", Src("f32", (1 << 10, 1 << 20, 2)), 0, 2, 1, 3))
     assert fields["ne"] == (1 << 10, 2, 1 << 20, 1)
-    assert fields["nb"][1] != 1 << 32
+    assert (fields["nb"][1] != 1 << 32) == release_of(lib).ops.permute_is_int
 
 
 def test_42_a_view_is_measured_without_its_strides(lib: Lib) -> None:
@@ -73,9 +73,10 @@ def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(p0: int, d
     check_abort(lib, call("conv_transpose_1d", Src(ne=(3, 2, 2)), Src(ne=(8, 2)), 1, p0, d0))
 
 
-def test_44_clamp_is_always_in_place(lib: Lib) -> None:
+def test_44_clamp_is_in_place_until_it_makes_a_tensor_of_its_own(lib: Lib) -> None:
     fields = made(lib, call("clamp", Src(ne=(8, 6), name="h"), -1.0, 1.0))
-    assert (fields["view_src"], fields["name"]) == (0, "h (view)")
+    view = (None, "") if release_of(lib).ops.clamp_is_new else (0, "h (view)")
+    assert (fields["view_src"], fields["name"]) == view
     assert [float_of(w) for w in fields["op_params"][:2]] == [-1.0, 1.0]
 
 
@@ -123,8 +124,8 @@ def test_45_a_parameter_is_a_node_without_an_op(judged: Judging) -> None:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_46_results_that_share_memory_are_named_after_it(case: Call, name: str) -> None:
-    assert made(case)["name"] == name
+def test_46_results_that_share_memory_are_named_after_it(case: Call, name: str, lib: Lib) -> None:
+    assert made(lib, case)["name"] == name
 
 
 def test_47_an_input_that_is_a_view_makes_its_root_an_output_where_there_are_pipeline_copies(judged: Judging) -> None:

@@ -142,9 +142,10 @@ def moe(experts_on: str, n_tokens: int = 4) -> dict[str, Any]:
     }
 
 
+@pytest.mark.usefixtures("keeping")
 @pytest.mark.parametrize(("experts_on", "until"), [("CUDA0", "CUDA0"), ("CPU", "CPU")])
-def test_cuda_keeps_what_its_kernels_for_experts_read(release: Release, experts_on: str, until: str) -> None:
-    j = judged(moe(experts_on))
+def test_cuda_keeps_what_its_kernels_for_experts_read(experts_on: str, until: str) -> None:
+    j = judged(RELEASE.name, moe(experts_on))
     kept = {(e.tensor, e.until) for e in j.of(KeptUntil)}
     choice = {(t, "y") for t in ("logits", "probs", "probs3", "order", "ids", "weights")}
     total = {(t, "sum") for t in ("y", "weights")} if experts_on == "CUDA0" else set()
@@ -152,9 +153,10 @@ def test_cuda_keeps_what_its_kernels_for_experts_read(release: Release, experts_
     assert j.backend("y") == until
     plain = moe(experts_on)
     plain["backends"][0] = {"name": "CUDA0", "graph_optimize": False}
-    assert judged(plain).of(KeptUntil) == []
+    assert judged(RELEASE.name, plain).of(KeptUntil) == []
 
 
-def test_experts_for_a_long_prompt_are_planned_as_the_real_library_plans_them(release: Release) -> None:
+@pytest.mark.usefixtures("keeping")
+def test_experts_for_a_long_prompt_are_planned_as_the_real_library_plans_them() -> None:
     for experts_on in ("CUDA0", "CPU"):
-        judged(moe(experts_on, 512))
+        judged(RELEASE.name, moe(experts_on, 512))
