@@ -35,8 +35,8 @@ def build(family: Family, source: Path, work: Path) -> Path:
     ]
     objects += [_compiled(source / "src" / name, work, flags) for name in CORE]
     program = work / "judge"
-    # The judge's own ggml_abort stands before ggml's.
-    _run(["g++", "-o", str(program), *map(str, objects), "-Wl,-z,muldefs", "-pthread"])
+    # The judge's own ggml_abort stands before ggml's; what no answer needs may name what is not there.
+    _run(["g++", "-o", str(program), *map(str, objects), "-Wl,-z,muldefs,--gc-sections", "-pthread"])
     return program
 
 
@@ -86,7 +86,21 @@ def _compiled(file: Path, work: Path, flags: Sequence[str]) -> Path:
     if file.name in CORE and out.exists() and out.stat().st_mtime > file.stat().st_mtime:
         return out
     compiler = ["gcc", "-std=gnu11"] if file.suffix == ".c" else ["g++", "-std=c++17"]
-    _run([*compiler, "-O0", "-w", "-fexceptions", "-c", *flags, "-o", str(out), str(file)])
+    _run(
+        [
+            *compiler,
+            "-O0",
+            "-w",
+            "-fexceptions",
+            "-ffunction-sections",
+            "-fdata-sections",
+            "-c",
+            *flags,
+            "-o",
+            str(out),
+            str(file),
+        ]
+    )
     return out
 
 

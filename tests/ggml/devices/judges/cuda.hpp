@@ -3,6 +3,8 @@
 
 #include "judge.hpp"
 
+#include "ggml-cuda.h"
+
 typedef void * cudaStream_t;
 
 // What concurrent streams would be made of, with GGML_CUDA_GRAPH_OPT.
@@ -34,6 +36,7 @@ struct ggml_backend_cuda_buffer_type_context {
 };
 
 struct ggml_cuda_device_info {
+    int device_count = 1;
     struct {
         int    cc;
         size_t smpb;

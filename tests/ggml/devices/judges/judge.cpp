@@ -6,10 +6,6 @@
 
 extern "C" void ggml_abort(const char *, int, const char *, ...) { throw judge_aborted(); }
 
-// Of the meta backend, which no question has.
-__attribute__((weak)) bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t) { return false; }
-__attribute__((weak)) void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t, ggml_backend_buffer_usage) {}
-
 static size_t buft_alloc_size(ggml_backend_buffer_type_t, const ggml_tensor * t) { return judge_alloc_size(t); }
 
 static ggml_backend_buffer_type make_buft() {
