@@ -16,14 +16,16 @@ _NOT_SUPPORTED = "the real device does not support {op}"
 
 
 def answered_by_vulkan(device: Device) -> None:
-    """Let this machine's Vulkan device answer for a device, if that is one of Vulkan's. Raises VulkanUnavailable."""
+    """Let this machine's Vulkan device answer for a device, if that is one of Vulkan's. Raises VulkanUnavailable.
+
+    From which batch size on it offloads stays as the scenario has it.
+    """
     if device.buft.family != FAMILY:
         return
     real = vulkan()
     device.table = bytearray([YES]) * N_OP_KEYS
     device.check = lambda op: None if real.answers([op])[0].runs else _NOT_SUPPORTED
     device.buft.alloc_size = lambda t: real.answers([t])[0].size
-    device.offload_min_batch, device.batch_size = 1, lambda op: int(real.answers([op])[0].offloads)
     if device.graph_optimize is not None:
         device.graph_optimize = _order_of(real)
 

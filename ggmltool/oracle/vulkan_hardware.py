@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.devices.profile import Hardware
@@ -14,9 +15,10 @@ from ggmltool.oracle.vulkan import Vulkan
 _LARGEST = 1 << 42
 
 
+@cache
 def hardware_of(vulkan: Vulkan) -> Hardware:
     """The features of the device, by the names that Vulkan's profile has for them, and its largest tensor in bytes."""
-    asked = {name: op() for name, op in _ASKED.items()}
+    asked = {name: op() for name, op in ASKED.items()}
     answers = dict(zip(asked, vulkan.answers(list(asked.values())), strict=True))
     return Hardware(frozenset(name for name, answer in answers.items() if answer.runs), _largest(vulkan))
 
@@ -51,7 +53,7 @@ def _indexer() -> Tensor:
     )
 
 
-_ASKED: dict[str, Callable[[], Tensor]] = {
+ASKED: dict[str, Callable[[], Tensor]] = {
     "fp16": _indexer,
     "subgroup_shuffle": _attention,
     "subgroup_arithmetic": lambda: _node(Op.CUMSUM, [64], [64]),

@@ -1,7 +1,7 @@
 """`python -m tests.vulkan --ops 50000 --graphs 20000`: the engine's Vulkan of ggml 0.26 against the real one.
 
 Random ops (answers and alloc sizes), random graphs (orders, and what is kept), all nodes of the captured graphs, and
-these graphs on the real scheduler with the real device. The exit status is 1 if anything differs.
+these graphs and random scenarios on the real scheduler with the real device. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ggmltool
 from ggmltool.oracle.vulkan import VulkanUnavailable, vulkan
 from tests.conformance import captured
 from tests.vulkan.judged import GraphsJudged, OpsJudged, judge_scenario
-from tests.vulkan.scheduled import names, verified
+from tests.vulkan.scheduled import names, random_scenarios, verified
 
 _SHOWN = 10
 
@@ -24,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.vulkan", description=__doc__)
     parser.add_argument("--ops", type=int, default=50_000, metavar="N", help="random ops (default: 50000)")
     parser.add_argument("--graphs", type=int, default=20_000, metavar="N", help="random graphs (default: 20000)")
+    parser.add_argument("--scenarios", type=int, default=300, metavar="N", help="random scenarios (default: 300)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="where the seeds begin")
     options = parser.parse_args()
     try:
@@ -38,7 +39,10 @@ def main() -> int:
     moved = f"{graphs.reordered} reordered, {graphs.kept} tensors kept"
     wrong += _told(f"{graphs.judged} random graphs, {moved}", graphs.wrong)
     wrong += _captured(OpsJudged(device), GraphsJudged(device))
-    return 1 if wrong + _scheduled() else 0
+    wrong += _scheduled()
+    found = random_scenarios(range(options.seed, options.seed + options.scenarios))
+    plans = f"{found.scenarios} random scenarios on the real scheduler, {found.plans} plans"
+    return 1 if wrong + _told(plans, found.wrong) else 0
 
 
 def _captured(ops: OpsJudged, graphs: GraphsJudged) -> int:

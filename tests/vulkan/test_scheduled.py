@@ -1,4 +1,4 @@
-"""The real scheduler with the real Vulkan device plans captured graphs as the engine does."""
+"""The real scheduler with the real Vulkan device plans captured graphs and random scenarios as the engine does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from ggmltool.oracle.vulkan import Vulkan
 from tests.needs import library
-from tests.vulkan.scheduled import names, verified
+from tests.vulkan.scheduled import names, random_scenarios, verified
 
 SOME = names()[::12]
 
@@ -18,3 +18,10 @@ def test_a_captured_graph_is_planned_as_with_the_real_device(name: str, vulkan: 
     found = verified(name)
     assert found.differences == []
     assert found.compared["nodes"] > 50
+
+
+def test_random_scenarios_are_planned_as_with_the_real_device(vulkan: Vulkan) -> None:
+    library("0.26")
+    found = random_scenarios(range(40))
+    assert found.wrong == []
+    assert found.plans > 50
