@@ -119,12 +119,16 @@ def test_a_capture_names_the_release_of_its_library(wanted: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", ["llama", "llama-moe", "gemma2"])
-@pytest.mark.parametrize("wanted", LIBRARIES)
+@pytest.mark.parametrize("wanted", [name for name in LIBRARIES if "py-sync" not in name])
 def test_what_each_library_s_scheduler_does_is_planned(wanted: str, name: str, case: str) -> None:
+    """On GPUs that do not exist, for which calls within a library are caught; in some they cannot be."""
     needs(wanted)
     _, differs = LIBRARIES[wanted]
     settings = CASES[case]
     gpus = [replace(gpu, events=case == "pipelined") for gpu in GPUS]
     placed = place_there(cached(name), gpus, replace(settings, options=replace(settings.options, library=wanted)))
-    if case not in differs:
+    if case in differs:
+        with pytest.raises(AssertionError):
+            check(placed)
+    else:
         check(placed)
