@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp
 from ggmltool.ggml.ops.glu import WITH_LIMIT
-from tests.conformance.ops_case import Src, call, cut, permuted, same_refusal, same_tensor, same_values
+from ggmltool.ggml.ops.judge import check
+from ggmltool.oracle.lib import Lib
+from tests.conformance.ops_case import (
+    Engine,
+    Src,
+    call,
+    check_values,
+    cut,
+    permuted,
+    same_refusal,
+    same_tensor,
+    same_values,
+)
+from tests.conformance.releases import release_of
 
 NAMES = [g.name.lower() for g in GluOp if g not in WITH_LIMIT]
 WHOLE = [
@@ -68,3 +84,13 @@ ABORTS = [
 test_the_tensor_is_ggmls = same_tensor(CALLS + GENERAL)
 test_ggml_refuses_for_the_same_reason = same_refusal(ABORTS)
 test_the_values_are_ggmls = same_values(CALLS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_bf16_every_value_is_computed(name: str, lib: Lib) -> None:
+    case = call(name, Src("bf16", (256, 5), data="wide"))
+    if release_of(lib).ops.has_bf16_functions:
+        check_values(lib, case)
+    else:
+        with pytest.raises(GgmlError):
+            check(Engine(case, release_of(lib)).result, release_of(lib).ops)

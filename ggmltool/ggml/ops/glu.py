@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F16
+from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import GluOp, Op
 from ggmltool.ggml.ops import mathfn
@@ -142,6 +142,9 @@ FUNCTIONS: dict[int, Callable[[Any, Any, Any], Any]] = {
 }
 """The functions that need nothing but x and g: (xp, x, g) -> values, all float32."""
 
+OF_BF16 = {GluOp.GEGLU: mathfn.gelu, GluOp.GEGLU_QUICK: mathfn.gelu_quick}
+"""The functions of x that have no table for bf16: every value is computed."""
+
 
 @kernel(Op.GLU)
 def _glu(x: Arrays, dst: Tensor) -> None:
@@ -155,7 +158,9 @@ def _glu(x: Arrays, dst: Tensor) -> None:
         v, g = left[..., n : 2 * n], left[..., :n]
     else:
         v, g = left[..., :n], left[..., n : 2 * n]
-    if op == GluOp.GEGLU:
+    if a.type is BF16 and op in OF_BF16:
+        out = OF_BF16[GluOp(op)](x.xp, v) * g
+    elif op == GluOp.GEGLU:
         if a.type is F16:
             out = mathfn.gelu_table(x.xp, v, True) * g
         else:

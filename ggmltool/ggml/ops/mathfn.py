@@ -71,14 +71,14 @@ def tanh(xp: Any, x: Any) -> Any:
     return xp.tanh(_wide(xp, x)).astype(xp.float32)
 
 
-def _gelu(xp: Any, x: Any) -> Any:
+def gelu(xp: Any, x: Any) -> Any:
     """ggml_gelu_f32: the tanh approximation; its polynomial is one fused multiply-add."""
     f = xp.float32
     inner = (_wide(xp, f(GELU_COEF_A) * x) * x + 1).astype(f)
     return f(0.5) * x * (1 + tanh(xp, f(SQRT_2_OVER_PI) * x * inner))
 
 
-def _gelu_quick(xp: Any, x: Any) -> Any:
+def gelu_quick(xp: Any, x: Any) -> Any:
     """ggml_gelu_quick_f32: x / (1 + exp(-1.702 x))."""
     return x * (1 / (1 + exp(xp, xp.float32(GELU_QUICK_COEF) * x)))
 
@@ -92,7 +92,7 @@ def gelu_erf(xp: Any, x: Any) -> Any:
 def half_table(xp: Any, quick: bool) -> Any:
     """ggml_table_gelu_f16 and ggml_table_gelu_quick_f16: the function of every f16, rounded to f16."""
     halves = xp.arange(1 << 16, dtype=xp.uint32).astype(xp.uint16).view(xp.float16)
-    return (_gelu_quick if quick else _gelu)(xp, halves.astype(xp.float32)).astype(xp.float16)
+    return (gelu_quick if quick else gelu)(xp, halves.astype(xp.float32)).astype(xp.float16)
 
 
 def _look_up(xp: Any, quick: bool, x: Any) -> Any:
@@ -105,7 +105,7 @@ def gelu_table(xp: Any, x: Any, half: bool) -> Any:
     `half` says that x comes from f16. On a GPU it is computed for every value.
     """
     if not on_host(xp):
-        return _gelu(xp, x)
+        return gelu(xp, x)
     values = _look_up(xp, False, x)
     return values if half else xp.where(x <= -10, xp.float32(0), xp.where(x >= 10, x, values))
 
@@ -113,7 +113,7 @@ def gelu_table(xp: Any, x: Any, half: bool) -> Any:
 def gelu_quick_table(xp: Any, x: Any) -> Any:
     """GELU_QUICK as ggml's CPU computes it, through the f16 table; on a GPU it is computed for every value."""
     if not on_host(xp):
-        return _gelu_quick(xp, x)
+        return gelu_quick(xp, x)
     return _look_up(xp, True, x)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dtypes import F16
+from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops import mathfn
@@ -123,6 +123,9 @@ FUNCTIONS: dict[int, Callable[[Any, Any], Any]] = {
 }
 """The functions that need nothing but their argument: (xp, float32 values) -> float32 values."""
 
+OF_BF16 = {UnaryOp.GELU: mathfn.gelu, UnaryOp.GELU_QUICK: mathfn.gelu_quick}
+"""The functions that have no table for bf16: every value is computed."""
+
 
 def _xielu(x: Arrays, dst: Tensor) -> Any:
     xp, v = x.xp, operand(x, dst)
@@ -139,6 +142,8 @@ def _unary(x: Arrays, dst: Tensor) -> None:
     require_same(dst, *operands(dst), dst)
     if op == UnaryOp.XIELU:
         x.put(dst, _xielu(x, dst))
+    elif a is not None and a.type is BF16 and op in OF_BF16:
+        x.put(dst, OF_BF16[UnaryOp(op)](x.xp, operand(x, dst)))
     elif op == UnaryOp.GELU:
         x.put(dst, mathfn.gelu_table(x.xp, operand(x, dst), a is not None and a.type is F16))
     elif op in FUNCTIONS:
