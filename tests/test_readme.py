@@ -59,7 +59,8 @@ ANSWERS = {
     "buffers --copies pipeline": "total    28 KiB   10 KiB  +18 KiB",
     "explain realloc small large outgrown": "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB",
     "diff two-orders:together two-orders:apart": "begins split #2: values runs on GPU0",
-    "diff --ggml 2024-01,0.20.2 pipeline": "pipeline · since 2024-03-13 · copies",
+    "diff --ggml 2024-01,0.26 pipeline": "pipeline · since 2024-03-13 · copies",
+    "diff --ggml 0.20.2,0.26 versions-2026": "clamp · since 2026-08-26 · memory",
     "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence · backend of node 1 · inp_scaled (SCALE)",
     "diff --step reserve outgrown:small outgrown:large": "512 B  4 KiB    +3.5 KiB  few → many  leaf",
     "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
@@ -93,7 +94,7 @@ ANSWERS = {
     "backends transformer": "offload       from a batch of 32 on",
     "backends --device Metal --format yaml": "graph_optimize: true",
     "backends --interface --device NPU0": "graph_compute        required",
-    "allocs node-order": "3  wide_b    0 MTL0      0   18432     16384",
+    "allocs node-order": "3  wide_b         0 MTL0      0   18432     16384",
     "supports --by node packed-weights": "0  up     MUL_MAT  q4_0, f32 → f32  [64, 32]  copy     yes  CPU",
     "types q4_K": "256 elements in 144 bytes",
     "plan --json transformer": '"buffer_sizes": {"CUDA0": ',
@@ -134,7 +135,7 @@ def test_in_a_process_of_its_own_a_command_prints_it_too() -> None:
 
 NOT_IN_A_DIFFERENCE = (
     "split-count", "hash", "lost-data", "alloc-once", "used-experts", "event-per-split", "alloc-size", "failed-reserve",
-    "alloc-buffer-n", "weights-last", "experts-callback", "kept", "clamp",
+    "alloc-buffer-n", "weights-last", "experts-callback", "device-orders", "device-scratch",
 )  # fmt: skip
 """Rules that no plan of a sample shows: they need 257 splits, addresses, or steps on which ggml fails, or they are of
 computing, or of devices that are none of ggml's."""

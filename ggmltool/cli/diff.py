@@ -84,7 +84,7 @@ def diff(
       ggmltool diff before.yaml after.yaml
       ggmltool diff --step reserve model.yaml:prompt model.yaml:token
       ggmltool diff --parallel model.yaml
-      ggmltool diff --ggml 2024-01,0.20.2 model.yaml
+      ggmltool diff --ggml 0.20.2,0.26 model.yaml
       ggmltool diff model.json.gz llama.log:2
     """
     from ggmltool.cli.log_views import refuse_options

@@ -5,8 +5,6 @@ What other releases have instead stands in their folders (`ggmltool.ggml.release
 
 from __future__ import annotations
 
-VERSION = "0.20.2"
-
 MEM_ALIGN = 16
 OBJECT_SIZE = 32
 TENSOR_SIZE = 336

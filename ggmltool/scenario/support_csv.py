@@ -28,7 +28,7 @@ Params = Mapping[str, str]
 def read_support_csv(file: str, backend: str | None, own_name: str, folder: Path | None) -> SupportCases:
     """The cases of one backend of the file, by default of the only one, or of that of the device's own name.
 
-    Ops that ggml 0.20.2 has not are left out. Raises Mistake.
+    Ops that ggml does not have are left out. Raises Mistake.
     """
     path = inside_folder(file, folder)
     if path.stat().st_size > _MOST_BYTES:

@@ -81,22 +81,23 @@ def test_one_more_is_a_breach_with_ggmls_words(call: Call, key: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "at_once", "splits", "used"), [(29, 1, 1, 29), (30, 1, 1, 30), (31, 1, 2, 30)])
-def test_the_thirty_first_input_begins_a_split(call: Call, n: int, at_once: int, splits: int, used: int) -> None:
-    result = call("check", "--json", "-", stdin=text(split_inputs(n, at_once)))
+def test_the_thirty_first_input_began_a_split(call: Call, n: int, at_once: int, splits: int, used: int) -> None:
+    result = call("check", "--json", "--ggml", "0.20.2", "-", stdin=text(split_inputs(n, at_once)))
     assert (result.status, gauge(result, "splits")["used"]) == (0, splits)
     found = gauge(result, "split_inputs")
     assert (found["used"], found["of"]) == (used, 30)
     assert found["where"] == "split #0 on G0"
 
 
-def test_more_inputs_at_once_are_over_the_limit_and_no_breach(call: Call) -> None:
-    scenario = text(split_inputs(32, at_once=5))
-    result = call("check", "--json", "-", stdin=scenario)
+@pytest.mark.parametrize(("ggml", "at_once", "logged"), [("0.20.2", 5, True), ("0.26", 5, False), ("0.26", 1, False)])
+def test_more_inputs_are_over_the_limit_and_no_breach(call: Call, ggml: str, at_once: int, logged: bool) -> None:
+    scenario = text(split_inputs(32, at_once))
+    result = call("check", "--json", "--ggml", ggml, "-", stdin=scenario)
     found = gauge(result, "split_inputs")
     assert (result.status, found["status"], found["used"]) == (0, "over", 32)
     assert "capacity so far: 60" in found["where"]
-    verbose = call("check", "-v", "-", stdin=scenario)
-    assert "increasing split inputs capacity from 30 to 60" in verbose.err
+    verbose = call("check", "-v", "--ggml", ggml, "-", stdin=scenario)
+    assert ("increasing split inputs capacity from 30 to 60" in verbose.err) == logged
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_rules_that_were_not_asked_are_not_told(call: Call) -> None:
 
 def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_node(call: Call) -> None:
     text = (
-        b"ggmltool: 1\nbackends: [CUDA0, CPU]\n"
+        b"ggmltool: 1\nggml: 0.20.2\nbackends: [CUDA0, CPU]\n"
         b"contexts: {w: {buft: CUDA0, usage: weights, tensors: {a: 'f32[8, 8]'}}, i: {tensors: {x: 'f32[8, 8]'}}}\n"
         b"graphs: {main: {nodes: {y: 'mul_mat(a, x)', t: 'view(y, ne=[4, 8], nb=[32])', s: silu(t)}}}\n"
     )
@@ -197,7 +197,7 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         f"contexts: {{i: {{tensors: {{{inputs}}}}}, w: {{buft: GPU0, usage: weights, tensors: {{w: 'f32[4]'}}}}}}\n"
         f"graphs: {{main: {{nodes: {{{adds}, y: 'mul(s{n}, w)'}}}}}}\n"
     )
-    document = explained(call, "split", "1", "-", stdin=text.encode())
+    document = explained(call, "split", "1", "--ggml", "0.20.2", "-", stdin=text.encode())
     assert document["reason"] == "x30 must be copied, and the split has 30 inputs, all it has room for"
     assert document["merges"][0]["text"] == "put x30 into GPU0"
     assert (document["now"]["splits"], document["merges"][0]["splits"]) == (2, 1)
@@ -390,6 +390,7 @@ def test_the_shell_completes_forms_names_and_scenarios(
 
 LONG_ROWS = b"""
 ggmltool: 1
+ggml: 0.20.2
 backends: [ROCm0, CPU]
 contexts:
   weights: {buft: ROCm0, usage: weights, tensors: {w: "f32[64, 8192]"}}

@@ -1,6 +1,6 @@
 """The sessions with gdb and debug builds that this tool is to replace: what they printed comes out of one command.
 
-Machine addresses apart (and the slots that follow from them), the figures are those of the sessions. Where ggml 0.20.2
+Machine addresses apart (and the slots that follow from them), the figures are those of the sessions. Where today's ggml
 differs, `differs` is what the sample's comment says about it.
 """
 

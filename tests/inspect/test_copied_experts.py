@@ -22,6 +22,7 @@ def scenario(columns: int, n_expert: int, used: int, tokens: int, seed: int) -> 
     data = {"normal": {"seed": 1}}
     return {
         "ggmltool": 1,
+        "ggml": "0.20.2",
         "backends": ["CUDA0", "CPU"],
         "contexts": {
             "experts": {
@@ -56,7 +57,7 @@ def test_what_is_copied_lies_between_the_least_and_the_most(seed: int) -> None:
     for step in loaded.model.steps:
         run.step(step)
     plan = run.plans[-1]
-    (copy,) = expert_copies(plan, tensors(loaded.model), run.bufts)
+    (copy,) = expert_copies(loaded.model, plan, tensors(loaded.model), run.bufts)
     assert (copy.n_expert, copy.least) == (n_expert, used)
     assert copy.nbytes_least <= sum(written) <= copy.nbytes_most <= copy.nbytes
     assert "1 weight of experts" in experts_line([copy])
@@ -67,7 +68,7 @@ def test_what_older_ggml_copies_whole_is_not_said_to_be_less() -> None:
     run: Run = loaded.start()
     for step in loaded.model.steps:
         run.step(step)
-    assert expert_copies(run.plans[-1], tensors(loaded.model), run.bufts) == []
+    assert expert_copies(loaded.model, run.plans[-1], tensors(loaded.model), run.bufts) == []
     assert experts_line([]) == ""
 
 

@@ -1,4 +1,4 @@
-"""The releases of ggml, a line each. One more is a folder beside this file, and a line."""
+"""The releases of ggml, a line each. One more is a folder beside this file, and a line; the first is the default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELEASES: dict[str, Release] = {
 NEWEST = next(iter(RELEASES.values()))
 """The release that has all that a scenario can say."""
 
-DEFAULT = GGML_0_20_2
+DEFAULT = NEWEST
 """The release that decides by default."""
 
 BY_NAME: dict[str, Release] = {name: release for release in RELEASES.values() for name in release.names}

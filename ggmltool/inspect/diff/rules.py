@@ -41,6 +41,15 @@ _REFUSALS: dict[str, tuple[str, ...]] = {
 """What ggml refused with in only one of the plans, by its condition: the rule, else the one that made the condition."""
 
 
+_AGAIN = {
+    "supports-op": "device-ops",
+    "graph-optimize": "device-orders",
+    "metal-attention": "metal-scratch",
+    "metal-scratch": "device-scratch",
+}
+"""What else is behind a difference, where both releases have the rule or neither: for most, what devices say now."""
+
+
 class Finding(NamedTuple):
     """What one changed rule did to a graph: `part` of a plan, and a line on what.
 
@@ -66,7 +75,7 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) 
     """
     allowed = {change.key: change for change in changes}
     found = [
-        Finding(allowed.get(switches.confirmed(key)), part, what)
+        Finding(allowed.get(switches.confirmed(_latest(key, allowed))), part, what)
         for part, source in (
             ("refused", _refused(diff, allowed, switches)),
             *(() if any(diff.errors) else _planned(diff, allowed, switches)),
@@ -80,10 +89,17 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) 
     return tuple(RuleChange(allowed.get(key), tuple(groups[key])) for key in order if key in groups)
 
 
+def _latest(key: str, allowed: Collection[str]) -> str:
+    while key not in allowed and key in _AGAIN:
+        key = _AGAIN[key]
+    return key
+
+
 def _planned(
     diff: PlanDiff, allowed: Collection[str], switches: Switches
 ) -> Iterator[tuple[str, Iterator[tuple[str, str]]]]:
     """What differs between two plans that ggml went through with: by part, keys of rules with what they did."""
+    yield "nodes", _clamps(diff)
     yield "nodes", _nodes(diff, switches)
     yield "splits", _splits(diff, switches)
     yield "copies", _copies(diff, switches)
@@ -109,6 +125,15 @@ def _refusal(error: PlanError, allowed: Collection[str], switches: Switches) -> 
     if dict(error).get("kind") == "crash" and dict(error).get("function") != "ggml_backend_graph_compute":
         return "best-backend"
     return next((key for key in _REFUSALS.get(refused, ()) if key in allowed and switches.confirmed(key)), "")
+
+
+def _clamps(diff: PlanDiff) -> Iterator[tuple[str, str]]:
+    """Clamps that overwrote their source, and now have memory of their own."""
+    for n in diff.b.plan.nodes:
+        if n.op == "CLAMP" and n.id in diff.a.tensors:
+            was, now = (side.tensors[n.id].view_src for side in (diff.a, diff.b))
+            if was is not None and now is None:
+                yield "clamp", f"{n.id} no longer overwrites {was}"
 
 
 def _nodes(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
@@ -155,6 +180,8 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
         return "upgrade"
     if a.backend is not None and (b.id, a.backend) in diff.b.refused:
         return "supports-op"
+    if (a.id, b.backend) in diff.a.refused and (b.id, b.backend) not in diff.b.refused:
+        return "device-ops"
     if is_now == "3.best":
         return "best-backend"
     if is_now == "2.sup" and was.startswith("2.") and was != is_now:
@@ -240,7 +267,7 @@ def _buffers(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> It
     """Sizes and places of compute buffers."""
     for pair in diff.reuse:
         op = next((n.op for n in diff.b.plan.nodes if n.id == pair.id), "")
-        key = "inplace-ops" if op in _BACKWARD and pair.a is None else ""
+        key = "inplace-ops" if op in _BACKWARD and pair.a is None else switches.behind("place", pair.id)
         yield key, f"{pair.id} is computed in place of {pair.b or 'nothing'}, was {pair.a or 'nothing'}"
     for buffers in diff.buffers:
         a, b = buffers.a, buffers.b
@@ -260,8 +287,15 @@ def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     bufts = {n.id: n.buffer or "" for n in diff.b.plan.nodes}
     for pair in diff.shapes:
         if pair.a.shape == pair.b.shape:
-            key = "metal-scratch" if bufts.get(pair.id_b, "").startswith(_METAL) and pair.growth > 0 else ""
+            key = _scratch(pair.op, bufts.get(pair.id_b, "")) if pair.growth > 0 else "device-scratch"
             yield key, f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes"
+
+
+def _scratch(op: str, buft: str) -> str:
+    """The rule behind more memory than a result of its shape had."""
+    if not buft.startswith(_METAL):
+        return "device-scratch"
+    return "metal-attention" if op == "FLASH_ATTN_EXT" else "metal-scratch"
 
 
 def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAGS
-from ggmltool.ggml.version import VERSION
 from ggmltool.oracle.structs import CGraph, Tensor
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.lib import Lib
@@ -199,7 +199,7 @@ class GraphWriter:
     def _type(self, number: int) -> str:
         name = self.lib.ggml_type_name(number).decode()
         if name not in TYPES or TYPES[name].id != number:
-            raise CaptureError(f"the model has tensors of the type {name}, which ggml {VERSION} does not have")
+            raise CaptureError(f"the model has tensors of the type {name}, which ggml {NEWEST.name} does not have")
         return str(name)
 
     def _op(self, tensor: Tensor) -> Op:
@@ -214,7 +214,7 @@ class GraphWriter:
                 op = None
         if op is None:
             raise CaptureError(
-                f"the graph has the op {name} (ggml {self.lib.ggml}), which ggml {VERSION} does not have; ggmltool "
+                f"the graph has the op {name} (ggml {self.lib.ggml}), which ggml {NEWEST.name} does not have; ggmltool "
                 "cannot plan it"
             )
         return op

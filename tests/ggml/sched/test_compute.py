@@ -164,6 +164,7 @@ def test_empty_nodes_are_passed_over() -> None:
 def experts(ids: list[list[int]], **more: Any) -> dict[str, Any]:
     return {
         "ggmltool": 1,
+        "ggml": "0.20.2",
         "backends": [{"name": "GPU0", "offload_min_batch": 1}, "CPU"],
         "contexts": {
             "w": {"buft": "CPU", "usage": "weights", "tensors": {"up": normal(16, 16, 8, seed=1)}},

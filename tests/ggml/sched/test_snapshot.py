@@ -10,6 +10,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, SplitPlan
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.debug import DebugSource
 from ggmltool.ggml.sched.snapshot import failed_plan
 
@@ -26,7 +27,7 @@ SOURCE: dict[str, Any] = {
 
 def test_a_plan_after_alloc_has_every_field_of_the_specification() -> None:
     plan = ggmltool.load(SOURCE).plan()
-    assert (plan.graph, plan.step, plan.ok, plan.ggml) == ("main", "alloc", True, "0.20.2")
+    assert (plan.graph, plan.step, plan.ok, plan.ggml) == ("main", "alloc", True, DEFAULT.name)
     assert plan.backends == (("GPU0", "GPU0"), ("CPU", "CPU"))
     assert plan.splits == (SplitPlan(0, "GPU0", 0, 3, ("x",)),)
     assert plan.leafs == (
