@@ -3,9 +3,9 @@
     python -m tests.follow --library FOLDER
     python -m tests.follow --library libggml-base.so --like 0.26 --seeds 5000 --jobs 4
 
-Compared are structs, functions, tables of ops and types, constructors, and random scenarios on the library and on the
-engine as the release. For each difference the switches of the release's rules are turned, one after the other; a switch
-that makes the engine equal is the rule that differs. The exit status is 1 where anything does.
+Compared are structs, functions, tables of ops and types, calls of constructors, what the CPU runs, and random scenarios
+on the library and on the engine as the release. For each difference the switches of the release's rules are turned, one
+after the other; a switch that makes the engine equal is the rule that differs. The exit status is 1 where anything does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import OracleUnavailable
+from tests.follow.calls import calls, number_of_calls
 from tests.follow.layouts import Probed, sched_fields, table_fields
 from tests.follow.library import Library, bound_children, library_at, library_of
 from tests.follow.report import Report
@@ -74,7 +75,8 @@ def report(library: Library, like: Release, seeds: int, jobs: int, seconds: floa
     except OracleUnavailable as error:
         out.refused = str(error)
         return out
-    out.tables = [*functions(library, library_of(like)), *tables(lib, like)]
+    out.tables = [*functions(library, library_of(like)), *tables(lib, like), *calls(lib, like)]
+    out.n_calls = number_of_calls()
 
     def say(text: str) -> None:
         if talks and sys.stderr.isatty():

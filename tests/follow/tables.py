@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
@@ -16,6 +17,7 @@ from ggmltool.oracle import prototypes, structs
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.run import Log
+from ggmltool.scenario.since import days
 from tests.follow.library import Library
 
 _NAME = re.compile(rb"[A-Z][A-Z0-9_]{1,40}")
@@ -48,12 +50,13 @@ def functions(library: Library, like: Library | None) -> Iterator[TableDifferenc
 
 def tables(lib: Lib, release: Release) -> Iterator[TableDifference]:
     """All tables that can be read out."""
-    yield from _names(lib, "ops", "ggml_op_name", [op.name for op in Op])
-    yield from _names(lib, "unary ops", "ggml_unary_op_name", [op.name for op in UnaryOp])
-    yield from _names(lib, "GLU ops", "ggml_glu_op_name", [op.name for op in GluOp])
+    yield from _names(lib, "ops", "ggml_op_name", _known(Op, release))
+    yield from _names(lib, "unary ops", "ggml_unary_op_name", _known(UnaryOp, release))
+    yield from _names(lib, "GLU ops", "ggml_glu_op_name", _known(GluOp, release))
     yield from _types(lib)
     yield from _sizes(lib, release)
     yield from _expanding(lib, release)
+    yield from _inplace(lib, release)
     yield from _failed_reserve(lib, release)
 
 
@@ -64,6 +67,11 @@ def _asked(lib: Lib, function: Callable[[], Any]) -> Any:
     except ChildError:
         return None
     return None if isinstance(done, Abort) else done
+
+
+def _known(ops: type[IntEnum], release: Release) -> list[str]:
+    """The names of ops that the release has, by their numbers."""
+    return [op.name for op in ops if days().ops.get(op.name.lower(), "") <= release.date]
 
 
 def _names(lib: Lib, table: str, function: str, known: Sequence[str]) -> Iterator[TableDifference]:
@@ -141,6 +149,32 @@ def _expanding(lib: Lib, release: Release) -> Iterator[TableDifference]:
         only = [op.name for op in Op if there[op] and op not in empty]
         told = "all" if len(only) + len(empty) == len(Op) else ", ".join(only) or "none"
         yield TableDifference("expanding_ops", f"a device may ask for more than a result's bytes for {told}")
+
+
+def _inplace(lib: Lib, release: Release) -> Iterator[TableDifference]:
+    """Ops that a graph allocator computes in the memory of a source, asked with two nodes each."""
+
+    def computed_in_place(op: Op) -> bool:
+        with lib.context() as ctx:
+            a = lib.call("sqr", ctx, lib.tensor(ctx, "f32", (16,)))
+            b = lib.call("sqr", ctx, a)
+            structs.Tensor.from_address(b).op = int(op)
+            bufts = (ctypes.c_void_p * 1)(lib.ggml_backend_cpu_buffer_type())
+            galloc = lib.ggml_gallocr_new_n(bufts, 1)
+            lib.ggml_gallocr_alloc_graph(galloc, lib.graph(ctx, [b], 16))
+            same = structs.Tensor.from_address(a).data == structs.Tensor.from_address(b).data
+            lib.ggml_gallocr_free(galloc)
+            return bool(same)
+
+    computing = [op for op in Op if op != Op.NONE]
+    there = _asked(lib, lambda: {int(op): computed_in_place(op) for op in computing})
+    here = release.rules.inplace_ops
+    for op in computing:
+        if there is None or there[op] != (op in here):
+            said = "can" if there and there[op] else "cannot"
+            yield TableDifference("inplace_ops", f"{op.name} {said} be computed in place")
+            if there is None:
+                return
 
 
 def _failed_reserve(lib: Lib, release: Release) -> Iterator[TableDifference]:

@@ -21,8 +21,10 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import OracleUnavailable
+from tests.conformance.op_sets import SETS
 from tests.follow import tables
 from tests.follow.__main__ import main
+from tests.follow.calls import calls
 from tests.follow.layouts import Field, sched_fields, table_fields
 from tests.follow.library import Library, library_at, library_of
 from tests.follow.report import Report
@@ -99,6 +101,7 @@ def test_a_library_does_not_differ_from_its_own_release(library: Library) -> Non
     assert search(library, OURS, "calls", *range(2)).rules == []
     assert list(tables.tables(library.lib, OURS)) == []
     assert list(tables.functions(library, library)) == []
+    assert list(calls(library.lib, OURS)) == []
 
 
 def test_structs_are_found_where_they_are(library: Library) -> None:
@@ -120,12 +123,21 @@ def test_a_struct_that_is_laid_out_otherwise_is_named() -> None:
 
 
 def test_rules_that_tables_show_are_read_out(library: Library) -> None:
-    rules = replace(OURS.rules, expanding_ops=frozenset((Op.MUL_MAT,)))
+    rules = replace(OURS.rules, expanding_ops=frozenset((Op.MUL_MAT,)), inplace_ops=OURS.rules.inplace_ops | {Op.SUM})
     other = replace(OURS, rules=rules, tensor_size=OURS.tensor_size + 16, date="2026-12-01")
     found = dict(tables.tables(library.lib, other))
     assert found["expanding_ops"] == "a device may ask for more than a result's bytes for all"
     assert found["sizes"] == "a tensor in a context has 368, not 384"
+    assert found["inplace_ops"] == "SUM cannot be computed in place"
     assert found["failed-reserve"].startswith("of a graph that gets no memory ")
+
+
+def test_a_constructor_that_makes_another_tensor_is_named(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.follow.calls.SETS", {op: SETS[op] for op in ("sum", "one number")})
+    other = replace(OURS, ops=replace(OURS.ops, clamp_is_new=True))
+    found = dict(calls(library.lib, other))
+    assert found.keys() == {"one number, view_src", "one number, name"}
+    assert found["one number, view_src"].endswith("calls; clamp(f32[10, 5, 4, 3], -0.5, 0.5): 0, not None")
 
 
 def test_switches_are_turned_to_what_other_releases_have() -> None:
