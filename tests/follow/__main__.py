@@ -5,7 +5,7 @@
 
 Compared are structs, functions, tables of ops and types, calls of constructors, what the CPU runs, and random scenarios
 on the library and on the engine as the release. For each difference the switches of the release's rules are turned, one
-after the other; a switch that makes the engine equal is the rule that differs. The exit status is 1 where anything does.
+after the other; the one that makes the engine equal is the rule that differs. The exit status is 1 if anything does.
 """
 
 from __future__ import annotations
