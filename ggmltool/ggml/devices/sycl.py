@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggmltool.ggml.devices.attention import KV_AND_MASK, groups_queries, has_no_alibi, queries_per_key
+from ggmltool.ggml.devices.attention import ONE_MASK, groups_queries, has_no_alibi, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     ALL_TYPES,
     ALWAYS,
@@ -83,6 +83,7 @@ _PRODUCT = all_of(
 )
 
 
+_KEY_TYPES = types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0")
 _BEST_KERNEL = "ggml_sycl_get_best_fattn_kernel"
 
 
@@ -122,7 +123,10 @@ def _mkl_takes(op: Tensor) -> bool:
 
 def attention(mkl_takes: Callable[[Tensor], bool]) -> Rule:
     """FLASH_ATTN_EXT of a GPU for which oneDNN is not taken."""
-    return unless(holds("it is no prompt for MKL", mkl_takes), all_of(Rule(_heads_refusal), KV_AND_MASK))
+    return unless(
+        holds("it is no prompt for MKL", mkl_takes),
+        all_of(Rule(_heads_refusal), types_of(1, _KEY_TYPES, NO_KERNEL), ONE_MASK),
+    )
 
 
 RULES: dict[int, Rule] = by_op(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from ggmltool.ggml.buffer import USAGE_ANY, USAGE_WEIGHTS, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.device import SplitNodes
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
@@ -39,7 +40,7 @@ class MetalGraph:
         n = len(self.nodes)
         first = self.rng.choice((0, 0, 0, self.rng.randrange(n)))
         end = self.rng.choice((n, n, self.rng.randrange(first, n) + 1))
-        self.split = self.nodes[first:end]
+        self.split = SplitNodes(self.nodes[first:end], self.nodes[end : end + 1])
 
     def norm(self) -> None:
         """A norm, a weight, a bias, or a factor."""

@@ -99,15 +99,30 @@ def test_sycl_asks_for_the_scratch_memory_of_attention() -> None:
     assert device("SYCL", "0.26", "onednn").buft.get_alloc_size(n) == with_onednn
 
 
-def test_onednn_takes_types_of_k_and_v_that_sycl_has_no_kernel_for() -> None:
-    b = Builder()
-    q, mask = b.leaf("q", 128, 32, 4), b.leaf("mask", 1024, 32, type="f16")
-    k, v = b.leaf("k", 128, 1024, 4, type="q5_0"), b.leaf("v", 128, 1024, 4, type="q5_1")
-    n = b.node("n", Op.FLASH_ATTN_EXT, q, k, v, mask, ne=(128, 4, 32), params=(0, 0, 0))
+def test_onednn_takes_prompts_with_heads_that_sycl_has_no_kernel_for() -> None:
+    n = attention(Builder(), 48, 48)
     assert device("SYCL", "0.26", "onednn").supports_op(n)
     assert device("SYCL", "0.26").why_not(n) == (
-        "K is q5_0 and V is q5_1; the default build has no kernel for two types, and it is no prompt for MKL"
+        "no kernel for heads of 48 in K and 48 in V, and it is no prompt for MKL"
     )
+    few = attention(Builder(), 48, 48, queries=31)
+    assert not device("SYCL", "0.26", "onednn").supports_op(few)
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_sycl_has_kernels_for_every_two_types_of_k_and_v(release: str) -> None:
+    b = Builder()
+    k, v = b.leaf("k", 128, 256, 2, type="q5_0"), b.leaf("v", 128, 256, 2, type="q4_1")
+    n = b.node("n", Op.FLASH_ATTN_EXT, b.leaf("q", 128, 1, 2), k, v, ne=(128, 2), params=(0, 0, 0))
+    assert device("SYCL", release).supports_op(n)
+
+
+def test_metal_and_sycl_connect_without_a_combination() -> None:
+    b = Builder()
+    x, hyper, weights = b.leaf("x", 8, 2), b.leaf("h", 8, 4, 2), b.leaf("w", 4, 2)
+    n = b.node("n", Op.DSV4_HC_POST, x, hyper, weights, ne=(8, 4, 2))
+    assert device("Metal", "0.26").supports_op(n)
+    assert device("SYCL", "0.26").supports_op(n)
 
 
 def test_opencl_multiplies_many_columns_where_it_has_a_kernel_for_that() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Sequence
+from os.path import normpath
 from pathlib import Path
 
 from tests.ggml.devices.judges.families import Family, Slice
@@ -13,6 +14,7 @@ from tests.ggml.devices.judges.slicing import definitions, needed, own_text
 HERE = Path(__file__).parent
 CORE = ("ggml.c", "ggml-quants.c", "ggml-alloc.c", "ggml-threading.cpp", "ggml-backend.cpp", "gguf.cpp")
 _MISSING = re.compile(r"fatal error: (\S+): No such file")
+_COMPILED = ("-O0", "-w", "-fexceptions", "-ffunction-sections", "-fdata-sections")
 _VERSION = ('GGML_VERSION="0"', 'GGML_COMMIT="0"')
 
 
@@ -53,12 +55,13 @@ def _has(part: Slice, family: Family, source: Path) -> bool:
 def _cut(family: Family, part: Slice, source: Path, work: Path) -> Path:
     """The functions of a slice as a source file between ours."""
     folder = source / "src" / family.folder
-    text = own_text(_preprocessed(family, folder / part.file, source, work), lambda path: folder in path.parents)
+    preprocessed = _preprocessed(family, folder / part.file, source, work)
+    text = own_text(preprocessed, lambda path: folder in Path(normpath(path)).parents)
     try:
         pieces = needed(definitions(text), part.roots, family.given)
     except LookupError as error:
         raise NotBuiltError(f"{part.file}: {error.args[0]}") from error
-    out = work / f"{Path(part.file).stem}.cpp"
+    out = work / f"{Path(part.file).stem}-{part.roots[0]}.cpp"
     after = f'#include "{part.after}"\n' if part.after else ""
     out.write_text(f'#include "{family.prelude}"\n' + "\n".join(map(str, pieces)) + f"\n{after}", "utf-8")
     return out
@@ -86,21 +89,7 @@ def _compiled(file: Path, work: Path, flags: Sequence[str]) -> Path:
     if file.name in CORE and out.exists() and out.stat().st_mtime > file.stat().st_mtime:
         return out
     compiler = ["gcc", "-std=gnu11"] if file.suffix == ".c" else ["g++", "-std=c++17"]
-    _run(
-        [
-            *compiler,
-            "-O0",
-            "-w",
-            "-fexceptions",
-            "-ffunction-sections",
-            "-fdata-sections",
-            "-c",
-            *flags,
-            "-o",
-            str(out),
-            str(file),
-        ]
-    )
+    _run([*compiler, *_COMPILED, "-c", *flags, "-o", str(out), str(file)])
     return out
 
 

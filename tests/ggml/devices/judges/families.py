@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from tests.ggml.devices.cases import Cases
 from tests.ggml.devices.cuda_cases import CudaCases
+from tests.ggml.devices.metal_graphs import MetalGraph
 from tests.ggml.devices.moe_graphs import MoeGraph
+from tests.ggml.devices.newer_cases import NewerCases
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Family:
     given: tuple[str, ...]
     hardware: dict[str, Hardware]
     cases: type[Cases]
-    graphs: type[MoeGraph] | None = None
+    graphs: type[MoeGraph] | type[MetalGraph] | None = None
     defines: tuple[str, ...] = ()
 
 
@@ -84,6 +86,88 @@ _CUDA_DEFINES = (
     "__restrict__=",
 )
 
+_METAL_SIZES = ("mul_mat_id_extra_tpe", "mul_mat_id_extra_ids")
+_METAL_SIZES += tuple(f"flash_attn_ext_extra_{name}" for name in ("pad", "blk", "tmp"))
+_METAL_SLICES = (
+    Slice(
+        "ggml-metal.cpp",
+        ("ggml_backend_metal_buffer_type_get_alloc_size", "ggml_backend_metal_graph_optimize"),
+        "metal_ops.cpp",
+    ),
+    Slice("ggml-metal-device.m", ("ggml_metal_device_supports_op",)),
+    Slice("ggml-metal-ops.cpp", tuple(f"ggml_metal_op_{name}" for name in _METAL_SIZES)),
+    *(
+        Slice("ggml-metal-ops.cpp", (f"ggml_metal_op_{name}",))
+        for name in ("flash_attn_ext_extra_kv_f16", "flash_attn_ext_extra_idx", "mul_mat_id_extra_amax")
+    ),
+    Slice("ggml-metal-common.cpp", ("ggml_graph_optimize",)),
+    Slice(
+        "ggml-metal-common.cpp",
+        tuple(
+            f"ggml_metal_op_mul_mat_{name}" for name in ("use_fwht", "use_mm", "id_use_mm", "use_mma", "may_use_mma")
+        ),
+    ),
+    Slice("ggml-metal-fusion.cpp", ("ggml_metal_fusion_max", "ggml_metal_fusion_add_alloc_deps")),
+)
+_METAL_GIVEN = (
+    "ggml_metal_t",
+    "ggml_metal_buffer_t",
+    "ggml_metal_device",
+    "ggml_metal_device_t",
+    "ggml_metal_device_props",
+    "ggml_metal_buffer_id",
+    "ggml_metal_buffer_get_id",
+    "ggml_metal_graph_optimize",
+)
+
+_SYCL_SLICES = (
+    Slice(
+        "ggml-sycl.cpp",
+        ("do_ggml_backend_sycl_device_supports_op", "ggml_backend_sycl_buffer_type_get_alloc_size"),
+        "sycl_ops.cpp",
+    ),
+    Slice("fattn.cpp", ("ggml_sycl_flash_attn_ext_supported",)),
+    Slice("fattn.cpp", ("ggml_sycl_flash_attn_ext_get_alloc_size",)),
+    Slice("fattn-onednn.cpp", ("ggml_sycl_flash_attn_ext_onednn_supported",)),
+    Slice("fattn-onednn.cpp", ("ggml_sycl_fattn_onednn_binds_kv",)),
+)
+_SYCL_GIVEN = (
+    "half",
+    "max",
+    "gpu_arch",
+    "ggml_sycl_device_info",
+    "ggml_sycl_info",
+    "ggml_backend_sycl_device_context",
+    "ggml_sycl_get_device",
+    "ggml_sycl_dnnl_has_optimized_gemm",
+    "ggml_sycl_get_env",
+    "g_ggml_sycl_enable_flash_attention",
+    "g_ggml_sycl_enable_mkl_fa",
+    "g_ggml_sycl_fa_onednn",
+    "g_ggml_sycl_fa_onednn_max_kv",
+)
+
+_OPENCL_GIVEN = (
+    "ADRENO_GPU_GEN",
+    "GPU_FAMILY",
+    "ADRENO_CL_COMPILER_TYPE",
+    "cl_kernel",
+    "ggml_cl_compiler_version",
+    "ggml_backend_opencl_context",
+    "ggml_backend_opencl_device_context",
+    "load_cl_kernels_argsort",
+    "ggml_opencl_ensure_fa_f32_f16_prefill_512",
+)
+
+_CANN_GIVEN = (
+    "aclIntArray",
+    "get_env_as_lowercase",
+    "parse_bool",
+    "is_matmul_weight",
+    "ggml_cann_type_mapping",
+    "ggml_cann_error",
+)
+
 FAMILIES: dict[str, Family] = {
     "CUDA": Family(
         "ggml-cuda",
@@ -122,5 +206,62 @@ FAMILIES: dict[str, Family] = {
         CudaCases,
         MoeGraph,
         (*_CUDA_DEFINES, *_DEFAULT_QUANTS, "GGML_USE_HIP", "__HIP_PLATFORM_AMD__"),
+    ),
+    "Metal": Family(
+        "ggml-metal",
+        "metal.hpp",
+        _METAL_SLICES,
+        _METAL_GIVEN,
+        {
+            "Metal": Hardware("bfloat simdgroup_mm simdgroup_reduction", "Metal"),
+            "Metal-matrices": Hardware("simdgroup_mm", "Metal", frozenset({"simdgroup_mm"})),
+            "Metal-reduction": Hardware(
+                "bfloat simdgroup_reduction", "Metal", frozenset({"bfloat", "simdgroup_reduction"})
+            ),
+        },
+        NewerCases,
+        MetalGraph,
+        ("__has_feature(x)=0",),
+    ),
+    "SYCL": Family(
+        "ggml-sycl",
+        "sycl.hpp",
+        _SYCL_SLICES,
+        _SYCL_GIVEN,
+        {
+            "SYCL": Hardware("", "SYCL"),
+            "SYCL-onednn": Hardware("onednn", "SYCL", frozenset({"onednn"})),
+        },
+        NewerCases,
+        defines=("SYCL_FLASH_ATTN", "GGML_SYCL_DNNL=1", "GGML_SYCL_HAS_BF16", "GGML_SYCL_WARP_SIZE=16"),
+    ),
+    "OpenCL": Family(
+        "ggml-opencl",
+        "opencl.hpp",
+        (
+            Slice(
+                "ggml-opencl.cpp",
+                ("ggml_opencl_supports_op", "ggml_backend_opencl_buffer_type_get_alloc_size"),
+                "opencl_ops.cpp",
+            ),
+        ),
+        _OPENCL_GIVEN,
+        {"OpenCL": Hardware("", "OpenCL")},
+        NewerCases,
+        defines=("GGML_OPENCL_SOA_Q",),
+    ),
+    "CANN": Family(
+        "ggml-cann",
+        "cann.hpp",
+        (
+            Slice(
+                "ggml-cann.cpp",
+                ("ggml_backend_cann_supports_op", "ggml_backend_cann_buffer_type_get_alloc_size"),
+                "cann_ops.cpp",
+            ),
+        ),
+        _CANN_GIVEN,
+        {"CANN": Hardware("", "CANN")},
+        NewerCases,
     ),
 }
