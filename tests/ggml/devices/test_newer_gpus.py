@@ -143,3 +143,9 @@ def test_cann_rotates_from_the_first_column_on() -> None:
     assert device("CANN", "0.20.2").supports_op(n)
     for release in ("0.21", "0.26"):
         assert device("CANN", release).why_not(n) == "it rotates from the first column on only"
+
+
+def test_an_rpc_device_has_events_and_takes_what_the_host_writes_without_a_wait() -> None:
+    before, now = device("RPC", "0.21"), device("RPC", "0.26")
+    assert (before.events, before.sets_async) == (False, False)
+    assert (now.events, now.sets_async, now.copies_async) == (True, True, False)

@@ -59,6 +59,7 @@ _CHANGED: dict[str, Profile] = {
         features=sycl.FEATURES,
     ),
     "OpenCL": replace(BEFORE["OpenCL"], rules=opencl.RULES),
+    "RPC": replace(BEFORE["RPC"], events=True, sets_async=True, caps=BEFORE["RPC"].caps | {"async"}),
 }
 
 PROFILES: dict[str, Profile] = {name: replace(profile, ggml="0.26") for name, profile in (BEFORE | _CHANGED).items()}
