@@ -51,36 +51,36 @@ def copies_of(j: Judged, name: str) -> list[tuple[int, int]]:
     ],
 )
 def test_only_experts_in_use_are_copied(ids: list[list[int]], copied: list[tuple[int, int]]) -> None:
-    j = judged(experts(ids))
+    j = judged("0.26", experts(ids))
     assert copies_of(j, "CUDA0#up#0") == copied
     assert copies_of(j, "CUDA0#down#0") == copied
     assert nmse(j.values["y"], j.real.values[0]["y"]) < 1e-7
 
 
 def test_the_ids_are_read_once_and_from_where_the_split_has_them() -> None:
-    j = judged(experts([[1, 2], [5, 7]]))
+    j = judged("0.26", experts([[1, 2], [5, 7]]))
     read = [line for line in j.trace() if line.startswith("get_tensor")]
     assert read == ["get_tensor CUDA0 CUDA0#ids#0 0 16", "get_tensor CUDA0 y 0 256"]
 
 
 def test_without_the_callback_the_scheduler_copies_experts_whole() -> None:
-    j = judged(experts([[1, 2], [5, 7]], scheduler={}))
+    j = judged("0.26", experts([[1, 2], [5, 7]], scheduler={}))
     assert copies_of(j, "CUDA0#up#0") == [(0, 8192)]
 
 
 def test_a_node_before_them_in_the_split_makes_all_experts_be_copied() -> None:
-    j = judged(experts([[1, 2], [5, 7]], "reshape(x, ne=[16, 1, 2])"))
+    j = judged("0.26", experts([[1, 2], [5, 7]], "reshape(x, ne=[16, 1, 2])"))
     assert copies_of(j, "CUDA0#up#0") == [(0, 8192)]
 
 
 @pytest.mark.parametrize("scheduler", [{"parallel": True}, {"op_offload": False}])
 def test_with_other_options_of_the_scheduler(scheduler: dict[str, Any]) -> None:
-    judged(experts([[1, 2], [5, 7]], scheduler={"copy_callback": "used_experts", **scheduler}))
+    judged("0.26", experts([[1, 2], [5, 7]], scheduler={"copy_callback": "used_experts", **scheduler}))
 
 
 def test_each_computing_reads_the_ids_anew() -> None:
     steps = ["alloc g", "compute g", "compute g"]
-    j = judged(experts([[1, 2], [5, 7]], steps=steps))
+    j = judged("0.26", experts([[1, 2], [5, 7]], steps=steps))
     assert sum(line.startswith("get_tensor") for line in j.trace()) == 2
 
 
@@ -88,7 +88,7 @@ def test_no_ids_are_no_copies() -> None:
     scenario = experts([[1, 2]])
     scenario["contexts"]["in"]["tensors"]["ids"] = {"type": "i32", "ne": [0, 1], "flags": ["input"]}
     scenario["graphs"]["g"]["nodes"] = {"y": "mul_mat_id(up, x, ids)"}
-    j = judged(scenario)
+    j = judged("0.26", scenario)
     assert copies_of(j, "CUDA0#up#0") == []
 
 
