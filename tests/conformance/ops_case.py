@@ -103,7 +103,8 @@ class Call:
 
     In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)). One
     that is a function is called with the `Real`.
-    `after` is a function of the library's that is then called with the result and a number.
+    `after` is a function of the library's that is then called with the result and numbers. `since` and `until` are days
+    of the releases that a call is for.
     """
 
     fn: str
@@ -113,13 +114,16 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
     real: tuple[Any, ...] | None = None
     sinks: Src | None = None
-    after: tuple[str, int] | None = None
+    after: tuple[Any, ...] | None = None
     nmse: float = 1e-7
+    since: str = ""
+    until: str = ""
 
     def is_in(self, release: Release) -> bool:
-        """Whether the release has the constructor, and the op that it is named after."""
-        since = days()
-        return not any(lacks(release, table.get(self.fn, "")) for table in (since.functions, since.ops))
+        """Whether the release has the constructor, the op that it is named after, and what else is of some days."""
+        name = self.fn + ("_inplace" if self.inplace else "")
+        first = (self.since, days().ops.get(self.fn, ""), days().functions.get(name, ""))
+        return not any(lacks(release, day) for day in first) and (not self.until or release.date <= self.until)
 
     def __str__(self) -> str:
         parts = [f"{s.type}{list(s.ne)}{'v' if s.is_view else ''}" if s else "null" for s in self.sources]
@@ -130,7 +134,7 @@ class Call:
 
 def call(fn: str, *args: Any, inplace: bool = False, **kwargs: Any) -> Call:
     """A Call from sources and parameters in one row; keyword arguments that Call has go there."""
-    own = {k: kwargs.pop(k) for k in ("real", "sinks", "after", "nmse") if k in kwargs}
+    own = {k: kwargs.pop(k) for k in ("real", "sinks", "after", "nmse", "since", "until") if k in kwargs}
     n = len([a for a in args if isinstance(a, Src) or a is None])
     return Call(fn, args[:n], args[n:], inplace, kwargs, **own)
 
@@ -217,7 +221,7 @@ class Real:
             add_sinks = lib.ggml_flash_attn_ext_add_sinks if "flash" in case.fn else lib.ggml_soft_max_add_sinks
             add_sinks(self.result, sinks)
         if case.after:
-            getattr(lib, case.after[0])(self.result, case.after[1])
+            getattr(lib, case.after[0])(self.result, *case.after[1:])
 
     def _default(self, case: Call) -> list[Any]:
         name = case.fn + ("_inplace" if case.inplace else "")
