@@ -14,6 +14,7 @@ from pathlib import Path
 
 import ggmltool.data
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.inspect.op_reference import CHECKED, op_facts
 from tests.conformance.op_sets import SETS
 from tests.conformance.ops_case import Call, check_values
@@ -40,8 +41,8 @@ def compared() -> Iterator[Call]:
 
 def counts() -> dict[str, int]:
     """Calls by the lower-case name of their op; UNARY and GLU have those of their functions."""
-    names = {c.name: f for f in op_facts() for c in f.constructors}
-    names |= {other: f for f in op_facts() for group in f.other_names for other in group}
+    names = {c.name: f for f in op_facts(NEWEST) for c in f.constructors}
+    names |= {other: f for f in op_facts(NEWEST) for group in f.other_names for other in group}
     found: Counter[str] = Counter()
     for case in compared():
         facts = names[case.fn]

@@ -103,8 +103,8 @@ class Call:
 
     In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)). One
     that is a function is called with the `Real`.
-    `after` is a function of the library's that is then called with the result and numbers. `since` and `until` are days
-    of the releases that a call is for.
+    `after` is a function of the library's that is then called with the result and numbers. Releases before the day
+    `since` do not have the call.
     """
 
     fn: str
@@ -117,13 +117,12 @@ class Call:
     after: tuple[Any, ...] | None = None
     nmse: float = 1e-7
     since: str = ""
-    until: str = ""
 
     def is_in(self, release: Release) -> bool:
-        """Whether the release has the constructor, the op that it is named after, and what else is of some days."""
+        """Whether the release has the constructor, the op that it is named after, and what is called."""
         name = self.fn + ("_inplace" if self.inplace else "")
         first = (self.since, days().ops.get(self.fn, ""), days().functions.get(name, ""))
-        return not any(lacks(release, day) for day in first) and (not self.until or release.date <= self.until)
+        return not any(lacks(release, day) for day in first)
 
     def __str__(self) -> str:
         parts = [f"{s.type}{list(s.ne)}{'v' if s.is_view else ''}" if s else "null" for s in self.sources]
@@ -134,7 +133,7 @@ class Call:
 
 def call(fn: str, *args: Any, inplace: bool = False, **kwargs: Any) -> Call:
     """A Call from sources and parameters in one row; keyword arguments that Call has go there."""
-    own = {k: kwargs.pop(k) for k in ("real", "sinks", "after", "nmse", "since", "until") if k in kwargs}
+    own = {k: kwargs.pop(k) for k in ("real", "sinks", "after", "nmse", "since") if k in kwargs}
     n = len([a for a in args if isinstance(a, Src) or a is None])
     return Call(fn, args[:n], args[n:], inplace, kwargs, **own)
 
