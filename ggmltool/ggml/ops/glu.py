@@ -116,22 +116,18 @@ def swiglu_clamp(ctx: Context, a: Tensor, b: Tensor | None = None, limit: float 
 
 
 def _swiglu_oai(xp: Any, v: Any, g: Any, alpha: float, limit: float) -> Any:
-    alpha = xp.float32(alpha)
-    v, g = _limited(xp, v, g, limit)
+    alpha, limit = xp.float32(alpha), xp.float32(limit)
+    v = xp.where(limit < v, limit, v)
+    g = xp.where(g < -limit, -limit, g)
+    g = xp.where(limit < g, limit, g)
     return v / (1 + xp.exp(alpha * -v)) * (g + xp.float32(1))
 
 
 def _swiglu_clamp(xp: Any, v: Any, g: Any, limit: float) -> Any:
-    v, g = _limited(xp, v, g, limit)
-    return v / (1 + xp.exp(-v)) * g
-
-
-def _limited(xp: Any, v: Any, g: Any, limit: float) -> tuple[Any, Any]:
-    """x at most `limit`, and g within it; NaN stays."""
     limit = xp.float32(limit)
     v = xp.where(limit < v, limit, v)
-    g = xp.where(g < -limit, -limit, g)
-    return v, xp.where(limit < g, limit, g)
+    g = xp.where(g < -limit, -limit, xp.where(limit < g, limit, g))
+    return v / (1 + xp.exp(-v)) * g
 
 
 FUNCTIONS: dict[int, Callable[[Any, Any, Any], Any]] = {
