@@ -243,7 +243,7 @@ def device_facts(model: Model) -> list[DeviceFacts]:
         lacks = {key for key, answer in enumerate(table) if answer == NO}
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
-        entry = device_map(spec)
+        entry = device_map(spec, profile)
         rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
         if rules:
             entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)

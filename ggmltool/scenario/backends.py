@@ -111,9 +111,12 @@ def read_device(value: object, folder: Path | None = None) -> BackendSpec:
 
 def _features(value: object, profile: str) -> frozenset[str]:
     """What the hardware has: a list of the profile's words, or text with `+` between them, which may be empty."""
-    from ggmltool.ggml.devices.profiles import PROFILES
+    from ggmltool.ggml.releases.parts import profiles_of
+    from ggmltool.ggml.releases.table import RELEASES
 
-    known = PROFILES[profile].features
+    # A release may know more of them than others, and which one plans is not known here.
+    of = [profiles_of(release).get(profile) for release in RELEASES.values()]
+    known = tuple(dict.fromkeys(feature for one in of if one is not None for feature in one.features))
     if not known:
         raise Mistake(f"the profile {profile} has no features")
     items = [word for word in value.split("+") if word] if isinstance(value, str) else as_list(value, "features")

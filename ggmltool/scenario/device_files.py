@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.data_files import inside_folder
 from ggmltool.scenario.dump import dump_backend
@@ -24,9 +24,8 @@ def is_device_file(text: object) -> bool:
     return isinstance(text, str) and text.lower().endswith(SUFFIXES)
 
 
-def device_map(spec: BackendSpec) -> dict[str, Any]:
-    """A backend as a map of a scenario with everything said that the profile would say; sizes are bytes."""
-    profile = PROFILES[spec.profile]
+def device_map(spec: BackendSpec, profile: Profile) -> dict[str, Any]:
+    """A backend as a map of a scenario with everything said that its profile would say; sizes are bytes."""
     said: dict[str, Any] = {"type": profile.type}
     if (spec.buft or profile.buft or spec.name) == spec.name:
         said |= {"alignment": profile.alignment, "row_padding": profile.row_padding, "host": profile.host}

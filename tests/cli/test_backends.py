@@ -74,7 +74,9 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
     document = json.loads(call("backends", "--json", "--device", device).out)
     made = document["backends"][0]
     assert {key: made[key] for key in figures} == figures
-    assert made["caps"]["events"] == (made["profile"] in ("CUDA", "Metal", "Vulkan") and "events=false" not in device)
+    assert made["caps"]["events"] == (
+        made["profile"] in ("CUDA", "Metal", "Vulkan", "RPC") and "events=false" not in device
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
         (("--device", "X:buft=Y"), 'no buffer type "Y"'),
         (("--device", "CPU:features=avx3"), 'did you mean "avx2"?'),
         (("--device", "CUDA0:features=avx2"), "expected one of turing, ada"),
-        (("--device", "SYCL0:features=avx2"), "the profile SYCL has no features"),
+        (("--device", "OpenCL:features=avx2"), "the profile OpenCL has no features"),
         (("--device", "CUDA0:max_tensor_size=1GiB"), "devices with the profile CUDA have no limit on tensors"),
         (("--device", "CPU", SAMPLES / "matmul.yaml"), "--device replaces the scenario"),
         (("--interface",), "name a scenario, or --device"),

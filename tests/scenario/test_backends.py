@@ -207,7 +207,7 @@ def _sorted(backend: dict[str, Any]) -> dict[str, Any]:
     [
         ({"name": "CPU", "features": ["avx3"]}, 'a feature cannot be "avx3"; did you mean "avx2"?'),
         ({"name": "CPU", "features": 3}, "features must be a list"),
-        ({"name": "SYCL0", "features": []}, "the profile SYCL has no features"),
+        ({"name": "OpenCL", "features": []}, "the profile OpenCL has no features"),
         ({"name": "MTL0", "graph_optimize": "often"}, "graph_optimize must be"),
         ({"name": "MTL0", "max_tensor_size": 5}, "devices with the profile Metal have no limit on tensors"),
         ({"name": "Vulkan0", "max_tensor_size": "many"}, "max_tensor_size must be a size"),
