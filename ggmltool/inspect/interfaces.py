@@ -8,6 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from ggmltool.data import load
 from ggmltool.ggml.releases.table import RELEASES
@@ -66,9 +67,13 @@ class _Own(Struct, forbid_unknown_fields=True):
 
 
 class _Doing(Struct, forbid_unknown_fields=True):
-    """What a function does, and what ggml does where it is NULL; "" where every backend of ggml's has it."""
+    """What a function does, and what ggml does where it is NULL; "" where every backend of ggml's has it.
+
+    `since` is the day since when there is the function, "" for longer than ggml 0.20.2.
+    """
 
     does: str
+    since: str = ""
     if_null: str = ""
     own: _Own | None = None
 
@@ -94,9 +99,12 @@ class _Backend(Struct, forbid_unknown_fields=True):
 
 
 class _Release(Struct, forbid_unknown_fields=True):
-    """`structs` has the fields of each struct, `if_null` what ggml did if it was not what it does today."""
+    """`structs` has the fields of each struct, `if_null` what ggml did if it was not what it does today; without
+    `structs`, what is missing of a backend is as in the release before. `null` are functions that no backend has.
+    """
 
     backends: dict[str, _Backend] = {}
+    null: frozenset[str] = frozenset()
     structs: dict[str, tuple[str, ...]] = {}
     if_null: dict[str, str] = {}
 
@@ -130,7 +138,15 @@ def _release(name: str) -> _Release:
     if like is None:
         return own
     before = _release(like.name)
-    return _Release(own.backends or before.backends, own.structs or before.structs, own.if_null or before.if_null)
+    if own.structs:
+        return own
+    backends = {name: _changed(backend, own.backends.get(name)) for name, backend in before.backends.items()}
+    return _Release(backends, before.null | own.null, before.structs, before.if_null | own.if_null)
+
+
+def _changed(before: _Backend, own: _Backend | None) -> _Backend:
+    """The tables of a backend, those that are new in place of those before."""
+    return before if own is None else replace(before, **{k: v for k, v in asdict(own).items() if v})
 
 
 def tables_of(profile: str, release: str) -> tuple[Table, ...] | None:
@@ -138,29 +154,39 @@ def tables_of(profile: str, release: str) -> tuple[Table, ...] | None:
     known = _release(release)
     if profile not in known.backends:
         return None
+    there = _there(release)
     tables = ((kind, known.table(profile, part)) for part, kind in _STRUCTS.items())
-    return tuple(_table(kind, table, known) for kind, table in tables if table is not None)
+    return tuple(_table(kind, table, known, there) for kind, table in tables if table is not None)
 
 
-def _table(kind: str, table: _Table, of: _Release) -> Table:
-    fields = of.structs.get(kind) or _functions()[kind]
+def _there(release: str) -> dict[str, dict[str, _Doing]]:
+    """The functions that a release has."""
+    date = RELEASES[release].date
+    return {
+        kind: {field: doing for field, doing in table.items() if doing.since <= date}
+        for kind, table in _functions().items()
+    }
+
+
+def _table(kind: str, table: _Table, of: _Release, there: dict[str, dict[str, _Doing]]) -> Table:
+    fields = of.structs.get(kind) or there[kind]
     return Table(kind, table.instance, tuple(_function(kind, field, table, of) for field in fields))
 
 
 def _function(kind: str, field: str, table: _Table, of: _Release) -> Function:
-    name = None if field in table.null else table.named.get(field, table.prefix + field)
+    name = None if field in table.null or field in of.null else table.named.get(field, table.prefix + field)
     doing = _functions()[kind].get(field)
     return Function(field, name, of.if_null.get(field, doing.if_null if doing is not None else ""))
 
 
 def duties_of(release: str) -> dict[str, tuple[Duty, ...]] | None:
     """The duties of a backend of one's own, unless the release's tables have other functions than are told of."""
-    return None if _release(release).structs else duties()
+    return None if _release(release).structs else duties(release)
 
 
-def duties() -> dict[str, tuple[Duty, ...]]:
+def duties(release: str) -> dict[str, tuple[Duty, ...]]:
     """What a backend of one's own has to implement: every function of every table, from the registry to the buffer."""
-    return {kind: tuple(_duty(name, of) for name, of in table.items()) for kind, table in _functions().items()}
+    return {kind: tuple(_duty(name, of) for name, of in table.items()) for kind, table in _there(release).items()}
 
 
 def _duty(name: str, of: _Doing) -> Duty:
