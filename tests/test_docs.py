@@ -144,7 +144,7 @@ def test_the_manual_page_and_the_readme_lead_to_it(call: Call) -> None:
 
 
 def test_the_page_on_releases_has_all_of_them_with_their_names() -> None:
-    page = (PAGES / "releases.md").read_text("utf-8")
+    page, _, _ = (PAGES / "releases.md").read_text("utf-8").partition("`ggmltool --version`")
     rows = re.findall(r"^\| `([^`]+)`( \(default\))? \| [^|]+\| ([^|]*) ?\|$", page, re.MULTILINE)
     assert [name for name, *_ in rows] == list(RELEASES)
     assert [name for name, default, _ in rows if default] == [DEFAULT.name]
