@@ -14,6 +14,7 @@ from hypothesis import settings
 from ggmltool.ggml.devices import gpus
 from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable
 from ggmltool.oracle.vulkan import vulkan as started
+from tests.needs import EVERY
 
 # Tests run beside one another, and their products are small: threads would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -28,6 +29,7 @@ OTHER, NOTE, NOTED = "--another-cpu", "--note-values", "--only-noted"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OTHER, action="store_true", help="compute as another CPU would: other roundings, other order")
+    parser.addoption(EVERY, action="store_true", help="judge ops and tables of every release, not of two alone")
     parser.addoption(NOTE, metavar="FILE", help="append the names of the tests that compute values to FILE")
     parser.addoption(NOTED, metavar="FILE", help="run the tests alone that are named in FILE")
 

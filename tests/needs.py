@@ -10,6 +10,9 @@ import pytest
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import Lib, OracleUnavailable, load
 
+EVERY = "--every-release"
+"""The option of pytest for suites of all releases that a library judges."""
+
 
 def program(name: str, package: str) -> pytest.MarkDecorator:
     """Marks tests that start a program, which is in a package of the system."""
