@@ -31,7 +31,7 @@ class OnGpu(Engine):
         host = HostArrays()
         for t, raw in zip(self.owners, data, strict=True):
             host.set_bytes(t, raw)
-        arrays, queue = GpuArrays(self.gpu, "CUDA0", frozenset((self.buft,))), self.gpu.queue()
+        arrays, queue = GpuArrays(self.gpu, "CUDA0", frozenset((self.buft,)), DEFAULT.ops), self.gpu.queue()
         with queue:
             for node in self.ctx.tensors:
                 if node.op != Op.NONE and node.op in KERNELS:

@@ -21,6 +21,7 @@ from ggmltool.ggml.devices.gpu_arrays import GpuArrays
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed, GgmlOverrun, NotComputable
 from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import CUDARuntimeError, Cupy
@@ -304,7 +305,7 @@ def on_gpu(cupy: Cupy, type: str = "f32") -> tuple[GpuArrays, Tensor]:
     t = Tensor(TYPES[type], (4, 3, 1, 1), name="t")
     t.buffer = Buffer(buft, 48, AddressSpace())
     t.data = t.buffer.base
-    return GpuArrays(gpu, "CUDA0", frozenset((buft,))), t
+    return GpuArrays(gpu, "CUDA0", frozenset((buft,)), DEFAULT.ops), t
 
 
 def test_a_view_that_leaves_its_buffer_is_refused(double: Doubles) -> None:
