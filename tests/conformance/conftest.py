@@ -16,7 +16,7 @@ from tests.conformance.samples import samples
 from tests.needs import EVERY, library
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def release(request: pytest.FixtureRequest) -> str:
     """A release that a real library judges; where that is missing the test is skipped, or fails where CI is set."""
     name: str = request.param
@@ -24,7 +24,7 @@ def release(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lib(release: str) -> Lib:
     """The real library of the release."""
     return library(release)

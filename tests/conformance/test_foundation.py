@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.device import Device, batch_size
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.dtypes import F32, TYPES, TYPES_BY_ID
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, contiguous_nb
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib
+from tests.conformance.releases import release_of
 from tests.ggml.layouts import strided_tensors
 
 PREDICATES = (
@@ -57,7 +60,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_type_is_the_librarys(name: str, lib: Lib) -> None:
+def test_a_type_is_the_librarys(lib: Lib, name: str) -> None:
     t = TYPES[name]
     assert lib.ggml_type_name(t.id).decode() == name
     assert lib.ggml_blck_size(t.id) == t.block_size
@@ -73,7 +76,7 @@ def test_there_are_no_further_types(lib: Lib) -> None:
 
 
 @pytest.mark.parametrize("name", PREDICATES.split())
-def test_a_predicate_is_the_librarys(name: str, lib: Lib) -> None:
+def test_a_predicate_is_the_librarys(lib: Lib, name: str) -> None:
     real, ours = predicate(lib, name), getattr(tensors, name)
 
     @settings(max_examples=60)
@@ -86,7 +89,7 @@ def test_a_predicate_is_the_librarys(name: str, lib: Lib) -> None:
 
 @settings(max_examples=200)
 @given(strided_tensors())
-def test_counts_and_bytes_are_the_librarys(t: Tensor, lib: Lib) -> None:
+def test_counts_and_bytes_are_the_librarys(lib: Lib, t: Tensor) -> None:
     mirror = Mirror(t)
     (address,) = mirror.addresses
     assert t.nbytes == lib.ggml_nbytes(address)
@@ -97,7 +100,7 @@ def test_counts_and_bytes_are_the_librarys(t: Tensor, lib: Lib) -> None:
 
 @settings(max_examples=200)
 @given(strided_tensors(("f32", "q8_0"), (0, 1, 2)), strided_tensors(("f32", "q8_0"), (0, 1, 2, 4)))
-def test_pairs_compare_as_in_the_library(a: Tensor, b: Tensor, lib: Lib) -> None:
+def test_pairs_compare_as_in_the_library(lib: Lib, a: Tensor, b: Tensor) -> None:
     mirror = Mirror(a, b)
     x, y = mirror.addresses
     assert tensors.can_repeat(a, b) == lib.ggml_can_repeat(x, y)
@@ -105,18 +108,18 @@ def test_pairs_compare_as_in_the_library(a: Tensor, b: Tensor, lib: Lib) -> None
 
 
 @given(st.integers(0, 1 << 40))
-def test_hash_sizes_are_the_librarys(n: int, lib: Lib) -> None:
+def test_hash_sizes_are_the_librarys(lib: Lib, n: int) -> None:
     assert hash_size(n) == lib.ggml_hash_size(n)
 
 
 @given(st.integers(1, 1 << 18), st.booleans())
-def test_the_room_of_a_graph_is_the_librarys(size: int, grads: bool, lib: Lib) -> None:
+def test_the_room_of_a_graph_is_the_librarys(lib: Lib, size: int, grads: bool) -> None:
     assert DEFAULT.graph_overhead(size, grads) == lib.ggml_graph_overhead_custom(size, grads)
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 32), st.booleans())
-def test_an_arena_places_its_objects_as_the_library_does(seed: int, no_alloc: bool, lib: Lib) -> None:
+def test_an_arena_places_its_objects_as_the_library_does(lib: Lib, seed: int, no_alloc: bool) -> None:
     rng = Random(seed)
     with lib.context(1 << 20, no_alloc) as real:
         base = lib.ggml_get_mem_buffer(real)
@@ -143,7 +146,7 @@ def test_a_tensor_takes_what_the_library_says(lib: Lib) -> None:
 
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 32))
-def test_a_random_graph_is_built_in_the_librarys_order(seed: int, lib: Lib) -> None:
+def test_a_random_graph_is_built_in_the_librarys_order(lib: Lib, seed: int) -> None:
     rng = Random(seed)
     ctx = Context()
     with lib.context(1 << 21) as real:
@@ -181,8 +184,8 @@ def test_a_random_graph_is_built_in_the_librarys_order(seed: int, lib: Lib) -> N
             assert (t.name, t.flags) == (raw.name.decode(), raw.flags)
 
 
-def cpu() -> Device:
-    profile = PROFILES["CPU"]
+def cpu_of(release: Release) -> Device:
+    profile = profiles_of(release)["CPU"]
     return make_device(profile, "CPU", make_buft(profile, "CPU", "CPU"))
 
 
@@ -195,7 +198,7 @@ CONDITIONAL = (
 
 @settings(max_examples=400)
 @given(st.integers(0, 1 << 32))
-def test_the_cpu_runs_what_the_librarys_cpu_runs(seed: int, lib: Lib) -> None:
+def test_the_cpu_runs_what_the_librarys_cpu_runs(lib: Lib, seed: int) -> None:
     rng = Random(seed)
     op = rng.choice(CONDITIONAL) if rng.random() < 0.8 else rng.choice(list(Op))
     sources = []
@@ -215,7 +218,7 @@ def test_the_cpu_runs_what_the_librarys_cpu_runs(seed: int, lib: Lib) -> None:
     raw.op_params[:2] = params
     raw.src[:4] = mirror.addresses[1:]
     device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
-    assert cpu().supports_op(dst) == lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
+    assert cpu_of(release_of(lib)).supports_op(dst) == lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
 
 
 def test_batch_sizes_grow_with_rows(lib: Lib) -> None:

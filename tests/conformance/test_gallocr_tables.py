@@ -131,7 +131,8 @@ def check_tables(lib: Lib, source: object) -> None:
     graph = loaded.graph_name()
     run = loaded.start()
     built = run.build(graph)
-    ours = Gallocr([BufferType("CPU", "CPU", host=True)], run.addresses)
+    rules = release_of(lib).rules
+    ours = Gallocr([BufferType("CPU", "CPU", host=True)], run.addresses, rules.max_chunks, rules.inplace_ops)
     ours.reserve_n(built.nodes, built.leafs, None, None, run.indices.top)
     theirs = lib.run_forked(lambda: tables(lib, loaded.model, graph, built.size))
     assert not isinstance(theirs, Abort), theirs

@@ -135,5 +135,5 @@ def test_keywords_of_the_short_form_have_ggmls_order() -> None:
 
     c = CONSTRUCTORS["flash_attn_ext"]
     assert c.sources == ("q", "k", "v", "mask", "sinks")
-    assert [p.name for p in c.params] == ["scale", "max_bias", "logit_softcap", "prec"]
+    assert [p.name for p in c.params] == ["scale", "max_bias", "logit_softcap", "prec", "n_kv_max"]
     assert call("flash_attn_ext", Q, K, V).fn == c.name

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.ggml.devices.profiles import PROFILES, Profile
+from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.inspect.interfaces import Function, Table, tables_of
 
@@ -12,8 +13,6 @@ BACKEND, DEVICE = "ggml_backend_i", "ggml_backend_device_i"
 BUFFER_TYPE, BUFFER = "ggml_backend_buffer_type_i", "ggml_backend_buffer_i"
 
 IDLE = {
-    "CUDA": {"graph_optimize"},
-    "ROCm": {"graph_optimize"},
     "Metal": {"is_host"},
     "Vulkan": {"cpy_tensor_async", "buffer_from_host_ptr", "get_alloc_size"},
     "SYCL": {"buffer_from_host_ptr"},
@@ -24,6 +23,7 @@ IDLE = {
 """Functions that are there, and by default say no, or nothing that another's absence would not say."""
 
 
+PROFILES = profiles_of(DEFAULT)
 KNOWN = [p for p in PROFILES.values() if tables_of(p.name, DEFAULT.name) is not None]
 
 

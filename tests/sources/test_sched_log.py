@@ -32,7 +32,8 @@ LOGS = Path(__file__).parent / "logs"
 SHARED = Path(__file__).parents[3] / "shared"
 OCTOBER = LOGS / "b11549.log.gz"
 """llama.cpp b11549 (ggml 0.26) with two GPUs, pipelined, while it makes a context."""
-REAL = [OCTOBER, *sorted((SHARED / "logs").glob("*.log.gz"))]
+SHARED_LOGS = sorted((SHARED / "logs").glob("*.log.gz"))
+REAL = [OCTOBER, *SHARED_LOGS]
 NODE = b"node #  0 (       ADD):                    a (   2K) [  CPU         ] use=1,c=1:\n"
 HEADER = b"\n## SPLIT #0: CPU # 0 inputs\n"
 
@@ -69,8 +70,9 @@ def between(nbytes: Bounds, true: int) -> bool:
 
 def check(graph: LogGraph, printed: SchedDebug, causes: bool = True) -> None:
     """The graph is the one that was printed, as far as a log has it."""
-    assert [(s.id, s.backend, s.n_inputs) for s in graph.splits] == [(s.id, s.backend, len(s.inputs)) for s in printed]
-    for split, true in zip(graph.splits, printed, strict=True):
+    splits = [split for split in printed if isinstance(split, DebugSplit)]
+    assert [(s.id, s.backend, s.n_inputs) for s in graph.splits] == [(s.id, s.backend, len(s.inputs)) for s in splits]
+    for split, true in zip(graph.splits, splits, strict=True):
         assert [t.name for t in split.inputs] == [name for name, _ in true.inputs]
         assert all(between(t.nbytes, n) for t, (_, n) in zip(split.inputs, true.inputs, strict=True))
         for node, n in zip(split.nodes, true.nodes, strict=True):
@@ -91,7 +93,7 @@ def records(source: Any) -> list[SchedDebug]:
     run = ggmltool.load(source)
     started = run.start(debug=True)
     list(started.run(run.steps()))
-    return [record for record in started.debug_records if record]
+    return [record for record in started.debug_records if any(isinstance(split, DebugSplit) for split in record)]
 
 
 @pytest.mark.parametrize("causes", [True, False])
@@ -273,6 +275,7 @@ def test_a_log_with_everything_between_the_graphs() -> None:
     assert log.breakdowns == 2
 
 
+@pytest.mark.skipif(not SHARED_LOGS, reason="the logs of real programs are not here")
 def test_a_context_initialisation_has_ten_graphs() -> None:
     (path,) = [p for p in REAL if "context-init" in p.name]
     log = summary(gzip.decompress(path.read_bytes()))
