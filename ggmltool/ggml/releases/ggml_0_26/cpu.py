@@ -20,9 +20,10 @@ _TRANSFORM = all_of(param(1, (_HINT_HADAMARD,), "source 0 is no Hadamard matrix"
 
 _OPERANDS = {
     type: frozenset((F32, TYPES[type.vec_dot_type or "f32"]))
-    | ({BF16} if type.vec_dot_type in (None, "f32") else set())
+    | ({BF16} if (type.vec_dot_type or "f32") == "f32" else set())
     for type in TYPES.values()
 }
+"""By the type of source 0. One without a dot product has that of f32 in ggml's table, whose number is 0."""
 
 _PRODUCT = type_pairs(
     0, 1, _OPERANDS, "it multiplies {type0} by f32 or by the type that it converts f32 to, not by {type1}"
