@@ -14,7 +14,7 @@ from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit import Fit, place_and_measure
+from ggmltool.sources.llama.needs import Needs, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
 from ggmltool.sources.llama.split_search import best_split
 
@@ -42,7 +42,7 @@ class PlacedTensor(NamedTuple):
 class Placed(NamedTuple):
     """A placement with its plan in numbers.
 
-    `layers` are the devices of the layers, then that of the output layer; `fit` is what every device needs, and what
+    `layers` are the devices of the layers, then that of the output layer; `needs` is what every device needs, and what
     the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, if
     there is no plan. `program` says in words whose memory it is, `ggml` which release plans.
     `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
@@ -52,7 +52,7 @@ class Placed(NamedTuple):
     layers: Sequence[str]
     backends: Sequence[str]
     tensors: Sequence[PlacedTensor]
-    fit: Fit
+    needs: Needs
     pipeline: str
     parallel: bool
     warnings: Sequence[str]
@@ -64,7 +64,7 @@ class Placed(NamedTuple):
     @property
     def short(self) -> dict[str, int]:
         """What devices lack to have their margin left, in bytes; {} where it fits."""
-        return self.fit.short
+        return self.needs.short
 
 
 class Found(NamedTuple):
@@ -97,16 +97,16 @@ def place(
         if asked.searched:
             found, *_ = best_split(placer, options, common.margin)
             options = replace(options, tensor_split=tuple(map(float, found)))
-        placement, fit = place_and_measure(placer, options, common.margin, probe=True)
+        placement, needs = place_and_measure(placer, options, common.margin, probe=True)
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}") from None
     words = " ".join(filter(None, [asked.words(common, found), captured_with]))
-    return Found(_placed(placement, fit, options, words), placement.model, fit.plan, words)
+    return Found(_placed(placement, needs, options, words), placement.model, needs.plan, words)
 
 
-def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -> Placed:
+def _placed(placement: Placement, needs: Needs, options: PlaceOptions, words: str) -> Placed:
     """The records that the view shows."""
-    devices = {use.buft: use.device for use in fit.uses}
+    devices = {use.buft: use.device for use in needs.uses}
     tensors = [
         PlacedTensor(
             t.id, t.name, t.kind, t.layer, t.type, t.nbytes, t.buft, devices.get(t.buft, t.buft), t.rule,
@@ -122,14 +122,14 @@ def _placed(placement: Placement, fit: Fit, options: PlaceOptions, words: str) -
         layers=[*placement.layers.layers, placement.layers.output],
         backends=[b.name for b in placement.model.backends],
         tensors=tensors,
-        fit=fit,
+        needs=needs,
         pipeline=placement.pipeline,
         parallel=placement.model.scheduler.parallel,
-        warnings=(*_without_effect(placement, options), *fit.warnings),
-        error=dict(fit.plan.error) if fit.plan.error is not None else None,
+        warnings=(*_without_effect(placement, options), *needs.warnings),
+        error=dict(needs.plan.error) if needs.plan.error is not None else None,
         program=answers_for(placement.model.meta),
         ggml=placement.model.ggml,
-        unsupported=_unsupported(placement.model, fit.plan),
+        unsupported=_unsupported(placement.model, needs.plan),
     )
 
 

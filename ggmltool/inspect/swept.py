@@ -14,7 +14,7 @@ from ggmltool.inspect.placing import AUTO_SPLIT, Common, asked, devices_of, opti
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.ranges import read_range
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit import GraphCost
+from ggmltool.sources.llama.needs import GraphCost
 from ggmltool.sources.llama.parts import n_layer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.sweep import Bytes, Job, Outcome, usable_processes

@@ -12,8 +12,8 @@ import ggmltool
 from ggmltool.inspect.gauges import Checked, _all
 from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.sources.llama.fit import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.layers import PlaceOptions
+from ggmltool.sources.llama.needs import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.split_search import best_split
 from tests.cli.conftest import SAMPLES, Call
@@ -103,8 +103,8 @@ def test_pipeline_copies_that_do_not_fit_are_left_out() -> None:
     loose = placer("CUDA0", "CUDA1")
     options = PlaceOptions()
     with_copies, without = (measure(loose.place(PlaceOptions(parallel=p))) for p in (True, False))
-    most = {d: with_copies.needs(d) for d in ("CUDA0", "CUDA1")}
-    least = {d: without.needs(d) for d in ("CUDA0", "CUDA1")}
+    most = {d: with_copies.of(d) for d in ("CUDA0", "CUDA1")}
+    least = {d: without.of(d) for d in ("CUDA0", "CUDA1")}
     assert least["CUDA0"] < most["CUDA0"]
 
     def fit(memory: int, **more: Any) -> tuple[bool, Any]:
@@ -114,14 +114,14 @@ def test_pipeline_copies_that_do_not_fit_are_left_out() -> None:
 
     assert options.parallel is None
     halves = {
-        p: measure(loose.place(PlaceOptions(tensor_split=(1.0, 1.0), parallel=p))).needs("CUDA0") for p in (True, False)
+        p: measure(loose.place(PlaceOptions(tensor_split=(1.0, 1.0), parallel=p))).of("CUDA0") for p in (True, False)
     }
     parallel, found = fit(halves[True])
     assert (parallel, found.short, found.with_copies) == (True, {}, {})
     parallel, found = fit(halves[True] - 1)
     assert (parallel, found.short) == (False, {})
     assert found.with_copies["CUDA0"] == halves[True]
-    assert found.needs("CUDA0") == halves[False]
+    assert found.of("CUDA0") == halves[False]
     parallel, found = fit(halves[False] - 1)
     assert (parallel, found.short) == (False, {"CUDA0": 1})
     # With --parallel, and where not even the weights fit, llama.cpp does not come to try again.

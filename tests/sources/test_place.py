@@ -14,8 +14,8 @@ from ggmltool.scenario.backends import read_backends
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.llama.fit import measure
 from ggmltool.sources.llama.layers import PlaceOptions
+from ggmltool.sources.llama.needs import measure
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.overrides import parse_overrides
 from ggmltool.sources.llama.place import Placer

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit import Fit, place_and_measure
 from ggmltool.sources.llama.layers import PlaceOptions, chosen_gpus
+from ggmltool.sources.llama.needs import Needs, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
 
 _MOST_PLANS = 60
@@ -17,7 +17,7 @@ Counts = tuple[int, ...]
 """Layers on each GPU, the output's among them: as -ts, they make llama.cpp split just so."""
 
 
-def best_split(placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,)) -> tuple[Counts, Placement, Fit]:
+def best_split(placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,)) -> tuple[Counts, Placement, Needs]:
     """The layers on each GPU that leave the fullest of them most room, and what comes of that; () for one GPU.
 
     Raises PlaceError, also if the memory of a GPU is unknown.
@@ -47,18 +47,18 @@ class _Search:
         n_layer = placer.parts.n_layer
         self.n = min(options.n_gpu(n_layer), n_layer + 1)
         self.first = n_layer + 1 - self.n
-        self.tried: dict[Counts, tuple[Placement, Fit]] = {}
+        self.tried: dict[Counts, tuple[Placement, Needs]] = {}
 
-    def best(self) -> tuple[Counts, Placement, Fit]:
+    def best(self) -> tuple[Counts, Placement, Needs]:
         n, k = self.n, len(self.gpus)
         counts = tuple(n * (i + 1) // k - n * i // k for i in range(k))
-        placement, fit = self.plan(counts)
+        placement, needs = self.plan(counts)
         layers = list(accumulate(self.layers(placement), initial=0))
         while True:
-            counts = self.shares(layers, self.free(counts, fit, layers))
+            counts = self.shares(layers, self.free(counts, needs, layers))
             if counts in self.tried:
                 break
-            _, fit = self.plan(counts)
+            _, needs = self.plan(counts)
         counts = max(self.tried, key=self.room)
         while len(self.tried) < _MOST_PLANS:
             better = max(self.moved(counts), key=self.room, default=counts)
@@ -67,7 +67,7 @@ class _Search:
             counts = better
         return counts, *self.tried[counts]
 
-    def plan(self, counts: Counts) -> tuple[Placement, Fit]:
+    def plan(self, counts: Counts) -> tuple[Placement, Needs]:
         """What becomes of these shares; planned once."""
         if counts not in self.tried:
             options = replace(self.options, tensor_split=tuple(map(float, counts)))
@@ -89,10 +89,10 @@ class _Search:
                 out[min(il - self.first, self.n - 1)] += t.nbytes
         return out
 
-    def free(self, counts: Counts, fit: Fit, layers: Sequence[int]) -> list[int]:
+    def free(self, counts: Counts, needs: Needs, layers: Sequence[int]) -> list[int]:
         """What each GPU has for layers, if all else takes what it takes in this plan."""
         ends = list(accumulate(counts, initial=0))
-        room = fit.room
+        room = needs.room
         return [room[gpu] + layers[ends[i + 1]] - layers[ends[i]] for i, gpu in enumerate(self.gpus)]
 
     def shares(self, layers: Sequence[int], free: Sequence[int]) -> Counts:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.sources.llama.fit import Fit, GraphCost, place_and_measure
+from ggmltool.sources.llama.needs import GraphCost, Needs, place_and_measure
 from ggmltool.sources.llama.processes import can_fork, in_processes
 from ggmltool.sources.llama.split_search import best_split
 
@@ -110,24 +110,24 @@ def _outcome(job: Job) -> Outcome:
     placer = _placers[job.model]
     found: tuple[int, ...] = ()
     if job.search:
-        found, placement, fit = best_split(placer, job.options, job.margins)
+        found, placement, needs = best_split(placer, job.options, job.margins)
     else:
-        placement, fit = place_and_measure(placer, job.options, job.margins)
-    devices = dict.fromkeys(use.device for use in fit.uses)
-    error = dict(fit.plan.error or ()).get("message") or ""
+        placement, needs = place_and_measure(placer, job.options, job.margins)
+    devices = dict.fromkeys(use.device for use in needs.uses)
+    error = dict(needs.plan.error or ()).get("message") or ""
     return Outcome(
         placement.n_gpu_layers,
-        {device: _needs(fit, device) for device in devices},
-        {device: left for device in devices if (left := fit.left(device)) is not None},
-        {device: margin for device, margin in fit.margins.items() if device in fit.memory},
-        fit.graphs,
+        {device: _bytes(needs, device) for device in devices},
+        {device: left for device in devices if (left := needs.left(device)) is not None},
+        {device: margin for device, margin in needs.margins.items() if device in needs.memory},
+        needs.graphs,
         found,
         placement.model.scheduler.parallel,
-        dict(fit.with_copies),
-        error if not fit.plan.ok else "",
+        dict(needs.with_copies),
+        error if not needs.plan.ok else "",
     )
 
 
-def _needs(fit: Fit, device: str) -> Bytes:
-    mine = [use for use in fit.uses if use.device == device]
+def _bytes(needs: Needs, device: str) -> Bytes:
+    mine = [use for use in needs.uses if use.device == device]
     return Bytes(*(sum(getattr(use, kind) for use in mine) for kind in Bytes._fields))

@@ -105,11 +105,11 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
             options=dict(placed.options),
             fits=not placed.short,
             short=placed.short,
-            graphs=[PlacedGraph(*graph) for graph in placed.fit.graphs],
+            graphs=[PlacedGraph(*graph) for graph in placed.needs.graphs],
             parallel=placed.parallel,
             no_pipeline_because=placed.pipeline or None,
-            with_pipeline_copies=dict(placed.fit.with_copies) or None,
-            decided=dict(placed.fit.decided),
+            with_pipeline_copies=dict(placed.needs.with_copies) or None,
+            decided=dict(placed.needs.decided),
             devices=_uses(placed),
             layers=[*(LayerRow(i, device) for i, device in enumerate(layers)), LayerRow("output", output)],
             tensors=[PlacedRow(*t) for t in placed.tensors],
@@ -124,11 +124,11 @@ def _uses(placed: Placed) -> list[UseRow]:
         UseRow(
             **asdict(use),
             total=use.total,
-            memory=placed.fit.memory.get(use.device),
-            left=placed.fit.left(use.device),
-            margin=placed.fit.margins.get(use.device, 0) if use.device in placed.fit.memory else None,
+            memory=placed.needs.memory.get(use.device),
+            left=placed.needs.left(use.device),
+            margin=placed.needs.margins.get(use.device, 0) if use.device in placed.needs.memory else None,
         )
-        for use in placed.fit.uses
+        for use in placed.needs.uses
     ]
 
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from ggmltool.inspect.placed import Placed, PlacedTensor
-from ggmltool.sources.llama.fit import BufferUse
+from ggmltool.sources.llama.needs import BufferUse
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
@@ -20,7 +20,7 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
     """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
     n_layer = len(placed.layers) - 1
     parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
-    parts += ["\n", _device_table(placed).render(placed.fit.uses, style)]
+    parts += ["\n", _device_table(placed).render(placed.needs.uses, style)]
     if placed.tensors:
         parts += ["\n", _tensor_table(placed, style) if tensors else _layer_table(placed, style)]
     parts += ["\n", render_lines(_facts(placed, style), style)]
@@ -33,22 +33,22 @@ def _inks(placed: Placed) -> dict[str, str]:
 
 def _device_table(placed: Placed) -> Table[BufferUse]:
     """What the buffer types of each device hold; what is the device's stands beside its first one."""
-    fit = placed.fit
+    needs = placed.needs
     inks = _inks(placed)
-    firsts = {use.device: use for use in reversed(fit.uses)}
+    firsts = {use.device: use for use in reversed(needs.uses)}
 
     def of_device(get: Callable[[str], Shown]) -> Callable[[BufferUse], Shown]:
         return lambda use: get(use.device) if firsts[use.device] is use else None
 
     def left(device: str) -> Cell | None:
-        n = fit.left(device)
+        n = needs.left(device)
         return None if n is None else Cell(_signed(n), "bold red" if device in placed.short else "")
 
     def free(device: str) -> str | None:
-        return size(fit.memory[device]) if device in fit.memory else None
+        return size(needs.memory[device]) if device in needs.memory else None
 
     def margin(device: str) -> str | None:
-        return size(fit.margins[device]) if device in fit.memory and fit.margins.get(device) else None
+        return size(needs.margins[device]) if device in needs.memory and needs.margins.get(device) else None
 
     return Table(
         Column("device", lambda u: Cell(u.device if firsts[u.device] is u else "", inks.get(u.device, ""))),
@@ -149,25 +149,25 @@ def _tensor_table(placed: Placed, style: Style) -> str:
 
 
 def _facts(placed: Placed, style: Style) -> list[str]:
-    fit = placed.fit
-    many = len(fit.graphs) > 1
+    needs = placed.needs
+    many = len(needs.graphs) > 1
     lines = [placed.program] if placed.program else []
-    for name, splits, copied in fit.graphs:
+    for name, splits, copied in needs.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per ubatch")
     for refused, there, n in placed.unsupported:
         text = f"{refusal_text(refused)}: {count(n, 'node')} on {there}"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
-    if len(set(fit.decided.values())) > 1:
-        lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in fit.decided.items()]
-    elif fit.decided:
-        lines.append(f"compute buffers as reserved for graph {next(iter(fit.decided.values()))}")
+    if len(set(needs.decided.values())) > 1:
+        lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in needs.decided.items()]
+    elif needs.decided:
+        lines.append(f"compute buffers as reserved for graph {next(iter(needs.decided.values()))}")
     lines += _copies(placed)
     for device, n in placed.short.items():
         lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
-    known = [device for device in fit.memory if device not in placed.short]
+    known = [device for device in needs.memory if device not in placed.short]
     if known:
         lines.append(f"fits: {', '.join(known)}")
-    margins = ", ".join(dict.fromkeys(size(fit.margins[d]) for d in fit.memory if fit.margins.get(d)))
+    margins = ", ".join(dict.fromkeys(size(needs.margins[d]) for d in needs.memory if needs.margins.get(d)))
     notes = [MARGIN.format(margins)] if margins else []
     for text in (*notes, *(f"note: {warning}" for warning in placed.warnings)):
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
@@ -176,13 +176,13 @@ def _facts(placed: Placed, style: Style) -> list[str]:
 
 def _copies(placed: Placed) -> list[str]:
     """Whether there are pipeline copies; what they would need, if llama.cpp goes on without them."""
-    fit = placed.fit
-    if fit.with_copies:
-        needs = {device: fit.needs(device) for device in fit.with_copies}
+    needs = placed.needs
+    if needs.with_copies:
+        without = {device: needs.of(device) for device in needs.with_copies}
         told = [
-            f"{device} {size(n)} with, {size(needs[device])} without"
-            for device, n in fit.with_copies.items()
-            if n != needs[device]
+            f"{device} {size(n)} with, {size(without[device])} without"
+            for device, n in needs.with_copies.items()
+            if n != without[device]
         ]
         return [f"pipeline copies do not fit; llama.cpp retries without them: {'; '.join(told)}"]
     if placed.parallel:
@@ -192,5 +192,5 @@ def _copies(placed: Placed) -> list[str]:
 
 def _of_margin(placed: Placed, device: str) -> str:
     """What of a lack is due to the margin alone."""
-    left = placed.fit.left(device)
+    left = placed.needs.left(device)
     return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""

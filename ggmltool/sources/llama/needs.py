@@ -46,7 +46,7 @@ class GraphCost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class Needs:
     """What a placement needs, and what its graphs are planned to.
 
     `uses` are per buffer type, devices in priority order; `memory` is what devices have free, where that is known, and
@@ -65,14 +65,14 @@ class Fit:
     margins: Mapping[str, int]
     with_copies: Mapping[str, int] = field(default_factory=dict)
 
-    def needs(self, device: str) -> int:
+    def of(self, device: str) -> int:
         """All bytes on a device."""
         return sum(use.total for use in self.uses if use.device == device)
 
     def left(self, device: str) -> int | None:
         """What a device has left, below 0 if it has too little; None if its memory is unknown."""
         memory = self.memory.get(device)
-        return None if memory is None else memory - self.needs(device)
+        return None if memory is None else memory - self.of(device)
 
     @property
     def short(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ def margins_of(gpus: Sequence[str], cpu: str, margins: Sequence[int]) -> dict[st
 
 def place_and_measure(
     placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,), probe: bool = False
-) -> tuple[Placement, Fit]:
+) -> tuple[Placement, Needs]:
     """Place a model and reserve its graphs as llama.cpp does: without pipeline copies, if those do not fit.
 
     Raises PlaceError. With `probe`, flash attention is looked at too.
@@ -115,15 +115,15 @@ def place_and_measure(
     kept = margins_of([gpu.name for gpu in placer.gpus], placer.cpu.name, margins)
     placement = placer.place(options)
     asked = placer.probe(options) if probe else None
-    fit = measure(placement, asked, kept)
-    if not placement.model.scheduler.parallel or options.parallel is not None or not fit.compute_is_short:
-        return placement, fit
+    needs = measure(placement, asked, kept)
+    if not placement.model.scheduler.parallel or options.parallel is not None or not needs.compute_is_short:
+        return placement, needs
     without = placer.place(replace(options, parallel=False))
-    with_copies = {device: fit.needs(device) for device in fit.memory}
+    with_copies = {device: needs.of(device) for device in needs.memory}
     return without, replace(measure(without, asked, kept), with_copies=with_copies)
 
 
-def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[str, int] | None = None) -> Fit:
+def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[str, int] | None = None) -> Needs:
     """Reserve every graph of a placed model as llama.cpp does when it makes a context, and add up.
 
     `probe` is `Placer.probe` of the same options, for warnings about flash attention; `margins` are those of devices.
@@ -146,7 +146,7 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
     rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
     warnings = tuple(_warnings(model, placement.layers, probe))
-    return Fit(tuple(rows), memory, plan, tuple(costs), decided, warnings, margins or {})
+    return Needs(tuple(rows), memory, plan, tuple(costs), decided, warnings, margins or {})
 
 
 def _allocated(run: Run) -> dict[str, BufferUse]:
