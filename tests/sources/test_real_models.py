@@ -1,0 +1,38 @@
+"""Models of real shapes are captured from their headers alone, as large as they are published."""
+
+from __future__ import annotations
+
+import pytest
+
+from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.options import CaptureOptions
+from tests.sources.library import needs_library
+from tests.sources.real_models import REAL_MODELS, real
+
+pytestmark = needs_library
+
+PUBLISHED = {
+    "gemma-270m": (0.27, 18),
+    "gemma-27b": (27.0, 62),
+    "llama-70b": (70.6, 80),
+    "mamba-2.8b": (2.77, 64),
+    "nemotron-49b": (49.9, 80),
+    "qwen2vl-7b": (7.6, 28),
+    "qwen3-30b-a3b": (30.5, 48),
+}
+"""Billions of parameters, and layers."""
+
+
+def test_every_model_has_a_published_size() -> None:
+    assert set(PUBLISHED) == set(REAL_MODELS)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_is_captured_from_its_header(name: str) -> None:
+    path = real(name)
+    facts = capture(path, CaptureOptions(n_ctx=4096, phase="both")).facts
+    billions, layers = PUBLISHED[name]
+    assert facts["n_layer"] == layers
+    assert facts["n_params"] / 1e9 == pytest.approx(billions, rel=0.01)
+    assert path.stat().st_size > facts["model_size"]
+    assert path.stat().st_blocks * 512 < 1 << 20
