@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, advice
-from ggmltool.ggml.op import VIEW_OPS, Op
+from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.devices.gpu import Gpu
-
-_EMPTY_OPS = frozenset((Op.NONE, *VIEW_OPS))
 
 USAGE_ANY = 0
 USAGE_WEIGHTS = 1
@@ -102,15 +100,17 @@ class BufferType:
             if self.expanding_ops is not None and size > t.nbytes:
                 _check_may_expand(t, self, self.expanding_ops)
             return size
-        if self.row_padding and t.type.quantized:
-            rest = t.ne[0] % self.row_padding
-            if rest:
-                return t.nbytes + t.type.row_size(self.row_padding - rest)
-        return t.nbytes
+        return t.nbytes + row_padding_of(t, self.row_padding)
+
+
+def row_padding_of(t: Tensor, multiple: int) -> int:
+    """Bytes by which the last row of a quantized tensor is padded to a multiple of so many elements (0: it is not)."""
+    rest = t.ne[0] % multiple if multiple and t.type.quantized else 0
+    return t.type.row_size(multiple - rest) if rest else 0
 
 
 def _check_may_expand(t: Tensor, buft: BufferType, ops: frozenset[Op]) -> None:
-    if t.op in _EMPTY_OPS or t.type.quantized or t.op in ops:
+    if t.op in EMPTY_OPS or t.type.quantized or t.op in ops:
         return
     names = ", ".join(sorted(op.name for op in ops))
     raise GgmlAssert(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name
 from ggmltool.ggml.version import INT64_MAX, MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
 
@@ -21,9 +21,6 @@ class Object:
     offset: int
     size: int
     tensor: Tensor | None = None
-
-
-_RULES = OpRules()
 
 
 class IndexSpace:
@@ -63,7 +60,7 @@ class Context:
         no_alloc: bool = True,
         indices: IndexSpace | None = None,
         name: str = "",
-        rules: OpRules = _RULES,
+        rules: OpRules = SHARED,
     ) -> None:
         self.mem_size = mem_size
         self.base = base

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.op import KEY_NAMES, N_OP_KEYS, VIEW_OPS, Op
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, N_OP_KEYS, Op
+from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ filled in when somebody wants to read it, with `str.format`: `{op}`, `{type}` an
 
 BatchSize = Callable[[Tensor], int]
 
+UseCount = Callable[[Tensor], int]
+"""ggml_node_get_use_count: how often the nodes of the graph have a tensor as a source."""
+
 Keep = Callable[[Tensor, Tensor], None]
 """add_alloc_dep: a tensor keeps its memory until a node of the same graph has been computed."""
 
@@ -57,16 +60,13 @@ class SplitNodes(list[Tensor]):
 SEEN_BEHIND = 8
 """Nodes behind a split that a device looks at, at most."""
 
-GraphOrder = Callable[[SplitNodes, Callable[[Tensor], int], Keep], list[Tensor]]
+GraphOrder = Callable[[SplitNodes, UseCount, Keep], list[Tensor]]
 """A device's graph_optimize: the nodes of a split, how often each tensor is used, and whom to tell what has to be kept
 until when → the nodes in a better order.
 """
 
 DECIDING_SOURCES = 4
 """Sources whose buffer type may decide about an op, from the first on."""
-
-EMPTY_OPS: tuple[int, ...] = (int(Op.NONE), *(int(op) for op in VIEW_OPS))
-"""ggml_op_is_empty: ops that every device has, since they compute nothing."""
 
 
 def memory_owner(buft: BufferType, backends: Sequence[Backend]) -> Backend:
@@ -99,9 +99,6 @@ def op_table(keys: Iterable[int], exclude: bool, rules: Iterable[int] = ()) -> b
     for key in EMPTY_OPS:
         table[key] = YES
     return table
-
-
-_OPS = OpRules()
 
 
 class Refusal(NamedTuple):
@@ -163,7 +160,7 @@ class Device:
         copies_async: bool = False,
         sets_async: bool | None = None,
         graph_optimize: GraphOrder | None = None,
-        ops: OpRules = _OPS,
+        ops: OpRules = SHARED,
     ) -> None:
         self.name = name
         self.type = type

@@ -15,7 +15,7 @@ from ggmltool.ggml.converted import CONVERTED
 from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
 from ggmltool.ggml.extent import check, signed, span
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op_rules import SHARED
 from ggmltool.ggml.quants import dequantize, part_of_a_block, quantize
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, root_of
 
@@ -150,7 +150,7 @@ class HostArrays:
 
     xp: Any = np
     on_host = True
-    rules = OpRules()
+    rules = SHARED
 
     def _start(self, t: Tensor) -> tuple[NDArray[np.uint8], int]:
         if t.buffer is not None and t.buffer.buft.gpu is not None:

@@ -258,6 +258,9 @@ SYMBOLS: tuple[str, ...] = (
 VIEW_OPS = frozenset((Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE))
 """The ops that compute nothing: views of their source."""
 
+EMPTY_OPS = frozenset((Op.NONE, *VIEW_OPS))
+"""ggml_op_is_empty: the ops that every device has, since they compute nothing."""
+
 IS_VIEW_OP = bytes(op in VIEW_OPS for op in Op)
 """ggml_is_view_op, by op number."""
 

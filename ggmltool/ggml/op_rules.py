@@ -40,3 +40,7 @@ class OpRules:
     concat_takes_rows: bool = False
     checks_rows_back: bool = False
     transposes_batches: bool = False
+
+
+SHARED = OpRules()
+"""Those of the shared engine, which is 0.20.2."""

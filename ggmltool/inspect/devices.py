@@ -14,7 +14,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
-from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
@@ -227,7 +227,7 @@ def chunk_limits(model: Model) -> dict[str, int | None]:
 
 def device_facts(model: Model) -> list[DeviceFacts]:
     """The devices of a scenario as a file has them: what their rules say, and what no rule can."""
-    from ggmltool.ggml.device import EMPTY_OPS, NO
+    from ggmltool.ggml.device import NO
     from ggmltool.ggml.devices.conditions import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of

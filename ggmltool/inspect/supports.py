@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ggmltool.ggml.device import EMPTY_OPS
 from ggmltool.ggml.devices.cases import CaseAnswer
-from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.answers import Unreadable, answer

@@ -12,7 +12,8 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import DECIDING_SOURCES, EMPTY_OPS, SEEN_BEHIND, Device, SplitNodes
+from ggmltool.ggml.device import DECIDING_SOURCES, SEEN_BEHIND, Device, SplitNodes
+from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
-from ggmltool.ggml.device import EMPTY_OPS, NO, RULE, YES, Backend, Device, batch_size, op_table
-from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, GluOp, Op, UnaryOp, keys_of, op_key
+from ggmltool.ggml.device import NO, RULE, YES, Backend, Device, batch_size, op_table
+from ggmltool.ggml.op import EMPTY_OPS, FIRST_GLU_KEY, FIRST_UNARY_KEY, N_OP_KEYS, GluOp, Op, UnaryOp, keys_of, op_key
 from ggmltool.ggml.tensor import Tensor
 from tests.ggml.graphs import Builder
 

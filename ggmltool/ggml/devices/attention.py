@@ -5,10 +5,15 @@ From ggml 0.20.2, src/ggml-cuda/fattn.cu and src/ggml-sycl/fattn.cpp: the beginn
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ggmltool.ggml.buffer import AllocSize, row_padding_of
 from ggmltool.ggml.devices.combinators import all_of, among, same_type, saying, types, types_of
+from ggmltool.ggml.devices.extra import Features, Memory
 from ggmltool.ggml.devices.op_rules import ZERO
 from ggmltool.ggml.devices.operands import optional, source, word
 from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 
 KQ_STRIDE = 256
@@ -45,3 +50,19 @@ def groups_queries(op: Tensor, gqa: int) -> bool:
         return False
     tensors = (source(op, 0), source(op, 1), source(op, 2), mask)
     return all(t.type.quantized or all(nb % 16 == 0 for nb in t.nb[1:]) for t in tensors)
+
+
+def is_view_of_keys(k: Tensor, v: Tensor) -> bool:
+    """V_is_K_view: whether V lies where K does, so that one copy serves both."""
+    return v.view_src is not None and (v.view_src is k or (v.view_src is k.view_src and v.view_offs == k.view_offs))
+
+
+def padded_size(memory: Memory, attention_nbytes: Callable[[Tensor, Features], int]) -> AllocSize:
+    """Alloc sizes where quantized rows are padded, and attention takes so much on hardware with certain features."""
+    row_padding, has = memory.row_padding, memory.features
+
+    def size_of(t: Tensor) -> int:
+        size = attention_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
+        return size + row_padding_of(t, row_padding)
+
+    return size_of

@@ -6,10 +6,9 @@ ggml_backend_cuda_buffer_type_get_alloc_size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices.attention import padded_size
 from ggmltool.ggml.devices.combinators import (
     FLOATS,
     NEVER,
@@ -36,7 +35,7 @@ from ggmltool.ggml.devices.combinators import (
     unless,
 )
 from ggmltool.ggml.devices.cuda_fattn import FLASH_ATTN, flash_attn_nbytes
-from ggmltool.ggml.devices.extra import Features, Memory, pinned
+from ggmltool.ggml.devices.extra import Memory, pinned
 from ggmltool.ggml.devices.op_rules import (
     COL2IM_1D,
     DSV4_IN_F32,
@@ -56,7 +55,6 @@ from ggmltool.ggml.devices.op_rules import (
 from ggmltool.ggml.devices.operands import RESULT, source
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
-from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous_to
 
 ROW_PADDING = 512
@@ -196,23 +194,7 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
 
 def alloc_size(memory: Memory) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
-
     return padded_size(memory, flash_attn_nbytes)
-
-
-def padded_size(memory: Memory, attention_nbytes: Callable[[Tensor, Features], int]) -> AllocSize:
-    """The same where attention takes so much on hardware with certain features."""
-    row_padding, has = memory.row_padding, memory.features
-
-    def size_of(t: Tensor) -> int:
-        size = attention_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
-        if row_padding and t.type.quantized:
-            rest = t.ne[0] % row_padding
-            if rest:
-                size += t.type.row_size(row_padding - rest)
-        return size
-
-    return size_of
 
 
 EXTRA = (pinned("CUDA_Host"),)

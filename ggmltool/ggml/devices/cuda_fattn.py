@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ggmltool.ggml.devices.attention import KQ_STRIDE, KV_AND_MASK, groups_queries, queries_per_key
+from ggmltool.ggml.devices.attention import KQ_STRIDE, KV_AND_MASK, groups_queries, is_view_of_keys, queries_per_key
 from ggmltool.ggml.devices.combinators import Rule, all_of
 from ggmltool.ggml.devices.extra import Features
 from ggmltool.ggml.devices.operands import optional, source
@@ -75,12 +75,17 @@ _AMD_ROWS = ((64, 8), (128, 16), (256, 64))
 """Head sizes up to the first figure, and the rows above which CDNA's matrix units are faster."""
 
 
-def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
-    most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
+def queries_at_once(gqa: int, most: int) -> int:
+    """Queries of a key that a kernel for AMD computes together: a power of two that their number is a multiple of."""
     shared = 1
     while gqa % (2 * shared) == 0 and shared < most:
         shared *= 2
-    rows = q.ne[1] * shared
+    return shared
+
+
+def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
+    most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
+    rows = q.ne[1] * queries_at_once(gqa, most)
     if "mfma" in has and any(q.ne[0] <= head and rows > least for head, least in _AMD_ROWS):
         return True
     return "wmma" in has and gqa_opt and q.ne[0] <= 128 and rows > 8
@@ -103,10 +108,7 @@ def nbytes_with_copies(dst: Tensor, k: Tensor, v: Tensor, need_k: bool, need_v: 
     end = dst.nbytes
     if need_k and k.type is not F16:
         end = pad(end, _EXTRA_ALIGNMENT) + 2 * nelements(k)
-    v_is_view_of_k = v.view_src is not None and (
-        v.view_src is k or (v.view_src is k.view_src and v.view_offs == k.view_offs)
-    )
-    if need_v and v.type is not F16 and not v_is_view_of_k:
+    if need_v and v.type is not F16 and not is_view_of_keys(k, v):
         end = pad(end, _EXTRA_ALIGNMENT) + 2 * nelements(v)
     return end
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from ggmltool.ggml.device import EMPTY_OPS, Keep
+from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.devices.combinators import ops
+from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape
 
 _MAX_FUSE = 16
@@ -19,8 +19,6 @@ _MAY_BE_PASSED = frozenset(EMPTY_OPS) | ops(
     "DIV GLU SCALE UNARY GET_ROWS SET_ROWS SET CPY CONT REPEAT"
 )
 """Ops that may move, and that others may move in front of."""
-
-UseCount = Callable[[Tensor], int]
 
 
 class Range(NamedTuple):

@@ -7,25 +7,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
-from ggmltool.ggml.device import (
-    EMPTY_OPS,
-    NO,
-    RULE,
-    YES,
-    BatchSize,
-    Device,
-    DeviceType,
-    GraphOrder,
-    OpRule,
-    batch_size,
-    op_table,
-)
+from ggmltool.ggml.device import NO, RULE, YES, BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
 from ggmltool.ggml.devices.asks import in_turn
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.written_rules import support_rules
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op import EMPTY_OPS
+from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.version import SIZE_MAX
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
@@ -215,7 +204,7 @@ def make_device(
     features: Features | None = None,
     max_tensor_size: int | None = None,
     graph_optimize: bool = True,
-    op_rules: OpRules | None = None,
+    op_rules: OpRules = SHARED,
 ) -> Device:
     """The engine's device for a profile with what is overridden (None: as the profile says).
 
@@ -247,5 +236,5 @@ def make_device(
         profile.copies_async,
         profile.sets_async,
         profile.graph_optimize if graph_optimize else None,
-        OpRules() if op_rules is None else op_rules,
+        op_rules,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ggmltool.ggml.device import EMPTY_OPS, Keep
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.device import Keep
+from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import Tensor
 
 _LOOK_AHEAD = 20

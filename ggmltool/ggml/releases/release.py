@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.version import (
     CGRAPH_SIZE,
@@ -54,6 +54,7 @@ USED = GraphField("visited_hash_set.used", "word", 4)
 
 TENSOR_HEAD = ("buffer", "ne", "nb", "op", "op_params")
 TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
+TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
 
 
 class Near(NamedTuple):
@@ -61,9 +62,6 @@ class Near(NamedTuple):
 
     names: tuple[str, ...]
     but: str
-
-
-TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
 
 
 class Library(NamedTuple):
@@ -108,7 +106,7 @@ class Release:
     commit: str
     folder: str
     rules: Rules
-    ops: OpRules = field(default_factory=OpRules)
+    ops: OpRules = SHARED
     like: Release | None = None
     build: str = ""
     library: Library | None = None

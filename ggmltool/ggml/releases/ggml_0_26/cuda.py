@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.devices import cuda as before
+from ggmltool.ggml.devices.attention import padded_size
 from ggmltool.ggml.devices.combinators import (
     ALWAYS,
     FLOATS,
@@ -98,4 +99,4 @@ AMD_RULES = RULES | by_op(
 
 def alloc_size(memory: Memory) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
-    return before.padded_size(memory, flash_attn_nbytes)
+    return padded_size(memory, flash_attn_nbytes)

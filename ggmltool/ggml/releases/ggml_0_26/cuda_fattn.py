@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.devices.attention import KQ_STRIDE, ONE_MASK, groups_queries, has_no_alibi, queries_per_key
 from ggmltool.ggml.devices.combinators import all_of, types, types_of
-from ggmltool.ggml.devices.cuda_fattn import HEADS, NVIDIA, Kernel, nbytes_with_copies
+from ggmltool.ggml.devices.cuda_fattn import HEADS, NVIDIA, Kernel, nbytes_with_copies, queries_at_once
 from ggmltool.ggml.devices.extra import Features
 from ggmltool.ggml.devices.operands import optional, source
 from ggmltool.ggml.dtypes import F16, F32, DType
@@ -71,10 +71,7 @@ _RDNA_ROWS = ((128, 8), (256, 16))
 
 def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
     most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
-    shared = 1
-    while gqa % (2 * shared) == 0 and shared < most:
-        shared *= 2
-    rows = q.ne[1] * shared
+    rows = q.ne[1] * queries_at_once(gqa, most)
     if "mfma" in has:
         if any(q.ne[0] <= head and rows > least for head, least in _CDNA_ROWS):
             return True

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.device import SplitNodes
+from ggmltool.ggml.device import SplitNodes, UseCount
 from ggmltool.ggml.devices.op_rules import ZERO
 from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops.registry import float_bits
-from ggmltool.ggml.releases.ggml_0_26.fusing import UseCount, can_fuse
+from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
 
 _MOST_SUMMED = 15

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggmltool.ggml.device import Keep, SplitNodes
+from ggmltool.ggml.device import Keep, SplitNodes, UseCount
 from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op
 from ggmltool.ggml.ops.registry import float_of
 from ggmltool.ggml.releases.ggml_0_26.cuda_moe import end_of_top_k, weighted_reduction
-from ggmltool.ggml.releases.ggml_0_26.fusing import UseCount, can_fuse
+from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_matrix
 
 _FUSED_GLU = frozenset((GluOp.SWIGLU, GluOp.GEGLU, GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))

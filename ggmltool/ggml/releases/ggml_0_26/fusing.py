@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM, Tensor
-
-UseCount = Callable[[Tensor], int]
 
 
 def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: UseCount) -> bool:
@@ -25,6 +24,17 @@ def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: UseC
         if not all(any(root is t for t in nodes) or _is_constant(root) for root in _roots(node)):
             return False
     return True
+
+
+def keep_until(run: Sequence[Tensor], until: Tensor, keep: Keep) -> None:
+    """Keep what the nodes of a run read from outside it until another node has been computed."""
+    seen: set[int] = set()
+    for node in run:
+        for s in node.src:
+            if s is not None and id(s) not in seen:
+                seen.add(id(s))
+                keep(s, until)
+        seen.add(id(node))
 
 
 def _uses(node: Tensor, later: Sequence[Tensor]) -> int:

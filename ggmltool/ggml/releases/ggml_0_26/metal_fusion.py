@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ggmltool.ggml.device import EMPTY_OPS, Keep
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.device import Keep, UseCount
+from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.releases.ggml_0_26 import metal_patterns as fits
-from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
-from ggmltool.ggml.releases.ggml_0_26.metal_patterns import Match, UseCount
+from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse, keep_until
+from ggmltool.ggml.releases.ggml_0_26.metal_patterns import Match
 from ggmltool.ggml.tensor import Tensor, are_same_shape
 
 MAX_FUSED = 16
@@ -136,15 +136,5 @@ def keep_sources(nodes: list[Tensor], keep: Keep) -> None:
     while i < len(nodes):
         n = next((len(p.raw) for p in _BY_RAW.get(ops[i], ()) if tuple(ops[i : i + len(p.raw)]) == p.raw), 0)
         if n:
-            _keep(nodes[i : i + n], keep)
+            keep_until(nodes[i : i + n], nodes[i + n - 1], keep)
         i += max(n, 1)
-
-
-def _keep(members: list[Tensor], keep: Keep) -> None:
-    seen: set[int] = set()
-    for node in members:
-        for s in node.src:
-            if s is not None and id(s) not in seen:
-                seen.add(id(s))
-                keep(s, members[-1])
-        seen.add(id(node))

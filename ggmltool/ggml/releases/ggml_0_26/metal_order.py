@@ -6,8 +6,8 @@ From llama.cpp b11549, ggml/src/ggml-metal: ggml_backend_metal_graph_optimize (g
 
 from __future__ import annotations
 
-from ggmltool.ggml.device import Keep
-from ggmltool.ggml.devices.metal_order import Group, UseCount, memory_of, reorder
+from ggmltool.ggml.device import Keep, UseCount
+from ggmltool.ggml.devices.metal_order import Group, memory_of, reorder
 from ggmltool.ggml.releases.ggml_0_26.metal_fusion import Fusing, keep_sources
 from ggmltool.ggml.tensor import Tensor
 

@@ -6,11 +6,12 @@ of allocated tensors plays no part while nodes are ordered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.device import UseCount
 from ggmltool.ggml.devices.combinators import FLOATS, types
 from ggmltool.ggml.devices.op_rules import ZERO
 from ggmltool.ggml.devices.operands import optional, source, word
@@ -25,8 +26,6 @@ from ggmltool.ggml.tensor import (
     is_contiguous,
     is_contiguous_rows,
 )
-
-UseCount = Callable[[Tensor], int]
 
 
 class Match(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices import sycl as before
-from ggmltool.ggml.devices.attention import has_no_alibi, queries_per_key
+from ggmltool.ggml.devices.attention import has_no_alibi, is_view_of_keys, padded_size, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     Rule,
     all_of,
@@ -27,7 +27,7 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.extra import Memory
+from ggmltool.ggml.devices.extra import Features, Memory
 from ggmltool.ggml.devices.op_rules import NO_KERNEL, ZERO, copies
 from ggmltool.ggml.devices.operands import RESULT, optional, source, word
 from ggmltool.ggml.devices.profile import Hardware
@@ -122,30 +122,19 @@ _F16 = 2
 
 def alloc_size(memory: Memory) -> AllocSize:
     """ggml_backend_sycl_buffer_type_get_alloc_size: rows padded, and the most that any kernel of an attention needs."""
-    row_padding, onednn = memory.row_padding, "onednn" in memory.features
-
-    def size_of(t: Tensor) -> int:
-        size = _attention_nbytes(t, onednn) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
-        if row_padding and t.type.quantized:
-            rest = t.ne[0] % row_padding
-            if rest:
-                size += t.type.row_size(row_padding - rest)
-        return size
-
-    return size_of
+    return padded_size(memory, _attention_nbytes)
 
 
-def _attention_nbytes(t: Tensor, onednn: bool) -> int:
+def _attention_nbytes(t: Tensor, has: Features) -> int:
     """ggml_sycl_flash_attn_ext_get_alloc_size: the result, and behind it f16 copies, each of them aligned."""
     q, k, v = source(t, 0), source(t, 1), source(t, 2)
-    by_onednn = onednn and _onednn_has_kernel(t)
-    shared = v.view_src is not None and (v.view_src is k or (v.view_src is k.view_src and v.view_offs == k.view_offs))
+    by_onednn = "onednn" in has and _onednn_has_kernel(t)
     staged = by_onednn and not (_is_bound_in_place(k) and _is_bound_in_place(v))
     k_copy = nelements(k) if staged or k.type is not F16 else 0
     v_copy = nelements(v) if staged or v.type is not F16 else 0
     q_copy = q.ne[2] * q.ne[1] * k.ne[0] if by_onednn else 0
     size = t.nbytes
-    for elements in (q_copy, k_copy, 0 if shared and not by_onednn else v_copy, int(by_onednn), q_copy):
+    for elements in (q_copy, k_copy, 0 if is_view_of_keys(k, v) and not by_onednn else v_copy, int(by_onednn), q_copy):
         if elements:
             size = pad(size, _ALIGNMENT) + _F16 * elements
     return size

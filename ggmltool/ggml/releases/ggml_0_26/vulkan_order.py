@@ -5,19 +5,14 @@ From llama.cpp b11549, ggml/src/ggml-vulkan/ggml-vulkan.cpp: ggml_vk_graph_optim
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ggmltool.ggml.device import EMPTY_OPS, Keep
+from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.devices import vulkan_order as before
 from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.devices.vulkan_order import FOLLOWERS, Ordering, by_first
 from ggmltool.ggml.dtypes import F16, F32
-from ggmltool.ggml.op import Op, UnaryOp
-from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
+from ggmltool.ggml.op import EMPTY_OPS, Op, UnaryOp
+from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse, keep_until
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous_1
-
-UseCount = Callable[[Tensor], int]
-
 
 _O = Op
 _CHOICE = (_O.GET_ROWS, _O.PERMUTE, _O.CONT, _O.CPY, _O.RESHAPE, _O.ADD, _O.TOP_K)
@@ -75,23 +70,14 @@ class _Ordering(Ordering):
 
     def place_whole(self, pattern: tuple[int, ...]) -> None:
         last = self.first + len(pattern) - 1
+        run = self.nodes[self.first : last + 1]
         if pattern in _EXPERTS:
             # The shader may scale the weights of the experts, too.
             scaled = last + 1 < self.n and self.nodes[last + 1].op == Op.SCALE
-            self._keep_sources(pattern, last + scaled)
+            keep_until(run, self.nodes[last + scaled], self._keep)
         elif pattern == _GATE:
-            self._keep_sources(pattern, last)
+            keep_until(run, self.nodes[last], self._keep)
         super().place_whole(pattern)
-
-    def _keep_sources(self, pattern: tuple[int, ...], last: int) -> None:
-        """Keep what the nodes of a run read from outside until node `last`."""
-        seen: set[int] = set()
-        for node in self.nodes[self.first : self.first + len(pattern)]:
-            for s in node.src:
-                if s is not None and id(s) not in seen:
-                    seen.add(id(s))
-                    self._keep(s, self.nodes[last])
-            seen.add(id(node))
 
     def is_kept(self, j: int) -> bool:
         return bool(self.kept_at(j)) or any(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ggmltool.ggml.buffer import AllocSize
+from ggmltool.ggml.buffer import AllocSize, row_padding_of
 from ggmltool.ggml.devices import cpu, profiles
 from ggmltool.ggml.devices.combinators import ALWAYS, F32_OR_F16, Rule, among, by_op, not_types, types
 from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
@@ -28,8 +28,7 @@ def whole_rows(memory: Memory) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows without gaps between them, the last quantized one padded."""
 
     def size(t: Tensor) -> int:
-        rest = t.ne[0] % memory.row_padding if t.type.quantized else 0
-        padding = t.type.row_size(memory.row_padding - rest) if rest else 0
+        padding = row_padding_of(t, memory.row_padding)
         return nrows(t) * t.type.row_size(t.ne[0]) + padding
 
     return size

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import EMPTY_OPS, OpRule
+from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices import blas, cpu, cuda, profiles
 from ggmltool.ggml.devices.combinators import (
     ALWAYS,
@@ -35,6 +35,7 @@ from ggmltool.ggml.devices.op_rules import F16_BY_F16, NO_ALIBI, copies, multipl
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32
+from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.releases.march_2025 import metal as march_2025_metal
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
