@@ -14,7 +14,8 @@ from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.needs import Needs, place_and_measure
+from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.needs import Needs, PlannedNeeds, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
 from ggmltool.sources.llama.split_search import best_split
 
@@ -95,7 +96,7 @@ def place(
     try:
         placer = Placer(opened.model, devices)
         if asked.searched:
-            found, *_ = best_split(placer, options, common.margin)
+            found, *_ = best_split(Measurer(placer), options, common.margin)
             options = replace(options, tensor_split=tuple(map(float, found)))
         placement, needs = place_and_measure(placer, options, common.margin, probe=True)
     except PlaceError as error:
@@ -104,7 +105,7 @@ def place(
     return Found(_placed(placement, needs, options, words), placement.model, needs.plan, words)
 
 
-def _placed(placement: Placement, needs: Needs, options: PlaceOptions, words: str) -> Placed:
+def _placed(placement: Placement, needs: PlannedNeeds, options: PlaceOptions, words: str) -> Placed:
     """The records that the view shows."""
     devices = {use.buft: use.device for use in needs.uses}
     tensors = [
@@ -126,7 +127,7 @@ def _placed(placement: Placement, needs: Needs, options: PlaceOptions, words: st
         pipeline=placement.pipeline,
         parallel=placement.model.scheduler.parallel,
         warnings=(*_without_effect(placement, options), *needs.warnings),
-        error=dict(needs.plan.error) if needs.plan.error is not None else None,
+        error=dict(needs.error) if needs.error is not None else None,
         program=answers_for(placement.model.meta),
         ggml=placement.model.ggml,
         unsupported=_unsupported(placement.model, needs.plan),

@@ -13,6 +13,7 @@ from ggmltool.inspect.gauges import Checked, _all
 from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.sources.llama.layers import PlaceOptions
+from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.split_search import best_split
@@ -152,9 +153,9 @@ def test_the_search_finds_what_trying_all_splits_finds() -> None:
                 split = (float(first), float(n - first))
                 room = place_and_measure(tight, PlaceOptions(n_gpu_layers, tensor_split=split))[1].room
                 rooms[first, n - first] = min(room.values())
-            found, placement, fit = best_split(tight, PlaceOptions(n_gpu_layers))
+            found, fit = best_split(Measurer(tight), PlaceOptions(n_gpu_layers))
             assert min(fit.room.values()) == max(rooms.values()) == rooms[found[0], found[1]]
-            on = [*placement.layers.layers, placement.layers.output]
+            on = [*fit.layers.layers, fit.layers.output]
             assert (on.count("CUDA0"), on.count("CUDA1")) == found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import GraphSpec, Model
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -45,25 +45,58 @@ class GraphCost(NamedTuple):
     copied: int
 
 
+class Copied(NamedTuple):
+    """A tensor that a split copies before it begins: its id, its bytes, and the backend that has it."""
+
+    id: str
+    nbytes: int
+    source: str
+
+
+class PlacedSplit(NamedTuple):
+    """A run of nodes `[i_start, i_end)` on one backend, and what is copied there before it.
+
+    The numbers are those of the graph's nodes in ggml's order. A device that orders nodes its own way does so within a
+    split, so that the nodes of each are the same.
+    """
+
+    backend: str
+    i_start: int
+    i_end: int
+    inputs: tuple[Copied, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a placement needs, and what its graphs are planned to.
 
     `uses` are per buffer type, devices in priority order; `memory` is what devices have free, where that is known, and
-    `margins` what has to stay free of it. `plan` is the plan of the first graph after reserve, or that of the graph
-    that ggml fails on. `decided` names the graph whose reserve made each compute buffer as large as it is. `warnings`
-    are what llama.cpp would do in another way. `with_copies` is what pipeline copies would need on each device, where
-    llama.cpp does without since they do not fit.
+    `margins` what has to stay free of it. `splits` are those of each graph, () of one that ggml fails on; `error` is
+    what it fails with, the fields of `GgmlError.as_dict`. `decided` names the graph whose reserve made each compute
+    buffer as large as it is. `warnings` are what llama.cpp would do in another way. `parallel` says whether there are
+    pipeline copies, `with_copies` is what they would need on each device, where llama.cpp does without since they do
+    not fit.
     """
 
+    n_gpu_layers: int
+    layers: LayerDevices
+    parallel: bool
     uses: tuple[BufferUse, ...]
     memory: Mapping[str, int]
-    plan: Plan
-    graphs: tuple[GraphCost, ...]
+    splits: Mapping[str, tuple[PlacedSplit, ...]]
+    error: PlanError | None
     decided: Mapping[str, str]
     warnings: tuple[str, ...]
     margins: Mapping[str, int]
     with_copies: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def graphs(self) -> tuple[GraphCost, ...]:
+        """What each graph is planned to, in numbers."""
+        return tuple(
+            GraphCost(name, len(splits), sum(copied.nbytes for split in splits for copied in split.inputs))
+            for name, splits in self.splits.items()
+        )
 
     def of(self, device: str) -> int:
         """All bytes on a device."""
@@ -94,6 +127,13 @@ class Needs:
         return bool(short) and all(compute[device] >= n for device, n in short.items())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedNeeds(Needs):
+    """The same with `plan`: that of the first graph after reserve, or that of the graph that ggml fails on."""
+
+    plan: Plan
+
+
 def margins_of(gpus: Sequence[str], cpu: str, margins: Sequence[int]) -> dict[str, int]:
     """What has to stay free on each device, as --fit-target says it: a margin for each GPU, or one for all of them.
 
@@ -107,7 +147,7 @@ def margins_of(gpus: Sequence[str], cpu: str, margins: Sequence[int]) -> dict[st
 
 def place_and_measure(
     placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,), probe: bool = False
-) -> tuple[Placement, Needs]:
+) -> tuple[Placement, PlannedNeeds]:
     """Place a model and reserve its graphs as llama.cpp does: without pipeline copies, if those do not fit.
 
     Raises PlaceError. With `probe`, flash attention is looked at too.
@@ -123,7 +163,7 @@ def place_and_measure(
     return without, replace(measure(without, asked, kept), with_copies=with_copies)
 
 
-def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[str, int] | None = None) -> Needs:
+def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[str, int] | None = None) -> PlannedNeeds:
     """Reserve every graph of a placed model as llama.cpp does when it makes a context, and add up.
 
     `probe` is `Placer.probe` of the same options, for warnings about flash attention; `margins` are those of devices.
@@ -132,12 +172,12 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
     compiled = Compiled(model)
     plans: dict[str, Plan] = {}
     uses: dict[str, BufferUse] = {}
-    costs = []
+    splits = {}
     for name in model.graphs:
         run = ReservingRun(compiled)
         plan = plans[name] = run.reserve(name)
         uses = uses or _allocated(run)
-        costs.append(GraphCost(name, len(plan.splits), _copied(run, plan, name)))
+        splits[name] = _splits(run, plan, name)
     decided = _compute_buffers(plans, uses)
     _add_outputs(model, placement.output_buft, uses)
     memory = {b.name: b.memory for b in model.backends if b.memory is not None}
@@ -145,8 +185,19 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
     shown = (use for use in uses.values() if use.total or use.buft in order)
     rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
-    warnings = tuple(_warnings(model, placement.layers, probe))
-    return Needs(tuple(rows), memory, plan, tuple(costs), decided, warnings, margins or {})
+    return PlannedNeeds(
+        n_gpu_layers=placement.n_gpu_layers,
+        layers=placement.layers,
+        parallel=model.scheduler.parallel,
+        uses=tuple(rows),
+        memory=memory,
+        splits=splits,
+        error=plan.error,
+        decided=decided,
+        warnings=tuple(_warnings(model, placement.layers, probe)),
+        margins=margins or {},
+        plan=plan,
+    )
 
 
 def _allocated(run: Run) -> dict[str, BufferUse]:
@@ -165,11 +216,20 @@ def _allocated(run: Run) -> dict[str, BufferUse]:
     return uses
 
 
-def _copied(run: Run, plan: Plan, graph: str) -> int:
-    if graph not in run.newest:
-        return 0
-    sizes = {t.id: t.nbytes for t in run.newest[graph][1]}
-    return sum(sizes.get(id, 0) for split in plan.splits for id in split.inputs)
+def _splits(run: Run, plan: Plan, graph: str) -> tuple[PlacedSplit, ...]:
+    if not plan.splits:
+        return ()
+    nbytes = {t.id: t.nbytes for t in run.newest[graph][1]}
+    backends = {n.id: n.backend or "" for n in plan.nodes} | {leaf.id: leaf.backend or "" for leaf in plan.leafs}
+    return tuple(
+        PlacedSplit(
+            split.backend,
+            split.i_start,
+            split.i_end,
+            tuple(Copied(id, nbytes[id], backends[id]) for id in split.inputs),
+        )
+        for split in plan.splits
+    )
 
 
 def _compute_buffers(plans: Mapping[str, Plan], uses: Mapping[str, BufferUse]) -> dict[str, str]:

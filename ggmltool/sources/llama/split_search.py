@@ -8,8 +8,9 @@ from itertools import accumulate
 
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, chosen_gpus
-from ggmltool.sources.llama.needs import Needs, place_and_measure
-from ggmltool.sources.llama.place import Placement, Placer
+from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.needs import Needs
+from ggmltool.sources.llama.place import Placement
 
 _MOST_PLANS = 60
 
@@ -17,18 +18,19 @@ Counts = tuple[int, ...]
 """Layers on each GPU, the output's among them: as -ts, they make llama.cpp split just so."""
 
 
-def best_split(placer: Placer, options: PlaceOptions, margins: Sequence[int] = (0,)) -> tuple[Counts, Placement, Needs]:
+def best_split(measurer: Measurer, options: PlaceOptions, margins: Sequence[int] = (0,)) -> tuple[Counts, Needs]:
     """The layers on each GPU that leave the fullest of them most room, and what comes of that; () for one GPU.
 
     Raises PlaceError, also if the memory of a GPU is unknown.
     """
+    placer = measurer.placer
     gpus = chosen_gpus(placer.gpus, options)
     if len(gpus) < 2 or not options.n_gpu(placer.parts.n_layer):
-        return (), *place_and_measure(placer, options, margins)
+        return (), measurer.needs(options, margins)
     unknown = next((gpu.name for gpu in gpus if gpu.memory is None), None)
     if unknown is not None:
         raise PlaceError(f"-ts auto needs the memory of each GPU: --device {unknown}:24GiB")
-    return _Search(placer, options, margins, [gpu.name for gpu in gpus]).best()
+    return _Search(measurer, options, margins, [gpu.name for gpu in gpus]).best()
 
 
 class _Search:
@@ -39,44 +41,48 @@ class _Search:
     as long as that helps.
     """
 
-    def __init__(self, placer: Placer, options: PlaceOptions, margins: Sequence[int], gpus: list[str]) -> None:
-        self.placer = placer
+    def __init__(self, measurer: Measurer, options: PlaceOptions, margins: Sequence[int], gpus: list[str]) -> None:
+        self.measurer = measurer
+        self.placer = placer = measurer.placer
         self.options = options
         self.margins = margins
         self.gpus = gpus
         n_layer = placer.parts.n_layer
         self.n = min(options.n_gpu(n_layer), n_layer + 1)
         self.first = n_layer + 1 - self.n
-        self.tried: dict[Counts, tuple[Placement, Needs]] = {}
+        self.tried: dict[Counts, Needs] = {}
 
-    def best(self) -> tuple[Counts, Placement, Needs]:
+    def best(self) -> tuple[Counts, Needs]:
         n, k = self.n, len(self.gpus)
         counts = tuple(n * (i + 1) // k - n * i // k for i in range(k))
-        placement, needs = self.plan(counts)
-        layers = list(accumulate(self.layers(placement), initial=0))
+        needs = self.plan(counts)
+        layers = list(accumulate(self.layers(self.placer.place(self.given(counts))), initial=0))
         while True:
             counts = self.shares(layers, self.free(counts, needs, layers))
             if counts in self.tried:
                 break
-            _, needs = self.plan(counts)
+            needs = self.plan(counts)
         counts = max(self.tried, key=self.room)
         while len(self.tried) < _MOST_PLANS:
             better = max(self.moved(counts), key=self.room, default=counts)
             if self.room(better) <= self.room(counts):
                 break
             counts = better
-        return counts, *self.tried[counts]
+        return counts, self.tried[counts]
 
-    def plan(self, counts: Counts) -> tuple[Placement, Needs]:
+    def given(self, counts: Counts) -> PlaceOptions:
+        """The options with these shares."""
+        return replace(self.options, tensor_split=tuple(map(float, counts)))
+
+    def plan(self, counts: Counts) -> Needs:
         """What becomes of these shares; planned once."""
         if counts not in self.tried:
-            options = replace(self.options, tensor_split=tuple(map(float, counts)))
-            self.tried[counts] = place_and_measure(self.placer, options, self.margins)
+            self.tried[counts] = self.measurer.needs(self.given(counts), self.margins)
         return self.tried[counts]
 
     def room(self, counts: Counts) -> tuple[int, ...]:
         """What each GPU has left beyond its margin, the fullest first: the more, the better."""
-        room = self.plan(counts)[1].room
+        room = self.plan(counts).room
         return tuple(sorted(room[gpu] for gpu in self.gpus))
 
     def layers(self, placement: Placement) -> list[int]:
@@ -115,7 +121,7 @@ class _Search:
 
     def moved(self, counts: Counts) -> Iterator[Counts]:
         """The shares with one layer less on the fullest GPU."""
-        room: Mapping[str, int] = self.plan(counts)[1].room
+        room: Mapping[str, int] = self.plan(counts).room
         fullest = min(range(len(counts)), key=lambda i: room[self.gpus[i]])
         for other in range(len(counts)):
             if other != fullest and counts[fullest]:

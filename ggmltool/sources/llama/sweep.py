@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.sources.llama.needs import GraphCost, Needs, place_and_measure
+from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.needs import GraphCost, Needs
 from ggmltool.sources.llama.processes import can_fork, in_processes
 from ggmltool.sources.llama.split_search import best_split
 
@@ -69,7 +70,7 @@ class Outcome(NamedTuple):
     error: str
 
 
-_placers: list[Placer] = []
+_measurers: list[Measurer] = []
 """The models of the sweep under way. Processes are forked, so that they have them without reading anything again."""
 
 
@@ -97,34 +98,33 @@ def usable_processes() -> int:
 @contextmanager
 def _given(placers: Sequence[Placer]) -> Iterator[None]:
     """The models, out of reach of the collector: a forked process would copy all that it looks at."""
-    _placers[:] = placers
+    _measurers[:] = map(Measurer, placers)
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
-        _placers.clear()
+        _measurers.clear()
 
 
 def _outcome(job: Job) -> Outcome:
-    placer = _placers[job.model]
+    measurer = _measurers[job.model]
     found: tuple[int, ...] = ()
     if job.search:
-        found, placement, needs = best_split(placer, job.options, job.margins)
+        found, needs = best_split(measurer, job.options, job.margins)
     else:
-        placement, needs = place_and_measure(placer, job.options, job.margins)
+        needs = measurer.needs(job.options, job.margins)
     devices = dict.fromkeys(use.device for use in needs.uses)
-    error = dict(needs.plan.error or ()).get("message") or ""
     return Outcome(
-        placement.n_gpu_layers,
+        needs.n_gpu_layers,
         {device: _bytes(needs, device) for device in devices},
         {device: left for device in devices if (left := needs.left(device)) is not None},
         {device: margin for device, margin in needs.margins.items() if device in needs.memory},
         needs.graphs,
         found,
-        placement.model.scheduler.parallel,
+        needs.parallel,
         dict(needs.with_copies),
-        error if not needs.plan.ok else "",
+        dict(needs.error or ()).get("message") or "",
     )
 
 
