@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +13,8 @@ import pytest
 from hypothesis import settings
 
 from ggmltool.ggml.devices import gpus
-from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable
-from ggmltool.oracle.vulkan import vulkan as started
-from tests.needs import EVERY
+from ggmltool.oracle.vulkan import Vulkan
+from tests.needs import EVERY, real_vulkan
 
 # Tests run beside one another, and their products are small: threads would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -35,6 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    # A shell that runs the tests in the background has ^C ignored, and so would all programs that they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     missing = [name for name in ("libggml", "xllamacpp", "hatchling") if find_spec(name) is None]
     if missing and os.environ.get("CI"):
         raise pytest.UsageError(f"{' and '.join(missing)} must be there: install ggmltool[test]")
@@ -93,10 +96,5 @@ if find_spec("cupy") is not None:
 
 @pytest.fixture(scope="session")
 def vulkan() -> Vulkan:
-    """The real Vulkan backend; where it is missing the test is skipped, or fails where CI is set."""
-    try:
-        return started()
-    except VulkanUnavailable as missing:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(missing))
+    """The real Vulkan backend."""
+    return real_vulkan()

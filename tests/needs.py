@@ -9,6 +9,7 @@ import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import Lib, OracleUnavailable, load
+from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable, vulkan
 
 EVERY = "--every-release"
 """The option of pytest for suites of all releases that a library judges."""
@@ -28,6 +29,16 @@ def library(release: str = DEFAULT.name) -> Lib:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(missing), allow_module_level=True)
+
+
+def real_vulkan() -> Vulkan:
+    """The real Vulkan backend; without it the test that asks is skipped."""
+    try:
+        return vulkan()
+    except VulkanUnavailable as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))
 
 
 def has_library(release: str = DEFAULT.name) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from ggmltool.inspect.diff.changes import Change, changes
 from tests.cli.conftest import Call, call
-from tests.needs import library
+from tests.needs import library, real_vulkan
 from tests.sources.models import cached
 
 __all__ = ["call"]
@@ -214,7 +214,12 @@ done; } >&2""",
 echo '{"path": "model.gguf", "tokens": [2, 30, 40], "n_ctx": 1024}' | "$PYTHON" -m tests.sources.eval_printer""",
 }
 """What stands for the programs that a page calls: they do to the little model what llama.cpp would."""
-NEEDS = {"model.gguf": lambda: pytest.importorskip("xllamacpp"), "--with library": library, "verify": library}
+NEEDS = {
+    "model.gguf": lambda: pytest.importorskip("xllamacpp"),
+    "--with library": library,
+    "--with vulkan": real_vulkan,
+    "verify": library,
+}
 """What a page needs whose lines have this."""
 
 
