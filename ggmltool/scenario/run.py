@@ -226,7 +226,7 @@ class Run(ABC):
     def _plan_step(self, step: str, name: str) -> Plan:
         """One of `plan_steps`: its plan, the newest of `plans`."""
         self._clear_log()
-        with _collector_paused():
+        with collector_paused():
             try:
                 plan = self._plan(step, name)
             except GgmlError as e:
@@ -376,8 +376,11 @@ class Run(ABC):
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Planning makes many small objects and next to no cycles: the collector would walk them all, again and again."""
+def collector_paused() -> Iterator[None]:
+    """Planning makes many small objects and next to no cycles: the collector would walk them all, again and again.
+
+    What is gone when the pause ends is never walked.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

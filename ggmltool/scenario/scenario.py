@@ -15,7 +15,7 @@ from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.names import graph_called, no_tensor
 from ggmltool.scenario.reserving_run import ReservingRun
-from ggmltool.scenario.run import Run, values_of
+from ggmltool.scenario.run import Run, collector_paused, values_of
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
 
@@ -59,7 +59,11 @@ class Scenario:
         measures instead, also "compute" and "measure", which are the same. Where ggml would not go on, the plan's `ok`
         is false and `error` says why.
         """
-        name = self.graph_name(graph)
+        with collector_paused():
+            return self._plan(self.graph_name(graph), step, events)
+
+    def _plan(self, name: str, step: str, events: Listener | None) -> Plan:
+        """The plan of a run of its own, which is gone when this returns."""
         run = self.start(events)
         measures = not self.model.release.reserves
         if step == "alloc" or (measures and step == "compute"):
