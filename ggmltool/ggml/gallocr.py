@@ -11,7 +11,7 @@ from ggmltool.ggml.events import ReallocNeeded
 from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import INPLACE_OPS, Op
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
-from ggmltool.ggml.vbuffer import INVALID, HashNodes, TensorAlloc, VBuffer
+from ggmltool.ggml.vbuffer import INVALID, HashNodes, NodeAlloc, TensorAlloc, VBuffer
 from ggmltool.ggml.version import VBUFFER_MAX_CHUNKS, hash_size
 from ggmltool.ggml.why import Why
 
@@ -35,7 +35,7 @@ class Gallocr(AnyGallocr):
     logs_first_buffers = False
     """Whether it logs so of the first buffer of all, too."""
 
-    __slots__ = ("addresses", "can_inplace", "debug_log", "max_chunks")
+    __slots__ = ("_leaf_allocs", "_node_allocs", "_unsettled", "addresses", "can_inplace", "debug_log", "max_chunks")
 
     buf_tallocs: list[DynTallocr]
 
@@ -46,6 +46,9 @@ class Gallocr(AnyGallocr):
         max_chunks: int = VBUFFER_MAX_CHUNKS,
         inplace_ops: frozenset[Op] = INPLACE_OPS,
     ) -> None:
+        self._node_allocs: list[NodeAlloc] = []
+        self._leaf_allocs: list[TensorAlloc] = []
+        self._unsettled = False
         super().__init__(bufts)
         self.can_inplace = bytes(op in inplace_ops for op in Op)
         self.addresses = addresses
@@ -79,6 +82,7 @@ class Gallocr(AnyGallocr):
         min_hash_size += min_hash_size // 4
         if self.hash_size < min_hash_size:
             self.hash_size = hash_size(min_hash_size)
+        self.settle()
         self.planned_nodes = nodes
         self.planned_leafs = leafs
         self.refused = None
@@ -86,7 +90,7 @@ class Gallocr(AnyGallocr):
             tallocr.reset()
         self._alloc_graph_impl(nodes, leafs, node_ids, leaf_ids, n_tensors)
         self._check_hash_set(nodes, leafs)
-        self._set_allocs(nodes, leafs, n_tensors)
+        self._unsettled = True
         self._realloc_buffers(no_alloc)
         return True
 
@@ -111,11 +115,39 @@ class Gallocr(AnyGallocr):
                 f"One of them is {outside[0].label}: make it a source of some node, or look at fewer such tensors",
             ).of("gallocr_slots", len(keys))
 
-    def _set_allocs(self, nodes: list[Tensor], leafs: list[Tensor], n_tensors: int) -> None:
-        """Keep the plan: of every node and of its sources, in the order of the graph."""
+    @property
+    def node_allocs(self) -> list[NodeAlloc]:
+        """The places of the last graph: of each node its own and those of its sources."""
+        self.settle()
+        return self._node_allocs
+
+    @node_allocs.setter
+    def node_allocs(self, allocs: list[NodeAlloc]) -> None:
+        self._node_allocs = allocs
+
+    @property
+    def leaf_allocs(self) -> list[TensorAlloc]:
+        """The places of the last graph's leafs."""
+        self.settle()
+        return self._leaf_allocs
+
+    @leaf_allocs.setter
+    def leaf_allocs(self, allocs: list[TensorAlloc]) -> None:
+        self._leaf_allocs = allocs
+
+    def settle(self) -> None:
+        """Write down the places of the graph that was reserved last: of nodes, their sources, and leafs.
+
+        ggml does so when it reserves. Here it is enough before something becomes of the tensors: before
+        they are given memory, and before the scheduler makes other copies of the same objects.
+        """
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        nodes, leafs = self.planned_nodes, self.planned_leafs
         hn = self.hash_nodes
         bufts = self.bufts
-        allocs: list[TensorAlloc | None] = [None] * n_tensors
+        allocs: list[TensorAlloc | None] = [None] * len(hn.allocated)
 
         def alloc_of(t: Tensor) -> TensorAlloc:
             i = t.index
@@ -131,14 +163,14 @@ class Gallocr(AnyGallocr):
                 allocs[i] = alloc
             return alloc
 
-        self.node_allocs = [
+        self._node_allocs = [
             (
                 allocs[n.index] or alloc_of(n),
                 tuple([INVALID if s is None else allocs[s.index] or alloc_of(s) for s in n.src]),
             )
             for n in nodes
         ]
-        self.leaf_allocs = [alloc_of(leaf) for leaf in leafs]
+        self._leaf_allocs = [alloc_of(leaf) for leaf in leafs]
 
     def _realloc_buffers(self, no_alloc: bool) -> None:
         for i, tallocr in enumerate(self.buf_tallocs):

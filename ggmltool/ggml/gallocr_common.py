@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.dyn_tallocr import Planner
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.vbuffer import HashNodes, TensorAlloc, VBuffer
+from ggmltool.ggml.vbuffer import HashNodes, NodeAlloc, TensorAlloc, VBuffer
 
 
 class AnyGallocr:
@@ -42,7 +42,7 @@ class AnyGallocr:
         self.hash_nodes = HashNodes(0)
         self.hash_size = 0
         self.inplace: AbstractSet[int] = frozenset()
-        self.node_allocs: list[tuple[TensorAlloc, tuple[TensorAlloc, ...]]] = []
+        self.node_allocs: list[NodeAlloc] = []
         self.leaf_allocs: list[TensorAlloc] = []
         self.planned_nodes: list[Tensor] = []
         self.planned_leafs: list[Tensor] = []

@@ -17,6 +17,9 @@ class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
     size_max: int
 
 
+NodeAlloc = tuple[TensorAlloc, tuple[TensorAlloc, ...]]
+"""node_alloc: where the plan puts a node, and each of its sources."""
+
 INVALID = TensorAlloc(-1, -1, -1, 0)
 
 

@@ -51,6 +51,7 @@ class Scheduler(SchedulerState):
         graph with copies and dependencies, with `node_ids` and `leaf_ids`, for the allocator.
         """
         self.is_reset = False
+        self.gallocr.settle()
         self.arena.clear()
         self.seen_graphs.append(graph)
         self.grow_state()
