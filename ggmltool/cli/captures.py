@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, Wanted
@@ -11,6 +13,9 @@ from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.swept import Graph
+
+if TYPE_CHECKING:
+    from ggmltool.sources.llama.options import CaptureOptions
 
 MAX_CAPTURES = 64
 
@@ -35,25 +40,29 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
             if name is None or name not in models:
                 out.append(Graph(open_scenario(name), {}))
                 continue
-            for one in each:
-                out.append(_capture(name, one))
+            for graph in _capture(name, each):
+                out.append(graph)
                 done()
     return out
 
 
-def _capture(name: str, wanted: Wanted) -> Graph:
-    """The graph of a whole ubatch of a prompt, in a batch that is no smaller. Raises CliError."""
-    from dataclasses import replace
-
+def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:
+    """The graphs of a whole ubatch of a prompt, in batches that are no smaller. Raises CliError."""
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
-    from ggmltool.sources.llama.capture import capture
+    from ggmltool.sources.llama.capture import capture_many
     from ggmltool.sources.llama.errors import CaptureError
 
-    options = wanted.options
-    if "-b" not in wanted.words:
-        options = replace(options, n_batch=max(options.n_batch, options.n_ubatch))
     try:
-        return Graph(Opened(Scenario(load_model(capture(Path(name), options).scenario)), name), wanted.words)
+        captures = capture_many(Path(name), [_options(wanted) for wanted in each])
+        for wanted, captured in zip(each, captures, strict=True):
+            if isinstance(captured, CaptureError):
+                raise captured
+            yield Graph(Opened(Scenario(load_model(captured.scenario)), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None
+
+
+def _options(wanted: Wanted) -> CaptureOptions:
+    options = wanted.options
+    return options if "-b" in wanted.words else replace(options, n_batch=max(options.n_batch, options.n_ubatch))

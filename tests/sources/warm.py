@@ -29,7 +29,7 @@ ENTRIES = {
 }
 """Modules that are started, and the function that `python -m` calls."""
 
-CALLERS = ("ggmltool.sources.llama.capture", "tests.sources.fake_gpus", "tests.sources.reference")
+CALLERS = ("ggmltool.sources.llama.asking", "tests.sources.fake_gpus", "tests.sources.reference")
 """Modules that start them, with subprocess.run."""
 
 
@@ -96,7 +96,11 @@ def warm() -> Iterator[None]:
     """Lets the processes of `CALLERS` be forks."""
     with pytest.MonkeyPatch.context() as patch:
         for caller in CALLERS:
-            patch.setattr(import_module(caller), "subprocess", SimpleNamespace(run=run, PIPE=subprocess.PIPE))
+            patch.setattr(
+                import_module(caller),
+                "subprocess",
+                SimpleNamespace(run=run, PIPE=subprocess.PIPE, Popen=subprocess.Popen),
+            )
         yield
     while SERVERS:
         SERVERS.popitem()[1].stop()

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
 import stat
-import subprocess
-import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ggmltool.sources.llama.asking import ask, ask_many
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.packages import find
+from ggmltool.sources.llama.replies import Reply
 
 _MAGIC = b"GGUF"
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
-_FOLDERS = re.compile(r"^\S*/(?=[^/\s]+:\d+: )")
-_WHAT = re.compile(r"what\(\): +(.*)")
-
-_NO_GPU = {
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "HIP_VISIBLE_DEVICES": "-1",
-    "GGML_VK_VISIBLE_DEVICES": "",
-    "GGML_NO_BACKTRACE": "1",
-}
-"""What the child's environment says: it sees no GPU, and an abort prints no backtrace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +41,35 @@ def capture(path: Path, options: CaptureOptions) -> Captured:
     """
     find(options.library)
     check_gguf(path)
-    reply = _ask({"path": str(path), "options": asdict(options)})
-    if "abort" in reply:
-        raise CaptureError(f"{path}: llama.cpp aborted: {_FOLDERS.sub('', reply['abort'].strip())}")
-    if "error" in reply:
-        raise CaptureError(f"{path}: {reply['error']}")
-    return Captured(reply["scenario"], reply["log"])
+    outcome = _captured(ask(path, options))
+    if isinstance(outcome, CaptureError):
+        raise outcome
+    return outcome
+
+
+def capture_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
+    """Capture the graph of a GGUF file with each of these options, in their order, as they come.
+
+    One process loads the model once and makes a context for each of the options; while one graph is worked on, the
+    next is made. Options that llama.cpp refuses give a CaptureError in the place of the graph. Raises CaptureError at
+    once for what is no GGUF, or if there is no library.
+    """
+    for library in dict.fromkeys(options.library for options in asked):
+        find(library)
+    check_gguf(path)
+    return _capture_many(path, asked)
+
+
+def _capture_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
+    for (_, decodes), group in groupby(asked, lambda o: (o.library, bool(o.tokens or o.prompt))):
+        if decodes:
+            yield from (_captured(ask(path, options)) for options in group)
+        else:
+            yield from map(_captured, ask_many(path, list(group)))
+
+
+def _captured(outcome: Reply | CaptureError) -> Captured | CaptureError:
+    return outcome if isinstance(outcome, CaptureError) else Captured(outcome["scenario"], outcome["log"])
 
 
 def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:
@@ -112,34 +124,3 @@ def check_gguf(path: Path) -> None:
         raise CaptureError(f"{path} {kind}")
     if len(head) < 24:
         raise CaptureError(f"{path} is cut off: its header has {len(head)} of 24 bytes")
-
-
-def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The child's answer. Raises CaptureError if the library crashed, RuntimeError for a mistake of ours."""
-    environment = os.environ | _NO_GPU | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    child = subprocess.run(
-        [sys.executable, "-P", "-m", "ggmltool.sources.llama.child"],
-        input=json.dumps(request).encode(),
-        capture_output=True,
-        env=environment,
-        check=False,
-    )
-    try:
-        reply: dict[str, Any] = json.loads(child.stdout)
-    except ValueError:
-        raise _crash(request["path"], child) from None
-    return reply
-
-
-def _crash(path: str, child: subprocess.CompletedProcess[bytes]) -> Exception:
-    """What to raise for a child that ended without an answer."""
-    said = child.stderr.decode("utf-8", "replace").strip()
-    last = said.splitlines()[-1] if said else ""
-    if child.returncode >= 0:
-        mistake = RuntimeError(f"the capturing process ended with exit status {child.returncode}: {last}")
-        mistake.add_note(said)
-        return mistake
-    name = signal.Signals(-child.returncode).name
-    what = _WHAT.search(said)
-    reason = what[1] if what is not None else last
-    return CaptureError(f"{path}: llama.cpp crashed with {name}" + (f": {reason}" if reason else ""))

@@ -1,20 +1,23 @@
-"""The process that loads llama.cpp: it captures one graph and writes what came of it as JSON.
+"""The process that loads llama.cpp: it captures graphs of one model and writes what came of each as it is there.
 
 It is a process of its own, so that an abort in the library ends it and not the command, and so that the library's
-prints go nowhere.
+prints go nowhere. The model is loaded once, and every set of options gets a context of its own.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.replies import written
 from ggmltool.sources.llama.session import Session
 
 GRAPHS = {"prompt": {"main": "prompt"}, "token": {"main": "token"}, "both": {"prompt": "prompt", "token": "token"}}
@@ -25,10 +28,25 @@ STEPS = ["reserve prompt", "reserve token", "reserve prompt", "alloc prompt", "r
 """What llama.cpp does with both: it reserves for each and for the larger one again, then comes what is computed."""
 
 
-def capture(path: str, options: CaptureOptions) -> dict[str, Any]:
-    """The scenario of a model's graph or graphs, and what the library logged. Raises CaptureError."""
-    session = Session(options)
-    session.load(path)
+def captures(path: str, asked: list[CaptureOptions]) -> Iterator[dict[str, Any]]:
+    """For each set of options the scenario of the model's graph or graphs, and what the library logged, or an error.
+
+    Before the first one comes that the model is loaded. Raises CaptureError if it cannot be.
+    """
+    session = Session(asked[0])
+    session.load_model(path)
+    yield {"loaded": True}
+    for options in asked:
+        try:
+            session.renew(options)
+            yield _capture(session, path)
+        except CaptureError as error:
+            yield {"error": str(error)}
+
+
+def _capture(session: Session, path: str) -> dict[str, Any]:
+    """The scenario of the graph or graphs of a context, and what the library logged. Raises CaptureError."""
+    options = session.options
     writer = GraphWriter(session.lib)
     for name, phase in GRAPHS[options.phase].items():
         writer.add(name, session.reserve(phase))
@@ -46,13 +64,24 @@ def _batch(facts: dict[str, Any]) -> str:
     return {"prompt": prompt, "token": token, "both": f"{prompt} and {token}"}[facts["phase"]]
 
 
+def _replies(path: str, asked: list[CaptureOptions]) -> Iterator[dict[str, Any]]:
+    """What comes of the options; of those with tokens there is one set."""
+    if asked[0].tokens or asked[0].prompt:
+        from ggmltool.sources.llama.decode import capture_decoded
+
+        yield capture_decoded(path, asked[0])
+    else:
+        yield from captures(path, asked)
+
+
 def main() -> NoReturn:
-    """Read {"path", "options"} from standard input; write the result or {"error"} to standard output."""
+    """Read {"path", "options": [...]} from standard input; write a reply for each to standard output."""
+    gc.disable()  # graphs are many objects and no cycles
     out = os.dup(1)
     os.dup2(2, 1)
 
     def reply(value: dict[str, Any]) -> None:
-        data = memoryview(json.dumps(value, separators=(",", ":")).encode())
+        data = memoryview(written(value))
         while data:
             data = data[os.write(out, data) :]
 
@@ -61,16 +90,12 @@ def main() -> NoReturn:
         os._exit(0)
 
     callback = ABORT_CALLBACK(on_abort)
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        options = CaptureOptions(**asked["options"])
-        Lib(options.library).ggml_set_abort_callback(callback)
-        if options.tokens or options.prompt:
-            from ggmltool.sources.llama.decode import capture_decoded
-
-            reply(capture_decoded(asked["path"], options))
-        else:
-            reply(capture(asked["path"], options))
+        asked = [CaptureOptions(**options) for options in request["options"]]
+        Lib(asked[0].library).ggml_set_abort_callback(callback)
+        for value in _replies(request["path"], asked):
+            reply(value)
     except CaptureError as error:
         reply({"error": str(error)})
     # The library's threads and static destructors are no longer needed.

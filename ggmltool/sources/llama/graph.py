@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from ggmltool.sources.llama.structs import OBJECT_TYPE_TENSOR, Object
 _USAGE_WEIGHTS = 1
 _OPS = {op.name: op for op in Op}
 _SUB_OPS = {Op.UNARY: ("ggml_unary_op_name", UnaryOp), Op.GLU: ("ggml_glu_op_name", GluOp)}
+_TENSOR = struct.Struct("@iP4q4Ni16ii10PPNP64s")
+"""The fields of ggml_tensor up to its name, all read at once: a graph has thousands of them."""
 
 
 class GraphWriter:
@@ -36,6 +39,8 @@ class GraphWriter:
         self.graphs: dict[str, dict[str, Any]] = {}
         self.inputs = "inputs"
         self.graph_size = 0
+        self._types: dict[int, str] = {}
+        self._ops: dict[tuple[int, int], str] = {}
 
     def context(self, kind: str, buft: str) -> tuple[str, str]:
         """The context of the `weights` or the `kv` in a buffer type: its name and its buffer type in the scenario."""
@@ -146,7 +151,7 @@ class GraphWriter:
 
     def _name(self, address: int) -> str:
         """The id of a tensor: its name, with a number where that is taken (or is nothing an id can be)."""
-        name = self._text(address)
+        name = str(Tensor.from_address(address).name.decode("utf-8", "surrogateescape"))
         id = name if name and name.isprintable() else "unnamed"
         n = self.names.get(id, 0)
         unique = id if n == 0 else f"{id}~{n}"
@@ -158,9 +163,6 @@ class GraphWriter:
         self.ids[address] = unique
         return unique
 
-    def _text(self, address: int) -> str:
-        return str(Tensor.from_address(address).name.decode("utf-8", "surrogateescape"))
-
     def _node(self, address: int) -> dict[str, Any]:
         out = self._tensor(address)
         backend = self.backend(address)
@@ -168,56 +170,71 @@ class GraphWriter:
 
     def _tensor(self, address: int) -> dict[str, Any]:
         """A named tensor in long form."""
-        tensor = Tensor.from_address(address)
-        out: dict[str, Any] = {"type": self._type(tensor.type), "ne": list(tensor.ne), "nb": list(tensor.nb)}
-        if tensor.op:
-            op = self._op(tensor)
-            out["op"] = op.name.lower()
-            out["src"] = self._sources(tensor)
-            words = list(tensor.op_params)
+        fields = _TENSOR.unpack(ctypes.string_at(address, _TENSOR.size))
+        type, op, flags, view_src, view_offs = fields[0], fields[10], fields[27], fields[38], fields[39]
+        ids = self.ids
+        id = ids[address]
+        out: dict[str, Any] = {
+            "type": self._types.get(type) or self._type(type),
+            "ne": list(fields[2:6]),
+            "nb": list(fields[6:10]),
+        }
+        if op:
+            words = fields[11:27]
+            out["op"] = self._ops.get((op, words[0])) or self._op(op, words[0])
+            out["src"] = _sources(fields[28:38], ids)
             if any(words):
-                out["op_params"] = words
-        if tensor.view_src:
-            self._leaf(tensor.view_src)
-            out["view_src"] = self.ids[tensor.view_src]
-            if tensor.view_offs:
-                out["view_offs"] = tensor.view_offs
-        flags = [name for name, bit in FLAGS.items() if tensor.flags & bit]
+                out["op_params"] = list(words)
+        if view_src:
+            self._leaf(view_src)
+            out["view_src"] = ids[view_src]
+            if view_offs:
+                out["view_offs"] = view_offs
         if flags:
-            out["flags"] = flags
-        name = self._text(address)
-        if name != self.ids[address]:
+            named = [name for name, bit in FLAGS.items() if flags & bit]
+            if named:
+                out["flags"] = named
+        name = _text(fields[41])
+        if name != id:
             out["name"] = name
         return out
 
-    def _sources(self, tensor: Tensor) -> list[str | None]:
-        src = list(tensor.src)
-        while src and not src[-1]:
-            src.pop()
-        return [self.ids[s] if s else None for s in src]
-
     def _type(self, number: int) -> str:
-        name = self.lib.ggml_type_name(number).decode()
+        name = str(self.lib.ggml_type_name(number).decode())
         if name not in TYPES or TYPES[name].id != number:
             raise CaptureError(f"the model has tensors of the type {name}, which ggml {NEWEST.name} does not have")
-        return str(name)
+        self._types[number] = name
+        return name
 
-    def _op(self, tensor: Tensor) -> Op:
+    def _op(self, number: int, first_word: int) -> str:
         """The op by its name: numbers differ between releases, and ours are those of the ggml this tool follows."""
-        name = self.lib.ggml_op_name(tensor.op).decode()
+        name = self.lib.ggml_op_name(number).decode()
         op = _OPS.get(name)
         if op in _SUB_OPS:
             function, enum = _SUB_OPS[op]
-            number = tensor.op_params[0]
-            name = getattr(self.lib, function)(number).decode()
-            if name not in enum.__members__ or enum[name] != number:
+            name = getattr(self.lib, function)(first_word).decode()
+            if name not in enum.__members__ or enum[name] != first_word:
                 op = None
         if op is None:
             raise CaptureError(
                 f"the graph has the op {name} (ggml {self.lib.ggml}), which ggml {NEWEST.name} does not have; ggmltool "
                 "cannot plan it"
             )
-        return op
+        self._ops[number, first_word] = op.name.lower()
+        return self._ops[number, first_word]
+
+
+def _sources(src: tuple[int, ...], ids: dict[int, str]) -> list[str | None]:
+    """The ids of a node's sources, None for one that it does not have before another."""
+    n = len(src)
+    while n and not src[n - 1]:
+        n -= 1
+    return [ids[s] if s else None for s in src[:n]]
+
+
+def _text(name: bytes) -> str:
+    """What ggml keeps of a name, up to its end."""
+    return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _arena(tensor: int) -> Iterator[int]:

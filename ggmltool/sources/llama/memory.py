@@ -18,17 +18,29 @@ _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class PromisedMemory:
-    """Takes the place of the CPU buffer type's allocator for as long as the object lives; buffers are never freed."""
+    """Takes the place of the CPU buffer type's allocator for as long as the object lives.
+
+    What llama.cpp frees stays until `release`, and what is there when `keep` is called for good.
+    """
 
     def __init__(self, lib: Lib) -> None:
         self.lib = lib
         self.maps: list[tuple[mmap.mmap, object]] = []
+        self.kept = 0
         buft = lib.ggml_backend_cpu_buffer_type()
         buffer = lib.ggml_backend_buft_alloc_buffer(buft, 64)
         self.interface = BufferI.from_buffer_copy(Buffer.from_address(buffer).iface)
         self.interface.free_buffer = None
         self.callback = _ALLOC(self._alloc)
         BufferType.from_address(buft).iface.alloc_buffer = ctypes.cast(self.callback, ctypes.c_void_p).value
+
+    def keep(self) -> None:
+        """The buffers so far are those of the model."""
+        self.kept = len(self.maps)
+
+    def release(self) -> None:
+        """Give back the others, which nothing may use any more."""
+        del self.maps[self.kept :]
 
     def _alloc(self, buft: int, size: int) -> int | None:
         """A buffer; None where not even addresses are left."""

@@ -30,6 +30,7 @@ class Log:
     def __init__(self) -> None:
         self.lines: list[tuple[int, str]] = []
         self._open = False
+        self._kept = 0
         self.callback = LOG_CALLBACK(self._add)
 
     def _add(self, level: int, text: bytes, _: int | None) -> None:
@@ -39,6 +40,14 @@ class Log:
             level, said = last[0], last[1] + said
         self._open = not said.endswith("\n")
         self.lines.append((level, said.removesuffix("\n")))
+
+    def keep(self) -> None:
+        """What was said so far is said of all contexts."""
+        self._kept = len(self.lines)
+
+    def forget(self) -> None:
+        """Forget what was said of a context."""
+        del self.lines[self._kept :]
 
     def said(self) -> list[str]:
         """All lines but those for debugging."""
@@ -57,7 +66,8 @@ class Log:
 class Session:
     """A model and a context of llama.cpp, made as the options say; `load` makes them. Raises CaptureError.
 
-    Separate methods make the params, so that a subclass can use other devices than the CPU.
+    One model may have many contexts, one after the other: `renew`. Separate methods make the params, so that a
+    subclass can use other devices than the CPU.
     """
 
     def __init__(self, options: CaptureOptions) -> None:
@@ -73,13 +83,32 @@ class Session:
 
     def load(self, path: str) -> None:
         """Load the model and make its context."""
-        lib = self.lib
-        self.model = int(lib.llama_model_load_from_file(os.fsencode(path), self.model_params()) or 0)
+        self.load_model(path)
+        self.make_context()
+
+    def load_model(self, path: str) -> None:
+        """Load the model alone."""
+        self.model = int(self.lib.llama_model_load_from_file(os.fsencode(path), self.model_params()) or 0)
         if not self.model:
             raise self.log.error("llama.cpp cannot load the model")
-        self.ctx = int(lib.llama_init_from_model(self.model, self.context_params()) or 0)
+        self.log.keep()
+        self.memory.keep()
+
+    def make_context(self) -> None:
+        """Make a context of the model."""
+        self.ctx = int(self.lib.llama_init_from_model(self.model, self.context_params()) or 0)
         if not self.ctx:
             raise self.log.error("llama.cpp cannot create a context for the model")
+
+    def renew(self, options: CaptureOptions) -> None:
+        """Take the place of the context before with one that is made as other options say."""
+        if self.ctx:
+            self.lib.llama_free(self.ctx)
+            self.ctx = 0
+            self.memory.release()
+        self.log.forget()
+        self.options = options
+        self.make_context()
 
     def model_params(self) -> Any:
         """Metadata only, all of it on the CPU: the weights get no memory and are not read."""
