@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
 class Range(NamedTuple):
-    """A share of what a device could do at best, between 0 and 1: as little, as likely, and as much as is reached."""
+    """A share of what a device could do at best: what is reached at least, likely, and at most."""
 
     low: float
     mid: float
@@ -37,6 +37,11 @@ class Estimate(NamedTuple):
         return Estimate(*(n / s if s > 0 else 0.0 for s in (self.high, self.mid, self.low)))
 
 
+def lasting(fixed: float, amount: float, rate: float, reached: Range) -> Estimate:
+    """The seconds of `amount` bytes or operations by a share of a rate per second, `fixed` seconds besides."""
+    return Estimate(*(fixed + amount / (rate * share) for share in reversed(reached)))
+
+
 NOTHING = Estimate(0.0, 0.0, 0.0)
 
 
@@ -59,7 +64,8 @@ class Efficiency(NamedTuple):
     is read or written (f16 and f32 weights, caches, elements). `matmul_quantized`: of the rate for 8-bit integers, when
     quantized weights are multiplied by many columns; `matmul_float`: of the rate for f16, bf16 or f32 when such weights
     are; `attention`: of the rate for f16 in flash attention and products with caches. `vector`: of the rate for f32 or
-    8-bit integers when few columns are multiplied, which seldom matters beside the memory.
+    8-bit integers when few columns are multiplied, which seldom matters beside the memory. `link`: of the rate of a
+    way to host memory. `launch`: how much longer or shorter than `Rates.launch` a node's launch is, 1 as it is.
     """
 
     matvec: Range = Range(0.55, 0.70, 0.85)
@@ -68,6 +74,8 @@ class Efficiency(NamedTuple):
     matmul_float: Range = Range(0.30, 0.50, 0.70)
     attention: Range = Range(0.15, 0.30, 0.50)
     vector: Range = Range(0.20, 0.40, 0.70)
+    link: Range = Range(0.70, 0.85, 1.00)
+    launch: Range = Range(0.60, 1.00, 1.50)
 
 
 UNFITTED = Efficiency()
@@ -109,10 +117,19 @@ class Rates:
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
 
-class Split(Protocol):
-    """A run of nodes `[i_start, i_end)` of the graph for one backend; `inputs`: ids of tensors copied before it.
+class CopiedTensor(Protocol):
+    """A tensor that a split copies: its id, and the backend `source` that has it."""
 
-    `ggml.plan.SplitPlan` is one.
+    @property
+    def id(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+class Split(Protocol):
+    """A run of nodes `[i_start, i_end)` of the graph for one backend, and what is copied there before it.
+
+    `sources.llama.needs.PlacedSplit` is one, `splits_of` makes them of a plan.
     """
 
     @property
@@ -122,8 +139,4 @@ class Split(Protocol):
     @property
     def i_end(self) -> int: ...
     @property
-    def inputs(self) -> Sequence[str]: ...
-
-
-RatesOf = Callable[[str], Rates]
-"""Finds a device's rates by a name that people use for it."""
+    def inputs(self) -> Sequence[CopiedTensor]: ...

@@ -4,102 +4,166 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
-from ggmltool.estimate.records import NOTHING, Efficiency, Estimate, Range, Rates, Split
-from ggmltool.estimate.work import Kind, NodeWork, work_of
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.estimate.cells import Cells
+from ggmltool.estimate.records import NOTHING, CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
+from ggmltool.estimate.work import VIEW, Kind, NodeWork, used_experts, work_of
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, root_of
 
-Sums = tuple[list[float], list[float], list[float]]
-"""Seconds of all nodes before the i-th: at least, likely, at most."""
+
+class Copied(NamedTuple):
+    """What copying a tensor of a graph takes: its bytes, as far as they are looked at, and whether the host has it in
+    pinned memory: inputs and what nodes compute, not weights and caches."""
+
+    nbytes: float
+    pinned: bool
 
 
 class GraphWork:
     """The work of a graph's nodes, made once and used for every placement of the graph.
 
-    `nodes` are the graph's, in its order; `cached` as in `work_of`.
+    `nodes` are the graph's, in ggml's order; `cached` is how many tokens the caches hold before this batch, by default
+    as many as the graph was built for. `works` has an entry for each node, `copied` one for each tensor by its id;
+    `experts` has for the number of a MUL_MAT_ID its weight and the share of it that the batch uses.
     """
 
     def __init__(self, nodes: Sequence[Tensor], cached: int | None = None) -> None:
-        self.works = work_of(nodes, cached)
-        self.index = {n.id: i for i, n in enumerate(nodes)}
-        self.nbytes = {t.id: t.nbytes for n in nodes for t in (n, *n.src) if t is not None}
+        cells = Cells(nodes, cached)
+        self.works = work_of(nodes, cells)
+        self.copied: dict[str, Copied] = {}
+        self.experts: dict[int, tuple[str, float]] = {}
+        for i, n in enumerate(nodes):
+            for t in (n, *n.src):
+                if t is not None and t.id not in self.copied:
+                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, _pinned(t))
+            if n.op == Op.MUL_MAT_ID and n.src[0] is not None and n.src[2] is not None:
+                weight, ids = n.src[0], n.src[2]
+                self.experts[i] = weight.id, used_experts(weight.ne[2], ids.ne[0], ids.ne[1]) / max(weight.ne[2], 1)
+
+
+def _pinned(t: Tensor) -> bool:
+    root = root_of(t)
+    return root.op != Op.NONE or bool(root.flags & FLAG_INPUT)
 
 
 class Estimator:
     """The seconds of a graph on devices of known rates.
 
-    `rates` has each backend's rates by its name. `weights_pinned`: weights on the host lie in memory that devices read
-    themselves, instead of the model file's pages.
+    `rates` has the rates of each backend by its name. `weights_pinned`: weights and caches on the host lie in memory
+    that devices read themselves (llama.cpp's --no-mmap), instead of the pages of the model's file. `copies_experts`:
+    only the experts that a batch uses are copied to where they are multiplied.
     """
 
-    def __init__(self, work: GraphWork, rates: Mapping[str, Rates], weights_pinned: bool = False) -> None:
+    def __init__(
+        self,
+        work: GraphWork,
+        rates: Mapping[str, Rates],
+        weights_pinned: bool = False,
+        copies_experts: bool = True,
+    ) -> None:
         self.work = work
         self.rates = rates
         self.weights_pinned = weights_pinned
-        self._sums: dict[str, Sums] = {}
+        self.copies_experts = copies_experts
+        self._sums: dict[str, tuple[list[float], list[float], list[float]]] = {}
+        self._copies: dict[tuple[str, str, str, bool], Estimate] = {}
 
     def seconds(self, splits: Iterable[Split]) -> Estimate:
-        """The seconds of computing the graph once, split by split. Raises KeyError for a backend without rates."""
+        """The seconds of computing the graph once, one split after the other, each after what it copies.
+
+        That is how ggml_backend_sched computes a single batch: the next split always needs something of the one before.
+        Raises KeyError for a backend without rates.
+        """
         low = mid = high = 0.0
-        copied = NOTHING
-        where: dict[int, str] = {}
         for split in splits:
-            lows, mids, highs = self._sums_of(split.backend)
+            lows, mids, highs = self.sums(split.backend)
             a, b = split.i_start, split.i_end
             low += lows[b] - lows[a]
             mid += mids[b] - mids[a]
             high += highs[b] - highs[a]
-            for id in split.inputs:
-                copied += self._copy(id, split.backend)
-            where[a] = split.backend
-        return Estimate(low, mid, high) + copied
+            for copied in split.inputs:
+                s = self.copy(copied, split)
+                low += s.low
+                mid += s.mid
+                high += s.high
+        return Estimate(low, mid, high)
 
-    def _copy(self, id: str, backend: str) -> Estimate:
-        rates = self.rates[backend]
-        link = rates.to_device
-        if link is None:
-            return NOTHING
-        rate = link.pinned if id in self.work.index or self.weights_pinned else link.pageable
-        s = link.latency + self.work.nbytes.get(id, 0) / rate
-        return Estimate(s, s, s)
+    def compute(self, split: Split) -> Estimate:
+        """The seconds of a split's nodes."""
+        a, b = split.i_start, split.i_end
+        low, mid, high = (sums[b] - sums[a] for sums in self.sums(split.backend))
+        return Estimate(low, mid, high)
 
-    def _sums_of(self, backend: str) -> Sums:
+    def copy(self, copied: CopiedTensor, split: Split) -> Estimate:
+        """The seconds of copying a tensor to a split's backend."""
+        weight, share = self.work.experts.get(split.i_start, ("", 1.0))
+        used = weight == copied.id and self.copies_experts
+        key = (copied.id, copied.source, split.backend, used)
+        seconds = self._copies.get(key)
+        if seconds is None:
+            seconds = self._copies[key] = self._copy(*key, share if used else 1.0)
+        return seconds
+
+    def _copy(self, id: str, source: str, backend: str, used: bool, share: float) -> Estimate:
+        what = self.work.copied[id]
+        here, there = self.rates[backend], self.rates.get(source)
+        ways = [(here.to_device, here)] if here.to_device is not None else []
+        if there is not None and there.from_device is not None:
+            ways.append((there.from_device, there))
+        nbytes = share * what.nbytes
+        if not ways:
+            return lasting(here.launch, 2 * nbytes, here.memory, here.efficiency.stream)
+        pinned = what.pinned or self.weights_pinned
+        slowest, rates = min(ways, key=lambda way: _rate(way[0], pinned))
+        latency = sum(link.latency for link, _ in ways)
+        return lasting(latency, nbytes, _rate(slowest, pinned), rates.efficiency.link)
+
+    def sums(self, backend: str) -> tuple[list[float], list[float], list[float]]:
+        """For a backend the seconds of all nodes before the i-th: at least, likely, at most."""
         sums = self._sums.get(backend)
         if sums is None:
             rates = self.rates[backend]
-            rows = [node_seconds(w, rates) for w in self.work.works]
-            sums = self._sums[backend] = (
-                list(accumulate((r.low for r in rows), initial=0.0)),
-                list(accumulate((r.mid for r in rows), initial=0.0)),
-                list(accumulate((r.high for r in rows), initial=0.0)),
-            )
+            known: dict[NodeWork, Estimate] = {VIEW: NOTHING}
+            rows = []
+            for w in self.work.works:
+                if w not in known:
+                    known[w] = node_seconds(w, rates)
+                rows.append(known[w])
+            low, mid, high = (list(accumulate((r[i] for r in rows), initial=0.0)) for i in range(3))
+            sums = self._sums[backend] = low, mid, high
         return sums
+
+
+def _rate(link: Link, pinned: bool) -> float:
+    return link.pinned if pinned else link.pageable
 
 
 def node_seconds(work: NodeWork, rates: Rates) -> Estimate:
     """The seconds of one node on a device: the longer of its bytes and its operations, and its launch."""
-    bytes_share, rate, operations_share = _shares(work, rates)
-    launch = _launch(work, rates)
+    reads, rate, computes = _shares(work, rates)
     operations = work.operations
     if work.columns >= rates.many:
         operations *= 1 + rates.filling / work.columns
-    by = [
-        max(work.nbytes / (rates.memory * m), operations / (rate * o))
-        for m, o in zip(bytes_share, operations_share, strict=True)
-    ]
-    low, mid, high = sorted(by)
-    return Estimate(launch + low, launch + mid, launch + high)
+    low, mid, high = (
+        launch + max(work.nbytes / (rates.memory * m), operations / (rate * o))
+        for m, o, launch in zip(reversed(reads), reversed(computes), _launch(work, rates), strict=True)
+    )
+    return Estimate(low, mid, high)
 
 
-def _launch(work: NodeWork, rates: Rates) -> float:
-    if work.nbytes == 0 or (work.fused and rates.fuses):
-        return 0.0
-    return rates.launch if rates.launch_captured is None else rates.launch_captured
+def _launch(work: NodeWork, rates: Rates) -> Range:
+    if work == VIEW or (rates.fuses and work.fused is not None and work.fused < rates.many):
+        return Range(0.0, 0.0, 0.0)
+    captured = rates.launch_captured is not None and work.columns < rates.many
+    seconds = rates.launch_captured if captured and rates.launch_captured is not None else rates.launch
+    return Range(*(seconds * x for x in rates.efficiency.launch))
 
 
 def _shares(work: NodeWork, rates: Rates) -> tuple[Range, float, Range]:
     """The share of the memory's rate, the rate of operations, and the share of that."""
-    e: Efficiency = rates.efficiency
+    e = rates.efficiency
     few = work.columns < rates.many
     match work.kind:
         case Kind.ELEMENTS:
@@ -108,5 +172,9 @@ def _shares(work: NodeWork, rates: Rates) -> tuple[Range, float, Range]:
             return e.stream, rates.f16, e.attention
         case Kind.QUANTIZED:
             return (e.matvec, rates.int8, e.vector) if few else (e.stream, rates.int8, e.matmul_quantized)
-    rate = {Kind.F16: rates.f16, Kind.BF16: rates.bf16}.get(work.kind, rates.f32)
-    return e.stream, rate, e.vector if few else e.matmul_float
+        case Kind.F16:
+            return e.stream, rates.f16, e.vector if few else e.matmul_float
+        case Kind.BF16:
+            return e.stream, rates.bf16, e.vector if few else e.matmul_float
+        case Kind.F32:
+            return e.stream, rates.f32, e.vector if few else e.matmul_float

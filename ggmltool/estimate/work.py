@@ -2,21 +2,22 @@
 
 Weights and caches are read once, however many columns they are multiplied with; of a cache only the cells that hold
 something; of the experts of a MUL_MAT_ID only those that some token chose; of a GET_ROWS only its rows. Views take
-nothing.
+nothing. Operations are counted as ggml's own test-backend-ops does where it counts any.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from ggmltool.ggml.dtypes import BF16, F16, F32, DType
+from ggmltool.estimate.cells import Cells
+from ggmltool.estimate.fusing import fused
+from ggmltool.ggml.dtypes import BF16, F16, DType
 from ggmltool.ggml.op import IS_VIEW_OP, Op
-from ggmltool.ggml.tensor import Tensor, nelements, root_of
-
-CELLS = 256
-"""llama.cpp shows attention this many cells of a cache more at a time."""
+from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.tensor import Tensor, nelements
 
 
 class Kind(IntEnum):
@@ -34,18 +35,31 @@ class NodeWork(NamedTuple):
     """What a node takes: `nbytes` read and written, `operations` (a multiply-add is two), and how.
 
     `columns`: with how many columns each matrix is multiplied, 0 for what is no product; for experts, those of one.
-    `fused`: a backend that fuses computes it with the node before it.
+    `fused`: the node is computed with the one before it by a backend that fuses, if so many columns are few for it;
+    None: it never is.
     """
 
     kind: Kind
     nbytes: float
     operations: float
     columns: float = 0.0
-    fused: bool = False
+    fused: float | None = None
 
 
-VIEW = NodeWork(Kind.ELEMENTS, 0.0, 0.0, fused=True)
+VIEW = NodeWork(Kind.ELEMENTS, 0.0, 0.0)
 """A node that computes nothing and is not launched."""
+
+
+def work_of(nodes: Sequence[Tensor], cells: Cells) -> list[NodeWork]:
+    """What each node of a graph takes, if `cells` of its caches are looked at."""
+    chained = fused(nodes)
+    out = []
+    for n, columns in zip(nodes, chained, strict=True):
+        if IS_VIEW_OP[n.op] or n.op == Op.NONE:
+            out.append(VIEW)
+        else:
+            out.append(_work(n, cells)._replace(fused=columns))
+    return out
 
 
 def used_experts(n_expert: int, per_token: int, n_tokens: int) -> float:
@@ -57,64 +71,25 @@ def used_experts(n_expert: int, per_token: int, n_tokens: int) -> float:
 
 
 def read_nbytes(t: Tensor) -> int:
-    """The bytes of a tensor's elements, without the gaps of its strides."""
+    """The bytes of a tensor's elements, without the gaps between its rows."""
     return t.type.row_size(t.ne[0]) * t.ne[1] * t.ne[2] * t.ne[3]
 
 
-def work_of(nodes: Sequence[Tensor], cached: int | None = None) -> list[NodeWork]:
-    """What each node of a graph takes.
-
-    `cached`: how many tokens of each sequence the caches hold before this batch; by default the caches are as full as
-    the graph was built for.
-    """
-    caches = _Caches(nodes, cached)
-    return [VIEW if IS_VIEW_OP[n.op] or n.op == Op.NONE else _work(n, caches) for n in nodes]
-
-
-class _Caches:
-    """Which tensors are caches (leafs that the graph writes rows of), and how many of their cells are looked at."""
-
-    def __init__(self, nodes: Sequence[Tensor], cached: int | None) -> None:
-        self.cached = cached
-        self.written = {id(root_of(n)) for n in nodes if n.op in (Op.SET_ROWS, Op.CPY)}
-        self.scores: dict[int, float] = {}
-
-    def has(self, t: Tensor | None) -> bool:
-        return t is not None and root_of(t).op == Op.NONE and id(root_of(t)) in self.written
-
-    def share(self, cells: int, n_tokens: int) -> float:
-        """The share of a cache's cells that is looked at when the last of `n_tokens` is there."""
-        if self.cached is None or cells <= 0:
-            return 1.0
-        seen = -(-(self.cached + n_tokens) // CELLS) * CELLS
-        return min(1.0, seen / cells)
-
-
-def _work(n: Tensor, caches: _Caches) -> NodeWork:
+def _work(n: Tensor, cells: Cells) -> NodeWork:
     special = _SPECIAL.get(n.op)
-    return special(n, caches) if special is not None and n.src and None not in n.src[:2] else _elements(n, caches)
+    if special is not None and len(n.src) > 1 and None not in n.src[:2]:
+        return special(n, cells)
+    count = _OPERATIONS.get(n.op, nelements)
+    return NodeWork(Kind.ELEMENTS, _touched(n, cells), cells.of(n).read * count(n))
 
 
-def _sources(n: Tensor) -> list[Tensor]:
-    return [s for s in n.src if s is not None and s is not n]
-
-
-def _elements(n: Tensor, caches: _Caches) -> NodeWork:
-    """An op that goes over its elements: it reads its sources and writes its result."""
-    share = max((caches.scores.get(id(root_of(s)), 0.0) for s in _sources(n)), default=0.0) or 1.0
-    if share < 1.0:
-        caches.scores[id(root_of(n))] = share
-    nbytes = sum(map(read_nbytes, _sources(n))) + read_nbytes(n)
-    return NodeWork(Kind.ELEMENTS, share * nbytes, share * nelements(n))
-
-
-def _rows(n: Tensor, caches: _Caches) -> NodeWork:
-    """GET_ROWS and SET_ROWS: only the rows that are named."""
-    rows = n if n.op == Op.GET_ROWS else _at(n, 0)
-    stored = _at(n, 0) if n.op == Op.GET_ROWS else n
-    count = rows.ne[1] * rows.ne[2] * rows.ne[3]
-    nbytes = count * stored.type.row_size(rows.ne[0]) + read_nbytes(rows) + read_nbytes(_at(n, 1))
-    return NodeWork(Kind.ELEMENTS, nbytes, nelements(rows))
+def _touched(n: Tensor, cells: Cells, skip: tuple[int, ...] = ()) -> float:
+    """The bytes of a node's sources and of the node."""
+    nbytes = cells.of(n).read * read_nbytes(n)
+    for i, s in enumerate(n.src):
+        if s is not None and s is not n and i not in skip:
+            nbytes += cells.of(s).read * read_nbytes(s)
+    return nbytes
 
 
 def _at(n: Tensor, i: int) -> Tensor:
@@ -127,50 +102,161 @@ def _at(n: Tensor, i: int) -> Tensor:
 def _kind(type: DType) -> Kind:
     if type.quantized:
         return Kind.QUANTIZED
-    return {F16: Kind.F16, BF16: Kind.BF16, F32: Kind.F32}.get(type, Kind.F32)
+    return {F16: Kind.F16, BF16: Kind.BF16}.get(type, Kind.F32)
 
 
-def _product(n: Tensor, caches: _Caches) -> NodeWork:
+def _product(n: Tensor, cells: Cells) -> NodeWork:
     """MUL_MAT: source 0 once, source 1, the result."""
     a, b = _at(n, 0), _at(n, 1)
-    operations = 2 * nelements(n) * a.ne[0]
-    share, kind = 1.0, _kind(a.type)
-    score = caches.scores.get(id(root_of(b)))
-    if caches.has(a):
-        # K times Q has a row for each cell; V times the scores adds up over them.
-        cells = a.ne[0] if score is not None else a.ne[1]
-        share, kind = score or caches.share(cells, b.ne[1]), Kind.ATTENTION
-        if score is None:
-            caches.scores[id(n)] = share
-    nbytes = read_nbytes(a) + read_nbytes(b) + read_nbytes(n)
-    columns = b.ne[1] * (b.ne[2] * b.ne[3]) / max(a.ne[2] * a.ne[3], 1)
-    return NodeWork(kind, share * nbytes, share * operations, columns)
+    kind = Kind.ATTENTION if cells.is_cache(a) else _kind(a.type)
+    planes = b.ne[2] * b.ne[3] / max(a.ne[2] * a.ne[3], 1)
+    operations = cells.of(a).read * 2 * nelements(n) * a.ne[0]
+    return NodeWork(kind, _touched(n, cells), operations, b.ne[1] * planes)
 
 
-def _experts(n: Tensor, caches: _Caches) -> NodeWork:
+def _experts(n: Tensor, cells: Cells) -> NodeWork:
     """MUL_MAT_ID: the experts that are chosen, as many as are expected."""
-    a, b, ids = _at(n, 0), _at(n, 1), _at(n, 2)
+    a, ids = _at(n, 0), _at(n, 2)
     used = used_experts(a.ne[2], ids.ne[0], ids.ne[1])
-    nbytes = used * a.type.row_size(a.ne[0]) * a.ne[1] + read_nbytes(b) + read_nbytes(n)
+    nbytes = used * a.type.row_size(a.ne[0]) * a.ne[1] + _touched(n, cells, skip=(0,))
     columns = ids.ne[0] * ids.ne[1] / used if used else 0.0
     return NodeWork(_kind(a.type), nbytes, 2 * nelements(n) * a.ne[0], columns)
 
 
-def _attention(n: Tensor, caches: _Caches) -> NodeWork:
-    """FLASH_ATTN_EXT: K and V once, as far as they are filled; the mask; Q and the result."""
+def _attention(n: Tensor, cells: Cells) -> NodeWork:
+    """FLASH_ATTN_EXT: K, V and the mask as far as they are filled, Q and the result; masked blocks are skipped."""
     q, k, v = _at(n, 0), _at(n, 1), _at(n, 2)
-    share = caches.share(k.ne[1], q.ne[1])
-    cells = read_nbytes(k) + read_nbytes(v) + sum(read_nbytes(s) for s in n.src[3:4] if s is not None)
     operations = 2 * q.ne[1] * q.ne[2] * q.ne[3] * k.ne[1] * (k.ne[0] + v.ne[0])
-    return NodeWork(
-        Kind.ATTENTION, share * cells + read_nbytes(q) + read_nbytes(n), share * operations, q.ne[1] * q.ne[3]
+    return NodeWork(Kind.ATTENTION, _touched(n, cells), cells.of(k).seen * operations, q.ne[1])
+
+
+def _get_rows(n: Tensor, cells: Cells) -> NodeWork:
+    """GET_ROWS: the rows that are named."""
+    nbytes = n.ne[1] * n.ne[2] * n.ne[3] * _at(n, 0).type.row_size(n.ne[0]) + _touched(n, cells, skip=(0,))
+    return NodeWork(Kind.ELEMENTS, nbytes, nelements(n))
+
+
+def _set_rows(n: Tensor, cells: Cells) -> NodeWork:
+    """SET_ROWS: the rows that are written, not the others of the destination."""
+    rows = _at(n, 0)
+    nbytes = (
+        read_nbytes(rows) + read_nbytes(_at(n, 1)) + rows.ne[1] * rows.ne[2] * rows.ne[3] * n.type.row_size(n.ne[0])
     )
+    return NodeWork(Kind.ELEMENTS, nbytes, nelements(rows))
 
 
-_SPECIAL: dict[int, Callable[[Tensor, _Caches], NodeWork]] = {
+def _copy(n: Tensor, cells: Cells) -> NodeWork:
+    """CPY: source 0 into the result, which is a view of source 1."""
+    a = _at(n, 0)
+    nbytes = cells.of(a).read * read_nbytes(a) + cells.of(n).read * read_nbytes(n)
+    return NodeWork(Kind.ELEMENTS, nbytes, nelements(n))
+
+
+def _set(n: Tensor, cells: Cells) -> NodeWork:
+    """SET and ACC: source 1 into a copy of source 0, or in its place."""
+    b = _at(n, 1)
+    whole = 0 if n.view_src is not None else 2 * read_nbytes(n)
+    return NodeWork(Kind.ELEMENTS, whole + 2 * read_nbytes(b), nelements(b))
+
+
+def _conv(n: Tensor, cells: Cells) -> NodeWork:
+    """CONV_2D and CONV_3D: each element is a product over the taps of its kernel."""
+    a = _at(n, 0)
+    channels = abs(param_i32(n, 9)) if n.op == Op.CONV_3D else 1
+    taps = math.prod(a.ne[:3]) * channels
+    return NodeWork(_kind(a.type), _touched(n, cells), nelements(n) * max(2 * taps - 1, 0), n.ne[0] * n.ne[1])
+
+
+def _scan(n: Tensor, cells: Cells) -> NodeWork:
+    """SSM_SCAN: the state of each sequence is read and written once, and stepped for every token."""
+    s, x = _at(n, 0), _at(n, 1)
+    states = s.type.row_size(s.ne[0]) * s.ne[1] * s.ne[2] * x.ne[3]
+    return NodeWork(Kind.ELEMENTS, states + _touched(n, cells, skip=(0,)), 7 * s.ne[0] * nelements(x))
+
+
+def _out_prod(n: Tensor, cells: Cells) -> NodeWork:
+    a = _at(n, 0)
+    return NodeWork(Kind.F32, _touched(n, cells), 2 * nelements(n) * a.ne[1], float(n.ne[1]))
+
+
+_SPECIAL: dict[int, Callable[[Tensor, Cells], NodeWork]] = {
     Op.MUL_MAT: _product,
     Op.MUL_MAT_ID: _experts,
+    Op.OUT_PROD: _out_prod,
     Op.FLASH_ATTN_EXT: _attention,
-    Op.GET_ROWS: _rows,
-    Op.SET_ROWS: _rows,
+    Op.GET_ROWS: _get_rows,
+    Op.SET_ROWS: _set_rows,
+    Op.CPY: _copy,
+    Op.SET: _set,
+    Op.ACC: _set,
+    Op.CONV_2D: _conv,
+    Op.CONV_3D: _conv,
+    Op.SSM_SCAN: _scan,
 }
+"""Ops that do not read all of their sources, or that multiply matrices."""
+
+
+def _depthwise(n: Tensor) -> int:
+    kernel = _at(n, 0)
+    return 2 * nelements(n) * kernel.ne[0] * kernel.ne[1]
+
+
+def _transposed(n: Tensor) -> int:
+    return 2 * nelements(_at(n, 1)) * math.prod(_at(n, 0).ne[:3])
+
+
+def _short_convolution(n: Tensor) -> int:
+    return 2 * nelements(n) * _at(n, 1).ne[0]
+
+
+def _linear_attention(n: Tensor) -> int:
+    """Each token steps a square of state per head: about three multiply-adds for each of its elements."""
+    k = _at(n, 0)
+    return 6 * nelements(k) * k.ne[0]
+
+
+def _solve(n: Tensor) -> int:
+    a = _at(n, 0)
+    return a.ne[0] * (a.ne[0] + 1) * n.ne[0] * a.ne[2] * a.ne[3]
+
+
+def _indexer(n: Tensor) -> int:
+    q, k = _at(n, 0), _at(n, 1)
+    return ((2 * q.ne[0] + 2) * q.ne[1] + 1) * k.ne[2] * q.ne[2] * q.ne[3]
+
+
+def _sort(n: Tensor) -> int:
+    a = _at(n, 0)
+    return nelements(a) * max(a.ne[0].bit_length(), 1)
+
+
+def _pool(n: Tensor) -> int:
+    return nelements(n) * abs(param_i32(n, 1)) * (abs(param_i32(n, 2)) if n.op == Op.POOL_2D else 1)
+
+
+def _reduced(n: Tensor) -> int:
+    """As many operations as the source has elements."""
+    return nelements(_at(n, 0))
+
+
+_OPERATIONS: dict[int, Callable[[Tensor], int]] = {
+    Op.CONV_2D_DW: _depthwise,
+    Op.CONV_TRANSPOSE_1D: _transposed,
+    Op.CONV_TRANSPOSE_2D: _transposed,
+    Op.SSM_CONV: _short_convolution,
+    Op.RWKV_WKV6: _linear_attention,
+    Op.RWKV_WKV7: _linear_attention,
+    Op.GATED_LINEAR_ATTN: _linear_attention,
+    Op.GATED_DELTA_NET: _linear_attention,
+    Op.SOLVE_TRI: _solve,
+    Op.LIGHTNING_INDEXER: _indexer,
+    Op.ARGSORT: _sort,
+    Op.TOP_K: _sort,
+    Op.POOL_1D: _pool,
+    Op.POOL_2D: _pool,
+    Op.SUM: _reduced,
+    Op.SUM_ROWS: _reduced,
+    Op.MEAN: _reduced,
+    Op.ARGMAX: _reduced,
+}
+"""Operations of ops with more than one for each element of the result."""

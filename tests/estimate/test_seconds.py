@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from ggmltool.estimate.planned import PlannedCopy, PlannedSplit
 from ggmltool.estimate.records import Efficiency, Estimate, Link, Range, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import SplitPlan
 from ggmltool.ggml.tensor import Dims, Tensor
 
 ALL = Range(1.0, 1.0, 1.0)
-WHOLE = Efficiency(ALL, ALL, ALL, ALL, ALL, ALL)
+WHOLE = Efficiency(*[ALL] * len(Efficiency._fields))
 
 
 def tensor(type: str, ne: Dims, op: Op = Op.NONE, *src: Tensor, id: str = "") -> Tensor:
@@ -27,7 +27,7 @@ def rates(**changes: object) -> Rates:
 def test_a_product_with_one_column_takes_as_long_as_reading_its_weights() -> None:
     weight, x = tensor("q8_0", (1024, 512, 1, 1), id="w"), tensor("f32", (1024, 1, 1, 1), id="x")
     product = tensor("f32", (512, 1, 1, 1), Op.MUL_MAT, weight, x, id="y")
-    found = Estimator(GraphWork([product]), {"GPU": rates()}).seconds([SplitPlan(0, "GPU", 0, 1, ())])
+    found = Estimator(GraphWork([product]), {"GPU": rates()}).seconds([PlannedSplit("GPU", 0, 1, ())])
     nbytes = 512 * 1024 // 32 * 34 + 1024 * 4 + 512 * 4
     assert found == pytest.approx(Estimate(nbytes / 1e9, nbytes / 1e9, nbytes / 1e9))
 
@@ -37,6 +37,6 @@ def test_what_a_split_copies_is_added() -> None:
     product = tensor("f32", (512, 1, 1, 1), Op.MUL_MAT, weight, x, id="y")
     gpu = rates(to_device=Link(2e9, 1e9, 0.0), from_device=Link(2e9, 1e9, 0.0))
     estimator = Estimator(GraphWork([product]), {"GPU": gpu})
-    alone = estimator.seconds([SplitPlan(0, "GPU", 0, 1, ())])
-    copied = estimator.seconds([SplitPlan(0, "GPU", 0, 1, ("w",))])
+    alone = estimator.seconds([PlannedSplit("GPU", 0, 1, ())])
+    copied = estimator.seconds([PlannedSplit("GPU", 0, 1, (PlannedCopy("w", "CPU"),))])
     assert copied.mid - alone.mid == pytest.approx(weight.nbytes / 1e9)
