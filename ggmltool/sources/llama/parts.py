@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ from ggmltool.sources.llama.weights import (
     weight_of,
 )
 
+_ASSIGNED = ("norm", "l_last", "kqv_out")
+_DIGITS = 9
 _MANY = 1 << 30
 _MOST_LAYERS = 10_000
 _LEAST_NODES = 1024
@@ -76,6 +78,9 @@ class Parts:
         self.caches = [(t, self._cache_layer(by_id.get(t.view_src or "", t))) for t in caches]
         self._taken = {t.id for t in model.tensors()} | {n.id for g in self.graphs.values() for n in g.nodes}
         self._orders: dict[str, LeafOrder] = {}
+        self._nodes = {name: {n.id: n for n in g.nodes} for name, g in self.graphs.items()}
+        self._of_layers: dict[str, list[tuple[TensorSpec, str, int]]] = {}
+        self._n_tokens: dict[str, int] = {}
 
     def _in_order(self, model: Model, alias: dict[str, str]) -> list[TensorSpec]:
         contexts = [c for c in model.contexts if c.usage == "weights" and c.buft is not None]
@@ -182,8 +187,23 @@ class Parts:
             self._orders[graph] = LeafOrder(src, order, self.leafs(graph), _experts(g))
         return self._orders[graph]
 
+    def nodes(self, graph: str) -> Mapping[str, TensorSpec]:
+        """The nodes of a graph by their ids."""
+        return self._nodes[graph]
+
+    def of_layers(self, graph: str) -> Sequence[tuple[TensorSpec, str, int]]:
+        """The nodes of a graph that llama.cpp may assign, each with its name without the layer, and the layer."""
+        if graph not in self._of_layers:
+            self._of_layers[graph] = list(_of_layers(self.graphs[graph]))
+        return self._of_layers[graph]
+
     def n_tokens(self, graph: GraphSpec) -> int:
         """Tokens of a graph's batch; a great many where nothing tells."""
+        if graph.name not in self._n_tokens:
+            self._n_tokens[graph.name] = self._count_tokens(graph)
+        return self._n_tokens[graph.name]
+
+    def _count_tokens(self, graph: GraphSpec) -> int:
         met = {*graph.expand, *(s for n in graph.nodes for s in n.src if s is not None)}
         inputs = {t.name: t for c in self.inputs for t in c.tensors if t.id in met}
         if "inp_tokens" in inputs:
@@ -205,6 +225,13 @@ class Parts:
                 for name, value in _numbers(node, src).items():
                     found.setdefault(name, value)
         return Hparams(**found)
+
+
+def _of_layers(graph: GraphSpec) -> Iterator[tuple[TensorSpec, str, int]]:
+    for node in graph.nodes:
+        base, _, number = node.name.rpartition("-")
+        if base in _ASSIGNED and number.isdecimal() and len(number) <= _DIGITS:
+            yield node, base, int(number)
 
 
 def n_layer(model: Model) -> int:
