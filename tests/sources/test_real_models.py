@@ -6,8 +6,10 @@ import pytest
 
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.options import CaptureOptions
+from tests.sources.fake_gpus import FakeGpu, Settings
 from tests.sources.library import needs_library
 from tests.sources.real_models import REAL_MODELS, real
+from tests.sources.test_place import check
 
 pytestmark = needs_library
 
@@ -36,3 +38,19 @@ def test_a_model_is_captured_from_its_header(name: str) -> None:
     assert facts["n_params"] / 1e9 == pytest.approx(billions, rel=0.01)
     assert path.stat().st_size > facts["model_size"]
     assert path.stat().st_blocks * 512 < 1 << 20
+
+
+SPLITS = {
+    "llama-70b": (20, 14, 28, 15),
+    "mamba-2.8b": (),
+    "nemotron-49b": (20, 14, 28, 15),
+    "qwen3-30b-a3b": (30, 16),
+}
+"""-ts, a share for each GPU."""
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_model_of_real_shape_is_placed_as_llama_cpp_does(name: str) -> None:
+    gpus = [FakeGpu(f"CUDA{i}", memory=(24 - 4 * i) << 30) for i in range(max(len(SPLITS[name]), 1))]
+    n_gpu_layers = PUBLISHED[name][1] - 3
+    check(real(name), gpus, Settings(n_gpu_layers, tensor_split=SPLITS[name], options=CaptureOptions(n_ctx=4096)))
