@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ggmltool.ggml.build_order import BuildOrder
 from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
@@ -61,6 +62,24 @@ class CGraph:
         """ggml_build_forward_order: the same without marking the nodes for computing."""
         self._partial = True
         self._build(tensor, False)
+
+    def build_in_order(self, order: BuildOrder, tensor_of: Callable[[int], Tensor]) -> None:
+        """The calls that `order` is of, on a graph that is empty so far and has room for all of it."""
+        counts = self.use_counts
+        visited = self.visited = [tensor_of(i) for i in order.visited]
+        if visited:
+            self._grow(max([t.index for t in visited]))
+        seen = self._visited
+        for t, n in zip(visited, order.use_counts, strict=True):
+            counts[t.index] = n
+            seen[t.index] = 1
+        for i in order.computed:
+            tensor_of(i).flags |= FLAG_COMPUTE
+        for i, name in order.unnamed:
+            t = tensor_of(i)
+            t.name = t.name or name
+        self.nodes = [tensor_of(i) for i in order.nodes]
+        self.leafs = [tensor_of(i) for i in order.leafs]
 
     def _grow(self, index: int) -> None:
         missing = index + 1 - len(self._visited)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ggmltool.ggml.build_order import BuildOrder, build_order
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.tensor import Tensor, cut_name
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
@@ -26,17 +27,24 @@ class CompiledTensor:
 
 @dataclass(slots=True)
 class CompiledGraph:
-    """A graph's nodes in the order written. `assigned` are the user's (tensor, backend) pairs, contexts' first."""
+    """A graph's nodes in the order written. `assigned` are the user's (tensor, backend) pairs, contexts' first.
+
+    `order` is what every build of it comes to (None: that has to be seen each time).
+    """
 
     name: str
     nodes: list[CompiledTensor]
     expand: list[int]
     ids: dict[str, int]
     assigned: list[tuple[int, int]]
-    uncomputed: frozenset[int] = frozenset()
+    uncomputed: frozenset[int]
+    order: BuildOrder | None
 
     def build(self, graph: CGraph, tensor_of: Callable[[int], Tensor]) -> None:
         """Add the graph's nodes to a cgraph, as the program does that builds it."""
+        if self.order is not None:
+            graph.build_in_order(self.order, tensor_of)
+            return
         for e in self.expand:
             if e in self.uncomputed:
                 graph.build_forward_order(tensor_of(e))
@@ -69,7 +77,16 @@ class Compiled:
         everything = [t for c in self.contexts for t in c] + nodes
         assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
         uncomputed = frozenset(ids[e] for e in g.uncomputed)
-        return CompiledGraph(g.name, nodes, [ids[e] for e in g.expand], ids, assigned, uncomputed)
+        expand = [ids[e] for e in g.expand]
+        order = self._order([(e, e not in uncomputed) for e in expand], everything)
+        return CompiledGraph(g.name, nodes, expand, ids, assigned, uncomputed, order)
+
+    def _order(self, roots: list[tuple[int, bool]], table: list[CompiledTensor]) -> BuildOrder | None:
+        """What building a graph comes to. Tensors that are there before it may have been given other sources."""
+        allocated = (c for c, spec in zip(self.contexts, self.model.contexts, strict=True) if spec.buft is not None)
+        if any(ct.src for c in allocated for ct in c):
+            return None
+        return build_order(roots, [ct.proto for ct in table], [ct.src for ct in table])
 
     def _graph_size(self) -> int:
         """The scheduler's graph_size: as given, else 2048 raised to the nodes and leafs of the largest graph."""
@@ -84,6 +101,8 @@ class Compiled:
 
 
 def _nodes_and_leafs(g: CompiledGraph) -> int:
+    if g.order is not None:
+        return len(g.order.visited)
     n_context = len(g.ids) - len(g.nodes)
     seen: set[int] = set()
     todo = list(g.expand)
