@@ -100,7 +100,7 @@ def place(
             options = replace(options, tensor_split=tuple(map(float, found)))
         placement, needs = place_and_measure(placer, options, common.margin, probe=True)
     except PlaceError as error:
-        raise InspectError(f"{opened.argument}: {error}") from None
+        raise InspectError(f"{opened.argument}: {error}", error.refused) from None
     words = " ".join(filter(None, [asked.words(common, found), captured_with]))
     return Found(_placed(placement, needs, options, words), placement.model, needs.plan, words)
 

@@ -175,7 +175,7 @@ def sweep(
     try:
         outcomes = run(placers, work, processes or usable_processes())
     except PlaceError as error:
-        raise InspectError(str(error)) from None
+        raise InspectError(str(error), error.refused) from None
     result = _sweep(graphs, placers, common, work, texts, outcomes)
     return Found(result, _title(graphs), _again(graphs, common, result, work) if result.memory else "")
 
@@ -189,7 +189,7 @@ def _placers(graphs: Sequence[Graph], common: Common, varied: Varied, note: Call
         try:
             out.append(Placer(o.model, devices_of(o.model, common, n_split, note)))
         except PlaceError as error:
-            raise InspectError(f"{o.argument}: {error}") from None
+            raise InspectError(f"{o.argument}: {error}", error.refused) from None
     return out
 
 

@@ -181,3 +181,19 @@ def test_ops_that_a_gpu_does_not_support_are_named_with_the_reason(call: Call, t
         ("ROPE", False, "CPU", 36),
         ("GEGLU", True, "CPU", 18),
     ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [
+        ("CUDA0:24GiB,CUDA1:8GiB", "error loading model: device CUDA0 does not support split buffers"),
+        ("SYCL0:24GiB,SYCL1:8GiB", "in a buffer (SYCL_Split) that cannot run the operation (NONE)"),
+    ],
+)
+@pytest.mark.parametrize("command", [["place"], ["sweep", "-ngl", "1..3"]])
+def test_rows_end_as_llama_cpp_does(call: Call, command: list[str], devices: str, says: str) -> None:
+    ran = call(*command, "-sm", "row", "--device", devices, "gemma-3-270m")
+    assert ran.status == 1
+    assert says in ran.err
+    assert "Use -sm layer" in ran.err
+    assert not ran.out

@@ -20,7 +20,10 @@ _P, _Z, _B, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int
 
 @dataclass(frozen=True)
 class FakeGpu:
-    """A device. `memory` is all it has and all that is free; `events` makes it fit for pipeline parallelism."""
+    """A device. `memory` is all it has and all that is free; `events` makes it fit for pipeline parallelism.
+
+    With `splits_rows` there are split buffers, which the device then does not support, as SYCL's does not.
+    """
 
     name: str = "CUDA0"
     memory: int = 24 << 30
@@ -30,6 +33,7 @@ class FakeGpu:
     events: bool = False
     type: str = "gpu"
     without: tuple[str, ...] = ()
+    splits_rows: bool = False
 
     def spec(self) -> dict[str, Any]:
         """The device in a scenario."""
@@ -77,8 +81,12 @@ class Device:
         self.reg[1] = self.callback(_P, lambda _: ctypes.addressof(self.name), _P)
         self.reg[2] = self.callback(_Z, lambda _: 1, _P)
         self.reg[3] = self.callback(_P, lambda *_: ctypes.addressof(self.device), _P, _Z)
-        self.reg[4] = self.callback(_P, lambda *_: None, _P, _P)
+        self.reg[4] = self.callback(_P, self._proc_address, _P, ctypes.c_char_p)
         self._fill_buft()
+        self.split_name = ctypes.create_string_buffer(b"SYCL_Split")
+        self.split_buft = host.layout.buffer_type.from_buffer_copy(self.buft)
+        self.split_buft.iface.get_name = self.callback(_P, lambda _: ctypes.addressof(self.split_name), _P)
+        self.split_type = self.callback(_P, lambda *_: ctypes.addressof(self.split_buft), _I, _P)
         self._fill_device()
         self._fill_backend()
 
@@ -87,6 +95,9 @@ class Device:
         made = ctypes.CFUNCTYPE(result, *arguments)(function)
         self.keep.append(made)
         return int(ctypes.cast(made, _P).value or 0)
+
+    def _proc_address(self, _: int, name: bytes) -> int | None:
+        return self.split_type if self.gpu.splits_rows and name == b"ggml_backend_split_buffer_type" else None
 
     def _fill_buft(self) -> None:
         c = self.callback

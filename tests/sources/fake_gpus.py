@@ -43,7 +43,7 @@ from tests.sources.hook import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB_LINE = re.compile(r"(\S+ (?:compute|model|KV|RS|output) buffer size) = +([0-9.]+) MiB")
-SPLIT_MODES = {"none": 0, "layer": 1}
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 
 _P, _Z, _B, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int
 

@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
+from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import Step
+from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.errors import LlamaRefused
+from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.place import Placer
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.library import needs_library
@@ -108,3 +114,37 @@ def test_where_the_weights_are_is_told() -> None:
 def test_what_goes_wrong_there_is_said() -> None:
     with pytest.raises(Refused, match="quantized V cache requires flash_attn"):
         place(cached("llama"), ONE, Settings(options=replace(PROMPT, flash_attn="off", type_v="q8_0")))
+
+
+def refusal(gpus: list[FakeGpu], n_gpu_layers: int) -> str:
+    """What the real llama.cpp says to -sm row."""
+    with pytest.raises(Refused) as refused:
+        place(cached("llama"), gpus, Settings(n_gpu_layers, "row"))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("n_gpu_layers", [-1, 2, 0])
+def test_rows_are_split_on_no_device_without_split_buffers(n_gpu_layers: int) -> None:
+    with pytest.raises(LlamaRefused) as ours:
+        ours_of(["CUDA0:1GiB", "CUDA1:1GiB"], n_gpu_layers)
+    words = ours.value.args[0]
+    assert words == "error loading model: device CUDA0 does not support split buffers"
+    assert words.partition(": ")[2] in refusal(TWO, n_gpu_layers)
+
+
+@pytest.mark.parametrize("n_gpu_layers", [-1, 2])
+def test_a_scheduler_takes_no_split_buffer_that_its_device_does_not_support(n_gpu_layers: int) -> None:
+    with pytest.raises(LlamaRefused) as ours:
+        ours_of(["SYCL0:1GiB", "SYCL1:1GiB"], n_gpu_layers)
+    assert ours.value.args[0] in refusal([replace(gpu, splits_rows=True) for gpu in TWO], n_gpu_layers)
+
+
+def test_rows_are_split_on_no_gpu_without_a_layer() -> None:
+    ours_of(["SYCL0:1GiB", "SYCL1:1GiB"], 0)
+    place(cached("llama"), [replace(gpu, splits_rows=True) for gpu in TWO], Settings(0, "row"))
+
+
+def ours_of(devices: list[str], n_gpu_layers: int) -> None:
+    """Place the same model here with -sm row."""
+    model = load_model(capture(cached("llama"), PROMPT).scenario)
+    Placer(model, read_devices(devices)).place(PlaceOptions(n_gpu_layers, "row"))

@@ -4,7 +4,7 @@ nodes that it assigns itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ggmltool.ggml.buffer import BufferType
@@ -19,6 +19,7 @@ from ggmltool.sources.llama.layers import PlaceOptions, chosen_gpus, layer_devic
 from ggmltool.sources.llama.overrides import Override
 from ggmltool.sources.llama.parts import Role
 from ggmltool.sources.llama.prepared import Prepared
+from ggmltool.sources.llama.row_split import refuse_split_weights, refuse_without_rows
 from ggmltool.sources.llama.weights import LAZY, LAZY_BYTES, LAZY_SINCE
 
 SMALL_BATCH = 32
@@ -42,6 +43,9 @@ class Choices:
         self.layers = layer_devices(self.parts.n_layer, self.gpus, self.cpu, options)
         self.cpu_list = self._cpu_list()
         self.overrides = self._overrides()
+        if options.split_mode == "row":
+            refuse_without_rows(self.gpus)
+            refuse_split_weights(self._split_weights())
 
     def backends(self) -> list[BackendSpec]:
         """The backends in priority order; with a GPU, the CPU's compute buffers are in memory that the GPU pins."""
@@ -82,6 +86,17 @@ class Choices:
             if override.buft not in known:
                 raise PlaceError(f"{override.option}: there is no {override.buft}; there are {', '.join(known)}")
         return self.prepared.overridden(self.options.overrides)
+
+    def _split_weights(self) -> Iterator[str]:
+        """The weights that -sm row puts into split buffers, as the first graph meets them, duplicates last."""
+        bufts = {self.prepared.devices[gpu.name].buft.name for gpu in self.gpus}
+        by_id = {spec.id: spec for spec in self.parts.weights}
+        met = [by_id[id] for id in self.parts.leafs(next(iter(self.parts.graphs))) if id in by_id]
+        for nth in (slice(1), slice(1, None)):
+            for spec in met:
+                if spec.name not in self.overrides:
+                    bufts_of = (self.weight(spec, role)[0] for role in self.parts.roles[spec.id][nth])
+                    yield from (spec.name for buft in bufts_of if buft in bufts)
 
     def weight(self, spec: TensorSpec, role: Role) -> tuple[str, str]:
         """The buffer type of a weight in one of its roles, and why. Raises PlaceError."""

@@ -14,4 +14,19 @@ class LlamaUnavailable(CaptureError):  # noqa: N818 - it says what is the matter
 
 
 class PlaceError(Error):
-    """The graph cannot be placed so; the message says why and what would be right."""
+    """The graph cannot be placed so; the message says why and what would be right. `refused`: llama.cpp would stop."""
+
+    refused = False
+
+
+class LlamaRefused(PlaceError):  # noqa: N818 - what llama.cpp does
+    """llama.cpp would not go on with such options: its own words, and in `explanation` what they mean."""
+
+    refused = True
+
+    def __init__(self, message: str, explanation: str) -> None:
+        super().__init__(message)
+        self.explanation = explanation
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}\n  {self.explanation}"

@@ -26,7 +26,7 @@ class PlaceOptions:
     """
 
     n_gpu_layers: int = ALL
-    split_mode: Literal["layer", "none"] = "layer"
+    split_mode: Literal["layer", "row", "none"] = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
     overrides: tuple[Override, ...] = ()
@@ -55,7 +55,7 @@ class LayerDevices:
 
 def chosen_gpus(gpus: Sequence[BackendSpec], options: PlaceOptions) -> list[BackendSpec]:
     """The GPUs that llama.cpp uses: all, or with split mode none the main one. Raises PlaceError."""
-    if options.split_mode == "layer" or not gpus:
+    if options.split_mode != "none" or not gpus:
         return list(gpus)
     if not 0 <= options.main_gpu < len(gpus):
         raise PlaceError(f"-mg {options.main_gpu}: the GPUs are numbered from 0 to {len(gpus) - 1}")
