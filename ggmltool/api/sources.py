@@ -36,7 +36,7 @@ def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source
 
 
 def _is_gguf(path: str | Path) -> bool:
-    from ggmltool.sources.llama.capture import is_gguf
+    from ggmltool.sources.llama.model_file import is_gguf
 
     return is_gguf(Path(path))
 

@@ -96,9 +96,9 @@ def capture(
     """Write the graph that llama.cpp builds for a model as a scenario, everything on the CPU.
 
     Only names and shapes of the weights are read, and no memory is allocated for them: a model of 400 GB takes no
-    longer than a small one. For a split model, name the first file (…-00001-of-0000N.gguf). The scenario is JSON,
-    compressed if the file's name ends in .gz; on a terminal it goes to MODEL.json.gz in the current folder, unless -o
-    names a file. Needs the extra llama.
+    longer than a small one, and its first megabytes are enough (curl -r 0-16777215). For a split model, name the first
+    file (…-00001-of-0000N.gguf). The scenario is JSON, compressed if the file's name ends in .gz; on a terminal it goes
+    to MODEL.json.gz in the current folder, unless -o names a file. Needs the extra llama.
 
     With --prompt or --tokens the graphs are those that decode these tokens, with all inputs as llama.cpp sets them, and
     `run` computes the logits.
@@ -164,7 +164,7 @@ def _capture(model: Path, options: CaptureOptions, more: dict[str, Any]) -> Capt
 
 
 def _default_file(model: Path) -> Path:
-    from ggmltool.sources.llama.capture import model_name
+    from ggmltool.sources.llama.model_file import model_name
 
     return Path(f"{model_name(model)}.json.gz")
 

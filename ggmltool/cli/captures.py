@@ -25,7 +25,7 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
 
     Raises click.UsageError for options of a capture without a model to capture, and CliError.
     """
-    from ggmltool.sources.llama.capture import is_gguf
+    from ggmltool.sources.llama.model_file import is_gguf
 
     models = [name for name in names if name is not None and is_gguf(Path(name))]
     if wanted.given and not models:

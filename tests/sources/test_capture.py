@@ -210,7 +210,7 @@ def test_a_model_in_parts_is_captured_from_the_first(call: Call, tmp_path: Path)
     assert parted["contexts"] == whole["contexts"]
     second = call("capture", tmp_path / "parted-00002-of-00003.gguf", *CONTEXT)
     assert (second.status, second.out) == (2, "")
-    assert "illegal split file idx" in second.err
+    assert "is part 2 of 3; name the first one, parted-00001-of-00003.gguf" in second.err
     (tmp_path / "parted-00003-of-00003.gguf").unlink()
     assert "parted-00003-of-00003.gguf" in call("capture", first, *CONTEXT, "-o", "x.json").err
 

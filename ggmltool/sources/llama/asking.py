@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.model_file import ModelFile
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.replies import Reply, opened, raw_reply
 
@@ -34,20 +34,20 @@ _NO_GPU = {
 """What the child's environment says: it sees no GPU, and an abort prints no backtrace."""
 
 
-def ask(path: Path, options: CaptureOptions) -> Reply | CaptureError:
+def ask(model: ModelFile, options: CaptureOptions) -> Reply | CaptureError:
     """The reply for one graph, or why there is none. Raises RuntimeError for a mistake of ours."""
     child = subprocess.run(
-        _COMMAND, input=_request(path, [options]), capture_output=True, env=_environment(), check=False
+        _COMMAND, input=_request(model, [options]), capture_output=True, env=_environment(), check=False
     )
     stream = BytesIO(child.stdout)
     while (raw := raw_reply(stream)) is not None:
         reply = opened(raw)
         if "loaded" not in reply:
-            return _outcome(path, reply)
-    return _crash(path, child.returncode, child.stderr)
+            return _outcome(model, reply)
+    return _crash(model, child.returncode, child.stderr)
 
 
-def ask_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
+def ask_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
     """The replies for graphs of one model, or why there are none, in the order of the options.
 
     One process has the model for all of them. After a crash another one goes on with the next options; a model that
@@ -55,14 +55,14 @@ def ask_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Reply | Ca
     """
     done = 0
     while done < len(asked):
-        for outcome in _from_one_process(path, asked[done:]):
+        for outcome in _from_one_process(model, asked[done:]):
             done += 1
             yield outcome
 
 
-def _from_one_process(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
+def _from_one_process(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
     """One outcome for each of the options, or as many as there are until the process aborts or crashes."""
-    process = _Process(path, asked)
+    process = _Process(model, asked)
     try:
         for n_left in range(len(asked), 0, -1):
             outcome = process.outcome()
@@ -79,15 +79,15 @@ def _from_one_process(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[R
 class _Process:
     """A process that was asked. A thread of ours reads what it writes, so that it need not wait for us."""
 
-    def __init__(self, path: Path, asked: Sequence[CaptureOptions]) -> None:
-        self.path = path
+    def __init__(self, model: ModelFile, asked: Sequence[CaptureOptions]) -> None:
+        self.model = model
         self.is_loaded = False
         self.has_ended = False
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
         pipe = subprocess.PIPE
         self.child = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=self.said, env=_environment())
         self.raw: SimpleQueue[bytes | None] = SimpleQueue()
-        self.thread = Thread(target=self._talk, args=(_request(path, asked),), daemon=True)
+        self.thread = Thread(target=self._talk, args=(_request(model, asked),), daemon=True)
         self.thread.start()
 
     def _talk(self, request: bytes) -> None:
@@ -109,12 +109,12 @@ class _Process:
             reply = opened(raw)
             if "loaded" not in reply:
                 self.has_ended = "abort" in reply
-                return _outcome(self.path, reply)
+                return _outcome(self.model, reply)
             self.is_loaded = True
         self.has_ended = True
         status = self.child.wait()
         self.said.seek(0)
-        return _crash(self.path, status, self.said.read())
+        return _crash(self.model, status, self.said.read())
 
     def end(self) -> None:
         """Leave no process behind."""
@@ -135,20 +135,20 @@ def _environment() -> dict[str, str]:
     return os.environ | _NO_GPU | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
-def _request(path: Path, asked: Sequence[CaptureOptions]) -> bytes:
-    return json.dumps({"path": str(path), "options": [asdict(options) for options in asked]}).encode()
+def _request(model: ModelFile, asked: Sequence[CaptureOptions]) -> bytes:
+    return json.dumps({"path": str(model.path), "options": [asdict(options) for options in asked]}).encode()
 
 
-def _outcome(path: Path, reply: Reply) -> Reply | CaptureError:
+def _outcome(model: ModelFile, reply: Reply) -> Reply | CaptureError:
     """A reply, if it is no complaint."""
     if "abort" in reply:
-        return CaptureError(f"{path}: llama.cpp aborted: {_FOLDERS.sub('', reply['abort'].strip())}")
+        return CaptureError(f"{model.title}: llama.cpp aborted: {_FOLDERS.sub('', reply['abort'].strip())}")
     if "error" in reply:
-        return CaptureError(f"{path}: {reply['error']}")
+        return CaptureError(f"{model.title}: {reply['error']}")
     return reply
 
 
-def _crash(path: Path, status: int, stderr: bytes) -> CaptureError:
+def _crash(model: ModelFile, status: int, stderr: bytes) -> CaptureError:
     """Why a process ended without an answer. Raises RuntimeError if the library is not to blame."""
     said = stderr.decode("utf-8", "replace").strip()
     last = said.splitlines()[-1] if said else ""
@@ -159,4 +159,4 @@ def _crash(path: Path, status: int, stderr: bytes) -> CaptureError:
     name = signal.Signals(-status).name
     what = _WHAT.search(said)
     reason = what[1] if what is not None else last
-    return CaptureError(f"{path}: llama.cpp crashed with {name}" + (f": {reason}" if reason else ""))
+    return CaptureError(f"{model.title}: llama.cpp crashed with {name}" + (f": {reason}" if reason else ""))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,12 +10,10 @@ from typing import Any
 
 from ggmltool.sources.llama.asking import ask, ask_many
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.model_file import PART, ModelFile, open_model
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.packages import find
 from ggmltool.sources.llama.replies import Reply
-
-_MAGIC = b"GGUF"
-_PART = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +30,50 @@ class Captured:
         return meta
 
 
-def capture(path: Path, options: CaptureOptions) -> Captured:
-    """Capture the graph of a GGUF file, for all parts of a split one its first.
+def capture(model: Path | ModelFile, options: CaptureOptions) -> Captured:
+    """Capture the graph of a model, as a file that is opened here or was opened already.
 
-    Raises CaptureError: no library or a release that is not known, no GGUF, a model that the library refuses.
+    Raises CaptureError: no library or a release that is not known, no model, one that the library refuses.
     """
     find(options.library)
-    check_gguf(path)
-    outcome = _captured(ask(path, options))
+    outcome = _captured(ask(_opened(model, [options]), options))
     if isinstance(outcome, CaptureError):
         raise outcome
     return outcome
 
 
-def capture_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
-    """Capture the graph of a GGUF file with each of these options, in their order, as they come.
+def capture_many(model: Path | ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
+    """Capture the graph of a model with each of these options, in their order, as they come.
 
     One process loads the model once and makes a context for each of the options; while one graph is worked on, the
     next is made. Options that llama.cpp refuses give a CaptureError in the place of the graph. Raises CaptureError at
-    once for what is no GGUF, or if there is no library.
+    once for what is no model, or if there is no library.
     """
     for library in dict.fromkeys(options.library for options in asked):
         find(library)
-    check_gguf(path)
-    return _capture_many(path, asked)
+    return _capture_many(_opened(model, asked), asked)
 
 
-def _capture_many(path: Path, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
-    for (_, decodes), group in groupby(asked, lambda o: (o.library, bool(o.tokens or o.prompt))):
+def _opened(model: Path | ModelFile, asked: Sequence[CaptureOptions]) -> ModelFile:
+    """The model, with its values if tokens are decoded. Raises CaptureError."""
+    opened = open_model(model) if isinstance(model, Path) else model
+    if not opened.has_values and any(map(_decodes, asked)):
+        raise CaptureError(
+            f"--prompt and --tokens need the weights' values; of {opened.title} there is only the header"
+        )
+    return opened
+
+
+def _decodes(options: CaptureOptions) -> bool:
+    return bool(options.tokens or options.prompt)
+
+
+def _capture_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
+    for (_, decodes), group in groupby(asked, lambda options: (options.library, _decodes(options))):
         if decodes:
-            yield from (_captured(ask(path, options)) for options in group)
+            yield from (_captured(ask(model, options)) for options in group)
         else:
-            yield from map(_captured, ask_many(path, list(group)))
+            yield from map(_captured, ask_many(model, list(group)))
 
 
 def _captured(outcome: Reply | CaptureError) -> Captured | CaptureError:
@@ -82,45 +90,10 @@ def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:
         raise CaptureError(
             f"--weights: a scenario in {base} cannot refer to {path}, which is not in that folder or below it"
         )
-    if _PART.search(path.stem):
+    if PART.search(path.stem):
         raise CaptureError(f"--weights needs a model in one file; {path} is part of a split model")
+    if not open_model(path).has_values:
+        raise CaptureError(f"--weights needs the weights' values; of {path} there is only the header")
     name = file.relative_to(base).as_posix()
     for id, tensor in scenario["contexts"]["weights"]["tensors"].items():
         tensor["data"] = {"gguf": name, "tensor": tensor.get("name", id)}
-
-
-def model_name(path: Path) -> str:
-    """What a model's file is called, without what says that it is the first part."""
-    return _PART.sub("", path.stem)
-
-
-def is_gguf(path: Path) -> bool:
-    """Whether this is a file that begins as GGUF does, whatever follows."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except (OSError, ValueError):
-        return False
-
-
-def check_gguf(path: Path) -> None:
-    """Raise CaptureError for what is not a GGUF file at all."""
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise CaptureError(f"{path} is a folder; name a GGUF file in it")
-        if not stat.S_ISREG(mode):
-            raise CaptureError(f"{path} is not a regular file")
-        with path.open("rb") as file:
-            head = file.read(24)
-    except FileNotFoundError:
-        raise CaptureError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from None
-    if head[:4] != _MAGIC:
-        kind = "is empty" if not head else "is not a GGUF file: it does not begin with GGUF"
-        raise CaptureError(f"{path} {kind}")
-    if len(head) < 24:
-        raise CaptureError(f"{path} is cut off: its header has {len(head)} of 24 bytes")

@@ -1,0 +1,284 @@
+"""The header of a GGUF file: its metadata and the table of its tensors, read without their data and written anew.
+
+The metadata are kept as they lie in the file, so that what is not looked at (a vocabulary, mostly) is copied as it is.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.ggml.tensor import MAX_DIMS
+from ggmltool.sources.llama.errors import CaptureError
+
+MAGIC = b"GGUF"
+ALIGNMENT = 32
+U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
+"""The numbers of some types of metadata."""
+
+FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""How a number of each type lies in the file."""
+
+_VERSIONS = (2, 3)
+_SIZES = {kind: struct.calcsize("<" + format) for kind, format in FORMATS.items()}
+_MAX_DEPTH = 8
+_MAX_TENSORS, _MAX_VALUES, _MAX_TEXT, _MAX_ITEMS = 1 << 18, 1 << 16, 1 << 28, 1 << 28
+_LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8
+_LEAST_VALUE = 8 + 1 + 4 + 1
+MAX_SIZE = 1 << 46
+"""Bytes of a model, at most: 64 TiB."""
+
+
+class Value(NamedTuple):
+    """A value of the metadata: the number of its type, and its bytes."""
+
+    kind: int
+    raw: bytes
+
+    def numbers(self) -> list[float]:
+        """A number or the numbers of an array, [] for anything else."""
+        kind, raw, n = self.kind, self.raw, 1
+        if kind == ARRAY:
+            kind, n = struct.unpack_from("<IQ", raw)
+            raw = raw[12:]
+        return list(struct.unpack(f"<{n}{FORMATS[kind]}", raw)) if kind in FORMATS else []
+
+    def text(self) -> str:
+        """A text, "" for anything else."""
+        return self.raw[8:].decode("utf-8", "replace") if self.kind == STRING else ""
+
+
+class TensorInfo(NamedTuple):
+    """A tensor of the table; `offset` counts from the start of the data."""
+
+    name: bytes
+    type_id: int
+    ne: tuple[int, ...]
+    offset: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Its bytes. Raises KeyError for a type that is not known."""
+        rows = 1
+        for n in self.ne[1:]:
+            rows *= n
+        return TYPES_BY_ID[self.type_id].row_size(self.ne[0] if self.ne else 1) * rows
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the data; `size` is how many bytes that takes."""
+
+    values: Mapping[str, Value]
+    tensors: list[TensorInfo]
+    size: int
+
+    @property
+    def alignment(self) -> int:
+        """The bytes that the data of every tensor is a multiple of."""
+        found = self.values.get("general.alignment")
+        return int(found.numbers()[0]) if found is not None and found.kind == U32 else ALIGNMENT
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the whole file."""
+        return max((self.size + t.offset + padded(t.n_bytes, self.alignment) for t in self.tensors), default=self.size)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that a file has at least if all values are there."""
+        return max((self.size + t.offset + t.n_bytes for t in self.tensors), default=self.size)
+
+    def number(self, key: str, default: int = 0) -> int:
+        """A number, the first one of an array."""
+        found = self.values.get(key)
+        numbers = found.numbers() if found is not None else []
+        return int(numbers[0]) if numbers else default
+
+    def text(self, key: str) -> str:
+        """A text, "" if there is none."""
+        return self.values[key].text() if key in self.values else ""
+
+
+class CutError(CaptureError):
+    """The header goes on behind the end of the file."""
+
+
+class OddError(Exception):
+    """The header is none that this reads; what is the matter is told better by llama.cpp."""
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file. Raises CutError where the file ends too early, OddError for one that is damaged."""
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return _Reader(path, content).header()
+    except (OSError, ValueError):
+        raise OddError from None
+
+
+def padded(n: int, alignment: int) -> int:
+    """A size, rounded up."""
+    return -(-n // alignment) * alignment
+
+
+class _Reader:
+    """A walk through a header. `what` is said of the part that is being read, `later` bytes follow it at least."""
+
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        self.path = path
+        self.content = content
+        self.end = len(content)
+        self.at = len(MAGIC)
+        self.what = "its first bytes"
+        self.later = 0
+        self.guess = 0
+
+    def header(self) -> Header:
+        if self._number("I") not in _VERSIONS:
+            raise OddError
+        n_tensors, n_values = self._number("Q"), self._number("Q")
+        if n_tensors > _MAX_TENSORS or n_values > _MAX_VALUES:
+            raise OddError
+        values = self._values(n_values, n_tensors * _LEAST_TENSOR)
+        tensors = self._tensors(n_tensors)
+        header = Header(values, tensors, 0)
+        alignment = header.alignment
+        if alignment < 8 or alignment & (alignment - 1):
+            raise OddError
+        return Header(values, tensors, padded(self.at, alignment))
+
+    def _values(self, n: int, later: int) -> dict[str, Value]:
+        out: dict[str, Value] = {}
+        for i in range(n):
+            self.what = f"{i} of its {n} key-value pairs"
+            self.later = (n - i - 1) * _LEAST_VALUE + later
+            key = self._text().decode("utf-8", "replace")
+            kind = self._number("I")
+            start = self.at
+            self._skip(kind, 1, 0)
+            out[key] = Value(kind, self.content[start : self.at])
+        return out
+
+    def _tensors(self, n: int) -> list[TensorInfo]:
+        out: list[TensorInfo] = []
+        start = self.at
+        for i in range(n):
+            self.what = f"{i} of the {n} entries of its tensor table"
+            self.later = (n - i - 1) * _LEAST_TENSOR
+            self.guess = start + (self.at - start) * n // i if i else 0
+            name = self._text()
+            n_dims = self._number("I")
+            if n_dims > MAX_DIMS:
+                raise OddError
+            ne = tuple(self._number("Q") for _ in range(n_dims))
+            info = TensorInfo(name, self._number("I"), ne, self._number("Q"))
+            if info.type_id not in TYPES_BY_ID or info.offset > MAX_SIZE or info.n_bytes > MAX_SIZE:
+                raise OddError
+            out.append(info)
+        return out
+
+    def _number(self, format: str) -> int:
+        at = self.at
+        self._advance(struct.calcsize("<" + format))
+        return int(struct.unpack_from("<" + format, self.content, at)[0])
+
+    def _advance(self, n: int) -> None:
+        self.at += n
+        if self.at > self.end:
+            raise self._cut()
+
+    def _text(self) -> bytes:
+        n = self._number("Q")
+        if n > _MAX_TEXT:
+            raise OddError
+        start = self.at
+        self._advance(n)
+        return self.content[start : self.at]
+
+    def _skip(self, kind: int, n: int, depth: int) -> None:
+        """Pass over `n` values."""
+        if n > _MAX_ITEMS:
+            raise OddError
+        if kind in _SIZES:
+            self._advance(_SIZES[kind] * n)
+        elif kind == STRING:
+            self._skip_texts(n)
+        elif kind == ARRAY and depth < _MAX_DEPTH:
+            for _ in range(n):
+                inner = self._number("I")
+                self._skip(inner, self._number("Q"), depth + 1)
+        else:
+            raise OddError
+
+    def _skip_texts(self, n: int) -> None:
+        content, at, end, length = self.content, self.at, self.end, struct.Struct("<Q").unpack_from
+        for i in range(n):
+            if at + 8 > end:
+                self.at = at + 8 * (n - i)
+                raise self._cut()
+            size = length(content, at)[0]
+            if size > _MAX_TEXT:
+                raise OddError
+            at += 8 + size
+        self.at = at
+        self._advance(0)
+
+    def _cut(self) -> CutError:
+        """What to say where the file ends: how much is there, and how much that needs at the least."""
+        least = self.at + self.later
+        more = f", about {self.guess} by those" if self.guess > least else ""
+        first = padded(max(2 * least, self.guess + (1 << 20)), 16 << 20)
+        return CutError(
+            f"{self.path} ends in its header, after {self.end} bytes with {self.what}; it needs more than {least} "
+            f"bytes{more}: get the first {first >> 20} MiB (curl -r 0-{first - 1})"
+        )
+
+
+def write_header(
+    path: Path, values: Mapping[str, Value], tensors: Iterable[tuple[bytes, int, tuple[int, ...]]]
+) -> None:
+    """Write a GGUF file of these tensors (name, number of the type, ne) whose data are a hole. Raises OSError."""
+    header = Header(values, [], 0)
+    table: list[bytes] = []
+    offset = 0
+    for name, type_id, ne in tensors:
+        dims = struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
+        table.append(_text(name) + dims + struct.pack("<IQ", type_id, offset))
+        offset += padded(TensorInfo(name, type_id, ne, 0).n_bytes, header.alignment)
+    pairs = [_text(key.encode()) + struct.pack("<I", value.kind) + value.raw for key, value in values.items()]
+    content = b"".join([MAGIC, struct.pack("<IQQ", 3, len(table), len(pairs)), *pairs, *table])
+    write_hole(path, content, padded(len(content), header.alignment) + offset)
+
+
+def write_hole(path: Path, content: bytes, size: int) -> None:
+    """Write a file of that size: the content, and a hole that takes no room on the disk. Raises OSError."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.truncate(size)
+
+
+def _text(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+def value_of(value: object, kind: int | None = None) -> Value:
+    """A value of Python as one of the metadata: a text, a truth, a number (u32, f32, or of `kind`), a list of those."""
+    match value:
+        case str():
+            return Value(STRING, _text(value.encode()))
+        case bool():
+            return Value(BOOL, struct.pack("<?", value))
+        case int() | float():
+            kind = (U32 if isinstance(value, int) else F32) if kind is None else kind
+            return Value(kind, struct.pack("<" + FORMATS[kind], value))
+        case list() if value:
+            items = [value_of(item, kind) for item in value]
+            return Value(ARRAY, struct.pack("<IQ", items[0].kind, len(items)) + b"".join(item.raw for item in items))
+        case _:
+            raise TypeError(f"{type(value).__name__} is no value of the metadata")

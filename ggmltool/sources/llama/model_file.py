@@ -1,0 +1,149 @@
+"""The model that a user names, as a file that llama.cpp opens: itself, or a header whose data are a hole.
+
+A hole takes no room on the disk. The graph of a model depends on its metadata and on the names, types and shapes of its
+weights, never on their values.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.header.gguf_header import (
+    MAGIC,
+    Header,
+    OddError,
+    Value,
+    read_header,
+    write_header,
+    write_hole,
+)
+
+PART = re.compile(r"-(\d{5})-of-(\d{5})$")
+_SPLIT = ("split.no", "split.count", "split.tensors.count")
+_SHOWN = 3
+
+
+class ModelFile(NamedTuple):
+    """A model: the `path` that llama.cpp opens, what its user calls it, and whether the weights' values are there."""
+
+    path: Path
+    title: str
+    has_values: bool = True
+
+
+def open_model(path: Path) -> ModelFile:
+    """The model in a GGUF file, or in the files that it is the first of, each there as a whole or from its header on.
+
+    Raises CaptureError: there is no such file, its header is cut, a part is missing, no file can be made.
+    """
+    check_gguf(path)
+    try:
+        return _opened(path)
+    except OddError:
+        return ModelFile(path, str(path))  # llama.cpp says what is the matter with it
+
+
+def model_name(path: Path) -> str:
+    """What a model's file is called, without what says that it is the first part."""
+    return PART.sub("", path.stem)
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether this is a file that begins as GGUF does, whatever follows."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def check_gguf(path: Path) -> None:
+    """Raise CaptureError for what is not a GGUF file at all."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise CaptureError(f"{path} is a folder; name a GGUF file in it")
+        if not stat.S_ISREG(mode):
+            raise CaptureError(f"{path} is not a regular file")
+        with path.open("rb") as file:
+            head = file.read(24)
+    except FileNotFoundError:
+        raise CaptureError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from None
+    if head[:4] != MAGIC:
+        kind = "is empty" if not head else "is not a GGUF file: it does not begin with GGUF"
+        raise CaptureError(f"{path} {kind}")
+    if len(head) < 24:
+        raise CaptureError(f"{path} is cut off: its header has {len(head)} of 24 bytes")
+
+
+def _opened(path: Path) -> ModelFile:
+    """The same. Raises OddError for a damaged file."""
+    first = read_header(path)
+    parts = _parts(path, first)
+    headers = [first, *(read_header(part) for part in parts[1:])]
+    if all(part.stat().st_size >= header.needed for part, header in zip(parts, headers, strict=True)):
+        return ModelFile(path, str(path))
+    if len(parts) == 1:
+        with path.open("rb") as file:
+            head = file.read(first.size)
+        return _with_hole(path, lambda new: write_hole(new, head, first.whole))
+    return _with_hole(path, lambda new: write_header(new, _unsplit(first.values), _shapes(headers)))
+
+
+def _parts(path: Path, first: Header) -> list[Path]:
+    """The files of a model, all of which are there. Raises CaptureError."""
+    n = first.number("split.count")
+    found = PART.search(path.stem)
+    if n < 2 or found is None or int(found[2]) != n:
+        return [path]
+    stem = path.stem[: found.start()]
+    parts = [path.with_name(f"{stem}-{i + 1:05}-of-{n:05}{path.suffix}") for i in range(n)]
+    if int(found[1]) != 1:
+        raise CaptureError(f"{path} is part {int(found[1])} of {n}; name the first one, {parts[0].name}")
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        names = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
+        raise CaptureError(
+            f"{path} is the first of {n} parts, and {len(missing)} missing: {names}; "
+            "the first megabytes of each are enough"
+        )
+    return parts
+
+
+def _unsplit(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: value for key, value in values.items() if key not in _SPLIT}
+
+
+def _shapes(headers: Iterable[Header]) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+    return ((t.name, t.type_id, t.ne) for header in headers for t in header.tensors)
+
+
+def _with_hole(path: Path, write: Callable[[Path], None]) -> ModelFile:
+    """A file under the same name in a folder of its own, which `write` makes. Raises CaptureError."""
+    try:
+        new = Path(tempfile.mkdtemp(dir=_folder())) / path.name
+        write(new)
+    except OSError as error:
+        raise CaptureError(f"{path}: no header can be written to {tempfile.gettempdir()}: {error.strerror}") from None
+    return ModelFile(new, str(path), has_values=False)
+
+
+@cache
+def _folder() -> Path:
+    """A folder that is gone with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="ggmltool-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
