@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ggmltool.ggml.devices.profiles import PROFILES
+
 
 class Range(NamedTuple):
     """A share of what a device could do at best: what is reached at least, likely, and at most."""
@@ -74,9 +76,11 @@ class Efficiency(NamedTuple):
     matmul_float: Range = Range(0.30, 0.50, 0.70)
     attention: Range = Range(0.15, 0.30, 0.50)
     vector: Range = Range(0.20, 0.40, 0.70)
-    link: Range = Range(0.70, 0.85, 1.00)
+    link: Range = Range(0.80, 1.00, 1.15)
     launch: Range = Range(0.60, 1.00, 1.50)
 
+
+_HOSTS = ("CPU", "BLAS", "ZDNN")
 
 UNFITTED = Efficiency()
 """What is likely of a device of which nothing was measured."""
@@ -115,6 +119,17 @@ class Rates:
     filling: float = 0.0
     family: str = ""
     sources: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether who starts a graph waits until it is computed: the host itself computes."""
+        return self.family in _HOSTS
+
+    def queues_copy(self, source: Rates) -> bool:
+        """Whether a copy from another device goes into their queues, so that the host waits for neither
+        (ggml_backend_tensor_copy_async)."""
+        profile = PROFILES.get(self.family)
+        return self.family == source.family and profile is not None and profile.copies_async
 
 
 class CopiedTensor(Protocol):

@@ -8,17 +8,23 @@ from typing import NamedTuple
 
 from ggmltool.estimate.cells import Cells
 from ggmltool.estimate.records import NOTHING, CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
+from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
 from ggmltool.estimate.work import VIEW, Kind, NodeWork, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, root_of
+from ggmltool.ggml.version import SCHED_MAX_COPIES
 
 
 class Copied(NamedTuple):
-    """What copying a tensor of a graph takes: its bytes, as far as they are looked at, and whether the host has it in
-    pinned memory: inputs and what nodes compute, not weights and caches."""
+    """What copying a tensor of a graph takes: its bytes, as far as they are looked at, and what it is.
+
+    `user`: an input of the graph; `computed`: a node has made it. The host has both in pinned memory, where devices
+    have such; weights and caches not.
+    """
 
     nbytes: float
-    pinned: bool
+    user: bool
+    computed: bool
 
 
 class GraphWork:
@@ -37,15 +43,16 @@ class GraphWork:
         for i, n in enumerate(nodes):
             for t in (n, *n.src):
                 if t is not None and t.id not in self.copied:
-                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, _pinned(t))
+                    root = root_of(t)
+                    user = root.op == Op.NONE and bool(root.flags & FLAG_INPUT)
+                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, user, root.op != Op.NONE)
             if n.op == Op.MUL_MAT_ID and n.src[0] is not None and n.src[2] is not None:
                 weight, ids = n.src[0], n.src[2]
                 self.experts[i] = weight.id, used_experts(weight.ne[2], ids.ne[0], ids.ne[1]) / max(weight.ne[2], 1)
 
-
-def _pinned(t: Tensor) -> bool:
-    root = root_of(t)
-    return root.op != Op.NONE or bool(root.flags & FLAG_INPUT)
+    def copied_as(self, id: str) -> Copied:
+        """What copying a tensor takes, by its id, or by that of a weight that a placement has twice."""
+        return self.copied.get(id) or self.copied[id.rpartition("~")[0]]
 
 
 class Estimator:
@@ -90,6 +97,36 @@ class Estimator:
                 high += s.high
         return Estimate(low, mid, high)
 
+    def seconds_of_many(self, splits: Iterable[Split], batches: int, copies: int = SCHED_MAX_COPIES) -> Estimate:
+        """The seconds of computing the graph for so many batches one behind the other, with so many pipeline copies.
+
+        A device can be at the next batch while another one is still at the one before. 1: there are no such copies.
+        """
+        splits = list(splits)
+        if batches == 1 or len({s.backend for s in splits if not self.rates[s.backend].waits}) < 2:
+            return self.seconds(splits).times(batches)
+        return duration(self.steps(splits), batches, copies)
+
+    def steps(self, splits: Iterable[Split]) -> list[Step]:
+        """The splits as they take time."""
+        return [
+            Step(
+                split.backend,
+                self.rates[split.backend].waits,
+                self.compute(split),
+                tuple(StepCopy(self._way(c, split), c.source, self.copy(c, split)) for c in split.inputs),
+            )
+            for split in splits
+        ]
+
+    def _way(self, copied: CopiedTensor, split: Split) -> Way:
+        here, there = self.rates[split.backend], self.rates.get(copied.source)
+        if self.work.copied_as(copied.id).user:
+            return Way.USER
+        if self.copies_experts and self.work.experts.get(split.i_start, ("", 1.0))[0] == copied.id:
+            return Way.EXPERTS_QUEUED if self.weights_pinned else Way.EXPERTS
+        return Way.QUEUED if there is not None and here.queues_copy(there) else Way.WAITING
+
     def compute(self, split: Split) -> Estimate:
         """The seconds of a split's nodes."""
         a, b = split.i_start, split.i_end
@@ -107,7 +144,7 @@ class Estimator:
         return seconds
 
     def _copy(self, id: str, source: str, backend: str, used: bool, share: float) -> Estimate:
-        what = self.work.copied[id]
+        what = self.work.copied_as(id)
         here, there = self.rates[backend], self.rates.get(source)
         ways = [(here.to_device, here)] if here.to_device is not None else []
         if there is not None and there.from_device is not None:
@@ -115,7 +152,7 @@ class Estimator:
         nbytes = share * what.nbytes
         if not ways:
             return lasting(here.launch, 2 * nbytes, here.memory, here.efficiency.stream)
-        pinned = what.pinned or self.weights_pinned
+        pinned = what.user or what.computed or self.weights_pinned
         slowest, rates = min(ways, key=lambda way: _rate(way[0], pinned))
         latency = sum(link.latency for link, _ in ways)
         return lasting(latency, nbytes, _rate(slowest, pinned), rates.efficiency.link)

@@ -1,0 +1,131 @@
+"""Several batches in flight: when each device and the host are busy, by the order of ggml_backend_sched_compute_splits.
+
+With pipeline copies a device begins with the next batch while another one still computes the one before. What is copied
+goes into the queue of the device that needs it, behind what it computes already: a device never copies its next weights
+while it computes. Only from pinned memory does the copy go on without the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from ggmltool.estimate.records import Estimate
+from ggmltool.ggml.version import SCHED_MAX_COPIES
+
+_FOLLOWED = 3 * SCHED_MAX_COPIES
+
+
+class Way(Enum):
+    """How a tensor comes to a split's backend."""
+
+    USER = "user"
+    """An input: the host waits until the device has used the one before, and copies."""
+    QUEUED = "queued"
+    """Between two devices: the copy is in both queues, the host goes on."""
+    WAITING = "waiting"
+    """The host waits for both sides, and copies."""
+    EXPERTS = "experts"
+    """The host waits for the ids of the experts, and copies those, from pages."""
+    EXPERTS_QUEUED = "experts, queued"
+    """The host waits for the ids of the experts, whose copies from pinned memory are queued."""
+
+
+class StepCopy(NamedTuple):
+    """A copy before a split: its way, the backend that has the tensor, and its seconds."""
+
+    way: Way
+    source: str
+    seconds: Estimate
+
+
+class Step(NamedTuple):
+    """A split as it takes time: `waits`: the host computes it itself."""
+
+    backend: str
+    waits: bool
+    seconds: Estimate
+    copies: tuple[StepCopy, ...]
+
+
+def duration(steps: Iterable[Step], batches: int, copies: int) -> Estimate:
+    """The seconds from the first to the last of so many batches, with so many pipeline copies (1: none).
+
+    Of more than a few batches, those behind take as long as the last that were followed.
+    """
+    steps = list(steps)
+    return Estimate(*(_duration(steps, copies, i, batches) for i in range(3)))
+
+
+def _duration(steps: Sequence[Step], copies: int, case: int, batches: int) -> float:
+    clock = _Clock(steps, copies, case)
+    if batches <= _FOLLOWED:
+        return clock.run(batches)
+    early = clock.run(_FOLLOWED - copies)
+    late = clock.run(copies, _FOLLOWED - copies)
+    return late + (batches - _FOLLOWED) * (late - early) / copies
+
+
+class _Clock:
+    """The times at which the host and each device are through with what they were given, in one case of three."""
+
+    def __init__(self, steps: Sequence[Step], copies: int, case: int) -> None:
+        self.steps = steps
+        self.copies = copies
+        self.case = case
+        self.host = 0.0
+        self.device = {step.backend: 0.0 for step in steps}
+        self.events: dict[tuple[str, int], float] = {}
+
+    def run(self, batches: int, first: int = 0) -> float:
+        """When so many batches more are through."""
+        for batch in range(first, first + batches):
+            self._batch(batch % self.copies)
+        return max([self.host, *self.device.values()])
+
+    def _batch(self, copy: int) -> None:
+        before = ""
+        for step in self.steps:
+            if not step.copies and before not in ("", step.backend):
+                self._wait(self._used(before, copy))
+            for c in sorted(step.copies, key=lambda c: c.way in (Way.EXPERTS, Way.EXPERTS_QUEUED)):
+                self._copy(c, step.backend, copy)
+            self._compute(step)
+            self.events[step.backend, copy] = self.device[step.backend]
+            before = step.backend
+
+    def _used(self, backend: str, copy: int) -> float:
+        """When a backend is through with what it did for this pipeline copy; without copies, with everything."""
+        return self.device[backend] if self.copies == 1 else self.events.get((backend, copy), 0.0)
+
+    def _wait(self, until: float) -> None:
+        self.host = max(self.host, until)
+
+    def _copy(self, c: StepCopy, backend: str, copy: int) -> None:
+        seconds = c.seconds[self.case]
+        device = self.device
+        if c.way is Way.QUEUED:
+            if self.copies == 1:
+                self._wait(device[backend])
+            start = max(device[c.source], self.host)
+            device[c.source] = start + seconds
+            device[backend] = max(device[backend], start + seconds)
+            return
+        if c.way in (Way.EXPERTS, Way.EXPERTS_QUEUED):
+            self._wait(device[backend])
+        else:
+            self._wait(self._used(backend, copy))
+        if c.way is Way.WAITING:
+            self._wait(device.get(c.source, 0.0))
+        if c.way is Way.EXPERTS_QUEUED:
+            device[backend] = max(device[backend], self.host) + seconds
+        else:
+            self.host += seconds
+            device[backend] = max(device[backend], self.host)
+
+    def _compute(self, step: Step) -> None:
+        end = max(self.device[step.backend], self.host) + step.seconds[self.case]
+        self.device[step.backend] = end
+        if step.waits:
+            self.host = end
