@@ -115,7 +115,7 @@ def _placed(placement: Placement, needs: PlannedNeeds, options: PlaceOptions, wo
         )
         for t in placement.tensors
     ]  # fmt: skip
-    told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k != "overrides"}
+    told: dict[str, Any] = {k: v for k, v in asdict(options).items() if k not in ("overrides", "assigns")}
     told["overrides"] = [o.option for o in options.overrides]
     told |= {name: placement.model.meta[name] for name in ("program", "n_outputs") if name in placement.model.meta}
     return Placed(

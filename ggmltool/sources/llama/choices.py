@@ -165,6 +165,8 @@ class Choices:
         The result of an attention is one of them only without flash attention; it is made contiguous then.
         """
         assigned: dict[str, str] = {}
+        if not self.options.assigns:
+            return assigned
         small = self.one_token or self.parts.n_tokens(graph) < SMALL_BATCH or self.n_gpu > self.parts.n_layer
         for node, base, il in self.parts.of_layers(graph.name):
             if small and self.gpus and base in ("norm", "l_last"):

@@ -5,6 +5,7 @@ Numbers are 32-bit and unsigned where llama.cpp's are, so that they wrap as its 
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -74,6 +75,15 @@ class Config:
 def fill_layers(fitting: Fitting) -> None:
     """Set n_gpu_layers, the tensor split and the overrides. Raises FitFailed, FitError and FitCrash."""
     layers = _Layers(fitting)
+    try:
+        _fill(fitting, layers)
+    except (FitFailed, FitError):
+        # What was tried last stays in the arrays that llama.cpp goes on with.
+        fitting.params = layers.written
+        raise
+
+
+def _fill(fitting: Fitting, layers: _Layers) -> None:
     surplus = layers.surplus_without_experts() if fitting.model.has_experts else 0
     for id, target in enumerate(layers.targets):
         fitting.say(f"id={id}, target={mib(target)} MiB")
@@ -94,6 +104,8 @@ class _Layers:
         self.last = len(fitting.devices) - 1
         self.names = names(fitting.devices)
         margins = fitting.settings.margins
+        self._array: list[Override | None] = [None]
+        self._split = fitting.params.tensor_split
         self.targets = [d.free - margin for d, margin in zip(fitting.devices, margins, strict=True)]
 
     def surplus_without_experts(self) -> int:
@@ -108,23 +120,33 @@ class _Layers:
             self.say(f"with only dense weights in device memory there is still a total deficit of {mib(-surplus)} MiB")
         return surplus
 
+    @property
+    def written(self) -> FitParams:
+        """The parameters of before, with what the arrays of the split and of the overrides hold up to its end."""
+        end = self._array.index(None) if None in self._array else len(self._array)
+        overrides = tuple(o for o in self._array[:end] if o is not None)
+        return replace(self.fitting.params, tensor_split=self._split, overrides=overrides)
+
     def params(self, config: Config) -> FitParams:
         """set_ngl_tensor_split_tbo: what llama.cpp would be told for these layers."""
-        now = self.fitting.params
         n_gpu_layers = u32(sum(share.n_layer for share in config.shares))
-        split = tuple(float(share.n_layer) for share in config.shares) if self.last > 0 else now.tensor_split
-        overrides: list[Override] = []
+        if self.last > 0:
+            self._split = tuple(ctypes.c_float(share.n_layer).value for share in config.shares)
+        n = 0
         start = self.n_layer + 1 - n_gpu_layers
         for share, buft in zip(config.shares, config.bufts, strict=True):
             start = u32(start + share.n_full)
             for il in range(start, u32(start + share.n_part)):
-                if len(overrides) + 1 >= MAX_OVERRIDES:
+                if n + 1 >= MAX_OVERRIDES:
+                    self._array[n:] = [None]
                     raise FitFailed(f"llama_max_tensor_buft_overrides() == {MAX_OVERRIDES} is insufficient for model")
                 first = il == start
                 what = share.overflow if first else Fraction.MOE
-                overrides.append(_override(_pattern(il, what), buft if first else CPU_BUFT))
+                self._array[n : n + 1] = [_override(_pattern(il, what), buft if first else CPU_BUFT)]
+                n += 1
             start = u32(start + share.n_part)
-        return replace(now, n_gpu_layers=n_gpu_layers, tensor_split=split, overrides=tuple(overrides))
+        self._array[n : n + 1] = [None]
+        return replace(self.written, n_gpu_layers=n_gpu_layers)
 
     def measured(self, config: Config, why: str) -> Config:
         """get_memory_for_layers: what the devices need then."""

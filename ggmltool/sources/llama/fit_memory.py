@@ -1,33 +1,27 @@
 """What llama.cpp's --fit measures, from captured graphs: a model placed with its parameters, without any memory.
 
 There, llama.cpp counts the compute buffers of the prompt's graph alone, with pipeline copies whether they fit or not,
-and no buffer of outputs.
+and no buffer of outputs. It also forgets which nodes it assigned to devices (ggml_backend_sched_reserve_size resets the
+scheduler after the graph was built), so that some buffers are measured a little other than they are allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import Plan
-from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.fit_records import FitDevice, FitModel, FitParams, Measured, Parts
 from ggmltool.sources.llama.layers import ALL, PlaceOptions, chosen_gpus
+from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.needs import Needs, lost_attention
 from ggmltool.sources.llama.overrides import EXPERTS
-from ggmltool.sources.llama.place import Placement, Placer
+from ggmltool.sources.llama.place import Placer
 
-if TYPE_CHECKING:
-    from ggmltool.ggml.backend import Backend
-    from ggmltool.scenario.model import BackendSpec
-
-Captures = Callable[[int, bool], Placer]
-"""The model captured for a context of so many tokens (0: its own), with -fa off if the flag says so."""
+Captures = Callable[[int], Placer]
+"""The graph of a prompt, captured for a context of so many tokens (0: the model's own)."""
 
 
 def fit_model(placer: Placer) -> FitModel:
@@ -54,23 +48,64 @@ def fit_devices(placer: Placer, options: PlaceOptions) -> list[FitDevice]:
 
 
 class PlacedMemory:
-    """common_get_device_memory_data of captured graphs. `options` are those of placement that --fit does not change."""
+    """common_get_device_memory_data of captured graphs. `options` are those of placement that --fit does not change.
 
-    def __init__(self, captures: Captures, options: PlaceOptions) -> None:
+    `flash_auto` says that llama.cpp decides about flash attention (-fa auto). Where it turns it off, the cache remains
+    laid out for it, in a graph that no capture has; that is refused.
+    """
+
+    def __init__(self, captures: Captures, options: PlaceOptions, flash_auto: bool = True) -> None:
         self.captures = captures
         self.options = options
-        self._known: dict[tuple[object, ...], Measured] = {}
+        self.flash_auto = flash_auto
+        self._measurers: dict[int, Measurer] = {}
+        self._supported: dict[int, bool] = {}
+        self._known: dict[FitParams, Measured] = {}
 
     def __call__(self, params: FitParams) -> Measured:
         """What these parameters need. Raises PlaceError, and what `captures` raises."""
-        key = (params.n_ctx, max(params.n_gpu_layers, ALL), params.tensor_split, params.overrides)
-        if key not in self._known:
-            placer = self.captures(params.n_ctx, False)
-            options = place_options(self.options, params, placer)
-            if _drops_flash_attention(placer, options):
-                placer = self.captures(params.n_ctx, True)
-            self._known[key] = measure(placer, placer.place(options))
-        return self._known[key]
+        if params not in self._known:
+            self._known[params] = self._measured(params)
+        return self._known[params]
+
+    def _measured(self, params: FitParams) -> Measured:
+        n_ctx = params.n_ctx
+        if n_ctx not in self._measurers:
+            self._measurers[n_ctx] = Measurer(self.captures(n_ctx))
+        measurer = self._measurers[n_ctx]
+        options = place_options(self.options, params, measurer.placer)
+        if self.flash_auto:
+            self._check_attention(measurer.placer, options, n_ctx)
+        options = replace(options, assigns=False)
+        needs = measurer.needs(options)
+        if needs.with_copies:
+            needs = measurer.needs(replace(options, parallel=True))
+        if needs.error is not None:
+            raise PlaceError(f"ggml cannot plan it: {dict(needs.error)['message']}")
+        return _by_device(measurer.placer, needs, options)
+
+    def _check_attention(self, placer: Placer, options: PlaceOptions, n_ctx: int) -> None:
+        """Raise PlaceError where llama.cpp does without. It keeps what every GPU supports on the devices of layers."""
+        if n_ctx not in self._supported:
+            self._supported[n_ctx] = _attends_anywhere(placer)
+        if self._supported[n_ctx] and options.offload_kqv:
+            return
+        probe = placer.probe(options)
+        lost = lost_attention(probe, probe.placement.layers)
+        if lost is not None:
+            il, backend = lost
+            raise PlaceError(
+                f"--fit: layer {il} is on {probe.placement.layers.of(il)}, its flash attention on {backend}, so that "
+                "llama.cpp turns it off and goes on with a graph that cannot be captured; decide with -fa on or -fa off"
+            )
+
+
+def _attends_anywhere(placer: Placer) -> bool:
+    """Whether every GPU supports flash attention as the captured graph has it."""
+    model = placer.model
+    nodes = [n for name in model.graphs for n in Scenario(model).start().build(name).nodes]
+    attention = [n for n in nodes if n.op == Op.FLASH_ATTN_EXT]
+    return all(placer.devices[gpu.name].supports_op(n) for gpu in placer.gpus for n in attention)
 
 
 def place_options(options: PlaceOptions, params: FitParams, placer: Placer) -> PlaceOptions:
@@ -86,58 +121,20 @@ def place_options(options: PlaceOptions, params: FitParams, placer: Placer) -> P
     return replace(options, n_gpu_layers=n_gpu_layers, tensor_split=split, overrides=params.overrides)
 
 
-def measure(placer: Placer, placement: Placement) -> Measured:
-    """The bytes of a placement as --fit counts them. Raises PlaceError if its graph cannot be planned."""
-    run = ReservingRun(Compiled(placement.model))
-    plan = _reserve(run, placement)
-    found: dict[str, Parts] = {}
-    for buffer in run.buffers:
-        parts = found.get(buffer.buft.name, Parts())
-        if buffer.usage == USAGE_WEIGHTS:
-            parts = parts._replace(model=parts.model + buffer.size)
-        else:
-            parts = parts._replace(context=parts.context + buffer.size)
-        found[buffer.buft.name] = parts
-    for buft, size in _compute(plan):
-        parts = found.get(buft, Parts())
-        found[buft] = parts._replace(compute=parts.compute + size)
-    return _by_device(placer, placement.model.backends, found)
-
-
-def _reserve(run: ReservingRun, placement: Placement) -> Plan:
-    """The plan of the graph of the prompt."""
-    try:
-        plan = run.reserve(next(iter(placement.model.graphs)))
-    except GgmlFailed as failed:
-        raise PlaceError(str(failed)) from None
-    if plan.error is not None:
-        raise PlaceError(f"ggml cannot plan it: {plan.error.get('message')}")
-    return plan
-
-
-def _compute(plan: Plan) -> list[tuple[str, int]]:
-    """The compute buffer of each backend. Backends that share one are told its size each."""
-    bufts = dict(plan.backends)
-    sizes: dict[str, int] = {}
-    for backend, size in plan.buffer_sizes:
-        sizes[bufts[backend]] = max(size, sizes.get(bufts[backend], 0))
-    return [(buft, sizes.get(buft, 0)) for buft in bufts.values()]
-
-
-def _by_device(placer: Placer, backends: Sequence[BackendSpec], found: dict[str, Parts]) -> Measured:
-    """Add up by device; all that is host memory is the host's, wherever it belongs."""
-    gpus = [placer.devices[gpu.name].name for gpu in placer.gpus if gpu in backends]
-    devices = dict.fromkeys(gpus, Parts())
+def _by_device(placer: Placer, needs: Needs, options: PlaceOptions) -> Measured:
+    """Add up by device; all that is host memory is the host's, whichever device it belongs to."""
+    devices = {gpu.name: Parts() for gpu in chosen_gpus(placer.gpus, options)}
     host = Parts()
     others: list[tuple[str, Parts]] = []
-    for name, parts in found.items():
-        buft = placer.bufts[name]
+    for use in needs.uses:
+        parts = Parts(use.weights, use.cache, use.compute)
+        buft = placer.bufts[use.buft]
         if buft.host:
             host = _sum(host, parts)
         elif buft.device in devices:
             devices[buft.device] = _sum(devices[buft.device], parts)
         else:
-            others.append((name, parts))
+            others.append((use.buft, parts))
     return Measured(tuple(devices.values()), host, tuple(others))
 
 

@@ -23,6 +23,7 @@ class PlaceOptions:
     `tensor_split` empty: by the devices' free memory. `parallel` None: pipeline copies where llama.cpp makes them.
     `extra_bufts`: weights on the CPU may go to its further buffer types, such as CPU_REPACK. `lazy_mode`: weights that
     are read row by row, as they are needed, stay in the file's pages: all such, those above 4 GiB (auto), or none.
+    Without `assigns`, the nodes that llama.cpp assigns itself are not: it forgets them where it only measures (--fit).
     """
 
     n_gpu_layers: int = ALL
@@ -35,6 +36,7 @@ class PlaceOptions:
     parallel: bool | None = None
     extra_bufts: bool = True
     lazy_mode: Literal["auto", "on", "off"] = "auto"
+    assigns: bool = True
 
     def n_gpu(self, n_layer: int) -> int:
         """n_gpu_layers as a number: all layers are one more than the model has, for the output's."""

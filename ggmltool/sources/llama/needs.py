@@ -258,26 +258,32 @@ def _add_outputs(model: Model, buft: str, uses: dict[str, BufferUse]) -> None:
 
 
 def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[str]:
-    """What is known to come out differently in llama.cpp.
-
-    With -fa auto, llama.cpp looks where the nodes of flash attention went in the graph of one token, and does without
-    if one is not on the device of its layer.
-    """
+    """What is known to come out differently in llama.cpp."""
     out = []
     if model.meta.get("phase") == "token":
         out.append("the graph is for one token, but llama.cpp reserves compute buffers for a whole ubatch of a prompt")
-    if probe is None:
-        return out
-    backends = {n.id: n.backend for n in ReservingRun(Compiled(probe.placement.model)).reserve(probe.graph).nodes}
+    lost = None if probe is None else lost_attention(probe, layers)
+    if lost is not None:
+        il, backend = lost
+        out.append(
+            f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
+            "turns flash attention off, which makes another graph (capture with -fa off)"
+        )
+    return out
+
+
+def lost_attention(probe: Probe, layers: LayerDevices) -> tuple[int, str] | None:
+    """The first layer whose flash attention does not run on the layer's device, and the backend that runs it.
+
+    llama_context::resolve_fused_ops: with -fa auto, llama.cpp then does without flash attention.
+    """
+    model = probe.placement.model
+    backends = {n.id: n.backend for n in ReservingRun(Compiled(model)).reserve(probe.graph).nodes}
     for id, il in _attention_layers(model.graphs[probe.graph]).items():
         backend = backends.get(id)
         if backend is not None and backend != layers.of(il):
-            out.append(
-                f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
-                "turns flash attention off, which makes another graph (capture with -fa off)"
-            )
-            break
-    return out
+            return il, backend
+    return None
 
 
 def _attention_layers(graph: GraphSpec) -> dict[str, int]:

@@ -32,6 +32,10 @@ _POSIX = {
 }
 
 
+EXPERTS = re.compile(_EXPERTS)
+"""The names of experts' weights."""
+
+
 class Override(NamedTuple):
     """Weights whose name `pattern` is found in go to the buffer type `buft`; `option` is what the user wrote."""
 
@@ -53,7 +57,7 @@ def parse_overrides(text: str) -> list[Override]:
 
 def cpu_moe() -> Override:
     """--cpu-moe: the experts of all layers stay on the CPU."""
-    return Override(re.compile(_EXPERTS), "CPU", "--cpu-moe")
+    return Override(EXPERTS, "CPU", "--cpu-moe")
 
 
 def n_cpu_moe(n: int) -> list[Override]:
