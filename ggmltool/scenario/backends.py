@@ -22,6 +22,7 @@ from ggmltool.scenario.kinds import (
     word,
 )
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
+from ggmltool.scenario.own_rates import read_rates
 from ggmltool.scenario.support_rules import op_keys, read_supports
 from ggmltool.scenario.values import (
     as_id,
@@ -93,6 +94,7 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
     name = at("name", as_id, given["name"], "name")
     written = given.get("profile")
     profile = profile_of_name(name) if written is None else at("profile", PROFILE.read, written, "profile")
+    given = given if given.get("rates") is None else at("rates", _with_device, given, profile)
     batch = given.get("offload_min_batch", 0)
     said = read_keys(
         {**given, "profile": profile},
@@ -100,8 +102,25 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
         supports=lambda v: read_supports(v, name, folder),
         features=lambda v: _features(v, profile),
         max_tensor_size=lambda v: _max_tensor_size(v, profile),
+        rates=read_rates,
     )
     return BackendSpec(**said, never_offloads=batch is None or batch == "never")
+
+
+def _with_device(given: dict[str, Any], profile: str) -> dict[str, Any]:
+    """The map with what is known of the device that it runs on: the memory that is free, and what the hardware has."""
+    from ggmltool.scenario.known_devices import known
+
+    rates = given["rates"]
+    if not isinstance(rates, str):
+        return given
+    device = known(rates)
+    if profile not in device.families:
+        raise Mistake(f"{device.name} runs {' or '.join(device.families)}, not {profile}")
+    more: dict[str, Any] = {"memory": device.free(profile)}
+    if device.features is not None and profile == device.families[0]:
+        more["features"] = list(device.features)
+    return {**given, **{key: value for key, value in more.items() if given.get(key) is None}}
 
 
 def read_device(value: object, folder: Path | None = None) -> BackendSpec:
@@ -188,6 +207,7 @@ BACKEND_KEYS: Keys = {
     "features": defined("features"),
     "graph_optimize": BOOL,
     "max_tensor_size": size(),
+    "rates": defined("rates"),
 }
 BUFFER_TYPE_KEYS: Keys = {
     "device": ID,

@@ -1,4 +1,4 @@
-"""Devices as a command line names them: `CUDA0:24GiB`, `none`, a file of them."""
+"""Devices as a command line names them: `CUDA0:24GiB`, `RTX 3090`, `none`, a file of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.scenario.backends import BACKEND_KEYS, check_bufts, own_bufts, read_backends, read_device
 from ggmltool.scenario.errors import Mistake, quoted
+from ggmltool.scenario.known_devices import is_known, known
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.values import check_keys
 
@@ -19,12 +21,24 @@ _DIGITS = 25
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SIZE = re.compile(r"[0-9.]+ ?([kmgtp]i?b?|b)?", re.IGNORECASE)
 _GIB_AT_MOST, _MIB_AT_MOST = 512, 1 << 20
+_TIMES = re.compile(r"(\d{1,4}) *[x×] *(.+)", re.DOTALL)
+_HARDWARE = re.compile(
+    r"\S+ +\S|(rtx|gtx|rx|mi|arc|radeon|geforce|ryzen|epyc|threadripper|xeon|i[3579]-|tesla|instinct)-?\d",
+    re.IGNORECASE,
+)
+"""What looks like a device's name on the market: several words, or a series with a number."""
+_PREFIXES = {"CUDA": "CUDA", "ROCm": "ROCm", "Vulkan": "Vulkan", "Metal": "MTL", "SYCL": "SYCL", "CPU": "CPU"}
+"""How llama.cpp calls the devices of a backend, before their number."""
+MOST_ALIKE = 64
+"""Devices that one text may stand for."""
 
 
 def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     """Backends as `NAME` or `NAME:params`, the form that ggml's init from a string has, or as files of them.
 
-    The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
+    Instead of NAME there may be a known device, `RTX 3090`, which is then the next of its usual backend (CUDA0, CUDA1,
+    …) with the memory that is free on it; several alike are `2x RTX 3090`, and `Vulkan0=RTX 3090` is another backend on
+    it. The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
     size alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`. A text may name several devices by
     commas, `CUDA0:24GiB,CUDA1:8GiB`. `none`, alone, is the CPU. Raises Mistake, and ScenarioError for what stands in a
     file.
@@ -36,7 +50,8 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
         if is_device_file(text):
             maps += [written for written, _ in read_device_file(Path(text), read_device)]
         else:
-            maps += map(_device_map, _devices_of(text))
+            maps += (given for device in _devices_of(text) for given in _device_maps(device))
+    _number(maps)
     names = [given["name"] for given in maps]
     if NO_DEVICE in names:
         if len(names) > 1:
@@ -54,12 +69,52 @@ def _devices_of(text: str) -> list[str]:
     out: list[str] = []
     for part in _COMMA.split(text):
         name, colon, _ = part.partition(":")
-        param = "=" in name or (not colon and _SIZE.fullmatch(part.strip()) is not None)
+        key, equals, _ = name.partition("=")
+        param = bool(equals) and (key.strip() in PARAM_KEYS or profile_of_name(key.strip()) == "custom")
+        param = param or (not colon and _SIZE.fullmatch(part.strip()) is not None)
         if out and param:
             out[-1] += f",{part}"
         else:
             out.append(part.strip())
     return out
+
+
+def _device_maps(text: str) -> list[dict[str, Any]]:
+    """The devices that a text without commas between devices stands for: one, or several alike."""
+    times = _TIMES.fullmatch(text)
+    if times is None:
+        return [_device_map(text)]
+    count = int(times[1])
+    if not 1 <= count <= MOST_ALIKE:
+        raise Mistake(f"{quoted(text)}: there must be 1 to {MOST_ALIKE} devices alike")
+    given = _device_map(times[2])
+    if count > 1 and given["name"] is not None:
+        raise Mistake(
+            f"{quoted(text)}: {count} devices cannot be called {quoted(given['name'])}", "for example 2x RTX 3090"
+        )
+    return [dict(given) for _ in range(count)]
+
+
+def _number(maps: list[dict[str, Any]]) -> None:
+    """Give known devices without a name the next one of their backend."""
+    taken = {given["name"] for given in maps}
+    for given in maps:
+        if given["name"] is None:
+            prefix = _PREFIXES[known(given["rates"]).families[0]]
+            names = (f"{prefix}{i}" for i in range(len(maps)))
+            given["name"] = prefix if prefix == "CPU" else next(name for name in names if name not in taken)
+            taken.add(given["name"])
+
+
+def _named(text: str, params: str) -> tuple[str | None, str | None]:
+    """The backend and the known device that a text without params names, None for what it does not."""
+    name, equals, hardware = (part.strip() for part in text.partition("="))
+    if not equals and not (is_known(name) or _HARDWARE.match(name)):
+        return name, None
+    if equals and not hardware:
+        raise Mistake(f"{quoted(text)} names no device behind the =", f"for example {name}=RTX 3090")
+    device = known(hardware or name, any_size=bool(params))
+    return (name if equals else None), device.name
 
 
 def _device_map(text: str) -> dict[str, Any]:
@@ -69,7 +124,8 @@ def _device_map(text: str) -> dict[str, Any]:
     name, params = (text[:end], text[end + 1 :]) if end >= 0 else (text, "")
     if _SIZE.fullmatch(name):
         raise Mistake(f"{quoted(text)} is a memory without a device", f"for example CUDA0:{_with_unit(name)}")
-    given: dict[str, Any] = {"name": name}
+    backend, hardware = _named(name, params)
+    given: dict[str, Any] = {"name": backend} if hardware is None else {"name": backend, "rates": hardware}
     for param in params.split(",") if params else ():
         key, equals, value = (part.strip() for part in param.partition("="))
         if not equals:

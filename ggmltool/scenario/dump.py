@@ -20,6 +20,7 @@ from ggmltool.scenario.model import (
     Step,
     TensorSpec,
 )
+from ggmltool.scenario.own_rates import dump_rates
 from ggmltool.scenario.support_rules import dump_supports
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
@@ -87,6 +88,8 @@ def dump_backend(spec: BackendSpec) -> dict[str, Any]:
     for key in ("graph_optimize", "max_tensor_size"):
         if getattr(spec, key) is not None:
             out[key] = getattr(spec, key)
+    if spec.rates is not None:
+        out["rates"] = spec.rates if isinstance(spec.rates, str) else dump_rates(spec.rates)
     return out
 
 

@@ -20,6 +20,7 @@ from ggmltool.ggml.tensor import Dims
 if TYPE_CHECKING:
     from ggmltool.scenario.data import Data
     from ggmltool.scenario.errors import Place
+    from ggmltool.scenario.own_rates import OwnRates
 
 FORMAT = 1
 
@@ -34,6 +35,7 @@ class BackendSpec:
 
     `buft` names its default buffer type, `max_size`, `memory` and `max_tensor_size` are bytes. `features` is what the
     hardware has, by the profile's names; `graph_optimize` false keeps the device from ordering nodes its own way.
+    `rates` is the known device that it runs on, or what its owner says of it, for estimates of time.
     """
 
     name: str
@@ -54,6 +56,7 @@ class BackendSpec:
     features: frozenset[str] | None = None
     graph_optimize: bool | None = None
     max_tensor_size: int | None = None
+    rates: str | OwnRates | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
 from ggmltool.scenario.device_files import SUFFIXES
 from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, nullable, one_or_list
+from ggmltool.scenario.own_rates import OWN_RATES_KEYS
 from ggmltool.scenario.schema.forms import by_id, closed, described, of_keys, ref
 from ggmltool.scenario.support_rules import (
     ANY,
@@ -35,6 +36,7 @@ def definitions() -> dict[str, Schema]:
             "pattern": f"(?:{any_case(SUFFIXES)})$",
         },
         "features": _features(),
+        "rates": either(TEXT.schema(), of_keys(OWN_RATES_KEYS, "Backends")),
         "supports": _supports(),
         "op_name": {"enum": list(dict.fromkeys(KEY_NAMES))},
         "op_list": one_or_list(ref("op_name")),
