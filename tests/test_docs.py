@@ -108,7 +108,7 @@ def test_the_examples_have_every_key_somewhere() -> None:
     text = "\n".join(EXAMPLES)
     of_2024 = {"ggml", "cpu_base_misalign", "tallocr", "measure"}
     rare = {"profile", "meta", "view_src", "view_offs", "npy", "gguf", "tensor", "except", "max_tensor_size", "engine",
-            "graph_optimize", "events", "buft", "host", "row_padding", "copy_callback",
+            "graph_optimize", "events", "buft", "host", "rates", "row_padding", "copy_callback",
             "uncomputed"}  # fmt: skip
     for section in SECTIONS.keys() - {"Schema and editors"}:
         for key in keys_of(section, "step" if section == "Steps" else "key"):

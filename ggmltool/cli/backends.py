@@ -9,13 +9,17 @@ import click
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, note
 from ggmltool.inspect.devices import made_backends, profile_info, registered
 from ggmltool.inspect.interfaces import duties_of
+from ggmltool.inspect.rates import RatesInfo, known_rates_info, measured_backends, rates_info
 from ggmltool.views.reference.backends import backends_view, interface_view, profiles_view
+from ggmltool.views.reference.rates import rates_view
 from ggmltool.views.reference.registry import registry_view
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.model import Model
 
@@ -36,7 +40,8 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
     multiple=True,
     envvar="GGMLTOOL_BACKENDS_DEVICE",
     shell_complete=_complete_devices,
-    help="Show this device instead of a scenario's; may be repeated. PARAMS are key=value pairs separated by commas, "
+    help="Show this device instead of a scenario's; may be repeated. A known device may stand in its place: "
+    "RTX 3090, 2x RTX 3090, Vulkan0=RTX 3090. PARAMS are key=value pairs separated by commas, "
     "with the keys of a backend in a scenario; a size alone is its memory. Or a file of devices, as --format "
     "yaml writes it.",
 )
@@ -45,6 +50,18 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
     is_flag=True,
     help="Show the function tables: what a backend has, what is NULL, and what ggml does without it.",
 )
+@click.option(
+    "--rates",
+    is_flag=True,
+    help="Show how fast devices are at best, which estimates of time start from: the known devices, or those of a "
+    "scenario or --device, with the source of each number.",
+)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure this machine in a few seconds: its CPU with numpy, NVIDIA GPUs with cupy where that is installed. "
+    "With --format yaml, a file for --device.",
+)
 @ggml_option
 @format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device reads.")
 @output_option
@@ -52,6 +69,8 @@ def backends(
     scenario: str | None,
     devices: tuple[str, ...],
     interface: bool,
+    rates: bool,
+    measure: bool,
     format: str | None,
     release: Release | None,
     output: Output,
@@ -70,6 +89,8 @@ def backends(
       ggmltool backends --device CUDA0:24GiB --device CPU --interface
       ggmltool backends --device Metal --format yaml -o metal.yaml
       ggmltool backends --ggml 2024-01 --device CUDA0 --device CPU
+      ggmltool backends --rates
+      ggmltool backends --measure --format yaml -o here.yaml
     """
     from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.ggml.releases.table import DEFAULT
@@ -77,6 +98,10 @@ def backends(
 
     if scenario is not None and devices:
         raise click.UsageError("--device replaces the scenario; name one or the other.")
+    if interface and (measure or rates):
+        raise click.UsageError("--interface shows function tables; leave out --rates and --measure, or --interface.")
+    if measure or (rates and scenario is None and not devices):
+        return _show_rates(measure, scenario is not None or bool(devices), format, release, output)
     if scenario is None and not devices:
         if interface:
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
@@ -90,6 +115,8 @@ def backends(
             output.write(profiles_view(known, output.style))
         return 0
     model, title = _given(scenario, devices, release)
+    if rates:
+        return _write_rates(rates_info(model), title, format, output)
     if format == "yaml":
         if interface:
             raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
@@ -108,6 +135,39 @@ def backends(
     else:
         text = backends_view(made, bufts, title, output.style)
         output.write(text + (registry_view(entries, output.style) if entries else ""))
+    return 0
+
+
+def _show_rates(measure: bool, named: bool, format: str | None, release: Release | None, output: Output) -> int:
+    """The rates of the known devices, or of this machine as measured."""
+    from ggmltool.ggml.releases.table import DEFAULT
+    from ggmltool.scenario.model import Model
+
+    if measure and named:
+        raise click.UsageError("--measure measures this machine; leave out the scenario and --device.")
+    if not measure:
+        return _write_rates(known_rates_info(), "known devices", format, output, sources=False)
+    model = Model("", list(measured_backends(note)), [], [], {}, [], release=release or DEFAULT)
+    if format == "yaml":
+        from ggmltool.inspect.devices import device_facts
+        from ggmltool.views.reference.device_file import device_yaml
+
+        output.write(device_yaml(device_facts(model)))
+        return 0
+    return _write_rates(rates_info(model), "this machine", format, output)
+
+
+def _write_rates(
+    infos: Sequence[RatesInfo], title: str, format: str | None, output: Output, sources: bool = True
+) -> int:
+    if format == "yaml":
+        raise click.UsageError("--rates is a table; --format yaml without it writes devices.")
+    if format == "json":
+        from ggmltool.views.reference.documents import RatesDocument
+
+        output.write_document(RatesDocument.of(infos))
+    else:
+        output.write(rates_view(infos, title, output.style, sources))
     return 0
 
 

@@ -23,7 +23,11 @@ def _margins(ctx: click.Context, option: click.Parameter, value: str) -> tuple[i
 
 
 def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in ("CUDA0:24GiB", "CUDA1:24GiB", "CPU:64GiB") if name.startswith(incomplete)]
+    from ggmltool.scenario.known_devices import known_devices
+
+    return [
+        name for name in ("CUDA0:24GiB", "CUDA1:24GiB", "CPU:64GiB", *known_devices()) if name.startswith(incomplete)
+    ]
 
 
 def common_options(command: F) -> F:
@@ -37,9 +41,10 @@ def common_options(command: F) -> F:
     options = (
         click.option(
             "--device", metavar="DEVICE", multiple=True, shell_complete=_complete_devices,
-            help="A device as NAME or NAME:MEMORY, where MEMORY is what is free on it: CUDA0:24GiB. Several are "
-                 "separated by commas, or the option is repeated; none: no GPU. Default: the scenario's GPUs, else "
-                 "CUDA0.",
+            help="A device as NAME or NAME:MEMORY, where MEMORY is what is free on it: CUDA0:24GiB; or the name it is "
+                 "sold under: RTX 3090, 2x RTX 3090, Vulkan0=RTX 3090:22GiB (`backends --rates` lists them). Several "
+                 "are separated by commas, or the option is repeated; none: no GPU. Default: the scenario's GPUs, "
+                 "else CUDA0.",
         ),
         click.option(
             "--margin", metavar="SIZE[,…]", default="1GiB", show_default=True, callback=_margins,

@@ -17,6 +17,8 @@ BYTES_OF_A_TRANSFER = 8
 """A channel of memory moves 64 bits at a time."""
 SMALL_CORE = 0.5
 """What an efficient core does in a cycle beside what a large one does."""
+OWN = "own"
+"""The name of rates that are no known device's."""
 _FIELDS = {"bandwidth": "memory"}
 """The fields of Rates that keys of `rates` are called otherwise."""
 
@@ -105,7 +107,7 @@ def _own(own: OwnRates, profile: str) -> Rates:
         rates = known_rates(device, profile if profile in device.families else None)
     else:
         f32 = TERA * (own.f32 or 0.0)
-        rates = _of_family(Rates("own", GIGA * (own.bandwidth or 0.0), f32, f32, f32, f32), profile)
+        rates = _of_family(Rates(OWN, GIGA * (own.bandwidth or 0.0), f32, f32, f32, f32), profile)
     rates = replace(
         rates,
         memory=_said(GIGA, own.bandwidth, rates.memory),

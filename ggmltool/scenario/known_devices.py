@@ -14,9 +14,9 @@ from ggmltool.scenario.errors import Mistake, quoted
 GIB = 1 << 30
 _VENDORS = re.compile(
     r"\((r|tm|c)\)|[™®]|\b(nvidia|geforce|amd|ati|radeon|instinct|tesla|intel|core|apple|graphics|gpu|cpu|"
-    r"processor|\d+-core)\b"
+    r"processor|\d+-core|\d+th gen)\b"
 )
-_SIZE = re.compile(r"\d+g(i?b)?")
+_SIZE = re.compile(r" \d+GB$")
 _SHOWN = 3
 LIST = "`ggmltool backends --rates` lists the known devices"
 
@@ -196,7 +196,18 @@ def _by_key() -> Mapping[str, KnownDevice]:
 
 def _of_any_size(key: str) -> Sequence[KnownDevice]:
     """The devices whose names only add a size of memory."""
-    return [d for k, d in _by_key().items() if k.startswith(key) and _SIZE.fullmatch(k[len(key) :])] if key else []
+    return _by_base().get(key, [])
+
+
+@cache
+def _by_base() -> Mapping[str, Sequence[KnownDevice]]:
+    """The devices by their names without the size of their memory, where that is part of the name."""
+    out: dict[str, list[KnownDevice]] = {}
+    for name, device in known_devices().items():
+        base, size = _SIZE.subn("", name)
+        if size:
+            out.setdefault(_squashed(base), []).append(device)
+    return out
 
 
 def _squashed(text: str) -> str:

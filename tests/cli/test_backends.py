@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,9 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "interface_cpu": ("--interface", "--device", "CPU"),
     "interface": ("--interface", *THREE, "--device", "X"),
     "yaml": ("--format", "yaml", "--device", "Metal", "--device", "Vulkan0:max_size=2GiB", *THREE),
+    "rates": ("--rates",),
+    "rates_of": ("--rates", "--device", "2x RTX 3090,M2 Ultra 192GB,CPU=Core i9-13900K:64GiB"),
+    "rates_json": ("--rates", "--json", "--device", "RTX 3090", "--device", "CPU"),
     "more": ("--device", "Metal", "--device", "Vulkan0", "--device", "SYCL0", "--device", "RPC0", "--device", "CPU"),
 }
 
@@ -40,7 +44,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
     result = call("backends", *COMMANDS[command], columns=columns)
     assert (result.status, result.err) == (0, "")
-    if command not in ("profiles_json", "devices_json", "yaml"):
+    if command not in ("profiles_json", "devices_json", "rates_json", "rates_of", "yaml"):
         assert max(map(len, result.out.splitlines())) <= columns
     check_golden(GOLDEN / f"backends_{command}{'' if columns == 80 else '_wide'}.txt", result.out)
 
@@ -263,3 +267,32 @@ def test_a_device_of_ones_own_is_told_what_to_implement(call: Call) -> None:
     assert "to_implement" not in cpu
     older = call("backends", "--interface", "--device", "NPU0", "--ggml", "2025-03").out
     assert older.endswith("NPU0: not a device of ggml's, so it has no function tables\n")
+
+
+def test_this_machine_is_measured_and_its_file_taken_as_devices(call: Call, tmp_path: Path) -> None:
+    measured = call("backends", "--measure", columns=80)
+    assert measured.status == 0
+    assert "Measuring the CPU" in measured.err
+    assert re.search(r"^  CPU +CPU +", measured.out, re.MULTILINE)
+    file = tmp_path / "here.yaml"
+    assert call("backends", "--measure", "--format", "yaml", "-o", file).status == 0
+    rows = json.loads(call("backends", "--rates", "--json", "--device", file).out)["devices"]
+    assert rows[-1]["backends"] == ["CPU"]
+    assert rows[-1]["rates"]["bandwidth"] > 1e8
+    assert rows[-1]["rates"]["sources"]["memory"] == "its owner"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--measure", "--device", "CPU"), "--measure measures this machine"),
+        (("--rates", "--interface"), "--interface shows function tables"),
+        (("--measure", "--interface"), "--interface shows function tables"),
+        (("--rates", "--format", "yaml"), "--rates is a table"),
+        (("--device", "RTX 3091"), 'did you mean "RTX 3090"'),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_use(call: Call, args: tuple[str, ...], message: str) -> None:
+    result = call("backends", *args)
+    assert result.status == 2
+    assert message in " ".join(result.err.split())

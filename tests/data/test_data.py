@@ -34,6 +34,7 @@ DATA = Path(ggmltool.data.__file__).parent
 TOML = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.toml"))}
 
 ALL = """
+from ggmltool.estimate.rates import rates_of
 from ggmltool.inspect.diff.changes import changes
 from ggmltool.inspect.limit import limits_of
 from ggmltool.ggml.messages import messages
@@ -63,6 +64,7 @@ for release in RELEASES:
     for profile in profiles_of(RELEASES[release]).values():
         profile_info(profile)
 weight_of("output_norm.weight")
+rates_of("RTX 3090")
 """
 """What reads every file."""
 

@@ -36,7 +36,7 @@ def definitions() -> dict[str, Schema]:
             "pattern": f"(?:{any_case(SUFFIXES)})$",
         },
         "features": _features(),
-        "rates": either(TEXT.schema(), of_keys(OWN_RATES_KEYS, "Backends")),
+        "rates": either(TEXT.schema(), _rates()),
         "supports": _supports(),
         "op_name": {"enum": list(dict.fromkeys(KEY_NAMES))},
         "op_list": one_or_list(ref("op_name")),
@@ -53,6 +53,12 @@ def _features() -> Schema:
     words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
     text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
     return either({"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text})
+
+
+def _rates() -> Schema:
+    """What its owner says of a device's speed."""
+    keys = {key: nullable(kind.schema()) for key, kind in OWN_RATES_KEYS.items()}
+    return closed(OWN_RATES_KEYS, described("Backends", keys, "key of `rates`"))
 
 
 def _supports() -> Schema:

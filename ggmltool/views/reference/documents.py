@@ -14,9 +14,11 @@ from ggmltool.views.reference.value_table import Entry, TableInfo, value_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ggmltool.estimate.records import Rates
     from ggmltool.inspect.devices import BackendInfo, BuftInfo, EngineInfo, ProfileInfo, RegisteredInfo
     from ggmltool.inspect.interfaces import Duty
     from ggmltool.inspect.op_info import FormInfo, OpInfo
+    from ggmltool.inspect.rates import RatesInfo
     from ggmltool.inspect.samples import SampleInfo
     from ggmltool.inspect.types import TypeInfo
 
@@ -49,6 +51,77 @@ class ProfilesDocument(ReleaseDocument, kw_only=True):
     def of(cls, profiles: Sequence[ProfileInfo], ggml: str) -> ProfilesDocument:
         """The kinds that a release has."""
         return cls(ggml=ggml, profiles=[ProfileRow(*p) for p in profiles])
+
+
+class LinkRow(Row):
+    """A way between a device and the host: bytes per second from pinned and from pageable memory, seconds to begin."""
+
+    pinned: float
+    pageable: float
+    latency: float
+
+
+class NumbersRow(Row):
+    """`bandwidth` of the memory in bytes per second; the types have operations per second. Without a way to the device
+    its memory is the host's. `sources`: where the numbers are from."""
+
+    bandwidth: float
+    f32: float
+    f16: float
+    bf16: float
+    int8: float
+    to_device: LinkRow | None
+    from_device: LinkRow | None
+    sources: dict[str, str]
+
+    @classmethod
+    def of(cls, rates: Rates) -> NumbersRow:
+        """A device's numbers."""
+        there, back = (None if way is None else LinkRow(*way) for way in (rates.to_device, rates.from_device))
+        return cls(
+            bandwidth=rates.memory,
+            f32=rates.f32,
+            f16=rates.f16,
+            bf16=rates.bf16,
+            int8=rates.int8,
+            to_device=there,
+            from_device=back,
+            sources=dict(rates.sources),
+        )
+
+
+class DeviceRatesRow(Row):
+    """A device, by its name and its backends. `memory` and `free` are bytes, null where nothing is said of them; so are
+    `rates`."""
+
+    name: str
+    backends: list[str]
+    memory: int | None
+    free: int | None
+    rates: NumbersRow | None
+
+    @classmethod
+    def of(cls, info: RatesInfo) -> DeviceRatesRow:
+        """A device's row."""
+        return cls(
+            name=info.name,
+            backends=list(info.backends),
+            memory=info.memory,
+            free=info.free,
+            rates=None if info.rates is None else NumbersRow.of(info.rates),
+        )
+
+
+class RatesDocument(Document, kw_only=True):
+    """`backends --rates --json` and `backends --measure --json`: how fast devices are at best."""
+
+    kind: Literal["rates"] = "rates"
+    devices: list[DeviceRatesRow]
+
+    @classmethod
+    def of(cls, infos: Sequence[RatesInfo]) -> RatesDocument:
+        """The devices, in their order."""
+        return cls(devices=[DeviceRatesRow.of(info) for info in infos])
 
 
 class GpuRow(Row):

@@ -1,0 +1,150 @@
+"""The rates of this machine, measured with numpy in a few seconds; of its NVIDIA GPUs with cupy where that is there."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ggmltool.scenario.own_rates import OwnRates
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.devices.gpu import Gpu
+
+MIB = 1 << 20
+BEYOND_CACHES = 256 * MIB
+"""Bytes that all cores read together: more than the caches of nearly every machine hold."""
+SIDE = 1024
+"""Rows and columns of the matrices that a CPU multiplies."""
+GPU_SIDE = 4096
+INTEGERS_BESIDE_F32 = 2
+"""How much faster than f32 a CPU's products of 8-bit integers are taken to be: numpy has none to measure."""
+_REPEATS = 5
+
+
+class Measured(NamedTuple):
+    """A backend of this machine: its name in llama.cpp, what it is, its free memory in bytes, and its rates."""
+
+    backend: str
+    hardware: str
+    memory: int
+    rates: OwnRates
+
+
+def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measured]:
+    """This machine's CPU, and before it every GPU that cupy finds; `progress` is told what is measured."""
+    from ggmltool.ggml.devices.gpus import find
+
+    gpus = find().gpus
+    out = []
+    for i in range(len(gpus)):
+        progress(f"Measuring GPU {i} …")
+        out.append(_measure_gpu(i, gpus[i]))
+    progress("Measuring the CPU …")
+    out.append(_measure_cpu())
+    return out
+
+
+def _measure_cpu() -> Measured:
+    import numpy as np
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parts = [np.ones(BEYOND_CACHES // 8 // cores) for _ in range(cores)]
+    with ThreadPoolExecutor(cores) as pool:
+
+        def read() -> None:
+            list(pool.map(np.sum, parts))
+
+        memory = sum(part.nbytes for part in parts) / _fastest(read)
+    f32 = _product_rate(np.ones((SIDE, SIDE), np.float32))
+    rates = OwnRates(
+        bandwidth=_rounded(memory / 1e9),
+        f32=_rounded(f32 / 1e12),
+        int8=_rounded(INTEGERS_BESIDE_F32 * f32 / 1e12),
+    )
+    return Measured("CPU", _cpu_name(), _free_memory(), rates)
+
+
+def _measure_gpu(number: int, gpu: Gpu) -> Measured:
+    """A GPU's memory by a copy within it, products of f32 and f16 matrices, and copies from pinned host memory."""
+    cp = gpu.xp
+    with cp.cuda.Device(number):
+        free, _ = gpu.get_memory()
+        a = cp.ones(min(BEYOND_CACHES, free // 4), cp.uint8)
+        b = cp.empty_like(a)
+        memory = 2 * a.nbytes / _fastest(lambda: cp.copyto(b, a), _wait(cp))
+        rates: dict[str, float] = {"bandwidth": memory / 1e9}
+        for key, type in (("f32", cp.float32), ("f16", cp.float16)):
+            rates[key] = _product_rate(cp.ones((GPU_SIDE, GPU_SIDE), type), _wait(cp)) / 1e12
+        host = cp.cuda.alloc_pinned_memory(64 * MIB)
+        there = a[: 64 * MIB]
+        seconds = _fastest(lambda: there.data.copy_from_host(host.ptr, there.nbytes), _wait(cp))
+        rates["to_device"] = there.nbytes / seconds / 1e9
+    own = OwnRates(like=_like(gpu.name), **{key: _rounded(rate) for key, rate in rates.items()})
+    return Measured(f"CUDA{number}", gpu.name, free, own)
+
+
+def _product_rate(square: Any, wait: Callable[[], None] = lambda: None) -> float:
+    """Operations a second of a square matrix times itself."""
+    return float(2 * square.shape[0] ** 3 / _fastest(lambda: square @ square, wait))
+
+
+def _like(name: str) -> str | None:
+    """The known device of this name, for what was not measured."""
+    from ggmltool.scenario.errors import Mistake
+    from ggmltool.scenario.known_devices import known
+
+    try:
+        return known(name, any_size=True).name
+    except Mistake:
+        return None
+
+
+def _wait(cp: Any) -> Callable[[], None]:
+    return cp.cuda.get_current_stream().synchronize  # type: ignore[no-any-return]
+
+
+def _fastest(run: Callable[[], object], wait: Callable[[], None] = lambda: None, repeats: int = _REPEATS) -> float:
+    """The shortest of several runs in seconds, after one that is not counted."""
+    run()
+    wait()
+    times = []
+    for _ in range(repeats):
+        begin = perf_counter()
+        run()
+        wait()
+        times.append(perf_counter() - begin)
+    return max(min(times), 1e-9)
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.3g}")
+
+
+def _cpu_name() -> str:
+    """What the system calls its CPU."""
+    lines = _lines(Path("/proc/cpuinfo"))
+    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return found or platform.processor() or platform.machine()
+
+
+def _free_memory() -> int:
+    """The bytes of memory that a program could take without swapping, 0 where the system does not say."""
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def _lines(path: Path) -> Iterable[str]:
+    try:
+        return path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ()

@@ -1,0 +1,138 @@
+"""Devices by the names they are sold under: what is found, what it stands for, and what a wrong name is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.dump import dump_backend
+from ggmltool.scenario.errors import Mistake
+from ggmltool.scenario.known_devices import known, known_devices, rates_data
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.own_rates import OwnRates
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("RTX 3090", "RTX 3090"),
+        ("rtx3090", "RTX 3090"),
+        ("NVIDIA GeForce RTX 3090", "RTX 3090"),
+        ("Apple M2 Ultra 192 GiB", "M2 Ultra 192GB"),
+        ("AMD Ryzen 9 7950X 16-Core Processor", "Ryzen 9 7950X"),
+        ("13th Gen Intel(R) Core(TM) i9-13900K", "Core i9-13900K"),
+        ("Intel(R) Core(TM) i9-13900K CPU @ 3.00GHz", "Core i9-13900K"),
+        ("AMD Instinct MI100", "Instinct MI100"),
+        ("Intel(R) Arc(TM) B580 Graphics", "Arc B580"),
+    ],
+)
+def test_a_device_is_found_by_what_people_and_drivers_call_it(text: str, name: str) -> None:
+    assert known(text).name == name
+
+
+def test_no_two_devices_are_compared_alike_and_each_finds_itself() -> None:
+    for name, device in known_devices().items():
+        assert known(name) is device
+
+
+def test_every_number_has_a_source_and_every_family_a_profile() -> None:
+    data = rates_data()
+    for gpu in data.gpus.values():
+        generation = data.generations[gpu.generation]
+        assert gpu.source in data.sources
+        assert generation.source in data.sources
+        assert all(family in PROFILES and family in data.families for family in generation.families)
+        assert set(generation.features or ()) <= set(PROFILES[generation.families[0]].features)
+    assert all(cpu.source in data.sources and cpu.isa in data.isas for cpu in data.cpus.values())
+    assert all(isa.source in data.sources for isa in data.isas.values())
+    used = {g.source for g in data.gpus.values()} | {g.source for g in data.generations.values()}
+    used |= {c.source for c in data.cpus.values()} | {i.source for i in data.isas.values()} | {data.pcie.source}
+    assert used == data.sources.keys()
+    assert {g.generation for g in data.gpus.values()} == data.generations.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "backends"),
+    [
+        ("RTX 3090", [("CUDA0", "CUDA", "RTX 3090")]),
+        ("2x RTX 3090", [("CUDA0", "CUDA", "RTX 3090"), ("CUDA1", "CUDA", "RTX 3090")]),
+        ("RTX 3090,RX 7900 XTX", [("CUDA0", "CUDA", "RTX 3090"), ("ROCm0", "ROCm", "RX 7900 XTX")]),
+        ("CUDA1=RTX 3090,RTX 4090", [("CUDA1", "CUDA", "RTX 3090"), ("CUDA0", "CUDA", "RTX 4090")]),
+        ("Vulkan0=RTX 3090,CPU=Ryzen 9 7950X", [("Vulkan0", "Vulkan", "RTX 3090"), ("CPU", "CPU", "Ryzen 9 7950X")]),
+        ("M1:10GiB", [("MTL0", "Metal", "M1 16GB")]),
+        ("CUDA0:rates=rtx 3090", [("CUDA0", "CUDA", "RTX 3090")]),
+        ("CUDA0:24GiB,events=false,CUDA1:8GiB", [("CUDA0", "CUDA", None), ("CUDA1", "CUDA", None)]),
+    ],
+)
+def test_a_text_stands_for_backends(text: str, backends: list[tuple[str, str, str | None]]) -> None:
+    assert [(b.name, b.profile, b.rates) for b in read_devices([text])] == backends
+
+
+def test_memory_and_features_are_the_device_s_until_something_else_is_said() -> None:
+    plain, less = read_devices(["RTX 3090", "RTX 3090:20GiB"])
+    assert plain.memory == known("RTX 3090").free("CUDA")
+    assert 22 << 30 < (plain.memory or 0) < 24 << 30
+    assert less.memory == 20 << 30
+    assert plain.features == frozenset({"turing"})
+    assert read_devices(["CUDA0:rates=RTX 3090,features=turing+ada"])[0].features == frozenset({"turing", "ada"})
+    assert read_devices(["Vulkan0=RTX 3090"])[0].features is None
+    assert read_devices(["M1 16GB"])[0].memory == known("M1 16GB").free("Metal")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("RTX 3091", 'did you mean "RTX 3090"'),
+        ("RTX 3060", "name one: RTX 3060 12GB, RTX 3060 8GB"),
+        ("M1", "name one: M1 8GB, M1 16GB"),
+        ("CUDA0=", "for example CUDA0=RTX 3090"),
+        ("CUDA0=x", "is not a known device"),
+        ("Metal=RTX 3090", "RTX 3090 runs CUDA or Vulkan, not Metal"),
+        ("2x CUDA0", "for example 2x RTX 3090"),
+        ("2x CUDA0=RTX 3090", "for example 2x RTX 3090"),
+        ("0x RTX 3090", "1 to 64 devices"),
+        ("9999x RTX 3090", "1 to 64 devices"),
+        ("CUDA0:evnts=false", 'did you mean "events"?'),
+        ("i9-13900K,i9-13900K", "called"),
+    ],
+)
+def test_a_wrong_text_is_told_what_would_be_right(text: str, message: str) -> None:
+    with pytest.raises(Mistake) as caught:
+        read_devices([text])
+    assert message in f"{caught.value.message}; {caught.value.expected}"
+
+
+def _scenario(rates: object) -> dict[str, Any]:
+    backend = {"name": "CUDA0", "rates": rates}
+    return {"ggmltool": 1, "backends": [backend, "CPU"], "graphs": {"g": {"nodes": {}}}}
+
+
+@pytest.mark.parametrize(
+    "rates",
+    ["RTX 3090", {"like": "RTX 3090", "to_device": 12.0}, {"bandwidth": 60.0, "f32": 1.5, "int8": 3.0}],
+)
+def test_rates_of_a_scenario_are_read_and_written_alike(rates: object) -> None:
+    spec = load_model(_scenario(rates)).backends[0]
+    assert dump_backend(spec)["rates"] == rates
+    assert isinstance(spec.rates, OwnRates) == (not isinstance(rates, str))
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ("RTX 30", "is not a known device"),
+        (3, "must be the name of a known device or a map, not the number 3"),
+        ({"bandwidth": 60}, "rates need f32"),
+        ({"bandwidth": 0, "f32": 1}, "bandwidth must be above 0"),
+        ({"bandwidth": "inf", "f32": 1}, "bandwidth must be above 0 and at most 1000000"),
+        ({"like": "RTX 30"}, "is not a known device"),
+        ({"like": "RTX 3090", "int9": 3}, 'did you mean "int8"?'),
+    ],
+)
+def test_wrong_rates_are_refused_where_they_stand(rates: object, message: str) -> None:
+    with pytest.raises(Exception, match="rates") as caught:
+        load_model(_scenario(rates))
+    assert message in str(caught.value)
