@@ -1,0 +1,77 @@
+"""A graph cut into layers: which nodes run where their layer lies, and which depend on the layer after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggmltool.estimate.planned import nodes_of
+from ggmltool.estimate.seconds import GraphWork
+from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.scenario.compiled import Compiled
+from ggmltool.sources.llama.layers import PlaceOptions
+from ggmltool.sources.llama.place import Placer
+
+
+class Anatomy:
+    """One graph of a captured model, `nodes` in ggml's order.
+
+    A node that uses a weight or writes a cache is an anchor: ggml_backend_sched chooses its device by where that lies,
+    whatever the rest of the graph does, and nodes between two anchors of a layer go by these. `layers` has for every
+    node the layer of the last anchor before it, or its own; None before the first. `border` says of each whether it
+    comes after the last anchor of its layer, so that the next one has a say in where it runs. `index` finds a node by
+    its identity, `weights` are ids. `last_use` is the last node that reads a node or a view of it.
+    """
+
+    def __init__(self, placer: Placer, graph: str, nodes: Sequence[Tensor], cached: int | None) -> None:
+        self.name = graph
+        self.nodes = nodes
+        self.n_tokens = placer.parts.n_tokens(placer.parts.graphs[graph])
+        self.work = GraphWork(nodes, cached)
+        n_layer = placer.parts.n_layer
+        anchors = _anchors(placer, nodes, n_layer)
+        self.layers: list[int | None] = []
+        self.border = [False] * len(nodes)
+        here: int | None = None
+        last = -1
+        for i, il in enumerate(anchors):
+            if il is not None:
+                if il != here:
+                    self.border[last + 1 : i] = [True] * (i - last - 1)
+                here, last = il, i
+            self.layers.append(here)
+        self.border[last + 1 :] = [True] * (len(nodes) - last - 1)
+        self.weights = set(placer.parts.roles)
+        self.index = index = {id(n): i for i, n in enumerate(nodes)}
+        self.last_use = list(range(len(nodes)))
+        for i, n in enumerate(nodes):
+            for s in n.src:
+                at = None if s is None else index.get(id(root_of(s)))
+                if at is not None:
+                    self.last_use[at] = i
+
+
+def anatomies(placer: Placer, cached: int | None = None) -> list[Anatomy]:
+    """Every graph of a captured model; `cached` is how many tokens the caches hold, as in `work_of`."""
+    model = placer.place(PlaceOptions(n_gpu_layers=0, parallel=False)).model
+    compiled = Compiled(model)
+    return [Anatomy(placer, name, nodes_of(compiled, name), cached) for name in model.graphs]
+
+
+def _anchors(placer: Placer, nodes: Sequence[Tensor], n_layer: int) -> list[int | None]:
+    """The layer of the weight or cache that a node uses, the output's being the last; -1 is the input's."""
+    parts = placer.parts
+    role_of = {
+        (weight, node): -1 if role.kind == "input" else n_layer if role.kind == "output" else role.il
+        for weight, roles in parts.roles.items()
+        for role in roles
+        for node in role.nodes
+    }
+    caches = {spec.id: -1 if il is None else min(il, n_layer - 1) for spec, il in parts.caches}
+    out: list[int | None] = []
+    for n in nodes:
+        found = caches.get(root_of(n).id)
+        for s in n.src:
+            if s is not None and s.id in parts.roles:
+                found = role_of.get((s.id, n.id), found)
+        out.append(found)
+    return out

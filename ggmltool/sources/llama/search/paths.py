@@ -1,0 +1,232 @@
+"""Ways to put layers on devices, the most promising first: A* over the devices in their order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count, pairwise
+from math import prod
+from typing import NamedTuple, Protocol
+
+Costs = tuple[float, ...]
+"""What a choice costs, the most important first; less is better."""
+
+
+class Edges(Protocol):
+    """The layers of one device as a piece of a placement: costs and loads of pieces add up, the least room counts.
+
+    `start` is what the layers before `first` cost on the CPU, and the bytes they load it with. `edge` is the same of
+    the layers from `first` to before `end` on a GPU, with so many of their units on the CPU; neither falls if more are.
+    `room` are the bytes that the GPU has left at most, `most_room` that with any number of units on the CPU, and
+    `weights_room` that without compute buffers, which never falls. `units` is how many may spill, `ends` where each
+    GPU's layers have to end (None: anywhere), `cap` the most that the CPU may be loaded with.
+    """
+
+    n: int
+    n_gpus: int
+    cap: float
+
+    def start(self, first: int) -> tuple[Costs, int]: ...
+    def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Costs, int]: ...
+    def room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
+    def most_room(self, gpu: int, first: int, end: int) -> float: ...
+    def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
+    def units(self, first: int, end: int) -> int: ...
+    def ends(self, first: int) -> Sequence[int] | None: ...
+
+
+class Path(NamedTuple):
+    """A choice, or its beginning: the first layer on a GPU, where each GPU's layers end, how many units spill there;
+    and the least that it costs and loads the CPU with, with the most room that the fullest GPU has left.
+    """
+
+    first: int
+    ends: tuple[int, ...]
+    spilled: tuple[int, ...]
+    costs: Costs
+    load: int
+    room: float
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else self.first
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        starts = (self.first, *self.ends)
+        return tuple(end - start for start, end in zip(starts, self.ends, strict=False))
+
+
+class Bound(NamedTuple):
+    """What a path can come to at best: compared first by costs, then by room."""
+
+    costs: Costs
+    less_room: float
+
+
+class _Rest(NamedTuple):
+    """The best of what GPUs that are still to come make of the layers that are left, each by itself."""
+
+    costs: Costs
+    load: int
+    room: float
+
+
+class _Open(NamedTuple):
+    """A path that is still to be looked at; `before` is what its last piece was added to, if more may spill there."""
+
+    bound: Bound
+    number: int
+    path: Path
+    before: Path | None
+
+
+class Paths:
+    """All paths whose layers fit by `edges`; `rounded` is how costs are compared.
+
+    Iterating gives them from the best bound on; no path that is still to come has a better one than the last. For the
+    beginning of a path is tried with the least costs and the most room that any rest of it has, and no piece that is
+    added costs less than nothing or makes room.
+    """
+
+    def __init__(self, edges: Edges, firsts: Sequence[int], rounded: Callable[[Costs], Costs]) -> None:
+        self.edges = edges
+        self.firsts = firsts
+        self.rounded = rounded
+        self._fewest: list[list[dict[int, int]]] = []
+        self._rests = self._all_rests()
+
+    def _all_rests(self) -> list[list[_Rest | None]]:
+        """For each GPU and first layer, and after the last GPU: the best of the rest; None if none fits."""
+        edges, n = self.edges, self.edges.n
+        zero = tuple(0.0 for _ in edges.start(n)[0])
+        table: list[list[_Rest | None]] = [[*([None] * n), _Rest(zero, 0, float("inf"))]]
+        for gpu in reversed(range(edges.n_gpus)):
+            rests: list[_Rest | None] = []
+            fewest: list[dict[int, int]] = []
+            for first in range(n + 1):
+                found = self._found(gpu, first, table[-1])
+                rests.append(self._best(gpu, first, found, table[-1]))
+                fewest.append(found)
+            table.append(rests)
+            self._fewest.append(fewest)
+        self._fewest.reverse()
+        return table[::-1]
+
+    def _found(self, gpu: int, first: int, then: Sequence[_Rest | None]) -> dict[int, int]:
+        """Where the layers of a GPU may end, with the fewest units that have to spill there."""
+        out = {}
+        for end in range(first, self.edges.n + 1):
+            if then[end] is not None:
+                few = self._few(gpu, first, end)
+                if few is None and self.edges.weights_room(gpu, first, end, self.edges.units(first, end)) < 0:
+                    break
+                if few is not None:
+                    out[end] = few
+        return out
+
+    def _few(self, gpu: int, first: int, end: int) -> int | None:
+        """The fewest units that have to spill, None if the layers do not fit whatever does."""
+        edges = self.edges
+        most = edges.units(first, end)
+        few = bisect_left(range(most + 1), True, key=lambda m: edges.weights_room(gpu, first, end, m) >= 0)
+        return next((m for m in range(few, most + 1) if edges.room(gpu, first, end, m) >= 0), None)
+
+    def _best(self, gpu: int, first: int, found: Mapping[int, int], then: Sequence[_Rest | None]) -> _Rest | None:
+        best: _Rest | None = None
+        for end, few in found.items():
+            rest = then[end]
+            if rest is not None:
+                costs, load = self.edges.edge(gpu, first, end, few)
+                room = min(self.edges.most_room(gpu, first, end), rest.room)
+                here = _Rest(_sum(costs, rest.costs), load + rest.load, room)
+                best = here if best is None else _better(best, here)
+        return best
+
+    def number(self) -> int:
+        """How many paths there are, those that do not fit among them."""
+        edges, n = self.edges, self.edges.n
+        if any(edges.ends(first) is not None for first in self.firsts):
+            return sum(self._fixed(first) for first in self.firsts)
+        ways = [0] * n + [1]
+        for _ in range(edges.n_gpus):
+            ways = [sum((edges.units(a, b) + 1) * ways[b] for b in range(a, n + 1)) for a in range(n + 1)]
+        return sum(ways[first] for first in self.firsts)
+
+    def _fixed(self, first: int) -> int:
+        ends = self.edges.ends(first) or ()
+        return prod(self.edges.units(a, b) + 1 for a, b in pairwise((first, *ends)))
+
+    def __iter__(self) -> Iterator[tuple[Bound, Path]]:
+        heap: list[_Open] = []
+        numbers = count()
+        for first in self.firsts:
+            costs, load = self.edges.start(first)
+            begun = Path(first, (), (), costs, load, float("inf"))
+            if (bound := self._bound(begun)) is not None:
+                heappush(heap, _Open(bound, next(numbers), begun, None))
+        while heap:
+            bound, _, path, before = heappop(heap)
+            if before is not None:
+                for item in self._spilling(before, path.end, path.spilled[-1] + 1, numbers):
+                    heappush(heap, item)
+            if len(path.ends) == self.edges.n_gpus:
+                yield bound, path
+                continue
+            for end, few in self._steps(path):
+                for item in self._spilling(path, end, few, numbers):
+                    heappush(heap, item)
+
+    def _spilling(self, before: Path, end: int, least: int, numbers: Iterator[int]) -> Iterator[_Open]:
+        """The path with layers to before `end` on the next GPU and `least` units on the CPU, or the next that fits.
+
+        The last item stands for those with more units, too. All that cost as little are items of their own, for they
+        may leave more room.
+        """
+        here: _Open | None = None
+        for spilled in range(least, self.edges.units(before.end, end) + 1):
+            path = self._step(before, end, spilled)
+            bound = self._bound(path)
+            if bound is None:
+                continue
+            if here is not None and here.bound.costs < bound.costs:
+                break
+            if here is not None:
+                yield here._replace(before=None)
+            here = _Open(bound, next(numbers), path, before)
+        if here is not None:
+            yield here
+
+    def _bound(self, path: Path) -> Bound | None:
+        """The best that a path can come to; None if it does not fit."""
+        rest = self._rests[len(path.ends)][path.end]
+        if rest is None or path.room < 0 or path.load + rest.load > self.edges.cap:
+            return None
+        return Bound(self.rounded(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
+
+    def _steps(self, path: Path) -> Iterator[tuple[int, int]]:
+        """Where the next GPU's layers may end, and the fewest units that spill then."""
+        gpu = len(path.ends)
+        found = self._fewest[gpu][path.end]
+        fixed = self.edges.ends(path.first)
+        if fixed is None:
+            yield from found.items()
+        elif fixed[gpu] in found:
+            yield fixed[gpu], found[fixed[gpu]]
+
+    def _step(self, path: Path, end: int, spilled: int) -> Path:
+        gpu = len(path.ends)
+        costs, load = self.edges.edge(gpu, path.end, end, spilled)
+        room = min(path.room, self.edges.room(gpu, path.end, end, spilled))
+        return Path(
+            path.first, (*path.ends, end), (*path.spilled, spilled), _sum(path.costs, costs), path.load + load, room
+        )
+
+
+def _sum(a: Costs, b: Costs) -> Costs:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _better(a: _Rest, b: _Rest) -> _Rest:
+    return _Rest(tuple(map(min, a.costs, b.costs)), min(a.load, b.load), max(a.room, b.room))
