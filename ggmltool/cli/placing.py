@@ -52,9 +52,10 @@ def common_options(command: F) -> F:
                  "llama.cpp's --fit keeps it: for the driver's context, runtime pools and whatever else no plan has.",
         ),
         click.option(
-            "-sm", "--split-mode", type=click.Choice(["layer", "row", "none"]), default="layer", show_default=True,
-            help="Split the layers across GPUs, or put all on the main GPU. row: the rows of matrices, which today's "
-                 "llama.cpp refuses.",
+            "-sm", "--split-mode", type=click.Choice(["layer", "row", "tensor", "none"]), default="layer",
+            show_default=True,
+            help="Split the layers across GPUs, or every tensor (tensor), or put all on the main GPU (none). row: the "
+                 "rows of matrices, which today's llama.cpp refuses.",
         ),
         click.option("-mg", "--main-gpu", type=click.IntRange(0), metavar="N", default=0, help="The GPU for -sm none."),
         click.option("-cmoe", "--cpu-moe", is_flag=True, help="Keep the experts of all layers on the CPU."),

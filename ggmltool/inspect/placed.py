@@ -15,6 +15,7 @@ from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.meta_device import Share, place_on_all
 from ggmltool.sources.llama.needs import Needs, PlannedNeeds, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
 from ggmltool.sources.llama.split_search import best_split
@@ -46,6 +47,7 @@ class Placed(NamedTuple):
     `layers` are the devices of the layers, then that of the output layer; `needs` is what every device needs, and what
     the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, if
     there is no plan. `program` says in words whose memory it is, `ggml` which release plans.
+    `shares` are what GPUs have that share every tensor (-sm tensor).
     `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
     """
 
@@ -61,6 +63,7 @@ class Placed(NamedTuple):
     program: str
     ggml: str
     unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
+    shares: Sequence[Share] = ()
 
     @property
     def short(self) -> dict[str, int]:
@@ -93,19 +96,27 @@ def place(
     opened.scenario.graph_name()
     devices = devices_of(opened.model, common, len(options.tensor_split), note)
     found: tuple[int, ...] = ()
+    shares: tuple[Share, ...] = ()
+    if asked.searched and options.split_mode == "tensor":
+        raise InspectError("-ts auto gives whole layers to GPUs; with -sm tensor, name the shares")
     try:
-        placer = Placer(opened.model, devices)
-        if asked.searched:
-            found, *_ = best_split(Measurer(placer), options, common.margin)
-            options = replace(options, tensor_split=tuple(map(float, found)))
-        placement, needs = place_and_measure(placer, options, common.margin, probe=True)
+        if options.split_mode == "tensor":
+            placement, needs, shares = place_on_all(opened.model, devices, options, common.margin)
+        else:
+            placer = Placer(opened.model, devices)
+            if asked.searched:
+                found, *_ = best_split(Measurer(placer), options, common.margin)
+                options = replace(options, tensor_split=tuple(map(float, found)))
+            placement, needs = place_and_measure(placer, options, common.margin, probe=True)
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}", error.refused) from None
     words = " ".join(filter(None, [asked.words(common, found), captured_with]))
-    return Found(_placed(placement, needs, options, words), placement.model, needs.plan, words)
+    return Found(_placed(placement, needs, options, words, shares), placement.model, needs.plan, words)
 
 
-def _placed(placement: Placement, needs: PlannedNeeds, options: PlaceOptions, words: str) -> Placed:
+def _placed(
+    placement: Placement, needs: PlannedNeeds, options: PlaceOptions, words: str, shares: Sequence[Share]
+) -> Placed:
     """The records that the view shows."""
     devices = {use.buft: use.device for use in needs.uses}
     tensors = [
@@ -131,6 +142,7 @@ def _placed(placement: Placement, needs: PlannedNeeds, options: PlaceOptions, wo
         program=answers_for(placement.model.meta),
         ggml=placement.model.ggml,
         unsupported=_unsupported(placement.model, needs.plan),
+        shares=shares,
     )
 
 

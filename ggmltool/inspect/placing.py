@@ -26,7 +26,7 @@ class Common(NamedTuple):
 
     margin: tuple[int, ...] = DEFAULT_MARGIN
     device: tuple[str, ...] = ()
-    split_mode: Literal["layer", "row", "none"] = "layer"
+    split_mode: Literal["layer", "row", "tensor", "none"] = "layer"
     main_gpu: int = 0
     cpu_moe: bool = False
     n_cpu_ffn: int = 0
@@ -157,7 +157,7 @@ def asked(common: Common, **given: str) -> str:
     """The options as one would write them again: `given` by name, then what differs from its default."""
     words = [f"{name} {value}" for name, value in given.items() if value]
     words += [f"-sm none -mg {common.main_gpu}"] if common.split_mode == "none" else []
-    words += ["-sm row"] if common.split_mode == "row" else []
+    words += [f"-sm {common.split_mode}"] if common.split_mode in ("row", "tensor") else []
     flags = (("--cpu-moe", common.cpu_moe), ("-nkvo", common.no_kv_offload), ("--no-op-offload", common.no_op_offload))
     words += [name for name, on in (*flags, ("--no-repack", common.no_repack)) if on]
     words += [f"--n-cpu-ffn {common.n_cpu_ffn}"] if common.n_cpu_ffn else []

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "place_cpu": ("--device", "CPU",),
     "place_tensors": ("-ngl", "2", "--device", "Metal", "--tensors"),
+    "place_cut": ("-sm", "tensor", "-ts", "3,1", "--device", "CUDA0:2GiB,CUDA1:2GiB"),
     "place_json": ("-ngl", "9", "--json"),
 }  # fmt: skip
 
@@ -197,3 +198,30 @@ def test_rows_end_as_llama_cpp_does(call: Call, command: list[str], devices: str
     assert says in ran.err
     assert "Use -sm layer" in ran.err
     assert not ran.out
+
+
+def test_a_placement_on_all_gpus_is_a_scenario_of_one_device(call: Call) -> None:
+    command = ("place", "-sm", "tensor", "-ts", "3,1", "--device", "CUDA0:2GiB,CUDA1:2GiB", GEMMA)
+    document = json.loads(call(*command, "--json").out)
+    assert call(*command, "-o", "placed.json.gz").status == 0
+    plan = ggmltool.load("placed.json.gz").plan(step="reserve")
+    assert dict(plan.buffer_sizes)["Meta(CUDA0,CUDA1)"] == document["devices"][0]["compute"]
+    assert {d["device"]: d["compute"] for d in document["devices"][:2]} == dict.fromkeys(
+        ("CUDA0", "CUDA1"), document["devices"][0]["compute"]
+    )
+    assert [(s["gpu"], s["asked"]) for s in document["shares"]] == [("CUDA0", 0.75), ("CUDA1", 0.25)]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("place", "-ts", "auto"), "with -sm tensor, name the shares"),
+        (("place", "--device", "CUDA0,Metal"), "-sm tensor is planned for GPUs of one kind"),
+        (("place", "--device", "none"), "-sm tensor needs a GPU"),
+        (("sweep", "-ngl", "1,2"), "-sm tensor is for `place`"),
+    ],
+)
+def test_what_cannot_be_cut_is_said(call: Call, args: tuple[str, ...], says: str) -> None:
+    ran = call(*args, "-sm", "tensor", GEMMA)
+    assert (ran.status, ran.out) == (2, "")
+    assert says in ran.err

@@ -74,6 +74,7 @@ class Device:
         self.guid = ctypes.create_string_buffer(b"fake gpu" + gpu.name.encode()[:7].ljust(7) + b"!", 16)
         self.without = {int(Op[op.upper()]) for op in gpu.without}
         self.events: list[structs.Event] = []
+        self.allocated: list[int] = []
         self.device = structs.Device()
         self.backend = structs.Backend()
         self.buft = host.layout.buffer_type()
@@ -117,6 +118,7 @@ class Device:
         )
 
     def _alloc(self, buft: int, size: int) -> int:
+        self.allocated.append(size)
         return int(self.host.ggml("ggml_backend_buffer_init")(buft, self.buffer, self.host.address(size), size))
 
     def _alloc_size(self, _: int, address: int) -> int:

@@ -8,6 +8,7 @@
     placed.logged         # {"CUDA0 compute buffer size": 7.04, …}: MiB as logged while the context was made, for the
                           # larger of a prompt and a token; without `alloc` llama.cpp forgets its assignments there
     placed.weights        # {"blk.0.attn_q.weight": "CPU", …}: the buffer type of every weight
+    placed.allocated      # {"CUDA0": [204800, …]}: bytes of every buffer that was asked of each device
     placed.log            # every line that it logged; with debug=2 also the scheduler's own print of the graph
 
 A fake GPU is made of callbacks. It runs every op but those of `without`, has memory that nobody touches, and is one of
@@ -19,6 +20,7 @@ The library runs in a child process; `Refused` carries what went wrong there.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import os
 import re
@@ -43,7 +45,7 @@ from tests.sources.hook import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB_LINE = re.compile(r"(\S+ (?:compute|model|KV|RS|output) buffer size) = +([0-9.]+) MiB")
-SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 
 _P, _Z, _B, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int
 
@@ -82,6 +84,7 @@ class Placed:
     buffer_sizes: dict[str, int]
     n_copies: int
     weights: dict[str, str]
+    allocated: dict[str, list[int]]
     log: list[str]
 
     @property
@@ -227,6 +230,7 @@ class FakeSession(Session):
             "buffer_sizes": sizes,
             "n_copies": sched.n_copies,
             "weights": weights,
+            "allocated": {device.gpu.name: device.allocated for device in self.devices},
             "log": [said for _, said in self.log.lines],
         }
 
@@ -255,6 +259,8 @@ class PlacedWriter(GraphWriter):
         if not sched.op_offload:
             parts["scheduler"]["op_offload"] = False
         gpus = {device.gpu.name: device.gpu.spec() for device in self.session.devices}
+        meta = f"Meta({','.join(gpus)})"
+        gpus[meta] = dataclasses.replace(self.session.devices[0].gpu, name=meta, offload_min_batch=None).spec()
         names = [self.session.backend_name(b) for b in sched.backends[: sched.n_backends]]
         release = self.lib.behavior.release.name
         backends = [gpus.get(name, {"name": name}) for name in names]

@@ -27,7 +27,7 @@ class PlaceOptions:
     """
 
     n_gpu_layers: int = ALL
-    split_mode: Literal["layer", "row", "none"] = "layer"
+    split_mode: Literal["layer", "row", "tensor", "none"] = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
     overrides: tuple[Override, ...] = ()

@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import memory_owner
-from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import GraphSpec, Model
+from ggmltool.scenario.model import Model
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run
+from ggmltool.sources.llama.heads import attention_layers
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions
 from ggmltool.sources.llama.place import Placement, Placer, Probe
-from ggmltool.sources.llama.weights import layer_of_cache, layer_of_node
 
 _F32 = 4
 
@@ -279,22 +278,8 @@ def lost_attention(probe: Probe, layers: LayerDevices) -> tuple[int, str] | None
     """
     model = probe.placement.model
     backends = {n.id: n.backend for n in ReservingRun(Compiled(model)).reserve(probe.graph).nodes}
-    for id, il in _attention_layers(model.graphs[probe.graph]).items():
+    for id, il in attention_layers(model.graphs[probe.graph]).items():
         backend = backends.get(id)
         if backend is not None and backend != layers.of(il):
             return il, backend
     return None
-
-
-def _attention_layers(graph: GraphSpec) -> dict[str, int]:
-    """The layer of every node of flash attention, which has no name of its own: that of what it reads or gives."""
-    found: dict[str, int] = {}
-    attention = {n.id: n for n in graph.nodes if n.op == Op.FLASH_ATTN_EXT}
-    for node in graph.nodes:
-        own = node.id in attention
-        id = node.id if own else next((s for s in node.src if s in attention), None)
-        names = [s or "" for s in node.src] if own else [node.name]
-        layers = [il for name in names for il in (layer_of_node(name), layer_of_cache(name)) if il is not None]
-        if id is not None and layers:
-            found.setdefault(id, layers[0])
-    return found

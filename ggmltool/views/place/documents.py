@@ -73,6 +73,15 @@ class UnsupportedRow(Row):
     nodes: int
 
 
+class ShareRow(Row):
+    """With -sm tensor, the part of 1 of all cut tensors that a GPU was to have, and has; the bytes that are whole."""
+
+    gpu: str
+    asked: float
+    got: float
+    whole: int
+
+
 class PlacementDocument(ReleaseDocument, kw_only=True):
     """`place --json`: where llama.cpp puts a captured model, tensor by tensor, and whether it fits.
 
@@ -94,6 +103,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
     tensors: list[PlacedRow]
     unsupported: list[UnsupportedRow]
     warnings: list[str]
+    shares: list[ShareRow] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
     @classmethod
@@ -115,6 +125,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
             tensors=[PlacedRow(*t) for t in placed.tensors],
             unsupported=[UnsupportedRow(*refused, there, n) for refused, there, n in placed.unsupported],
             warnings=list(placed.warnings),
+            shares=[ShareRow(*share) for share in placed.shares] or UNSET,
             error=UNSET if placed.error is None else Error(**placed.error),
         )
 

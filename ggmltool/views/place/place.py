@@ -162,6 +162,10 @@ def _facts(placed: Placed, style: Style) -> list[str]:
     elif needs.decided:
         lines.append(f"compute buffers as reserved for graph {next(iter(needs.decided.values()))}")
     lines += _copies(placed)
+    if placed.shares:
+        told = [f"{s.gpu} {s.got:.1%} (-ts {s.asked:.1%})" for s in placed.shares]
+        text = f"cut tensors: {', '.join(told)}; {size(placed.shares[0].whole)} whole on each"
+        lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     for device, n in placed.short.items():
         lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
     known = [device for device in needs.memory if device not in placed.short]
