@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ggmltool.ggml.build_order import BuildOrder
 from ggmltool.ggml.errors import GgmlAssert, advice
@@ -42,6 +42,38 @@ class CGraph:
     def use_count(self, t: Tensor) -> int:
         """How often a tensor of this graph is a source (a double edge counts twice, a cast's edge to itself once)."""
         return self.use_counts[t.index] if t.index < len(self.use_counts) else 0
+
+    def again(self) -> CGraph:
+        """The same graph for one more split, which changes the order of nodes and their sources: these are the caller's
+        to put back.
+        """
+        made = CGraph(self.size)
+        made.nodes = self.nodes[:]
+        made.leafs = self.leafs
+        made.use_counts = self.use_counts
+        made.visited = self.visited
+        made._visited = self._visited
+        made._partial = self._partial
+        return made
+
+    def with_leafs(self, leafs: list[Tensor], exchanged: Iterable[tuple[Tensor, Tensor]]) -> CGraph:
+        """The graph as it would be built with these leafs in their order, where some edges lead to others:
+        `exchanged` has a pair (before, now) for each.
+        """
+        made = self.again()
+        made.leafs = leafs
+        made.use_counts = self.use_counts[:]
+        made._visited = self._visited[:]
+        made.visited = [*leafs, *self.nodes]
+        for t in self.leafs:
+            made._visited[t.index] = 0
+        for t in leafs:
+            made._grow(t.index)
+            made._visited[t.index] = 1
+        for before, now in exchanged:
+            made.use_counts[before.index] -= 1
+            made.use_counts[now.index] += 1
+        return made
 
     def hash_set(self, addresses: Callable[[Tensor], int]) -> HashSet:
         """The graph's visited_hash_set, slots and all, for tensors at these addresses."""

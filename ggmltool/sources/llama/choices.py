@@ -142,6 +142,12 @@ class Choices:
                 return taken.name
         return None
 
+    def device_of_group(self, group: int | str | None) -> str:
+        """The device of a layer by its number, of the `input` or `output`, and of what belongs to no layer (None)."""
+        if isinstance(group, int):
+            return self.layers.of(group)
+        return self.layers.output if group == "output" else self.cpu
+
     def device_of(self, role: Role) -> str:
         if role.kind == "input":
             return self.cpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 Sources = Mapping[str, Sequence[str | None]]
 """The sources of every node, by id."""
@@ -26,12 +27,38 @@ class LeafOrder:
 
     def of(self, changed: Sources) -> list[str]:
         """The leafs where the nodes of `changed` have these sources instead."""
-        src = {**self._src, **changed}
+        return list(
+            dict.fromkeys(
+                leaf if node not in changed else changed[node][slot] or leaf for leaf, node, slot in self._meetings
+            )
+        )
+
+    @cached_property
+    def _meetings(self) -> list[tuple[str, str, int]]:
+        """Every leaf that the visits meet, in their order, with the node that has it as this source ("": it was asked
+        for). Leafs have no sources of their own, so that other leafs change nothing of the order of nodes.
+        """
+        met: list[tuple[str, str, int]] = []
         seen: set[str] = set()
-        leafs: list[str] = []
         for root in self.roots:
-            _visit(root, src, seen, [], leafs)
-        return leafs
+            if root not in self._src:
+                met.append((root, "", 0))
+            elif root not in seen:
+                seen.add(root)
+                stack = [(root, iter(enumerate(self._src[root])))]
+                while stack:
+                    node, rest = stack[-1]
+                    for slot, s in rest:
+                        if s is None or s in seen:
+                            continue
+                        if s in self._src:
+                            seen.add(s)
+                            stack.append((s, iter(enumerate(self._src[s]))))
+                            break
+                        met.append((s, node, slot))
+                    else:
+                        stack.pop()
+        return met
 
     def _find_roots(self, leafs: Sequence[str]) -> list[str]:
         used = {s for sources in self._src.values() for s in sources if s is not None}

@@ -1,12 +1,45 @@
-"""What many placements of one model need: all that a search or a table asks for, without the plan's rows and texts."""
+"""What many placements of one model need: all that a search or a table asks for, without the plan's rows and texts.
+
+The model's tensors and graphs are made once. For a placement the buffers of what moves are exchanged, layer by layer,
+and the engine plans the graphs anew; bytes of weights and caches are sums that each layer has for each device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.plan import PlanError
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import FLAG_PARAM, nbytes_of
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+from ggmltool.scenario.kept import KeptModel, Variant, bind
+from ggmltool.scenario.model import ContextSpec, SchedulerSpec, TensorSpec
+from ggmltool.scenario.run import collector_paused
+from ggmltool.sources.llama.bundles import Bundle, Group, Groups, Overridden, Setup
+from ggmltool.sources.llama.choices import Choices
+from ggmltool.sources.llama.duplicates import Duplicates
+from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.needs import Needs, place_and_measure
+from ggmltool.sources.llama.needs import (
+    Arrangement,
+    Copied,
+    Needs,
+    PlacedSplit,
+    Reserved,
+    added_up,
+    margins_of,
+    output_bytes,
+    place_and_measure,
+    uses_of,
+    warnings_of,
+)
+from ggmltool.sources.llama.overrides import Override
 from ggmltool.sources.llama.place import Placer
+
+_KEPT = 512
+"""Lists of overrides whose weights are kept by layer."""
 
 
 class Measurer:
@@ -17,9 +50,205 @@ class Measurer:
 
     def __init__(self, placer: Placer) -> None:
         self.placer = placer
+        self._standing: _Standing | None = None
+        self._is_new = True
 
     def needs(self, options: PlaceOptions, margins: Sequence[int] = (0,)) -> Needs:
         """What the placement by these options needs, and the splits of its graphs; without pipeline copies, if those
         do not fit. Raises PlaceError.
         """
+        if self._is_new:
+            self._is_new = False
+            self._standing = _standing(self.placer)
+        if self._standing is not None:
+            try:
+                with collector_paused():
+                    return self._standing.needs(options, margins)
+            except (GgmlError, PlaceError):
+                pass  # what is refused before a graph is reserved has the words of the whole placement
         return place_and_measure(self.placer, options, margins)[1]
+
+
+def _standing(placer: Placer) -> _Standing | None:
+    """The model's tensors and graphs made once; None for one that has what no capture of llama.cpp has."""
+    try:
+        return _Standing(placer) if _is_plain(placer) else None
+    except GgmlError:
+        return None
+
+
+def _is_plain(placer: Placer) -> bool:
+    """Whether all tensors of contexts are leafs with some bytes, and views lie with what they are views of."""
+    parts = placer.parts
+    contexts: tuple[Sequence[TensorSpec], ...] = (
+        parts.weights,
+        [spec for spec, _ in parts.caches],
+        [t for c in parts.inputs for t in c.tensors],
+    )
+    if not placer.model.release.reserves or any(not n.op for g in parts.graphs.values() for n in g.nodes):
+        return False
+    if any(t.op or t.src or t.flags & FLAG_PARAM for tensors in contexts for t in tensors):
+        return False
+    layers: dict[str, int | None] = {w.id: None for w in parts.weights if w.view_src is None}
+    if any(not parts.roles[id] for id in layers) or any(w.view_src not in layers for w in parts.weights if w.view_src):
+        return False
+    own = {spec.id: il for spec, il in parts.caches if spec.view_src is None}
+    if any(spec.view_src is not None and own.get(spec.view_src, -1) != il for spec, il in parts.caches):
+        return False
+    return all(nbytes_of(t.type, t.ne, t.nb) for tensors in contexts[:2] for t in tensors) and _in_order(contexts)
+
+
+def _in_order(contexts: Sequence[Sequence[TensorSpec]]) -> bool:
+    """Whether every view among weights and caches comes after what it is a view of."""
+    for tensors in contexts[:2]:
+        seen: set[str] = set()
+        for t in tensors:
+            if t.view_src is not None and t.view_src not in seen:
+                return False
+            seen.add(t.id)
+    return True
+
+
+class _Standing:
+    """A model with everything that its placements share."""
+
+    def __init__(self, placer: Placer) -> None:
+        self.placer = placer
+        parts = placer.parts
+        cpu = placer.devices[placer.cpu.name].buft.name
+        on_cpu = [
+            ContextSpec("kv", cpu, "any", [spec for spec, _ in parts.caches]),
+            ContextSpec("w", cpu, "weights", list(parts.weights)),
+        ]
+        model = replace(placer.model, contexts=[*on_cpu, *parts.inputs], graphs=parts.graphs, scheduler=SchedulerSpec())
+        self.kept = KeptModel(model)
+        self.groups = Groups(parts, self.kept)
+        self.duplicates = Duplicates(parts, self.kept)
+        self.n_weights = len(parts.weights) - len(self.duplicates.specs)
+        self.output_bytes = output_bytes(placer.model)
+        self.warnings = warnings_of(placer.model)
+        self._setups: dict[tuple[object, ...], Setup] = {}
+        self._overridden: dict[tuple[Override, ...], Mapping[Group, Overridden]] = {}
+        self._bound: dict[Group, Bundle] = {}
+
+    def needs(self, options: PlaceOptions, margins: Sequence[int]) -> Needs:
+        """As `Measurer.needs`. Raises GgmlError, too, for what ggml refuses before a graph is reserved."""
+        placer = self.placer
+        kept = margins_of([gpu.name for gpu in placer.gpus], placer.cpu.name, margins)
+        placement = _Placement(self, Choices(placer, options))
+        needs = placement.needs(kept)
+        if not needs.parallel or options.parallel is not None or not needs.compute_is_short:
+            return needs
+        with_copies = {device: needs.of(device) for device in needs.memory}
+        placement.parallel = False
+        return replace(placement.needs(kept), with_copies=with_copies)
+
+    def setup(self, choices: Choices) -> Setup:
+        """The devices of these options, with all that was found out there."""
+        options = choices.options
+        key = (tuple(gpu.name for gpu in choices.gpus), options.extra_bufts, options.lazy_mode)
+        if key not in self._setups:
+            self._setups[key] = Setup(choices, self.kept, self.groups)
+        return self._setups[key]
+
+    def overridden(self, choices: Choices) -> Mapping[Group, Overridden]:
+        """What these options override, by group."""
+        overrides = choices.options.overrides
+        found = self._overridden.get(overrides)
+        if found is None:
+            if len(self._overridden) >= _KEPT:
+                self._overridden.clear()
+            found = self._overridden[overrides] = self.groups.overridden(choices.overrides)
+        return found
+
+    def bind(self, group: Group, bundle: Bundle) -> None:
+        """Put a group's tensors where they are to lie, if they do not lie there."""
+        if self._bound.get(group) is not bundle:
+            bind(bundle.bindings)
+            self._bound[group] = bundle
+
+
+class _Placement:
+    """One placement; `parallel` says whether there are pipeline copies."""
+
+    def __init__(self, standing: _Standing, choices: Choices) -> None:
+        self.standing = standing
+        self.choices = choices
+        self.setup = standing.setup(choices)
+        options = choices.options
+        self.parallel = not choices.why_no_pipeline() if options.parallel is None else options.parallel
+        overridden = standing.overridden(choices)
+        self.bundles = [
+            (group, self.setup.bundle(choices, group, overridden.get(group, ()))) for group in standing.groups.all
+        ]
+        self.lies = standing.duplicates.lie(choices)
+        self.duplicated = standing.duplicates.placed(self.setup, self.lies)
+        for group, bundle in self.bundles:
+            standing.bind(group, bundle)
+        bind(self.duplicated.bindings)
+
+    def needs(self, margins: Mapping[str, int]) -> Needs:
+        choices, standing, setup = self.choices, self.standing, self.setup
+        reserved = self._reserved()
+        weights: dict[str, int] = dict(self.duplicated.sizes)
+        caches: dict[str, int] = {}
+        for _, bundle in self.bundles:
+            for buft, size in bundle.weights.items():
+                weights[buft] = weights.get(buft, 0) + size
+            for buft, size in bundle.caches.items():
+                caches[buft] = caches.get(buft, 0) + size
+        buffers = [(setup.bufts[buft], False, caches[buft]) for buft in sorted(caches)]
+        buffers += [(setup.bufts[buft], True, weights[buft]) for buft in sorted(weights)]
+        return added_up(
+            Arrangement(choices.layers, choices.n_gpu, self.parallel, setup.specs),
+            uses_of(setup.backends, buffers),
+            reserved,
+            (choices.output_buft(), standing.output_bytes),
+            standing.warnings,
+            margins,
+        )
+
+    def _reserved(self) -> dict[str, Reserved]:
+        """Every graph, reserved by a scheduler of its own."""
+        variants = self.standing.duplicates.variants(self.lies)
+        size = self._graph_size(variants)
+        return {name: self._reserve(name, variant, size) for name, variant in variants.items()}
+
+    def _graph_size(self, variants: Mapping[str, Variant]) -> int:
+        parts, given = self.standing.placer.parts, self.standing.placer.model.scheduler.graph_size
+        size = parts.graph_size(given, self.standing.n_weights + self.duplicated.n_tensors)
+        if size is not None:
+            return size
+        return max([DEFAULT_GRAPH_SIZE, *(v.graph.n_nodes + v.graph.n_leafs for v in variants.values())])
+
+    def _reserve(self, name: str, variant: Variant, size: int) -> Reserved:
+        graph = self.standing.kept.graphs[name]
+        sched = self.setup.scheduler(size, self.parallel, self.choices.options.op_offload)
+        graph.show(variant)
+        self.setup.tell(sched, name, self.bundles)
+        assigned = self.choices.assigned(self.standing.placer.parts.graphs[name])
+        for id, backend in assigned.items():
+            sched.set_tensor_backend(graph.table[id], self.setup.names[backend])
+        try:
+            graph.reserve(sched)
+        except GgmlError as error:
+            return Reserved((), (), _fields(error))
+        sizes = [(b.name, b.device.buft.name, sched.get_buffer_size(i)) for i, b in enumerate(self.setup.backends)]
+        return Reserved(_splits(sched), sizes, None)
+
+
+def _fields(error: GgmlError) -> PlanError:
+    return tuple(error.as_dict().items())
+
+
+def _splits(sched: Scheduler) -> tuple[PlacedSplit, ...]:
+    names, ids = sched.names, sched.assigned
+    return tuple(
+        PlacedSplit(
+            names[split.backend_id],
+            split.i_start,
+            split.i_end,
+            tuple([Copied(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs]),
+        )
+        for split in sched.splits[: sched.n_splits]
+    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
-from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.device import memory_owner
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
+from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run
 from ggmltool.sources.llama.heads import attention_layers
@@ -170,48 +170,93 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
     model = placement.model
     compiled = Compiled(model)
     plans: dict[str, Plan] = {}
+    reserved: dict[str, Reserved] = {}
     uses: dict[str, BufferUse] = {}
-    splits = {}
     for name in model.graphs:
         run = ReservingRun(compiled)
         plan = plans[name] = run.reserve(name)
-        uses = uses or _allocated(run)
-        splits[name] = _splits(run, plan, name)
-    decided = _compute_buffers(plans, uses)
-    _add_outputs(model, placement.output_buft, uses)
-    memory = {b.name: b.memory for b in model.backends if b.memory is not None}
-    order = {b.name: i for i, b in enumerate(model.backends)}
+        uses = uses or uses_of(run.backends, [(b.buft, b.usage == USAGE_WEIGHTS, b.size) for b in run.buffers])
+        bufts = dict(plan.backends)
+        sizes = [(backend, bufts[backend], size) for backend, size in plan.buffer_sizes]
+        reserved[name] = Reserved(_splits(run, plan, name), sizes, plan.error)
+    needs = added_up(
+        Arrangement(placement.layers, placement.n_gpu_layers, model.scheduler.parallel, model.backends),
+        uses,
+        reserved,
+        (placement.output_buft, output_bytes(model)),
+        (*warnings_of(model), *_warnings_of_attention(placement.layers, probe)),
+        margins or {},
+    )
+    plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
+    return PlannedNeeds(**{f.name: getattr(needs, f.name) for f in fields(needs)}, plan=plan)
+
+
+class Arrangement(NamedTuple):
+    """What a placement is: the device of every layer, and the backends in priority order."""
+
+    layers: LayerDevices
+    n_gpu_layers: int
+    parallel: bool
+    backends: Sequence[BackendSpec]
+
+
+class Reserved(NamedTuple):
+    """What became of one graph: its splits, each backend with its buffer type and compute buffer, and the error."""
+
+    splits: tuple[PlacedSplit, ...]
+    buffer_sizes: Sequence[tuple[str, str, int]]
+    error: PlanError | None
+
+
+def added_up(
+    placed: Arrangement,
+    uses: dict[str, BufferUse],
+    reserved: Mapping[str, Reserved],
+    output: tuple[str, int | None],
+    warnings: tuple[str, ...],
+    margins: Mapping[str, int],
+) -> Needs:
+    """What a placement needs, of what its contexts take (`uses`, by buffer type) and its graphs are reserved to.
+
+    `output` is the buffer type of the context's outputs, with their bytes (None: there is no such buffer).
+    """
+    backends = placed.backends
+    decided = _compute_buffers(reserved, uses)
+    buft, nbytes = output
+    if nbytes is not None:
+        use = uses.setdefault(buft, BufferUse(backends[-1].name, buft))
+        use.output = max(use.output, nbytes)
+    order = {b.name: i for i, b in enumerate(backends)}
     shown = (use for use in uses.values() if use.total or use.buft in order)
     rows = sorted(shown, key=lambda use: (order.get(use.device, len(order)), use.buft not in order))
-    plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
-    return PlannedNeeds(
-        n_gpu_layers=placement.n_gpu_layers,
-        layers=placement.layers,
-        parallel=model.scheduler.parallel,
+    return Needs(
+        n_gpu_layers=placed.n_gpu_layers,
+        layers=placed.layers,
+        parallel=placed.parallel,
         uses=tuple(rows),
-        memory=memory,
-        splits=splits,
-        error=plan.error,
+        memory={b.name: b.memory for b in backends if b.memory is not None},
+        splits={name: r.splits for name, r in reserved.items()},
+        error=next((r.error for r in reserved.values() if r.error is not None), None),
         decided=decided,
-        warnings=tuple(_warnings(model, placement.layers, probe)),
-        margins=margins or {},
-        plan=plan,
+        warnings=warnings,
+        margins=margins,
     )
 
 
-def _allocated(run: Run) -> dict[str, BufferUse]:
-    """What weights and caches take, by buffer type; every backend's own type has a row."""
+def uses_of(backends: Sequence[Backend], buffers: Iterable[tuple[BufferType, bool, int]]) -> dict[str, BufferUse]:
+    """What weights (True) and caches take in each buffer type; every backend's own type has a row."""
     uses: dict[str, BufferUse] = {}
-    for backend in run.backends:
+    for backend in backends:
         buft = backend.device.buft
-        uses.setdefault(buft.name, BufferUse(memory_owner(buft, run.backends).name, buft.name))
-    for buffer in run.buffers:
-        owner = memory_owner(buffer.buft, run.backends)
-        use = uses.setdefault(buffer.buft.name, BufferUse(owner.name, buffer.buft.name))
-        if buffer.usage == USAGE_WEIGHTS:
-            use.weights += buffer.size
+        uses.setdefault(buft.name, BufferUse(memory_owner(buft, backends).name, buft.name))
+    for buft, is_weights, size in buffers:
+        use = uses.get(buft.name)
+        if use is None:
+            use = uses[buft.name] = BufferUse(memory_owner(buft, backends).name, buft.name)
+        if is_weights:
+            use.weights += size
         else:
-            use.cache += buffer.size
+            use.cache += size
     return uses
 
 
@@ -231,44 +276,44 @@ def _splits(run: Run, plan: Plan, graph: str) -> tuple[PlacedSplit, ...]:
     )
 
 
-def _compute_buffers(plans: Mapping[str, Plan], uses: Mapping[str, BufferUse]) -> dict[str, str]:
+def _compute_buffers(reserved: Mapping[str, Reserved], uses: Mapping[str, BufferUse]) -> dict[str, str]:
     """Enter the largest compute buffer of each backend; the graphs that made them so."""
     decided: dict[str, str] = {}
-    for name, plan in plans.items():
-        bufts = dict(plan.backends)
-        for backend, size in plan.buffer_sizes:
-            use = uses.get(bufts[backend])
+    for name, graph in reserved.items():
+        for backend, buft, size in graph.buffer_sizes:
+            use = uses.get(buft)
             if use is not None and size > use.compute:
                 use.compute = size
                 decided[backend] = name
     return decided
 
 
-def _add_outputs(model: Model, buft: str, uses: dict[str, BufferUse]) -> None:
-    """llama_context's buffer of outputs, in host memory: at first for the logits of a token of each sequence."""
+def output_bytes(model: Model) -> int | None:
+    """llama_context's buffer of outputs: at first for the logits of a token of each sequence. None: there is none."""
     n_seq_max = model.meta.get("n_seq_max")
     if not isinstance(n_seq_max, int):
-        return
-    use = uses.setdefault(buft, BufferUse(model.backends[-1].name, buft))
-    for graph in model.graphs.values():
-        result = next((n for n in reversed(graph.nodes) if n.name == "result_output"), None)
-        if result is not None:
-            use.output = max(use.output, n_seq_max * result.ne[0] * _F32)
+        return None
+    results = (next((n for n in reversed(g.nodes) if n.name == "result_output"), None) for g in model.graphs.values())
+    return max((n_seq_max * n.ne[0] * _F32 for n in results if n is not None), default=0)
 
 
-def _warnings(model: Model, layers: LayerDevices, probe: Probe | None) -> list[str]:
-    """What is known to come out differently in llama.cpp."""
-    out = []
-    if model.meta.get("phase") == "token":
-        out.append("the graph is for one token, but llama.cpp reserves compute buffers for a whole ubatch of a prompt")
+def warnings_of(model: Model) -> tuple[str, ...]:
+    """What is known to come out differently in llama.cpp, wherever the model is placed."""
+    if model.meta.get("phase") != "token":
+        return ()
+    return ("the graph is for one token, but llama.cpp reserves compute buffers for a whole ubatch of a prompt",)
+
+
+def _warnings_of_attention(layers: LayerDevices, probe: Probe | None) -> tuple[str, ...]:
+    """What comes out differently where flash attention is not on the device of its layer."""
     lost = None if probe is None else lost_attention(probe, layers)
-    if lost is not None:
-        il, backend = lost
-        out.append(
-            f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
-            "turns flash attention off, which makes another graph (capture with -fa off)"
-        )
-    return out
+    if lost is None:
+        return ()
+    il, backend = lost
+    return (
+        f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
+        "turns flash attention off, which makes another graph (capture with -fa off)",
+    )
 
 
 def lost_attention(probe: Probe, layers: LayerDevices) -> tuple[int, str] | None:

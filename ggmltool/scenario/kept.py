@@ -1,0 +1,154 @@
+"""A model's tensors and graphs, made once and planned again and again, with other memory and other leafs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.buffer import Buffer
+from ggmltool.ggml.context import IndexSpace
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.model import Model
+from ggmltool.scenario.reserving_run import ReservingRun
+
+_APART = 1 << 20
+"""Bytes between the addresses of two tensors, besides their own twice: no buffer type makes them overlap."""
+
+
+class KeptModel:
+    """The tensors of a model's contexts, by id, and its graphs, by name.
+
+    Whoever plans gives tensors of contexts that have memory another `buffer`; their addresses stay, and do not overlap.
+    Raises GgmlError where ggml would not build a graph.
+    """
+
+    def __init__(self, model: Model) -> None:
+        run = ReservingRun(Compiled(model))
+        run.start()
+        self._indices = run.indices
+        self._address = _APART
+        self.placed: dict[str, Tensor] = {t.id: t for context in run.contexts for t in context.tensors}
+        for t in self.placed.values():
+            t.data = self._next_address(t) if t.view_src is None else t.view_src.data + t.view_offs
+        self.graphs: dict[str, KeptGraph] = {}
+        for name in model.graphs:
+            graph = run.build(name)
+            self.graphs[name] = KeptGraph(graph, run.newest[name][1])
+
+    def _next_address(self, t: Tensor) -> int:
+        address = self._address
+        self._address += 2 * t.nbytes + _APART
+        return address
+
+    def duplicate(self, id: str, new_id: str) -> Tensor:
+        """One more tensor like that of `id`, without a buffer yet."""
+        t = self.placed[id].clone(self._indices.take())
+        t.id = new_id
+        t.data = self._next_address(t)
+        return t
+
+    def indices(self) -> IndexSpace:
+        """The indices for what a scheduler makes, behind those of all tensors here."""
+        indices = IndexSpace()
+        indices.top = self._indices.top
+        return indices
+
+
+class Exchange(NamedTuple):
+    """A source of a node that is another tensor: `node` has `now` in place of `before`."""
+
+    node: Tensor
+    before: Tensor
+    now: Tensor
+
+
+class Variant(NamedTuple):
+    """A graph with some leafs exchanged. For its nodes: their sources; for some of them: what they are views of; for
+    leafs: their names; for all that pipeline copies flag: the flags.
+    """
+
+    graph: CGraph
+    sources: Sequence[list[Tensor | None]]
+    views: Sequence[tuple[Tensor, Tensor]]
+    names: Sequence[tuple[Tensor, str]]
+    flags: Sequence[tuple[Tensor, int]]
+
+
+class KeptGraph:
+    """One graph. `table` has its tensors by id, those of contexts among them; `base` is the graph as it was built."""
+
+    def __init__(self, graph: CGraph, table: Iterable[Tensor]) -> None:
+        self.table = {t.id: t for t in table}
+        tensors = (*graph.leafs, *graph.nodes)
+        names, flags = [(t, t.name) for t in graph.leafs], [(t, t.flags) for t in tensors]
+        self.base = Variant(graph, [list(n.src) for n in graph.nodes], (), names, flags)
+        self._shown = self.base
+        self._own_views = [(n, n.view_src) for n in graph.nodes]
+        self._is_clean = True
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Leafs and nodes of the graph as it was built."""
+        return [*self.base.graph.leafs, *self.base.graph.nodes]
+
+    def exchanged(self, exchanges: Iterable[Exchange], leafs: list[Tensor], names: Mapping[int, str]) -> Variant:
+        """The graph with other sources. `leafs` are those that it has then, `names` of some, by their index."""
+        by_node: dict[int, dict[int, Tensor]] = {}
+        for node, before, now in exchanges:
+            by_node.setdefault(node.index, {})[before.index] = now
+        edges: list[tuple[Tensor, Tensor]] = []
+        base = self.base
+        sources = list(base.sources)
+        views = []
+        for i, node in enumerate(base.graph.nodes):
+            by = by_node.get(node.index)
+            if by is None:
+                continue
+            edges += [(s, by[s.index]) for s in sources[i] if s is not None and s.index in by]
+            sources[i] = [s if s is None else by.get(s.index, s) for s in sources[i]]
+            root = self._own_views[i][1]
+            if root is not None and root.index in by:
+                views.append((node, by[root.index]))
+        graph = base.graph.with_leafs(leafs, edges)
+        told = {t.index: name for t, name in base.names} | dict(names)
+        flags = {t.index: (t, kept) for t, kept in base.flags}
+        for t in leafs:
+            flags.setdefault(t.index, (t, t.flags))
+        return Variant(graph, sources, views, [(t, told.get(t.index, t.name)) for t in leafs], list(flags.values()))
+
+    def show(self, variant: Variant) -> None:
+        """Give every node the sources that it has in this variant, whatever was planned before."""
+        if variant is not self._shown:
+            for node, root in self._own_views if self._shown.views else ():
+                node.view_src = root
+            for node, root in variant.views:
+                node.view_src = root
+            for t, name in variant.names:
+                t.name = name
+        elif self._is_clean:
+            return
+        for node, src in zip(variant.graph.nodes, variant.sources, strict=True):
+            node.src = src[:]
+        self._shown = variant
+        self._is_clean = True
+
+    def reserve(self, sched: Scheduler) -> None:
+        """ggml_backend_sched_reserve of the variant that is shown. Raises GgmlError."""
+        variant = self._shown
+        self._is_clean = False
+        try:
+            sched.reserve(variant.graph.again())
+        finally:
+            if sched.n_copies > 1:
+                for t, flags in variant.flags:
+                    t.flags = flags
+        self._is_clean = not any(split.inputs for split in sched.splits[: sched.n_splits])
+
+
+def bind(bindings: Iterable[tuple[Tensor, Buffer]]) -> None:
+    """Put tensors into buffers."""
+    for t, buffer in bindings:
+        t.buffer = buffer
