@@ -14,28 +14,31 @@ from typing import Any
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.load import load_model
 from ggmltool.sources.llama.layers import PlaceOptions
+from ggmltool.sources.llama.overrides import n_cpu_moe
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.sweep import Job, sweep, usable_processes
 
 LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = 67, 1024, 16, 512, 4096
 HEAD = WIDTH // HEADS
+MOE_LAYERS, EXPERTS, CHOSEN, EXPERT = 52, 128, 8, 768
 PLACEMENTS = 100
-GOAL = 10.0
-"""Seconds on two cores."""
+GOAL = 1.0
+"""Seconds of 100 placements of 2 000 nodes on two cores."""
+EACH = 10.0
+"""Milliseconds of work for one of them."""
 
 
-def model(n_layer: int = LAYERS) -> dict[str, Any]:
-    """A transformer under llama.cpp's names, 32 nodes a layer, everything on the CPU."""
+def model(n_layer: int = LAYERS, moe: bool = False) -> dict[str, Any]:
+    """A transformer under llama.cpp's names, everything on the CPU: 30 nodes a layer, or 58 with experts."""
     weights: dict[str, Any] = {"token_embd.weight": f"q6_K[{WIDTH}, 32000]", "output_norm.weight": f"f32[{WIDTH}]"}
     caches: dict[str, Any] = {}
     nodes: dict[str, Any] = {"l_out--1": "get_rows(token_embd.weight, inp_tokens)"}
     for il in range(n_layer):
         weights |= {f"blk.{il}.{name}.weight": f"f32[{WIDTH}]" for name in ("attn_norm", "ffn_norm")}
         weights |= {f"blk.{il}.attn_{name}.weight": f"q4_K[{WIDTH}, {WIDTH}]" for name in ("q", "k", "v", "output")}
-        weights |= {f"blk.{il}.ffn_{name}.weight": f"q4_K[{WIDTH}, {4 * WIDTH}]" for name in ("gate", "up")}
-        weights[f"blk.{il}.ffn_down.weight"] = f"q6_K[{4 * WIDTH}, {WIDTH}]"
+        weights |= _expert_weights(il) if moe else _dense_weights(il)
         caches |= {f"cache_{kind}_l{il}": f"f16[{WIDTH}, {CONTEXT}]" for kind in "kv"}
-        nodes |= _layer(il)
+        nodes |= _attention(il) | (_experts(il) if moe else _dense(il))
     nodes |= {
         "norm": f"rms_norm(l_out-{n_layer - 1}, eps=1e-6)",
         "result_norm": "mul(norm, output_norm.weight)",
@@ -49,7 +52,7 @@ def model(n_layer: int = LAYERS) -> dict[str, Any]:
     }
     return {
         "ggmltool": 1,
-        "name": f"transformer of {n_layer} layers",
+        "name": f"transformer of {n_layer} layers{' with experts' if moe else ''}",
         "meta": {"n_layer": n_layer, "n_tokens": TOKENS, "n_seq_max": 1},
         "contexts": {
             "weights": {"buft": "CPU", "usage": "weights", "tensors": weights},
@@ -60,7 +63,18 @@ def model(n_layer: int = LAYERS) -> dict[str, Any]:
     }
 
 
-def _layer(i: int) -> dict[str, Any]:
+def _dense_weights(i: int) -> dict[str, Any]:
+    weights = {f"blk.{i}.ffn_{name}.weight": f"q4_K[{WIDTH}, {4 * WIDTH}]" for name in ("gate", "up")}
+    return weights | {f"blk.{i}.ffn_down.weight": f"q6_K[{4 * WIDTH}, {WIDTH}]"}
+
+
+def _expert_weights(i: int) -> dict[str, Any]:
+    weights = {f"blk.{i}.ffn_{name}_exps.weight": f"q4_K[{WIDTH}, {EXPERT}, {EXPERTS}]" for name in ("gate", "up")}
+    weights[f"blk.{i}.ffn_gate_inp.weight"] = f"f32[{WIDTH}, {EXPERTS}]"
+    return weights | {f"blk.{i}.ffn_down_exps.weight": f"q6_K[{EXPERT}, {WIDTH}, {EXPERTS}]"}
+
+
+def _attention(i: int) -> dict[str, Any]:
     cache = f"ne=[{HEAD}, {HEADS}, {CONTEXT}], nb=[{2 * HEAD}, {2 * WIDTH}]"
     nodes: dict[str, Any] = {
         f"norm-{i}": f"rms_norm(l_out-{i - 1}, eps=1e-6)",
@@ -86,30 +100,79 @@ def _layer(i: int) -> dict[str, Any]:
         f"ffn_inp-{i}": f"add(attn_out-{i}, l_out-{i - 1})",
         f"ffn_norm0-{i}": f"rms_norm(ffn_inp-{i}, eps=1e-6)",
         f"ffn_norm-{i}": f"mul(ffn_norm0-{i}, blk.{i}.ffn_norm.weight)",
+    }
+    return nodes
+
+
+def _dense(i: int) -> dict[str, Any]:
+    return {
         f"ffn_gate-{i}": f"mul_mat(blk.{i}.ffn_gate.weight, ffn_norm-{i})",
         f"ffn_up-{i}": f"mul_mat(blk.{i}.ffn_up.weight, ffn_norm-{i})",
         f"ffn_swiglu-{i}": f"swiglu_split(ffn_gate-{i}, ffn_up-{i})",
         f"ffn_down-{i}": f"mul_mat(blk.{i}.ffn_down.weight, ffn_swiglu-{i})",
         f"l_out-{i}": f"add(ffn_down-{i}, ffn_inp-{i})",
     }
+
+
+def _experts(i: int) -> dict[str, Any]:
+    """As llama.cpp's build_moe_ffn: the weights of the chosen experts add up to 1, and so do their results."""
+    row = 4 * WIDTH
+    exps = f"blk.{i}.ffn"
+    nodes: dict[str, Any] = {
+        f"ffn_moe_logits-{i}": f"mul_mat({exps}_gate_inp.weight, ffn_norm-{i})",
+        f"ffn_moe_probs-{i}": f"soft_max(ffn_moe_logits-{i})",
+        f"ffn_moe_probs3-{i}": f"reshape(ffn_moe_probs-{i}, ne=[1, {EXPERTS}, {TOKENS}])",
+        f"ffn_moe_argsort-{i}": f"argsort(ffn_moe_probs-{i}, desc)",
+        f"ffn_moe_topk-{i}": f"view(ffn_moe_argsort-{i}, ne=[{CHOSEN}, {TOKENS}], nb=[{4 * EXPERTS}])",
+        f"ffn_moe_weights-{i}": f"get_rows(ffn_moe_probs3-{i}, ffn_moe_topk-{i})",
+        f"ffn_moe_weights2-{i}": f"reshape(ffn_moe_weights-{i}, ne=[{CHOSEN}, {TOKENS}])",
+        f"ffn_moe_weights_sum-{i}": f"sum_rows(ffn_moe_weights2-{i})",
+        f"ffn_moe_weights_clamped-{i}": f"clamp(ffn_moe_weights_sum-{i}, min=6e-5, max=1e30)",
+        f"ffn_moe_weights_norm-{i}": f"div(ffn_moe_weights2-{i}, ffn_moe_weights_clamped-{i})",
+        f"ffn_moe_weights3-{i}": f"reshape(ffn_moe_weights_norm-{i}, ne=[1, {CHOSEN}, {TOKENS}])",
+        f"ffn_norm3-{i}": f"reshape(ffn_norm-{i}, ne=[{WIDTH}, 1, {TOKENS}])",
+        f"ffn_moe_gate-{i}": f"mul_mat_id({exps}_gate_exps.weight, ffn_norm3-{i}, ffn_moe_topk-{i})",
+        f"ffn_moe_up-{i}": f"mul_mat_id({exps}_up_exps.weight, ffn_norm3-{i}, ffn_moe_topk-{i})",
+        f"ffn_moe_swiglu-{i}": f"swiglu_split(ffn_moe_gate-{i}, ffn_moe_up-{i})",
+        f"ffn_moe_down-{i}": f"mul_mat_id({exps}_down_exps.weight, ffn_moe_swiglu-{i}, ffn_moe_topk-{i})",
+        f"ffn_moe_weighted-{i}": f"mul(ffn_moe_down-{i}, ffn_moe_weights3-{i})",
+    }
+    for k in range(CHOSEN):
+        nodes[f"ffn_moe_one{k}-{i}"] = (
+            f"view(ffn_moe_weighted-{i}, ne=[{WIDTH}, {TOKENS}], nb=[{CHOSEN * row}], offset={k * row})"
+        )
+    total = f"ffn_moe_one0-{i}"
+    for k in range(1, CHOSEN):
+        nodes[f"ffn_moe_sum{k}-{i}"] = f"add({total}, ffn_moe_one{k}-{i})"
+        total = f"ffn_moe_sum{k}-{i}"
+    nodes[f"l_out-{i}"] = f"add({total}, ffn_inp-{i})"
     return nodes
 
 
+def options(n_layer: int, moe: bool) -> list[PlaceOptions]:
+    """Placements that differ in the layers on GPUs, or in those whose experts are."""
+    if not moe:
+        return [PlaceOptions(i % (n_layer + 2)) for i in range(PLACEMENTS)]
+    shares = ((), (3.0, 1.0))
+    return [PlaceOptions(-1, overrides=tuple(n_cpu_moe(i // 2)), tensor_split=shares[i % 2]) for i in range(PLACEMENTS)]
+
+
 def main() -> None:
-    start = time.perf_counter()
-    loaded = load_model(model())
-    placer = Placer(loaded, read_devices(["CUDA0:8GiB", "CUDA1:8GiB"]))
-    n_nodes = len(loaded.graphs["main"].nodes)
-    print(f"{n_nodes} nodes, loaded in {time.perf_counter() - start:.2f} s")
-    jobs = [Job(0, PlaceOptions(i % (LAYERS + 2))) for i in range(PLACEMENTS)]
-    for processes in sorted({1, usable_processes()}):
-        start, used = time.perf_counter(), sum(os.times()[:4])
-        sweep([placer], jobs, processes)
-        took, used = time.perf_counter() - start, sum(os.times()[:4]) - used
-        print(
-            f"{PLACEMENTS} placements, {processes} processes  {took:6.2f} s, {used:.2f} s of them at work"
-            f"  (goal on two cores: {GOAL:.0f} s)"
-        )
+    for n_layer, moe in ((LAYERS, False), (MOE_LAYERS, True)):
+        start = time.perf_counter()
+        loaded = load_model(model(n_layer, moe))
+        placer = Placer(loaded, read_devices(["CUDA0:8GiB", "CUDA1:8GiB"]))
+        n_nodes = len(loaded.graphs["main"].nodes)
+        print(f"{loaded.name}: {n_nodes} nodes, loaded in {time.perf_counter() - start:.2f} s")
+        jobs = [Job(0, given) for given in options(n_layer, moe)]
+        for processes in sorted({1, usable_processes()}):
+            start, used = time.perf_counter(), sum(os.times()[:4])
+            sweep([placer], jobs, processes)
+            took, used = time.perf_counter() - start, sum(os.times()[:4]) - used
+            print(
+                f"{PLACEMENTS} placements, {processes} processes  {took:6.2f} s, {1000 * used / PLACEMENTS:.1f} ms of "
+                f"work for each  (goals for 2 000 nodes, on two cores: {GOAL:.0f} s, {EACH:.0f} ms)"
+            )
 
 
 if __name__ == "__main__":
