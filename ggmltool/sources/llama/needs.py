@@ -310,10 +310,9 @@ def _warnings_of_attention(layers: LayerDevices, probe: Probe | None) -> tuple[s
     if lost is None:
         return ()
     il, backend = lost
-    return (
-        f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then "
-        "turns flash attention off, which makes another graph (capture with -fa off)",
-    )
+    there = f"layer {il} is on {layers.of(il)}, its flash attention on {backend}"
+    then = "with -fa auto llama.cpp then turns flash attention off, which makes another graph (capture with -fa off)"
+    return (f"{there}: {then}",)
 
 
 def lost_attention(probe: Probe, layers: LayerDevices) -> tuple[int, str] | None:
