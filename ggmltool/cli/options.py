@@ -273,6 +273,19 @@ def _own_endings(ctx: click.Context) -> tuple[str, ...]:
     return next((param.own for param in ctx.command.params if isinstance(param, _OutputFile)), ())
 
 
+def depth_option(command: F) -> F:
+    """-d, for estimates: the tokens that the caches hold already."""
+    return click.option(
+        "-d",
+        "--n-depth",
+        type=click.IntRange(0, 1 << 30),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Of estimated seconds: the tokens that the caches hold before, as llama-bench has it.",
+    )(command)
+
+
 def raw_option(command: F) -> F:
     """--raw, for commands that print ggml's own text: the terminal gets its bytes."""
     return click.option(

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from ggmltool.cli.options import depth_option
+from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import Common, read_margins
 
@@ -76,6 +78,11 @@ def common_options(command: F) -> F:
         click.option(
             "--parallel/--no-parallel", default=None,
             help="Pipeline copies, or none (default: as llama.cpp decides).",
+        ),
+        depth_option,
+        click.option(
+            "-p", "--n-prompt", type=click.IntRange(1, 1 << 30), metavar="N", default=PROMPT, show_default=True,
+            help="Of estimated seconds: the tokens of a prompt.",
         ),
     )  # fmt: skip
     wrapped = cast(F, with_common)

@@ -9,7 +9,7 @@ import click
 from ggmltool.cli.errors import suggestion
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
-from ggmltool.cli.options import raw_option
+from ggmltool.cli.options import depth_option, raw_option
 from ggmltool.cli.output import note
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.record import Keep, Record
@@ -63,6 +63,12 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 )
 @click.option("--bytes", is_flag=True, help="Show what each split copies instead, input by input, with sums.")
 @click.option(
+    "--seconds",
+    is_flag=True,
+    help="Show how long each split takes instead, and what it copies: an estimate. The scenario names the hardware.",
+)
+@depth_option
+@click.option(
     "--pass",
     "number",
     type=click.IntRange(1, 6),
@@ -75,6 +81,8 @@ def splits(
     causes: bool | None,
     by: tuple[str, ...],
     bytes: bool,
+    seconds: bool,
+    n_depth: int,
     number: int | None,
 ) -> int:
     """Show which backend every node gets and why, and what is copied.
@@ -105,9 +113,10 @@ def splits(
       ggmltool splits --after 3 model.yaml
       ggmltool splits --pass 2 --format text --ggml 2024-01 model.yaml
       ggmltool splits --bytes --no-op-offload model.yaml
+      ggmltool splits --seconds -d 4096 placed.json.gz
       ggmltool splits --by op,backend --graph "n_tokens = 512" llama.log
     """
-    view, format = choose(by=by, bytes=bytes, number=number), look.format
+    view, format = choose(by=by, bytes=bytes, seconds=seconds, number=number), look.format
     printed = number is not None and format == "text"
     detailed = debug is not None or causes is not None
     if view and not printed and (detailed or format == "text"):
@@ -122,7 +131,7 @@ def splits(
 
         refuse_moment()
         refuse_what_if()
-        refuse_options(number="shows only the result of all passes")
+        refuse_options(number="shows only the result of all passes", seconds="does not have what nodes are made of")
         return show_splits(opened, debug or 2, causes is not False, by, bytes, format, look.output)
     opened = opened.what_if(look.what_if)
     if printed or (format in (None, "text") and not view):
@@ -135,6 +144,8 @@ def splits(
         return _counted(look, watched, tensors, by)
     if bytes:
         return _copied(look, watched, tensors, opened)
+    if seconds:
+        return _timed(look, watched, opened, n_depth)
     return _table(look, watched, tensors)
 
 
@@ -174,6 +185,20 @@ def _copied(look: Look, watched: Watched, tensors: Tensors, opened: Opened) -> i
     from ggmltool.views.plan.copied import copied_view
 
     return look.answer(watched, copied_view(watched.plan, tensors, watched.title, look.style, other, experts))
+
+
+def _timed(look: Look, watched: Watched, opened: Opened, n_depth: int) -> int:
+    """--seconds: how long each split takes."""
+    from ggmltool.inspect.timed import timed
+
+    found = timed(opened, watched.plan, look.moment, n_depth)
+    if look.json:
+        from ggmltool.views.plan.seconds_documents import SecondsDocument
+
+        return look.answer(watched, SecondsDocument.of(found))
+    from ggmltool.views.plan.seconds import seconds_view
+
+    return look.answer(watched, seconds_view(found, watched.title, look.style))
 
 
 def _debug_text(look: Look, opened: Opened, number: int | None, level: int, causes: bool) -> int:

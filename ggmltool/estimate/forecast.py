@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.planned import nodes_of
+from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Efficiency, Estimate, Range, Rates, Split
 from ggmltool.estimate.seconds import Estimator, GraphWork
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.model import BackendSpec, Model
 
 _WIDE = Range(0.4, 0.7, 1.0)
 
@@ -59,6 +61,19 @@ class Speeds(NamedTuple):
         return None if self.prompt is None else self.prompt.rate(self.n_prompt)
 
 
+def is_gpu(backend: BackendSpec) -> bool:
+    """Whether a backend is no part of the host."""
+    return (backend.type or PROFILES[backend.profile].type) in ("gpu", "igpu")
+
+
+def forecast(model: Model, cached: int = 0, n_prompt: int = PROMPT) -> Forecast | None:
+    """What tells the speeds of a model on its backends; None if the rates of none are named, or not those of all GPUs."""
+    rates = {b.name: rates for b in model.backends if (rates := rates_of_backend(b)) is not None}
+    if not rates or any(is_gpu(b) and b.name not in rates for b in model.backends):
+        return None
+    return Forecast(model, rates, cached, n_prompt)
+
+
 class Forecast:
     """How fast a captured model is on devices of known rates, asked for one placement after the other.
 
@@ -80,8 +95,8 @@ class Forecast:
         self.weights_pinned = weights_pinned
         self.copies_experts = model.release.rules.copies_used_experts or model.scheduler.copy_callback == USED_EXPERTS
         for backend in model.backends:
-            if backend.name not in self.rates and backend.profile == "CPU":
-                self.rates[backend.name] = SOME_HOST
+            if not is_gpu(backend):
+                self.rates.setdefault(backend.name, self.rates.get(model.backends[-1].name, SOME_HOST))
         compiled = Compiled(model)
         self.nodes = {name: nodes_of(compiled, name) for name in model.graphs}
         self.n_tokens = {name: batch_of(nodes) for name, nodes in self.nodes.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -45,6 +45,11 @@ def lasting(fixed: float, amount: float, rate: float, reached: Range) -> Estimat
 
 
 NOTHING = Estimate(0.0, 0.0, 0.0)
+
+
+def added(estimates: Iterable[Estimate]) -> Estimate:
+    """The seconds of all, one after the other."""
+    return sum(estimates, NOTHING)
 
 
 class Link(NamedTuple):

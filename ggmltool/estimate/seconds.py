@@ -26,6 +26,11 @@ class Copied(NamedTuple):
     user: bool
     computed: bool
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the host has it in pinned memory."""
+        return self.user or self.computed
+
 
 class GraphWork:
     """The work of a graph's nodes, made once and used for every placement of the graph.
@@ -75,7 +80,7 @@ class Estimator:
         self.weights_pinned = weights_pinned
         self.copies_experts = copies_experts
         self._sums: dict[str, tuple[list[float], list[float], list[float]]] = {}
-        self._copies: dict[tuple[str, str, str, bool], Estimate] = {}
+        self._copies: dict[tuple[str, str, str, float], Estimate] = {}
 
     def seconds(self, splits: Iterable[Split]) -> Estimate:
         """The seconds of computing the graph once, one split after the other, each after what it copies.
@@ -135,15 +140,22 @@ class Estimator:
 
     def copy(self, copied: CopiedTensor, split: Split) -> Estimate:
         """The seconds of copying a tensor to a split's backend."""
-        weight, share = self.work.experts.get(split.i_start, ("", 1.0))
-        used = weight == copied.id and self.copies_experts
-        key = (copied.id, copied.source, split.backend, used)
+        share = self._share(copied, split)
+        key = (copied.id, copied.source, split.backend, share)
         seconds = self._copies.get(key)
         if seconds is None:
-            seconds = self._copies[key] = self._copy(*key, share if used else 1.0)
+            seconds = self._copies[key] = self._copy(*key)
         return seconds
 
-    def _copy(self, id: str, source: str, backend: str, used: bool, share: float) -> Estimate:
+    def copied_nbytes(self, copied: CopiedTensor, split: Split) -> float:
+        """The bytes that are copied of a tensor: of experts those that are used, of a cache the filled cells."""
+        return self._share(copied, split) * self.work.copied_as(copied.id).nbytes
+
+    def _share(self, copied: CopiedTensor, split: Split) -> float:
+        weight, share = self.work.experts.get(split.i_start, ("", 1.0))
+        return share if weight == copied.id and self.copies_experts else 1.0
+
+    def _copy(self, id: str, source: str, backend: str, share: float) -> Estimate:
         what = self.work.copied_as(id)
         here, there = self.rates[backend], self.rates.get(source)
         ways = [(here.to_device, here)] if here.to_device is not None else []
@@ -152,7 +164,7 @@ class Estimator:
         nbytes = share * what.nbytes
         if not ways:
             return lasting(here.launch, 2 * nbytes, here.memory, here.efficiency.stream)
-        pinned = what.user or what.computed or self.weights_pinned
+        pinned = what.is_pinned or self.weights_pinned
         slowest, rates = min(ways, key=lambda way: _rate(way[0], pinned))
         latency = sum(link.latency for link, _ in ways)
         return lasting(latency, nbytes, _rate(slowest, pinned), rates.efficiency.link)

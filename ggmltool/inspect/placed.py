@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggmltool.estimate.forecast import Speeds, forecast
+from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import Asked, Common, devices_of
@@ -48,6 +50,7 @@ class Placed(NamedTuple):
     the graphs are planned to. `pipeline` says why there are no pipeline copies ("": there are). `error` is ggml's, if
     there is no plan. `program` says in words whose memory it is, `ggml` which release plans.
     `shares` are what GPUs have that share every tensor (-sm tensor).
+    `speeds` are estimates by the `rates` of the backends, None if those are not known.
     `unsupported` are ops that a GPU does not support, with the backend that runs them and how many nodes there are.
     """
 
@@ -64,6 +67,8 @@ class Placed(NamedTuple):
     ggml: str
     unsupported: Sequence[tuple[TurnedDown, str, int]] = ()
     shares: Sequence[Share] = ()
+    speeds: Speeds | None = None
+    rates: Mapping[str, Rates] = {}
 
     @property
     def short(self) -> dict[str, int]:
@@ -111,7 +116,12 @@ def place(
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}", error.refused) from None
     words = " ".join(filter(None, [asked.words(common, found), captured_with]))
-    return Found(_placed(placement, needs, options, words, shares), placement.model, needs.plan, words)
+    told = forecast(placer.model, common.n_depth, common.n_prompt) if needs.error is None else None
+    speeds = None if told is None else told.speeds(needs.splits, needs.parallel)
+    placed = _placed(placement, needs, options, words, shares)._replace(
+        speeds=speeds, rates={} if told is None else told.rates
+    )
+    return Found(placed, placement.model, needs.plan, words)
 
 
 def _placed(

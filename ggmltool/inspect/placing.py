@@ -22,7 +22,11 @@ AUTO_SPLIT = "auto"
 
 
 class Common(NamedTuple):
-    """The options that hold for every placement; `margin` is what has to stay free, a number for each GPU or one."""
+    """The options that hold for every placement.
+
+    `margin` is what has to stay free, a number for each GPU or one. Of estimated speeds, `n_depth` are the tokens that
+    the caches hold before, `n_prompt` those of a prompt.
+    """
 
     margin: tuple[int, ...] = DEFAULT_MARGIN
     device: tuple[str, ...] = ()
@@ -35,6 +39,8 @@ class Common(NamedTuple):
     no_op_offload: bool = False
     no_repack: bool = False
     parallel: bool | None = None
+    n_depth: int = 0
+    n_prompt: int = 2048
 
 
 def read_margins(text: str) -> tuple[int, ...]:

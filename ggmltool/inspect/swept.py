@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.estimate.forecast import Speeds
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placing import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
@@ -68,6 +69,7 @@ class Swept(NamedTuple):
     `graphs` are the name of each graph, its splits and the bytes they copy; `needs`, `left` and `margins` are bytes by
     device. `extent` is what makes it larger than another one, the most important first. `parallel` says whether there
     are pipeline copies, `with_copies` what they would need, where llama.cpp does without since they do not fit.
+    `speeds` are estimates, None if the rates of devices are not known.
     """
 
     options: Mapping[str, str]
@@ -79,6 +81,7 @@ class Swept(NamedTuple):
     parallel: bool
     with_copies: Mapping[str, int]
     error: str
+    speeds: Speeds | None = None
 
     @property
     def room(self) -> int:
@@ -211,7 +214,7 @@ def _jobs(graphs: Sequence[Graph], common: Common, varied: Varied) -> tuple[list
         file = {"file": Path(graph.opened.argument).name}
         for ts, ot, moe, ngl in product(varied.splits, varied.overridden, varied.n_cpu_moe, varied.layers):
             options = options_of(graph.opened.model, common, ngl, shares_of(ts), rules[ot, moe])
-            work.append(Job(i, options, common.margin, ts == AUTO_SPLIT))
+            work.append(Job(i, options, common.margin, ts == AUTO_SPLIT, common.n_depth, common.n_prompt))
             placed = {"-ngl": str(ngl), "-ts": ts, "-ot": ot, "--n-cpu-moe": str(moe) if moe else ""}
             texts.append({**file, **graph.facts, **placed})
     names = dict.fromkeys(name for text in texts for name in text)
@@ -268,6 +271,7 @@ def _swept(graph: Graph, job: Job, options: dict[str, str], outcome: Outcome, gp
         outcome.parallel,
         outcome.with_copies,
         outcome.error,
+        outcome.speeds,
     )
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
+    from ggmltool.estimate.records import Estimate
     from ggmltool.ggml.plan import Plan, PlanError
 
 
@@ -70,6 +71,19 @@ def head(plan: Plan) -> dict[str, Any]:
 def between(nbytes: int, slack: int = 0) -> dict[str, Any]:
     """The fields of a number of bytes: `nbytes`, and `nbytes_max` where it is known to `slack` bytes only."""
     return {"nbytes": nbytes} | ({"nbytes_max": nbytes + slack} if slack else {})
+
+
+class EstimateRow(Row):
+    """An estimate: at least about `low`, likely `mid`, at most about `high`."""
+
+    low: float
+    mid: float
+    high: float
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> EstimateRow:
+        """With the digits that it is worth."""
+        return cls(*(float(f"{value:.4g}") for value in estimate))
 
 
 Number = float | str

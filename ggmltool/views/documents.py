@@ -13,6 +13,7 @@ from ggmltool.views.document import Document
 
 _MODULES = (
     "plan.documents",
+    "plan.seconds_documents",
     "memory.documents",
     "memory.alloc_documents",
     "explain.documents",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.estimate.forecast import PROMPT, Forecast, Speeds, forecast
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import GraphCost, Needs
 from ggmltool.sources.llama.processes import can_fork, in_processes
@@ -26,13 +27,16 @@ _EACH = 4
 class Job(NamedTuple):
     """A placement to make: which of the models, with what options, and what has to stay free on the GPUs.
 
-    `search` is -ts auto: the best split is looked for.
+    `search` is -ts auto: the best split is looked for. Its speeds are for a prompt of `n_prompt` tokens, and with
+    `n_depth` in the caches.
     """
 
     model: int
     options: PlaceOptions
     margins: tuple[int, ...] = (0,)
     search: bool = False
+    n_depth: int = 0
+    n_prompt: int = PROMPT
 
 
 class Bytes(NamedTuple):
@@ -56,7 +60,8 @@ class Outcome(NamedTuple):
     stay free of that, and what each graph is planned to.
 
     `tensor_split` is the split that was found; `with_copies` what pipeline copies would need, where they do not fit;
-    `parallel` says whether there are some; `error` is ggml's message if there is no plan.
+    `parallel` says whether there are some; `error` is ggml's message if there is no plan. `speeds` are estimates, None
+    if the rates of devices are not known.
     """
 
     n_gpu_layers: int
@@ -68,17 +73,21 @@ class Outcome(NamedTuple):
     parallel: bool
     with_copies: dict[str, int]
     error: str
+    speeds: Speeds | None
 
 
 _measurers: list[Measurer] = []
 """The models of the sweep under way. Processes are forked, so that they have them without reading anything again."""
+
+_forecasts: dict[tuple[int, int, int], Forecast | None] = {}
+"""What tells their speeds, by the numbers of the model, of tokens in the caches, and of tokens of a prompt."""
 
 
 def sweep(
     placers: Sequence[Placer], jobs: Sequence[Job], processes: int, done: Callable[[], None] | None = None
 ) -> list[Outcome]:
     """The outcome of every job, in their order; `done` hears of each. Raises PlaceError for options that are wrong."""
-    with _given(placers):
+    with _given(placers, jobs):
         n = min(processes, -(-len(jobs) // _EACH))
         if n > 1 and can_fork():
             return in_processes(_outcome, jobs, n, done)
@@ -96,15 +105,19 @@ def usable_processes() -> int:
 
 
 @contextmanager
-def _given(placers: Sequence[Placer]) -> Iterator[None]:
+def _given(placers: Sequence[Placer], jobs: Sequence[Job]) -> Iterator[None]:
     """The models, out of reach of the collector: a forked process would copy all that it looks at."""
     _measurers[:] = map(Measurer, placers)
+    for asked in dict.fromkeys((job.model, job.n_depth, job.n_prompt) for job in jobs):
+        i, *tokens = asked
+        _forecasts[asked] = forecast(placers[i].model, *tokens)
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
         _measurers.clear()
+        _forecasts.clear()
 
 
 def _outcome(job: Job) -> Outcome:
@@ -115,6 +128,7 @@ def _outcome(job: Job) -> Outcome:
     else:
         needs = measurer.needs(job.options, job.margins)
     devices = dict.fromkeys(use.device for use in needs.uses)
+    told = _forecasts[job.model, job.n_depth, job.n_prompt]
     return Outcome(
         needs.n_gpu_layers,
         {device: _bytes(needs, device) for device in devices},
@@ -125,6 +139,7 @@ def _outcome(job: Job) -> Outcome:
         needs.parallel,
         dict(needs.with_copies),
         dict(needs.error or ()).get("message") or "",
+        told.speeds(needs.splits, needs.parallel) if told is not None and needs.error is None else None,
     )
 
 

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from ggmltool.views.document import Error, ReleaseDocument, Row
+from ggmltool.estimate.forecast import SOME_HOST
+from ggmltool.views.document import Error, EstimateRow, ReleaseDocument, Row
 from ggmltool.views.place.sweep import costs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ggmltool.estimate.forecast import Speeds
+    from ggmltool.estimate.records import Rates
     from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.swept import Sweep, Swept
 
@@ -82,11 +87,36 @@ class ShareRow(Row):
     whole: int
 
 
+class SpeedsRow(Row):
+    """What is estimated of a placement: tokens of answers a second, tokens of a prompt a second, and the seconds to the
+    first token behind a prompt of `n_prompt` tokens, `n_depth` tokens being in the caches; null for what was not
+    captured. `rates` names the hardware of each backend, null where nobody named it."""
+
+    tokens_per_second: EstimateRow | None
+    prompt_tokens_per_second: EstimateRow | None
+    first_token: EstimateRow | None
+    n_prompt: int
+    n_depth: int
+    n_seqs: int
+    rates: dict[str, str | None]
+
+    @classmethod
+    def of(cls, speeds: Speeds, rates: Mapping[str, Rates]) -> SpeedsRow:
+        """The speeds of a placement on backends of these rates."""
+        token, prompt, first = (
+            None if estimate is None else EstimateRow.of(estimate)
+            for estimate in (speeds.token_rate, speeds.prompt_rate, speeds.prompt)
+        )
+        named = {name: None if of is SOME_HOST else of.name for name, of in rates.items()}
+        return cls(token, prompt, first, speeds.n_prompt, speeds.cached, speeds.n_seqs, named)
+
+
 class PlacementDocument(ReleaseDocument, kw_only=True):
     """`place --json`: where llama.cpp puts a captured model, tensor by tensor, and whether it fits.
 
     `short` is what devices lack; `decided` says which part of llama.cpp decided what; `with_pipeline_copies` are the
-    bytes that the copies of pipeline parallelism would need, where there are none.
+    bytes that the copies of pipeline parallelism would need, where there are none. `speeds` are estimates, where the
+    hardware of the devices is named.
     """
 
     kind: Literal["placement"] = "placement"
@@ -102,6 +132,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
     layers: list[LayerRow]
     tensors: list[PlacedRow]
     unsupported: list[UnsupportedRow]
+    speeds: SpeedsRow | UnsetType = UNSET
     warnings: list[str]
     shares: list[ShareRow] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
@@ -124,6 +155,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
             layers=[*(LayerRow(i, device) for i, device in enumerate(layers)), LayerRow("output", output)],
             tensors=[PlacedRow(*t) for t in placed.tensors],
             unsupported=[UnsupportedRow(*refused, there, n) for refused, there, n in placed.unsupported],
+            speeds=UNSET if placed.speeds is None else SpeedsRow.of(placed.speeds, placed.rates),
             warnings=list(placed.warnings),
             shares=[ShareRow(*share) for share in placed.shares] or UNSET,
             error=UNSET if placed.error is None else Error(**placed.error),

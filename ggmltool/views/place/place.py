@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.sources.llama.needs import BufferUse
+from ggmltool.views.estimates import speed_lines
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
@@ -173,7 +174,8 @@ def _facts(placed: Placed, style: Style) -> list[str]:
         lines.append(f"fits: {', '.join(known)}")
     margins = ", ".join(dict.fromkeys(size(needs.margins[d]) for d in needs.memory if needs.margins.get(d)))
     notes = [MARGIN.format(margins)] if margins else []
-    for text in (*notes, *(f"note: {warning}" for warning in placed.warnings)):
+    speeds = speed_lines(placed.speeds, placed.rates) if placed.speeds is not None else []
+    for text in (*speeds, *notes, *(f"note: {warning}" for warning in placed.warnings)):
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     return list(map(printable, lines))
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.swept import Sweep, Swept
 from ggmltool.sources.llama.sweep import NOTHING, Bytes
+from ggmltool.views.estimates import rate_text
 from ggmltool.views.palette import term_colors
 from ggmltool.views.place.place import MARGIN
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
@@ -43,6 +45,7 @@ def _table(sweep: Sweep, style: Style) -> str:
     columns = [
         *(Head(name, right=name in _NUMBERS, cut=name in ("-ot", "file")) for name in varied),
         *(Head(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
+        *(Head(title, right=True, drop=4) for title in _speed_titles(sweep)),
         *(column for device in sweep.devices for column in _device_columns(device, sweep.gpus)),
         *([Head("left", right=True, drop=5), Head("fits")] if known else []),
     ]
@@ -51,9 +54,10 @@ def _table(sweep: Sweep, style: Style) -> str:
     for s in sweep.swept:
         cells: list[str | Cell] = [s.options[name] or "–" for name in varied]
         if s.error:
-            cells += [""] * (2 * len(s.graphs) + (1 + len(_PARTS)) * len(sweep.devices))
+            cells += [""] * (2 * len(s.graphs) + len(_speed_titles(sweep)) + (1 + len(_PARTS)) * len(sweep.devices))
         else:
             cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
+            cells += [rate_text(rate) for rate in _rates(s)]
             for device in sweep.devices:
                 needs = s.needs.get(device, NOTHING)
                 cells += [size(n) if (n := getattr(needs, part)) else "" for part in _PARTS]
@@ -80,6 +84,20 @@ def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
     if len(names) == 1:
         return [(names[0], ("splits", "copied"))]
     return [(name, (f"{name} splits", f"{name} copied")) for name in names]
+
+
+def _rates(s: Swept) -> list[Estimate]:
+    """Tokens a second of answers and of a prompt, as far as they are estimated."""
+    rates = (s.speeds.token_rate, s.speeds.prompt_rate) if s.speeds is not None else ()
+    return [rate for rate in rates if rate is not None]
+
+
+def _speed_titles(sweep: Sweep) -> list[str]:
+    """The headings of estimated speeds."""
+    speeds = next((s.speeds for s in sweep.swept if s.speeds is not None), None)
+    if speeds is None:
+        return []
+    return ["tokens/s"] * (speeds.token is not None) + ["prompt/s"] * (speeds.prompt is not None)
 
 
 def _chart(sweep: Sweep, style: Style) -> str:
@@ -187,7 +205,20 @@ def _shell(value: str) -> str:
 
 def costs_of(s: Swept) -> dict[str, Any]:
     """The options of a placement and what they cost, by name."""
-    return {**s.options, **_costs(s), "parallel": s.parallel, "fits": s.fits, "error": s.error or None}
+    return {**s.options, **_costs(s), **_speeds(s), "parallel": s.parallel, "fits": s.fits, "error": s.error or None}
+
+
+def _speeds(s: Swept) -> dict[str, float]:
+    """Estimated tokens a second, each with its range."""
+    if s.speeds is None:
+        return {}
+    rates = {"tokens/s": s.speeds.token_rate, "prompt/s": s.speeds.prompt_rate}
+    return {
+        f"{what} {case}".rstrip(): float(f"{getattr(rate, field):.4g}")
+        for what, rate in rates.items()
+        if rate is not None
+        for case, field in (("", "mid"), ("low", "low"), ("high", "high"))
+    }
 
 
 def _costs(s: Swept) -> dict[str, int]:
