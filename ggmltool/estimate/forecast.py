@@ -67,7 +67,7 @@ def is_gpu(backend: BackendSpec) -> bool:
 
 
 def forecast(model: Model, cached: int = 0, n_prompt: int = PROMPT) -> Forecast | None:
-    """What tells the speeds of a model on its backends; None if the rates of none are named, or not those of all GPUs."""
+    """What tells the speeds of a model on its backends; None if no rates are named, or not those of every GPU."""
     rates = {b.name: rates for b in model.backends if (rates := rates_of_backend(b)) is not None}
     if not rates or any(is_gpu(b) and b.name not in rates for b in model.backends):
         return None
