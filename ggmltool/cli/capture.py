@@ -10,7 +10,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.model_options import ModelOptions, model_options
+from ggmltool.cli.model_options import ModelOptions, Wanted, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
@@ -19,7 +19,6 @@ from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture import Captured
-    from ggmltool.sources.llama.options import CaptureOptions
 
 _LASTING = ("weights", "kv")
 _NUMBER = click.IntRange(1)
@@ -107,12 +106,13 @@ def capture(
     Example:
       ggmltool capture gemma.gguf -c 8192 -ub 256 -o gemma.json.gz
       ggmltool plan --step reserve gemma.json.gz
+      ggmltool capture gemma.gguf -c 8192 --as q4_K_M -o gemma-q4.json.gz
       ggmltool capture gemma.gguf -c 1024 --prompt "The capital of France is" --outputs 1 -o france.json.gz
       ggmltool run france.json.gz
     """
     unnamed = output.to_terminal and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT
     if unnamed:
-        output = Output(_default_file(model), output.force)
+        output = Output(_default_file(model, *wanted.quantization), output.force)
         output.check()
     _check_tokens(ctx, prompt, tokens, next_tokens)
     (asked,) = wanted.each()
@@ -120,8 +120,10 @@ def capture(
         "phase": phase, "n_tokens": n_tokens, "n_seqs": n_seqs, "offload_kqv": not no_kv_offload,
         "embeddings": embeddings, "tokens": tokens, "prompt": prompt or "", "next_tokens": next_tokens,
     }  # fmt: skip
-    captured = _capture(model, asked.options, given)
+    captured = _capture(model, asked, given)
     log_lines(captured.log)
+    if weights and asked.quantization:
+        raise CliError("--weights and --as exclude each other: the file with such weights is not made")
     if weights or tokens or prompt:
         _add_weights(captured, model, output)
     output.write(_file(captured.scenario))
@@ -151,22 +153,22 @@ def _check_tokens(
             raise click.UsageError(f"{option} cannot be combined with --prompt or --tokens, which name all tokens", ctx)
 
 
-def _capture(model: Path, options: CaptureOptions, more: dict[str, Any]) -> Captured:
+def _capture(model: Path, asked: Wanted, more: dict[str, Any]) -> Captured:
     """Capture with these options and more of them. Raises CliError."""
     from ggmltool.sources.llama.capture import capture as capture_model
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
         with progress(f"capturing {model.name}"):
-            return capture_model(model, replace(options, **more))
+            return capture_model(model, replace(asked.options, **more), asked.quantization)
     except CaptureError as error:
         raise CliError(str(error)) from None
 
 
-def _default_file(model: Path) -> Path:
+def _default_file(model: Path, *kind: str) -> Path:
     from ggmltool.sources.llama.model_file import model_name
 
-    return Path(f"{model_name(model)}.json.gz")
+    return Path("-".join([model_name(model), *(text.replace(":", "-") for text in kind)]) + ".json.gz")
 
 
 def _add_weights(captured: Captured, model: Path, output: Output) -> None:

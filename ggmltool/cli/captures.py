@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,11 +55,13 @@ def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
-        captures = capture_many(Path(name), [_options(wanted) for wanted in each])
-        for wanted, captured in zip(each, captures, strict=True):
-            if isinstance(captured, CaptureError):
-                raise captured
-            yield Graph(Opened(Scenario(load_model(captured.scenario)), name), wanted.words)
+        for kind, group in groupby(each, lambda wanted: wanted.quantization):
+            alike = list(group)
+            captures = capture_many(Path(name), [_options(wanted) for wanted in alike], kind)
+            for wanted, captured in zip(alike, captures, strict=True):
+                if isinstance(captured, CaptureError):
+                    raise captured
+                yield Graph(Opened(Scenario(load_model(captured.scenario)), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None
 

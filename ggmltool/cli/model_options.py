@@ -23,10 +23,14 @@ _SERVER: Program = "server"
 
 
 class Wanted(NamedTuple):
-    """What to capture with, and the options that say so, by name; a flag has no value."""
+    """What to capture with, and the options that say so, by name; a flag has no value.
+
+    `quantization` is the kind of file that the model is captured as ("": as it is).
+    """
 
     options: CaptureOptions
     words: dict[str, str]
+    quantization: str = ""
 
 
 class ModelOptions(NamedTuple):
@@ -44,11 +48,13 @@ class ModelOptions(NamedTuple):
     library: str | None
     swa_full: bool
     kv_unified: bool
+    quantization: tuple[str, ...] = ()
 
     @property
     def given(self) -> list[str]:
         """The names of the options that stand on the line."""
-        values = {**{name: getattr(self, field) for field, (name, _) in _FIELDS.items()}, **self._flags()}
+        fields = {name: getattr(self, field) for field, (name, _) in _FIELDS.items()}
+        values = {"--as": self.quantization, **fields, **self._flags()}
         return [name for name, value in values.items() if value]
 
     def _flags(self) -> dict[str, str]:
@@ -67,7 +73,9 @@ class ModelOptions(NamedTuple):
             program=program, swa_full=self.swa_full, kv_unified=self.kv_unified, library=self.library or ""
         )
         return [
-            Wanted(_with(base, dict(zip(given, values, strict=True))), {**_words(given, values), **flags})
+            Wanted(_with(base, dict(zip(given, values, strict=True))), {**kind, **_words(given, values), **flags}, text)
+            for text in self.quantization or ("",)
+            for kind in ({"--as": text} if text else {},)
             for values in product(*given.values())
         ]
 
@@ -101,6 +109,29 @@ def _words(given: dict[str, tuple[Any, ...]], values: tuple[Any, ...]) -> dict[s
     }
 
 
+class _Kinds(Words):
+    """Kinds of files that llama-quantize makes, as it writes them."""
+
+    name = "kind"
+
+    def __init__(self, several: bool) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The kinds, each once. Raises click.BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        from ggmltool.sources.llama.header.quantization import read_quantization
+
+        try:
+            kinds = tuple(dict.fromkeys(str(read_quantization(part.strip())) for part in str(value).split(",")))
+        except CaptureError as error:
+            self.fail(str(error), param, ctx)
+        if len(kinds) > 1 and not self.several:
+            self.fail(f"{value} are several kinds of files; name one", param, ctx)
+        return kinds
+
+
 class _Parallel(click.IntRange):
     """A number of sequences, or auto."""
 
@@ -119,6 +150,7 @@ def model_options(lists: bool = False, parallel: bool = False) -> Callable[[F], 
         @wraps(command)
         def with_options(*args: object, **kwargs: Any) -> object:
             kwargs["program"] = kwargs.pop("for")
+            kwargs["quantization"] = kwargs.pop("as") or ()
             if parallel:
                 kwargs["n_parallel"] = kwargs.pop("parallel")
             values = {name: kwargs.pop(name) for name in ModelOptions._fields}
@@ -169,6 +201,11 @@ def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
                  "token.",
         ),
         number("--outputs", least=0, help="Tokens that have logits, overriding --for."),
+        click.option(
+            "--as", type=_Kinds(lists), metavar="LIST" if lists else "TYPE",
+            help="The model as llama-quantize would make it of this file: q4_K_M, q8_0, iq4_xs:imatrix, …, without "
+                 "making it (`help models`).",
+        ),
         click.option(
             "--library", metavar="PACKAGE[==VERSION]",
             help="Capture with the llama.cpp of this package, installed or in GGMLTOOL_LIBRARIES (default: the first "

@@ -81,6 +81,7 @@ def sweep(
       ggmltool sweep -ngl all -ts 1,1 -ts 3,1 -ot none -ot ffn_down=CPU gemma-3-270m
       ggmltool sweep -ngl 0..18:6 -f csv gemma-3-270m
       ggmltool sweep -ngl 0..33 -ub 256,512,1024 -c 8192 --device CUDA0:24GiB model.gguf
+      ggmltool sweep -ngl all --as q4_K_M,q5_K_M,q8_0 -c 8192 --device CUDA0:24GiB model.gguf
       ggmltool sweep -ts auto -c 8192,32768 -ctk f16,q8_0 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
     """
     graphs = open_captures(scenario, wanted)

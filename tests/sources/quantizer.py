@@ -52,18 +52,7 @@ def _library() -> c.CDLL:
 
 def types(path: Path, wanted: Quantization) -> dict[str, str] | str:
     """The type of each weight by name, in llama-quantize's order, or what it says instead."""
-    lib = _library()
-    said: list[str] = []
-    log = _LOG(lambda _, text, __: said.append(text.decode("utf-8", "replace")))
-    lib.llama_log_set(log, None)
-    params = lib.llama_model_quantize_default_params()
-    params.ftype, params.pure = KINDS[wanted.kind][0], wanted.pure
-    params.dry_run = params.allow_requantize = True
-    values = (c.c_float * 1)(1.0)
-    imatrix = (_Imatrix * 2)(_Imatrix(b"none", values, 1), _Imatrix(None, None, 0))
-    params.imatrix = c.addressof(imatrix) if wanted.imatrix else None
-    failed = lib.llama_model_quantize(os.fsencode(path), b"", c.byref(params))
-    lines = "".join(said).splitlines()
+    failed, lines = _run(path, b"", wanted, dry_run=True)
     if failed:
         return next(line.partition("failed to quantize: ")[2] for line in lines if "failed to quantize" in line)
     return {found[1]: found[3] or found[2] for line in lines if (found := _LINE.match(line))}
@@ -71,11 +60,32 @@ def types(path: Path, wanted: Quantization) -> dict[str, str] | str:
 
 def needs_imatrix(path: Path, wanted: Quantization) -> bool:
     """Whether it says that the file cannot be made without an importance matrix."""
+    _, lines = _run(path, b"", wanted, dry_run=True)
+    return any("will require an imatrix" in line for line in lines)
+
+
+def quantize(path: Path, made: Path, wanted: Quantization) -> None:
+    """Make the file."""
+    failed, lines = _run(path, os.fsencode(made), wanted)
+    assert not failed, lines[-3:]
+
+
+def _run(path: Path, made: bytes, wanted: Quantization, dry_run: bool = False) -> tuple[int, list[str]]:
+    """Whether it failed, and what it said."""
     lib = _library()
-    said: list[bytes] = []
-    log = _LOG(lambda _, text, __: said.append(text))
+    said: list[str] = []
+    log = _LOG(lambda _, text, __: said.append(text.decode("utf-8", "replace")))
     lib.llama_log_set(log, None)
     params = lib.llama_model_quantize_default_params()
-    params.ftype, params.pure, params.dry_run, params.allow_requantize = KINDS[wanted.kind][0], wanted.pure, True, True
-    lib.llama_model_quantize(os.fsencode(path), b"", c.byref(params))
-    return b"will require an imatrix" in b"".join(said)
+    params.ftype, params.pure, params.dry_run, params.allow_requantize = (
+        KINDS[wanted.kind][0],
+        wanted.pure,
+        dry_run,
+        True,
+    )
+    values = (c.c_float * 1)(1.0)
+    imatrix = (_Imatrix * 2)(_Imatrix(b"none", values, 1), _Imatrix(None, None, 0))
+    params.imatrix = c.addressof(imatrix) if wanted.imatrix else None
+    failed = lib.llama_model_quantize(os.fsencode(path), made, c.byref(params))
+    lib.llama_log_set(None, None)
+    return failed, "".join(said).splitlines()

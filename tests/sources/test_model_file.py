@@ -12,7 +12,7 @@ import pytest
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.gguf_header import CutError, OddError, read_header, value_of, write_header
-from ggmltool.sources.llama.model_file import open_model
+from ggmltool.sources.llama.model_file import ModelFile, open_model
 from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.gguf_file import write_gguf, write_parts
 from tests.sources.library import needs_library
@@ -47,7 +47,7 @@ def test_the_header_alone_is_captured_as_the_whole(name: str, tmp_path: Path) ->
 
 def test_a_whole_file_is_taken_as_it_is(tmp_path: Path) -> None:
     path = cached("llama")
-    assert open_model(path) == (path, str(path), True)
+    assert open_model(path) == ModelFile(path, str(path))
     needed = read_header(path).needed
     assert open_model(cut(path, tmp_path, needed)).has_values
     assert not open_model(cut(path, tmp_path, needed - 1)).has_values

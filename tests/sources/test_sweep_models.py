@@ -136,3 +136,51 @@ def test_a_capture_is_of_one_ubatch_and_one_context(call: Call, option: str) -> 
     result = call("sweep", option, "512", "gemma-3-270m")
     assert result.status == 2
     assert f"{option} changes the graph: name the model itself" in result.err
+
+
+def test_kinds_of_files_are_swept_and_each_is_placed_alike(call: Call, model: str) -> None:
+    options = ("-ngl", "all", "-c", "512", "--device", "CUDA0:64MiB", "--json")
+    swept = json.loads(call("sweep", "--as", "q4_k,q8_0,f16:pure", *options, model).out)["placements"]
+    assert [row["--as"] for row in swept] == ["Q4_K_M", "Q8_0", "F16:pure"]
+    weights = [row["parts"]["CUDA0"]["weights"] for row in swept]
+    assert weights == sorted(set(weights))
+    for row in swept:
+        placed = json.loads(call("place", "--as", row["--as"], *options, model).out)
+        (total,) = [device["total"] for device in placed["devices"] if device["device"] == "CUDA0"]
+        assert total == row["needs"]["CUDA0"]
+
+
+def test_the_best_kind_of_file_is_told_with_its_line(call: Call, model: str) -> None:
+    result = call(
+        "sweep", "--as", "q4_0,q8_0", "-ngl", "all", "-c", "512", "--device", "CUDA0:64MiB", "--margin", "0", model
+    )
+    assert "--as Q8_0" in result.out
+    line = next(line.strip() for line in result.out.splitlines() if "ggmltool place" in line)
+    assert call(*shlex.split(line)[1:]).status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "said"),
+    [
+        ("sweep", "q4_K_N", "'q4_K_N' is no kind of file that llama-quantize makes; did you mean"),
+        ("place", "q4_0,q8_0", "q4_0,q8_0 are several kinds of files; name one"),
+        ("capture", "q8_0:best", "'best' after q8_0 is neither pure nor imatrix, for example q8_0:imatrix"),
+    ],
+)
+def test_kinds_that_do_not_exist_are_refused(call: Call, model: str, command: str, option: str, said: str) -> None:
+    result = call(command, "--as", option, model)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+
+
+def test_a_capture_has_no_other_kind(call: Call) -> None:
+    result = call("place", "--as", "q8_0", "gemma-3-270m")
+    assert (result.status, result.out) == (2, "")
+    assert "--as changes the graph: name the model itself" in result.err
+
+
+def test_weights_that_are_not_made_have_no_values(call: Call, model: str) -> None:
+    for options in (("--weights",), ("--tokens", "1,2")):
+        result = call("capture", "--as", "q8_0", *options, model)
+        assert (result.status, result.out) == (2, "")
+        assert "--as" in result.err or "as Q8_0" in result.err

@@ -30,19 +30,22 @@ class Captured:
         return meta
 
 
-def capture(model: Path | ModelFile, options: CaptureOptions) -> Captured:
-    """Capture the graph of a model, as a file that is opened here or was opened already.
+def capture(path: Path, options: CaptureOptions, quantization: str = "") -> Captured:
+    """Capture the graph of a model, or of what llama-quantize would make of it.
 
     Raises CaptureError: no library or a release that is not known, no model, one that the library refuses.
     """
     find(options.library)
-    outcome = _captured(ask(_opened(model, [options]), options))
+    model = _opened(path, [options], quantization)
+    outcome = _captured(model, ask(model, options))
     if isinstance(outcome, CaptureError):
         raise outcome
     return outcome
 
 
-def capture_many(model: Path | ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
+def capture_many(
+    path: Path, asked: Sequence[CaptureOptions], quantization: str = ""
+) -> Iterator[Captured | CaptureError]:
     """Capture the graph of a model with each of these options, in their order, as they come.
 
     One process loads the model once and makes a context for each of the options; while one graph is worked on, the
@@ -51,16 +54,15 @@ def capture_many(model: Path | ModelFile, asked: Sequence[CaptureOptions]) -> It
     """
     for library in dict.fromkeys(options.library for options in asked):
         find(library)
-    return _capture_many(_opened(model, asked), asked)
+    return _capture_many(_opened(path, asked, quantization), asked)
 
 
-def _opened(model: Path | ModelFile, asked: Sequence[CaptureOptions]) -> ModelFile:
+def _opened(path: Path, asked: Sequence[CaptureOptions], quantization: str) -> ModelFile:
     """The model, with its values if tokens are decoded. Raises CaptureError."""
-    opened = open_model(model) if isinstance(model, Path) else model
+    opened = open_model(path, quantization)
     if not opened.has_values and any(map(_decodes, asked)):
-        raise CaptureError(
-            f"--prompt and --tokens need the weights' values; of {opened.title} there is only the header"
-        )
+        what = f"as {quantization} there are none" if quantization else "there is only the header"
+        raise CaptureError(f"--prompt and --tokens need the weights' values; of {path} {what}")
     return opened
 
 
@@ -71,13 +73,19 @@ def _decodes(options: CaptureOptions) -> bool:
 def _capture_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
     for (_, decodes), group in groupby(asked, lambda options: (options.library, _decodes(options))):
         if decodes:
-            yield from (_captured(ask(model, options)) for options in group)
+            yield from (_captured(model, ask(model, options)) for options in group)
         else:
-            yield from map(_captured, ask_many(model, list(group)))
+            yield from (_captured(model, outcome) for outcome in ask_many(model, list(group)))
 
 
-def _captured(outcome: Reply | CaptureError) -> Captured | CaptureError:
-    return outcome if isinstance(outcome, CaptureError) else Captured(outcome["scenario"], outcome["log"])
+def _captured(model: ModelFile, outcome: Reply | CaptureError) -> Captured | CaptureError:
+    if isinstance(outcome, CaptureError):
+        return outcome
+    scenario = outcome["scenario"]
+    if model.quantization:
+        scenario["name"] += f", as {model.quantization}"
+        scenario["meta"]["quantization"] = model.quantization
+    return Captured(scenario, outcome["log"])
 
 
 def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:

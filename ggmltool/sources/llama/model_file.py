@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from ggmltool.sources.llama.header.gguf_header import (
     MAGIC,
     Header,
     OddError,
-    Value,
     read_header,
     write_header,
     write_hole,
 )
+from ggmltool.sources.llama.header.quantization import Quantization, quantized, read_quantization
 
 PART = re.compile(r"-(\d{5})-of-(\d{5})$")
 _SPLIT = ("split.no", "split.count", "split.tensors.count")
@@ -33,22 +33,30 @@ _SHOWN = 3
 
 
 class ModelFile(NamedTuple):
-    """A model: the `path` that llama.cpp opens, what its user calls it, and whether the weights' values are there."""
+    """A model: the `path` that llama.cpp opens, what its user calls it, and whether the weights' values are there.
+
+    `quantization` is the kind of file that it stands for, "" for itself.
+    """
 
     path: Path
     title: str
     has_values: bool = True
+    quantization: str = ""
 
 
-def open_model(path: Path) -> ModelFile:
+def open_model(path: Path, quantization: str = "") -> ModelFile:
     """The model in a GGUF file, or in the files that it is the first of, each there as a whole or from its header on.
+
+    With a `quantization`, such as Q4_K_M, it is the file that llama-quantize would make of it.
 
     Raises CaptureError: there is no such file, its header is cut, a part is missing, no file can be made.
     """
     check_gguf(path)
     try:
-        return _opened(path)
+        return _quantized(path, read_quantization(quantization)) if quantization else _opened(path)
     except OddError:
+        if quantization:
+            raise CaptureError(f"{path}: its header is damaged, or of another version of GGUF than 2 and 3") from None
         return ModelFile(path, str(path))  # llama.cpp says what is the matter with it
 
 
@@ -91,16 +99,40 @@ def check_gguf(path: Path) -> None:
 
 def _opened(path: Path) -> ModelFile:
     """The same. Raises OddError for a damaged file."""
-    first = read_header(path)
-    parts = _parts(path, first)
-    headers = [first, *(read_header(part) for part in parts[1:])]
+    parts, headers = _read(path)
     if all(part.stat().st_size >= header.needed for part, header in zip(parts, headers, strict=True)):
         return ModelFile(path, str(path))
     if len(parts) == 1:
         with path.open("rb") as file:
-            head = file.read(first.size)
-        return _with_hole(path, lambda new: write_hole(new, head, first.whole))
-    return _with_hole(path, lambda new: write_header(new, _unsplit(first.values), _shapes(headers)))
+            head = file.read(headers[0].size)
+        return _with_hole(path, path.name, lambda new: write_hole(new, head, headers[0].whole))
+    whole = _joined(headers)
+    return _with_hole(path, path.name, lambda new: write_header(new, whole.values, _shapes(whole)))
+
+
+def _quantized(path: Path, wanted: Quantization) -> ModelFile:
+    """The file that llama-quantize would make. Raises OddError for a damaged file."""
+    _, headers = _read(path)
+    try:
+        values, tensors = quantized(_joined(headers), wanted)
+    except CaptureError as error:
+        raise CaptureError(f"{path}: --as {wanted}: {error}") from None
+    name = f"{model_name(path)}-{str(wanted).replace(':', '-')}.gguf"
+    made = _with_hole(path, name, lambda new: write_header(new, values, tensors))
+    return made._replace(quantization=str(wanted))
+
+
+def _read(path: Path) -> tuple[list[Path], list[Header]]:
+    """The parts of a model with their headers. Raises CaptureError, and OddError for a damaged file."""
+    first = read_header(path)
+    parts = _parts(path, first)
+    return parts, [first, *(read_header(part) for part in parts[1:])]
+
+
+def _joined(headers: Sequence[Header]) -> Header:
+    """The header of all parts as one."""
+    values = {key: value for key, value in headers[0].values.items() if key not in _SPLIT}
+    return Header(values, [tensor for header in headers for tensor in header.tensors], 0)
 
 
 def _parts(path: Path, first: Header) -> list[Path]:
@@ -123,18 +155,14 @@ def _parts(path: Path, first: Header) -> list[Path]:
     return parts
 
 
-def _unsplit(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {key: value for key, value in values.items() if key not in _SPLIT}
+def _shapes(header: Header) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+    return ((t.name, t.type_id, t.ne) for t in header.tensors)
 
 
-def _shapes(headers: Iterable[Header]) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
-    return ((t.name, t.type_id, t.ne) for header in headers for t in header.tensors)
-
-
-def _with_hole(path: Path, write: Callable[[Path], None]) -> ModelFile:
-    """A file under the same name in a folder of its own, which `write` makes. Raises CaptureError."""
+def _with_hole(path: Path, name: str, write: Callable[[Path], None]) -> ModelFile:
+    """A file of that name in a folder of its own, which `write` makes. Raises CaptureError."""
     try:
-        new = Path(tempfile.mkdtemp(dir=_folder())) / path.name
+        new = Path(tempfile.mkdtemp(dir=_folder())) / name
         write(new)
     except OSError as error:
         raise CaptureError(f"{path}: no header can be written to {tempfile.gettempdir()}: {error.strerror}") from None
