@@ -81,7 +81,7 @@ class Efficiency(NamedTuple):
     matmul_float: Range = Range(0.30, 0.50, 0.70)
     attention: Range = Range(0.15, 0.30, 0.50)
     vector: Range = Range(0.20, 0.40, 0.70)
-    link: Range = Range(0.80, 1.00, 1.15)
+    link: Range = Range(0.65, 0.82, 0.95)
     launch: Range = Range(0.60, 1.00, 1.50)
 
 

@@ -116,7 +116,9 @@ def place(
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}", error.refused) from None
     words = " ".join(filter(None, [asked.words(common, found), captured_with]))
-    told = forecast(placement.model, common.n_depth, common.n_prompt) if needs.error is None else None
+    told = None
+    if needs.error is None and not shares:
+        told = forecast(placement.model, common.n_depth, common.n_prompt)
     speeds = None if told is None else told.speeds(needs.splits, needs.parallel)
     placed = _placed(placement, needs, options, words, shares)._replace(
         speeds=speeds, rates={} if told is None else told.rates

@@ -95,6 +95,11 @@ def test_without_rates_no_seconds_are_told(call: Call, command: str) -> None:
         assert "speeds" not in json.loads(call(*command.split(), *named, "--json", MODEL).out)
 
 
+def test_gpus_that_share_every_tensor_are_not_estimated(call: Call) -> None:
+    """What they tell each other in every layer is not known."""
+    assert "speeds" not in json.loads(call("place", "-sm", "tensor", *GPUS, "--json", MODEL).out)
+
+
 def test_seconds_of_unnamed_hardware_are_refused_with_a_way_out(call: Call) -> None:
     result = call("splits", "--seconds", "gemma-3-270m-ngl9")
     assert result.status == 2
