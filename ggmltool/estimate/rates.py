@@ -17,6 +17,8 @@ BYTES_OF_A_TRANSFER = 8
 """A channel of memory moves 64 bits at a time."""
 SMALL_CORE = 0.5
 """What an efficient core does in a cycle beside what a large one does."""
+FILLING = "filling"
+"""What efficiency.toml calls the columns that products compute beside theirs."""
 OWN = "own"
 """The name of rates that are no known device's."""
 _FIELDS = {"bandwidth": "memory"}
@@ -136,7 +138,8 @@ def _measured_link(rate: float) -> Link:
 def _of_family(rates: Rates, family: str, generation: str = "") -> Rates:
     """With what is alike for all devices of a backend: launches, and how much of the rates its kernels reach."""
     of = rates_data().families.get(family)
-    rates = replace(rates, family=family, efficiency=efficiency_of(family, generation))
+    filling = fitted_shares().get(family, {}).get(FILLING, (0.0, 0.0, 0.0))[1]
+    rates = replace(rates, family=family, efficiency=efficiency_of(family, generation), filling=filling)
     if of is None:
         return rates
     captured = None if of.launch_captured is None else MICRO * of.launch_captured
@@ -145,11 +148,12 @@ def _of_family(rates: Rates, family: str, generation: str = "") -> Rates:
 
 def efficiency_of(family: str, generation: str = "") -> Efficiency:
     """How much of their rates a backend's kernels reach on devices of a generation, as it was fitted."""
-    file = _fitted()
+    file = fitted_shares()
     shares = dict(file.get(family, {})) | dict(file.get(f"{family} {generation}", {}))
-    return Efficiency(**{key: Range(*value) for key, value in shares.items()})
+    return Efficiency(**{key: Range(*value) for key, value in shares.items() if key != FILLING})
 
 
 @cache
-def _fitted() -> Mapping[str, Mapping[str, tuple[float, float, float]]]:
+def fitted_shares() -> Mapping[str, Mapping[str, tuple[float, float, float]]]:
+    """The file efficiency.toml, read once."""
     return load("efficiency.toml", dict[str, dict[str, tuple[float, float, float]]])

@@ -1,0 +1,116 @@
+"""Estimates against published measurements: the half that nothing was fitted to is met within what the manual says."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+from collections import Counter
+from functools import cache
+from importlib.resources import files
+
+import pytest
+
+from ggmltool.estimate.rates import fitted_shares
+from ggmltool.estimate.records import Range
+from ggmltool.scenario.known_devices import known_devices
+from tests.estimate.bench_models import BENCH_MODELS, weights_nbytes
+from tests.estimate.calibrate import OUT, Case, cases, errors, fit, generation_of, of_package, off, text_of, unfitted
+from tests.estimate.measurements import measurements
+from tests.sources.library import needs_library
+
+pytestmark = needs_library
+
+PUBLISHED_GIB = {
+    "llama-7b q4_0": 3.56,
+    "llama-8b q4_K_M": 4.58,
+    "llama-8b f16": 14.96,
+    "llama-70b q4_K_M": 39.59,
+    "llama-3b q4_K_M": 1.87,
+    "tinyllama q4_K_M": 636.18 / 1024,
+    "qwen2-7b q8_0": 7.54,
+    "gemma3-4b q4_0": 2.35,
+    "gpt-oss-20b mxfp4": 11.27,
+    "gpt-oss-120b mxfp4": 59.02,
+    "qwen3-30b-a3b q8_0": 30.25,
+}
+"""The size that llama-bench prints for the file that was measured."""
+
+
+@cache
+def every() -> list[Case]:
+    return cases(measurements())
+
+
+def held() -> list[Case]:
+    return [case for case in every() if not case.row.fitted]
+
+
+@pytest.mark.parametrize("model", PUBLISHED_GIB)
+def test_a_model_is_as_large_as_the_one_that_was_measured(model: str) -> None:
+    assert weights_nbytes(BENCH_MODELS[model]()) / 2**30 == pytest.approx(PUBLISHED_GIB[model], rel=0.005)
+
+
+def test_every_measurement_names_a_known_device_and_where_it_was_published() -> None:
+    rows = measurements()
+    assert len(rows) >= 300
+    for row in rows:
+        assert row.backend in known_devices()[row.device].families
+        assert row.model in BENCH_MODELS
+        assert row.source.startswith("https://github.com/")
+        assert re.fullmatch(r"(pp|tg)\d+", row.test)
+        assert row.rate > 0
+    assert len(
+        {(r.device, r.count, r.backend, r.model, r.test, r.depth, r.ubatch, r.flash, r.rate) for r in rows}
+    ) == len(rows)
+    assert {r.backend for r in rows} == {"CUDA", "ROCm", "Vulkan", "Metal", "CPU"}
+
+
+def test_which_half_a_measurement_is_of_follows_from_its_device_and_model() -> None:
+    for row in measurements():
+        digest = hashlib.sha256(f"{row.device} {row.model}".encode()).digest()
+        assert row.fitted == bool(digest[0] % 2)
+    halves = Counter(row.fitted for row in measurements())
+    assert min(halves.values()) >= 140
+
+
+def test_the_held_out_half_is_met_within_a_fifth_and_as_the_manual_says() -> None:
+    found = errors(held(), of_package)
+    assert found.median <= 0.20
+    assert found.within >= 0.65
+    page = (files("ggmltool") / "docs" / "devices.md").read_text("utf-8")
+    said = re.search(r"^\| all \| (\d+) \| ([\d.]+)% \| ([\d.]+)% \| (\d+)% \|$", page, re.MULTILINE)
+    assert said is not None
+    assert found.n == int(said[1])
+    assert found.median == pytest.approx(float(said[2]) / 100, abs=0.02)
+    assert found.most == pytest.approx(float(said[3]) / 100, abs=0.08)
+    assert found.within == pytest.approx(float(said[4]) / 100, abs=0.08)
+
+
+@pytest.mark.parametrize("backend", ["CUDA", "ROCm", "Vulkan", "Metal"])
+@pytest.mark.parametrize("prompt", [True, False])
+def test_no_backend_is_far_off(backend: str, prompt: bool) -> None:
+    group = [case for case in held() if case.row.backend == backend and case.row.is_prompt == prompt]
+    assert len(group) >= 6
+    assert errors(group, of_package).median <= 0.25
+
+
+def test_estimates_are_neither_all_too_high_nor_all_too_low() -> None:
+    assert abs(statistics.median(off(case, of_package(case.row)) for case in held())) < 0.1
+
+
+def test_fitting_finds_shares_that_are_better_than_those_that_it_starts_from() -> None:
+    group = [case for case in every() if case.row.backend == "Vulkan" and case.row.fitted]
+    prior = {"matvec": 0.7, "matmul_quantized": 0.25}
+    found = fit(group, prior, unfitted)
+    assert found.keys() == prior.keys()
+    before = statistics.mean(abs(off(case, unfitted(case.row))) for case in group)
+    assert before > 0.2
+    assert found != prior
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    shares = {name: {key: Range(*value) for key, value in of.items()} for name, of in fitted_shares().items()}
+    assert text_of(shares) == OUT.read_text("utf-8")
+    generations = {generation_of(row.device) for row in measurements() if row.fitted}
+    assert {name.partition(" ")[2] for name in shares} - {""} <= generations
