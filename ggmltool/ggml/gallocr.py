@@ -146,7 +146,6 @@ class Gallocr(AnyGallocr):
         self._unsettled = False
         nodes, leafs = self.planned_nodes, self.planned_leafs
         hn = self.hash_nodes
-        bufts = self.bufts
         allocs: list[TensorAlloc | None] = [None] * len(hn.allocated)
 
         def alloc_of(t: Tensor) -> TensorAlloc:
@@ -157,9 +156,7 @@ class Gallocr(AnyGallocr):
                     alloc = INVALID
                 else:
                     b = hn.buffer_id[i]
-                    buft = bufts[b]
-                    size = t.nbytes if buft.plain else buft.get_alloc_size(t)
-                    alloc = TensorAlloc(b, hn.chunk[i], hn.offset[i], size)
+                    alloc = TensorAlloc(b, hn.chunk[i], hn.offset[i], hn.size[i])
                 allocs[i] = alloc
             return alloc
 
@@ -206,46 +203,49 @@ class Gallocr(AnyGallocr):
         hn = self.hash_nodes = HashNodes(n_tensors)
         n_children, n_views, allocated = hn.n_children, hn.n_views, hn.allocated
         allocate = self._allocate_node
-        for i, leaf in enumerate(leafs):
-            allocate(leaf, leaf_ids[i] if leaf_ids is not None else 0)
+        node_ids = node_ids if node_ids is not None else [0] * len(nodes)
+        leaf_ids = leaf_ids if leaf_ids is not None else [0] * len(leafs)
+        for leaf, b in zip(leafs, leaf_ids, strict=False):
+            if b < 0 or not leaf.data:
+                allocate(leaf, b)
 
-        for i, node in enumerate(nodes):
+        for node, b in zip(nodes, node_ids, strict=False):
             root = node.view_src
             # A view without an op is how the scheduler ties a tensor to the copy made of it; it is no use of its root.
             if root is not None and node.op:
                 n_views[root.index] += 1
             if node.flags & FLAG_INPUT:
-                allocate(node, node_ids[i] if node_ids is not None else 0)
+                allocate(node, b)
             for s in node.src:
                 if s is not None:
                     n_children[s.index] += 1
                     if s.flags & FLAG_INPUT:
-                        allocate(s, node_ids[i] if node_ids is not None else 0)
+                        allocate(s, b)
 
-        for i, node in enumerate(self._in_turn(nodes)):
-            b = node_ids[i] if node_ids is not None else 0
-            src = node.src
+        for node, b in zip(self._in_turn(nodes), node_ids, strict=False):
             if b < 0:
                 allocate(node, b)
+            src = node.src
             for s in src:
-                if s is not None and s.view_src is None and not (s.data or s.buffer or allocated[s.index]):
+                if s is not None and not (allocated[s.index] or s.data or s.view_src is not None or s.buffer):
                     allocate(s, b)
-            if node.view_src is None and not (node.data or node.buffer or allocated[node.index]):
+            if node.view_src is None and not (allocated[node.index] or node.data or node.buffer):
                 allocate(node, b)
             for s in src:
                 if s is None:
                     continue
                 k = s.index
-                n_children[k] -= 1
-                if n_children[k] == 0 and n_views[k] == 0:
+                left = n_children[k] = n_children[k] - 1
+                if left or n_views[k]:
+                    continue
+                if allocated[k]:
+                    self._free_node(s)
+                elif s.view_src is not None:
                     root = s.view_src
-                    if root is not None:
-                        k = root.index
-                        n_views[k] -= 1
-                        if n_views[k] == 0 and n_children[k] == 0 and allocated[k]:
-                            self._free_node(root)
-                    elif allocated[k]:
-                        self._free_node(s)
+                    k = root.index
+                    left = n_views[k] = n_views[k] - 1
+                    if not left and n_children[k] == 0 and allocated[k]:
+                        self._free_node(root)
 
     def _in_turn(self, nodes: list[Tensor]) -> Iterable[Tensor]:
         """The nodes, as their turn comes."""
@@ -294,6 +294,7 @@ class Gallocr(AnyGallocr):
         hn = self.hash_nodes
         i, k = node.index, parent.index
         hn.buffer_id[i] = hn.buffer_id[k]
+        hn.size[i] = hn.size[k]
         hn.chunk[i] = hn.chunk[k]
         hn.offset[i] = hn.offset[k]
         hn.allocated[k] = 0
@@ -303,7 +304,7 @@ class Gallocr(AnyGallocr):
         hn = self.hash_nodes
         i = node.index
         buft = self.bufts[buffer_id]
-        size = node.nbytes if buft.plain else buft.get_alloc_size(node)
+        size = hn.size[i] = node.nbytes if buft.plain else buft.get_alloc_size(node)
         hn.buffer_id[i] = buffer_id
         try:
             hn.chunk[i], hn.offset[i] = self.buf_tallocs[buffer_id].alloc(size)
@@ -315,10 +316,9 @@ class Gallocr(AnyGallocr):
     def _free_extra_space(self, node: Tensor, parent: Tensor) -> None:
         """ggml_gallocr_free_extra_space: give back what the parent had and the node does not need."""
         hn = self.hash_nodes
-        k = parent.index
-        p_id = hn.buffer_id[k]
-        parent_size = self.bufts[p_id].get_alloc_size(parent)
-        node_size = self.bufts[hn.buffer_id[node.index]].get_alloc_size(node)
+        i, k = node.index, parent.index
+        parent_size = hn.size[k]
+        node_size = hn.size[i] = self.bufts[hn.buffer_id[i]].get_alloc_size(node)
         if parent_size < node_size:
             raise GgmlAssert(
                 "ggml_gallocr_free_extra_space",
@@ -326,7 +326,7 @@ class Gallocr(AnyGallocr):
                 f"{node.name} would be computed in the memory of {parent.name}, which has {parent_size} bytes, "
                 f"and needs {node_size}",
             )
-        tallocr = self.buf_tallocs[p_id]
+        tallocr = self.buf_tallocs[hn.buffer_id[k]]
         a = tallocr.alignment
         parent_size = (parent_size + a - 1) // a * a
         node_size = (node_size + a - 1) // a * a
@@ -340,13 +340,11 @@ class Gallocr(AnyGallocr):
         hn = self.hash_nodes
         i = node.index
         b = hn.buffer_id[i]
-        buft = self.bufts[b]
-        size = node.nbytes if buft.plain else buft.get_alloc_size(node)
         try:
-            self.buf_tallocs[b].free_bytes((hn.chunk[i], hn.offset[i]), size)
+            self.buf_tallocs[b].free_bytes((hn.chunk[i], hn.offset[i]), hn.size[i])
         except GgmlError as error:
             self.refused = node
-            error.explanation += f", when {node.label} was given back to {buft.name}; {advice('free_blocks')}"
+            error.explanation += f", when {node.label} was given back to {self.bufts[b].name}; {advice('free_blocks')}"
             raise
         hn.allocated[i] = 0
 

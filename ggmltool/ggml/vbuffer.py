@@ -24,9 +24,12 @@ INVALID = TensorAlloc(-1, -1, -1, 0)
 
 
 class HashNodes:
-    """struct hash_node of every tensor, as lists indexed by the tensor's index."""
+    """struct hash_node of every tensor, as lists indexed by the tensor's index.
 
-    __slots__ = ("allocated", "buffer_id", "chunk", "n_children", "n_views", "offset")
+    `size` is what a tensor that was allocated takes in the buffer type of `buffer_id`, which ggml asks for anew.
+    """
+
+    __slots__ = ("allocated", "buffer_id", "chunk", "n_children", "n_views", "offset", "size")
 
     def __init__(self, n: int) -> None:
         self.n_children = [0] * n
@@ -34,6 +37,7 @@ class HashNodes:
         self.buffer_id = [0] * n
         self.chunk = [0] * n
         self.offset = [0] * n
+        self.size = [0] * n
         self.allocated = bytearray(n)
 
 

@@ -332,13 +332,17 @@ class Scheduler(SchedulerState):
     def places(self) -> Places:
         """Who says where a tensor lies: buffer type, usage, chunk, offset from the base; its bytes, if no view."""
         bufts = self.bufts
-        buffer_ids = self.gallocr.hash_nodes.buffer_id
+        gallocr = self.gallocr
+        buffer_ids, sizes = gallocr.hash_nodes.buffer_id, gallocr.hash_nodes.size
+        # The allocator may never have come to the graph.
+        planned = gallocr.planned_nodes is self.nodes
 
         def place(t: Tensor, sized: bool = True) -> Place:
             buffer = t.buffer
             size = None
-            # The allocator may never have come to the graph.
             if sized and t.view_src is None and (buffer is not None or t.index < len(buffer_ids)):
+                if buffer is None and planned and sizes[t.index]:
+                    return None, None, None, None, sizes[t.index]
                 buft = buffer.buft if buffer is not None else bufts[buffer_ids[t.index]]
                 size = t.nbytes if buft.plain else buft.get_alloc_size(t)
             if buffer is None:
