@@ -12,6 +12,8 @@ from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name
 from ggmltool.ggml.version import INT64_MAX, MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
 
+_PADDED_TENSOR = pad(TENSOR_SIZE, MEM_ALIGN)
+
 
 @dataclass(frozen=True, slots=True)
 class Object:
@@ -37,6 +39,13 @@ class IndexSpace:
             return self._free.pop()
         self.top += 1
         return self.top - 1
+
+    def take_many(self, n: int) -> list[int]:
+        """What `n` calls of `take` give."""
+        again = [self._free.pop() for _ in range(min(n, len(self._free)))]
+        first = self.top
+        self.top += n - len(again)
+        return [*again, *range(first, self.top)]
 
     def give_back(self, indices: list[int]) -> None:
         """Make the indices of tensors that nothing refers to any more available again."""
@@ -101,6 +110,18 @@ class Context:
         tensor.index = self.indices.take()
         self.tensors.append(tensor)
         return tensor
+
+    def add_all(self, tensors: Sequence[Tensor]) -> None:
+        """What `add` does, of one after the other."""
+        if self.mem_size is not None:
+            for t in tensors:
+                self.add(t)
+            return
+        self.used_mem += (OBJECT_SIZE + _PADDED_TENSOR) * len(tensors)
+        self._sizes += [("tensor", _PADDED_TENSOR, t) for t in tensors]
+        self.tensors += tensors
+        for t, index in zip(tensors, self.indices.take_many(len(tensors)), strict=True):
+            t.index = index
 
     def new_tensor(
         self,

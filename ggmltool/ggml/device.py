@@ -189,6 +189,11 @@ class Device:
         """ggml_backend_dev_supports_op."""
         return self._refusal(op) is None
 
+    @property
+    def takes_any_data(self) -> bool:
+        """Whether `supports_op` says yes to every tensor that no op computes."""
+        return self.check is None and self.table[Op.NONE] == YES
+
     def why_not(self, op: Tensor) -> str | None:
         """Why the device does not run `op`, in words; None exactly where `supports_op` says yes.
 

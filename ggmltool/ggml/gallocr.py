@@ -267,13 +267,25 @@ class Gallocr(AnyGallocr):
             return
         allocated[i] = 1
         if self.can_inplace[node.op]:
-            for parent in node.src:
-                if parent is not None and self._why_not(node, parent) is None:
-                    self._take_over(node, parent)
-                    if self.bufts[self.hash_nodes.buffer_id[i]].alloc_size is not None:
-                        self._free_extra_space(node, parent)
-                    return
+            parent = self._parent_to_take_over(node)
+            if parent is not None:
+                self._take_over(node, parent)
+                if self.bufts[self.hash_nodes.buffer_id[i]].alloc_size is not None:
+                    self._free_extra_space(node, parent)
+                return
         self._place(node, buffer_id)
+
+    def _parent_to_take_over(self, node: Tensor) -> Tensor | None:
+        """The first source in whose memory a node is computed; None if there is no such source."""
+        hn = self.hash_nodes
+        allocated, n_children = hn.allocated, hn.n_children
+        for parent in node.src:
+            # Two of the reasons of `_why_not`, asked here: most sources are out by one of them.
+            if parent is None or not allocated[parent.index] or n_children[parent.index] != 1:
+                continue
+            if self._why_not(node, parent) is None:
+                return parent
+        return None
 
     def _why_not(self, node: Tensor, parent: Tensor) -> Why | None:
         """Why a node is not computed in the memory of this source; None if it is."""

@@ -51,11 +51,15 @@ class Telling(Gallocr):
             self.tell(AllocationStarted(i, node.label))
             yield node
 
-    def _why_not(self, node: Tensor, parent: Tensor) -> Why | None:
-        why = super()._why_not(node, parent)
-        if why is not None:
+    def _parent_to_take_over(self, node: Tensor) -> Tensor | None:
+        for parent in node.src:
+            if parent is None:
+                continue
+            why = self._why_not(node, parent)
+            if why is None:
+                return parent
             self.tell(NotReused(node.label, parent.label, why, self._facts(why, parent)))
-        return why
+        return None
 
     def _facts(self, why: Why, parent: Tensor) -> Facts:
         hn = self.hash_nodes

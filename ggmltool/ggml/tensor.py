@@ -156,6 +156,27 @@ class Tensor:
         t.fun = self.fun
         return t
 
+    def become_like(self, src: Tensor, name: str, index: int) -> None:
+        """Be a new tensor of the type, extents and strides of `src`, whatever this one was before."""
+        self.type = src.type
+        self.ne = src.ne
+        self.nb = src.nb
+        self.nbytes = src.nbytes
+        self.op = 0
+        self.op_params = ()
+        self.key = 0
+        self.is_view_op = False
+        self.flags = 0
+        self.src = []
+        self.view_src = None
+        self.view_offs = 0
+        self.buffer = None
+        self.data = 0
+        self.name = name
+        self.id = ""
+        self.index = index
+        self.fun = None
+
     def set_layout(self, ne: Dims, nb: Dims) -> None:
         """Change extents and strides after creation, as ggml's view constructors do."""
         self.ne = ne

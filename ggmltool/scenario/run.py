@@ -110,10 +110,9 @@ class Run(ABC):
                 self.persistent.extend([None] * len(tensors))
                 continue
             ctx = Context(indices=self.indices, name=spec.name)
-            for ct in tensors:
-                t = ct.proto.clone(0)
-                ctx.add(t)
-                self.persistent.append(t)
+            made = [ct.proto.clone(0) for ct in tensors]
+            ctx.add_all(made)
+            self.persistent += made
             self._link(tensors, ctx.tensors, self.persistent)
             self.contexts.append(ctx)
             self.buffers += self._alloc_context(ctx, self.bufts[spec.buft], USAGE_NAMES.index(spec.usage))
@@ -175,7 +174,7 @@ class Run(ABC):
         if sched.is_reset:
             self._pool_used = 0
         n_new = len(compiled.nodes) + self.persistent.count(None)
-        take = self._take(n_new)
+        take = iter(self._take(n_new))
         table: list[Tensor] = []
         if n_new > len(compiled.nodes):
             fresh: list[tuple[CompiledTensor, Tensor]] = []
@@ -183,7 +182,7 @@ class Run(ABC):
             for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
                 if spec.buft is None:
                     for ct in tensors:
-                        t = ct.proto.clone(take.pop())
+                        t = ct.proto.clone(next(take))
                         fresh.append((ct, t))
                         table.append(t)
                 else:
@@ -192,10 +191,12 @@ class Run(ABC):
             self._link([ct for ct, _ in fresh], [t for _, t in fresh], table)
         else:
             table += self.persistent  # type: ignore[arg-type]
-        for ct in compiled.nodes:
-            t = ct.proto.clone(take.pop())
-            table.append(t)
-            t.src = [None if s == NONE else table[s] for s in ct.src]
+        nodes = [ct.proto.clone(index) for ct, index in zip(compiled.nodes, take, strict=True)]
+        table += nodes
+        # The last one is that of NONE.
+        linked: list[Tensor | None] = [*table, None]
+        for ct, t in zip(compiled.nodes, nodes, strict=True):
+            t.src = [linked[s] for s in ct.src]
             if ct.view_src != NONE:
                 t.view_src = table[ct.view_src]
         graph = CGraph(self.compiled.cgraph_size, self.indices.top)
@@ -206,13 +207,12 @@ class Run(ABC):
         return graph
 
     def _take(self, n: int) -> list[int]:
-        """`n` indices for new tensors, the first one last; those of graphs nobody can refer to come again."""
+        """`n` indices for new tensors; those of graphs nobody can refer to come again."""
         need = self._pool_used + n - len(self._pool)
-        for _ in range(need):
-            self._pool.append(self.indices.take())
+        if need > 0:
+            self._pool += self.indices.take_many(need)
         out = self._pool[self._pool_used : self._pool_used + n]
         self._pool_used += n
-        out.reverse()
         return out
 
     @abstractmethod

@@ -63,6 +63,6 @@ def padded_size(memory: Memory, attention_nbytes: Callable[[Tensor, Features], i
 
     def size_of(t: Tensor) -> int:
         size = attention_nbytes(t, has) if t.op == Op.FLASH_ATTN_EXT else t.nbytes
-        return size + row_padding_of(t, row_padding)
+        return size + row_padding_of(t, row_padding) if t.type.quantized else size
 
     return size_of

@@ -72,22 +72,18 @@ class AnyArena(ABC):
         """The tensors of the last split, in the order of the arena."""
         return self.slots[: self._next]
 
-    def _slot(self, src: Tensor) -> tuple[Tensor | None, int]:
-        self.check_room(src)
-        self._next += 1
-        if self._next <= len(self.slots):
-            t = self.slots[self._next - 1]
-            return t, t.index
-        return None, self.indices.take()
-
     def dup_layout(self, src: Tensor, name: str) -> Tensor:
         """ggml_dup_tensor_layout: a tensor of the same type, extents and strides."""
-        t, index = self._slot(src)
-        if t is None:
-            t = Tensor(src.type, src.ne, src.nb, name=cut_name(name), index=index)
-            self.slots.append(t)
+        self.check_room(src)
+        if self._next < len(self.slots):
+            t = self.slots[self._next]
+            index = t.index
         else:
-            Tensor.__init__(t, src.type, src.ne, src.nb, name=cut_name(name), index=index)
+            t = Tensor.__new__(Tensor)
+            index = self.indices.take()
+            self.slots.append(t)
+        self._next += 1
+        t.become_like(src, cut_name(name), index)
         return t
 
 
@@ -123,14 +119,9 @@ class Arena(AnyArena):
         """
         root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
         _check_view(src.ne, src, root, offs)
-        t, index = self._slot(src)
-        name = cut_name(src.name + " (view)")
-        sources: list[Tensor | None] = [*keeps] or [src]
-        if t is None:
-            t = Tensor(src.type, src.ne, src.nb, 0, (), 0, sources, root, offs, name, "", index)
-            self.slots.append(t)
-        else:
-            Tensor.__init__(t, src.type, src.ne, src.nb, 0, (), 0, sources, root, offs, name, "", index)
+        t = self.dup_layout(src, src.name + " (view)")
+        t.view_src, t.view_offs = root, offs
+        t.src = [*keeps] or [src]
         return t
 
 

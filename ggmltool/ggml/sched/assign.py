@@ -29,9 +29,8 @@ def backend_from_buffer(s: SchedulerState, tensor: Tensor, op: Tensor) -> int:
     buffer = tensor.view_src.buffer if tensor.view_src is not None else tensor.buffer
     if buffer is None:
         return -1
-    buft = buffer.buft
-    for b, usable in enumerate(s.usable_bufts):
-        if buft in usable and s.backends[b].device.supports_op(op):
+    for b, device in s.users.get(buffer.buft, ()):
+        if device.supports_op(op):
             return b
     s.debug_log(
         f"ggml_backend_sched_backend_from_buffer: warning: no backend supports op {op_desc(tensor)} with a weight "
@@ -42,10 +41,16 @@ def backend_from_buffer(s: SchedulerState, tensor: Tensor, op: Tensor) -> int:
 
 def assign_from_buffers(s: SchedulerState, tensors: Iterable[Tensor]) -> None:
     """Pass 1: tensors that have memory, inputs, and ops with weights, in this order; the user's choices stay."""
-    ids = s.ids
+    ids, causes, homes = s.ids, s.causes, s.homes
     for t in tensors:
-        if ids[t.index] == -1:
-            ids[t.index] = _backend_id_from_cur(s, t)
+        i = t.index
+        if ids[i] != -1:
+            continue
+        if t.op == Op.NONE and t.buffer is not None and t.view_src is None and t.buffer.buft in homes:
+            ids[i] = homes[t.buffer.buft]
+            causes[i] = "1.dst"
+        else:
+            ids[i] = _backend_id_from_cur(s, t)
 
 
 def _backend_id_from_cur(s: SchedulerState, t: Tensor) -> int:
@@ -102,14 +107,17 @@ def _cannot_run(s: SchedulerState, t: Tensor, buft: BufferType) -> GgmlAbort:
 def expand(s: SchedulerState, real: Sequence[Tensor]) -> None:
     """Pass 2: neighbors take the backend of assigned nodes; first those of GPUs, down and up, then all."""
     for sweep in SWEEPS:
-        expand_once(s, real, sweep)
+        if not expand_once(s, real, sweep):
+            break
 
 
-def expand_once(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep) -> None:
-    """A sweep of pass 2. Where the last backend does not expand, it ends what another one does.
+def expand_once(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep) -> bool:
+    """A sweep of pass 2; whether it left a node without a backend. Where the last backend does not expand, it ends what
+    another one does.
 
     A node that the backend does not support is left alone, and the expansion continues after it.
     """
+    left = False
     ids = s.ids
     skipped = len(s.backends) - 1 if sweep.skips_last else -2
     cur = -1
@@ -120,6 +128,9 @@ def expand_once(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep) -> None
         elif cur != -1 and s.backends[cur].device.supports_op(n):
             ids[n.index] = cur
             s.causes[n.index] = "2.sup"
+        else:
+            left = True
+    return left
 
 
 def buffer_supported(s: SchedulerState, t: Tensor, backend_id: int) -> bool:

@@ -45,7 +45,9 @@ class AnyScheduler(ABC):
     State lists are indexed by a tensor's index: `ids` its backend (-1 none), `causes` why, `copies` its copies.
     `assigned`, `assigned_causes` and `made_copies` are those of the last split, which a reset does not clear. `nodes`
     and `leafs` are the scheduler's own graph, with copies; `node_ids` and `leaf_ids` their backends. `indices` are
-    those of all tensors it will see.
+    those of all tensors it will see. `usable_bufts` are the buffer types of each backend, `users` of each buffer type
+    the backends that can use it, with their devices. `homes` are the backends of tensors in it that no op computes,
+    where that depends on nothing else.
 
     `on_pass` is called after every pass with its number and the scheduler. With `debug` it keeps what GGML_SCHED_DEBUG
     prints: of the last split in `debug_record`, after each pass in `printed`. `log_lines` is what it logs,
@@ -85,6 +87,8 @@ class AnyScheduler(ABC):
         self.memory_names = [buft.name for buft in self.bufts]
         bufts = {*self.bufts, *all_bufts}
         self.usable_bufts = [frozenset(t for t in bufts if b.device.supports_buft(t)) for b in backends]
+        self.users = {t: [(i, b.device) for i, b in enumerate(backends) if t in self.usable_bufts[i]] for t in bufts}
+        self.homes = {t: users[0][0] for t, users in self.users.items() if users and users[0][1].takes_any_data}
         self.graph_size = graph_size
         self.hash_size = hash_size
         self.n_copies = n_copies

@@ -21,6 +21,9 @@ from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
 _MOST_SUMMED = 15
 """Experts a token in a weighted sum (MOE_WEIGHTED_REDUCTION_MAX_EXPERTS)."""
 
+GATING = frozenset((Op.UNARY, Op.SOFT_MAX))
+"""Ops that a choice of experts begins with."""
+
 _MOST_CHOSEN_FROM = 512
 _FURTHER_NUMBERS_OF_EXPERTS = (288, 576)
 _ONE = float_bits(1.0)
@@ -32,7 +35,7 @@ def end_of_top_k(nodes: SplitNodes, i: int, use_count: UseCount) -> int | None:
     It is a gating function, the largest of its values (of what a bias makes of them), and their normed and scaled
     weights.
     """
-    if nodes[i].op not in (Op.UNARY, Op.SOFT_MAX):
+    if nodes[i].op not in GATING:
         return None
     chosen = _choice(nodes, i)
     if chosen is None:

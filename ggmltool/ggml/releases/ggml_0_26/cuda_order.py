@@ -14,7 +14,7 @@ from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op
 from ggmltool.ggml.ops.registry import float_of
-from ggmltool.ggml.releases.ggml_0_26.cuda_moe import end_of_top_k, weighted_reduction
+from ggmltool.ggml.releases.ggml_0_26.cuda_moe import GATING, end_of_top_k, weighted_reduction
 from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_matrix
 
@@ -27,16 +27,19 @@ def graph_optimize(nodes: SplitNodes, use_count: UseCount, keep: Keep) -> list[T
     _join_shared_experts(ordered, use_count, keep)
     i = 0
     while i < len(ordered):
-        reduction = weighted_reduction(ordered, i, use_count)
-        if reduction is not None:
-            until = ordered[reduction.last]
-            for t in reduction.keeps:
-                keep(t, until)
-            i = reduction.last
-        end = end_of_top_k(ordered, i, use_count)
-        if end is not None:
-            _keep_all(ordered, i, end, keep)
-            i = end - 1
+        op = ordered[i].op
+        if op == Op.MUL:
+            reduction = weighted_reduction(ordered, i, use_count)
+            if reduction is not None:
+                until = ordered[reduction.last]
+                for t in reduction.keeps:
+                    keep(t, until)
+                i = reduction.last
+        elif op in GATING:
+            end = end_of_top_k(ordered, i, use_count)
+            if end is not None:
+                _keep_all(ordered, i, end, keep)
+                i = end - 1
         i += 1
     return ordered
 
