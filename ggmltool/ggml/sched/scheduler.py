@@ -53,7 +53,7 @@ class Scheduler(SchedulerState):
         self.is_reset = False
         self.gallocr.settle()
         self.arena.clear()
-        self.seen_graphs.append(graph)
+        self.see(graph)
         self.grow_state()
         if graph.was_split:
             self._touch_sources(graph)

@@ -10,6 +10,7 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.arena import Arena, Split
@@ -105,6 +106,8 @@ class SchedulerState(AnyScheduler):
         """Forget assignments, copies, the graphs that gave them, and what else was looked up."""
         super().clear_state()
         self.extra_keys: set[int] = set()
+        self._keys: set[int] | None = None
+        self._n_seen = 0
 
     def new_split(self) -> Split:
         """A split for whatever place, without room for inputs yet, or with all it will ever have."""
@@ -115,17 +118,29 @@ class SchedulerState(AnyScheduler):
 
     def touch(self, index: int) -> None:
         """Note a look-up of a tensor that may be neither node nor leaf: it takes a slot of ggml's hash set."""
-        if index not in self.extra_keys:
-            self.extra_keys.add(index)
-            self.check_hash_set()
+        if index in self.extra_keys:
+            return
+        self.extra_keys.add(index)
+        if self._keys is not None:
+            self._keys.add(index)
+        self.check_hash_set()
+
+    def see(self, graph: CGraph) -> None:
+        """Note that a graph is to be split: its tensors take slots of ggml's hash set."""
+        self.seen_graphs.append(graph)
+        self._n_seen += len(graph.nodes) + len(graph.leafs)
+        self._keys = None
 
     def check_hash_set(self) -> None:
         """Abort where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
-        graphs = self.seen_graphs
-        if sum(len(g.nodes) + len(g.leafs) for g in graphs) + len(self.extra_keys) <= self.hash_size:
-            return
-        n = len(self.hash_keys())
+        if self._keys is None:
+            # As long as there is room for that, tensors of several graphs and look-ups of them are counted twice.
+            if self._n_seen + len(self.extra_keys) <= self.hash_size:
+                return
+            self._keys = self.hash_keys()
+        n = len(self._keys)
         if n > self.hash_size:
+            graphs = self.seen_graphs
             tensors = {t.index for g in graphs for t in (*g.leafs, *g.nodes)}
             several = f" of {len(graphs)} graphs (`reset` between them empties it)" if len(graphs) > 1 else ""
             others = (
