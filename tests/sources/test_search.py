@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from functools import cache
 from itertools import product
 
 import pytest
 
-from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import BackendSpec, Model
-from ggmltool.sources.llama.capture import capture
+from ggmltool.scenario.model import BackendSpec
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.anatomy import anatomies
@@ -22,28 +18,14 @@ from ggmltool.sources.llama.search.found import Candidate
 from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
 from ggmltool.sources.llama.search.planning import Planner
 from ggmltool.sources.llama.search.search import Wish, search
-from ggmltool.sources.llama.search.space import Setting, Space
+from ggmltool.sources.llama.search.space import Space
 from ggmltool.sources.llama.search.speed import Request, Speed
 from ggmltool.sources.llama.search.tables import Tables
-from tests.sources.models import cached
+from tests.sources.searching import SETTING, devices, model
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
 )
-
-SETTING = Setting(512, n_ubatch=64)
-
-
-@cache
-def model(name: str) -> Model:
-    """A small model's two graphs."""
-    from ggmltool.sources.llama.options import CaptureOptions
-
-    return load_model(capture(cached(name), SETTING.capture_options(CaptureOptions())).scenario)
-
-
-def devices(*texts: str) -> list[BackendSpec]:
-    return read_devices([*texts, *([] if any(t.startswith("CPU") for t in texts) else ["CPU"])])
 
 
 def choices(tables: Tables) -> Iterator[Choice]:

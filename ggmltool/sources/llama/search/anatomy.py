@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from ggmltool.estimate.planned import nodes_of
 from ggmltool.estimate.seconds import GraphWork
@@ -18,8 +19,10 @@ class Anatomy:
     A node that uses a weight or writes a cache is an anchor: ggml_backend_sched chooses its device by where that lies,
     whatever the rest of the graph does, and nodes between two anchors of a layer go by these. `layers` has for every
     node the layer of the last anchor before it, or its own; None before the first. `border` says of each whether it
-    comes after the last anchor of its layer, so that the next one has a say in where it runs. `index` finds a node by
-    its identity, `weights` are ids. `last_use` is the last node that reads a node or a view of it.
+    comes after an anchor of its layer and before one of another, which has a say in where it runs. `runs` numbers the
+    stretches of one layer's nodes, of which a layer may have several. `index` finds a node by
+    its identity, `weights` are ids. `last_use` is the last node that reads a node or a view of it, `uses`
+    how often each tensor is read, by identity.
     """
 
     def __init__(self, placer: Placer, graph: str, nodes: Sequence[Tensor], cached: int | None) -> None:
@@ -40,14 +43,19 @@ class Anatomy:
                 here, last = il, i
             self.layers.append(here)
         self.border[last + 1 :] = [True] * (len(nodes) - last - 1)
+        changes = (i > 0 and il != self.layers[i - 1] for i, il in enumerate(self.layers))
+        self.runs = list(accumulate(changes, initial=0))[1:]
         self.weights = set(placer.parts.roles)
         self.index = index = {id(n): i for i, n in enumerate(nodes)}
         self.last_use = list(range(len(nodes)))
+        self.uses: dict[int, int] = {}
         for i, n in enumerate(nodes):
             for s in n.src:
-                at = None if s is None else index.get(id(root_of(s)))
-                if at is not None:
-                    self.last_use[at] = i
+                if s is not None:
+                    self.uses[id(s)] = self.uses.get(id(s), 0) + 1
+                    at = index.get(id(root_of(s)))
+                    if at is not None:
+                        self.last_use[at] = i
 
 
 def anatomies(placer: Placer, cached: int | None = None) -> list[Anatomy]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
 from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.search.layers import Layer, layer_shares
+from ggmltool.sources.llama.needs import PlacedSplit
+from ggmltool.sources.llama.search.layers import Layer, arrivals, input_seconds, layer_shares
+from ggmltool.sources.llama.search.peaks import Leafs, Peak, Peaks
 from ggmltool.sources.llama.search.speed import Speed
 from ggmltool.sources.llama.search.tables import Tables
 
@@ -17,7 +19,8 @@ class Costs:
     """The least seconds of a request, bytes of compute buffers and changes of backend that layers come to.
 
     `cpu` is a row of layers on the CPU, `gpus[g][u]` one of layers on GPU `g` of which each has its first `u` units on
-    the CPU (all, if it has fewer); `floors[g]` has the least of these. What `layer_shares` says of a layer holds in
+    the CPU (all, if it has fewer); `floors[g]` has the least of these. `input` are the seconds of the input,
+    `arrivals[g][il]` those of copies to a GPU whose first layer is `il`. What `layer_shares` says of a layer holds in
     every placement where it lies so, and nodes of different layers are different nodes: so seconds and changes add up,
     and the largest need of a layer is the least that a compute buffer has.
     """
@@ -27,33 +30,71 @@ class Costs:
         self.n = tables.n
         self._measurer = measurer
         self._speed = speed
+        self._devices = measurer.placer.devices
+        self._planned: dict[object, Mapping[str, Sequence[PlacedSplit]]] = {}
         most = max((end - start for start, end in zip(tables.starts, tables.starts[1:], strict=False)), default=0)
         k = len(tables.gpus)
-        self.cpu = Row(self._shares([0] * k, 0), k)
+        nothing = dict.fromkeys(speed.graphs, [dict[str, int]()] * self.n)
+        self.cpu = Row(self._shares([0] * k, 0, 0, nothing))
+        self.input = sum(
+            speed.weight(name) * input_seconds(speed.graphs[name], splits, speed.estimators[name])
+            for name, splits in self._splits([0] * k, 0).items()
+        )
         self.gpus: list[list[Row]] = []
         self.floors: list[Row] = []
+        self.arrivals: list[list[float]] = []
         for g in range(k):
-            each = [self._shares([self.n * (i == g) for i in range(k)], u) for u in range(most + 1)]
-            self.gpus.append([Row(layers, k) for layers in _never_falling(each)])
-            self.floors.append(Row([_floor(modes) for modes in zip(*each, strict=True)], k))
+            counts = [self.n * (i == g) for i in range(k)]
+            peaks = self._peaks(counts, most, g)
+            self.arrivals.append(self._arrivals(peaks, tables.gpus[g]))
+            leafs = {name: p.leafs(self.n) for name, p in peaks.items()}
+            each = [self._shares(counts, u, g, leafs) for u in range(most + 1)]
+            self.gpus.append([Row(layers) for layers in _never_falling(each)])
+            self.floors.append(Row([_floor(modes) for modes in zip(*each, strict=True)]))
 
-    def _shares(self, counts: Sequence[int], units: int) -> list[Layer]:
-        """The shares of all layers, of all graphs together, in one placement."""
-        tables, speed = self.tables, self._speed
-        options = tables.alike(counts, units).options(tables.base, self.n - 1)
-        needs = self._measurer.needs(replace(options, parallel=False))
-        out = [Layer(0.0, (0,) * len(tables.gpus), 0)] * self.n
-        for name, splits in needs.splits.items():
-            weight = speed.weight(name)
-            shares = layer_shares(speed.graphs[name], splits, speed.estimators[name], tables.gpus)
-            for il, share in enumerate(shares):
-                before = out[il]
-                out[il] = Layer(
-                    before.seconds + weight * share.seconds,
-                    tuple(map(max, before.compute, share.compute)),
-                    before.changes + share.changes,
-                )
+    def _splits(self, counts: Sequence[int], units: int) -> Mapping[str, Sequence[PlacedSplit]]:
+        """The splits of all graphs where layers lie alike."""
+        options = self.tables.alike(counts, units).options(self.tables.base, self.n - 1)
+        key = options.overrides, options.n_gpu_layers, options.tensor_split
+        if key not in self._planned:
+            self._planned[key] = self._measurer.needs(replace(options, parallel=False)).splits
+        return self._planned[key]
+
+    def _peaks(self, counts: Sequence[int], units: int, gpu: int) -> Mapping[str, Peaks]:
+        """What layers need at once on a GPU, by graph."""
+        device, graphs = self._devices[self.tables.gpus[gpu]], self._speed.graphs
+        return {name: Peaks(graphs[name], splits, device) for name, splits in self._splits(counts, units).items()}
+
+    def _arrivals(self, peaks: Mapping[str, Peaks], gpu: str) -> list[float]:
+        """The seconds of copies to a GPU whose first layer is this, of all graphs together."""
+        out = [0.0] * self.n
+        for name, p in peaks.items():
+            each = arrivals(self._speed.graphs[name], p, self._speed.estimators[name], gpu, self.n)
+            out = [before + self._speed.weight(name) * seconds for before, seconds in zip(out, each, strict=True)]
         return out
+
+    def _shares(self, counts: Sequence[int], units: int, gpu: int, leafs: Mapping[str, Leafs]) -> list[Layer]:
+        """The shares of all layers, of all graphs together, in one placement; memory is that of a GPU."""
+        gpus, speed = self.tables.gpus, self._speed
+        out = [Layer(0.0, 0, 0, 0)] * self.n
+        for name, splits in self._splits(counts, units).items():
+            a, weight = speed.graphs[name], speed.weight(name)
+            peaks = [Peak(0, 0)] * self.n
+            if gpus:
+                peaks = self._peaks(counts, units, gpu)[name].of(self.n, leafs[name])
+            shares = layer_shares(a, splits, speed.estimators[name], gpus, peaks, not any(counts))
+            out = [_together(before, share, weight) for before, share in zip(out, shares, strict=True)]
+        return out
+
+
+def _together(before: Layer, share: Layer, weight: float) -> Layer:
+    """Two graphs' shares of a layer, the second computed `weight` times."""
+    return Layer(
+        before.seconds + weight * share.seconds,
+        max(before.compute, share.compute),
+        max(before.before_next, share.before_next),
+        before.changes + share.changes,
+    )
 
 
 def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
@@ -63,7 +104,7 @@ def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
         then = out[-1]
         out.append(
             [
-                Layer(min(a.seconds, b.seconds), a.compute, min(a.changes, b.changes))
+                a._replace(seconds=min(a.seconds, b.seconds), changes=min(a.changes, b.changes))
                 for a, b in zip(layers, then, strict=True)
             ]
         )
@@ -72,18 +113,17 @@ def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
 
 def _floor(modes: Sequence[Layer]) -> Layer:
     """The least of a layer, however many of its units are on the CPU."""
-    compute = tuple(min(sizes) for sizes in zip(*(m.compute for m in modes), strict=True))
-    return Layer(min(m.seconds for m in modes), compute, min(m.changes for m in modes))
+    return Layer(*map(min, zip(*modes, strict=True)))
 
 
 class Row:
     """Layers that all lie alike; sums and maxima over some of them."""
 
-    def __init__(self, layers: Sequence[Layer], k: int) -> None:
+    def __init__(self, layers: Sequence[Layer]) -> None:
         self.layers = layers
         self._seconds = list(accumulate((layer.seconds for layer in layers), initial=0.0))
         self._changes = list(accumulate((layer.changes for layer in layers), initial=0))
-        self._compute = [_Maxima([layer.compute[g] for layer in layers]) for g in range(k)]
+        self._before_next = _Maxima([layer.before_next for layer in layers])
 
     def seconds(self, first: int, end: int) -> float:
         return self._seconds[end] - self._seconds[first]
@@ -91,8 +131,13 @@ class Row:
     def changes(self, first: int, end: int) -> int:
         return self._changes[end] - self._changes[first]
 
-    def compute(self, gpu: int, first: int, end: int) -> int:
-        return self._compute[gpu].most(first, end)
+    def compute(self, first: int, end: int, last: bool = True) -> int:
+        """The compute buffer for these layers, if the `last` of them is the GPU's last."""
+        if first >= end:
+            return 0
+        if not last:
+            return self._before_next.most(first, end)
+        return max(self._before_next.most(first, end - 1), self.layers[end - 1].compute)
 
 
 class _Maxima:
@@ -117,23 +162,20 @@ class Piece(NamedTuple):
 
     seconds: float
     changes: int
-    compute: tuple[int, ...]
+    compute: int
 
 
 def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
     """What the layers from `first` to before `end` come to on a GPU if so many of their units spill."""
     tables, rows = costs.tables, costs.gpus[gpu]
+    arrival = costs.arrivals[gpu][first] if first < end else 0.0
     at = tables.starts[first] + spilled
-    split = tables.layer_at(at, first, end)
-    runs = [(rows[-1], first, split), (rows[0], split, end)] if split < end else [(rows[-1], first, end)]
-    inner = at - tables.starts[split] if split < end else 0
-    if inner:
-        runs[1:] = [(rows[inner], split, split + 1), (rows[0], split + 1, end)]
-    if not spilled:
-        runs = [(rows[0], first, end)]
-    k = len(tables.gpus)
+    partly = tables.layer_at(at, first, end) if spilled else first
+    inner = at - tables.starts[partly] if spilled and partly < end else 0
+    whole = partly + (inner > 0)
+    runs = [(rows[-1], first, partly), (rows[inner], partly, whole), (rows[0], whole, end)]
     return Piece(
-        sum(row.seconds(a, b) for row, a, b in runs),
+        arrival + sum(row.seconds(a, b) for row, a, b in runs),
         sum(row.changes(a, b) for row, a, b in runs),
-        tuple(max(row.compute(g, a, b) for row, a, b in runs) for g in range(k)),
+        max(row.compute(a, b, b == end) for row, a, b in runs),
     )

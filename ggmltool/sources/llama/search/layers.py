@@ -1,48 +1,94 @@
-"""What a layer of a graph needs at least on the devices of one placement: seconds, compute buffers, splits."""
+"""What a layer of a graph comes to at least on the devices of one placement: seconds, compute buffers, splits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.seconds import Estimator
-from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.sources.llama.needs import PlacedSplit
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.sources.llama.needs import Copied, PlacedSplit
 from ggmltool.sources.llama.search.anatomy import Anatomy
+from ggmltool.sources.llama.search.peaks import Peak, Peaks
 
 
 class Layer(NamedTuple):
-    """A layer's share: likely seconds, bytes live at once in each GPU's compute buffer, changes from one backend to
-    another. Each is the least that any placement has in which the layer's weights lie as in the one that was measured.
+    """A layer's share: likely seconds, bytes at once in a GPU's compute buffer (more `before_next`, a layer on the same
+    GPU), changes from one backend to another. Each is the least that any placement has in which the layer's weights lie
+    as in the one that was measured.
     """
 
     seconds: float
-    compute: tuple[int, ...]
+    compute: int
+    before_next: int
     changes: int
 
 
-def layer_shares(a: Anatomy, splits: Sequence[PlacedSplit], estimator: Estimator, gpus: Sequence[str]) -> list[Layer]:
+def layer_shares(
+    a: Anatomy,
+    splits: Sequence[PlacedSplit],
+    estimator: Estimator,
+    gpus: Sequence[str],
+    peaks: Sequence[Peak],
+    on_cpu: bool,
+) -> list[Layer]:
     """The shares of all layers in a graph that was planned to these splits; those of the input's nodes are left out.
 
     Anchors run where their weights lie, and the nodes between two anchors of a layer by where these run: so the layer's
-    inner nodes run on the same backends in every placement with its weights there. What comes after the last anchor may
-    run anywhere, and counts as on the fastest device.
+    inner nodes run on the same backends in every placement with its weights there. What comes after the last anchor
+    runs on some GPU if it does here, for the next layer is on a GPU, too; after a layer that is `on_cpu` it may run
+    anywhere.
     """
     where = [split.backend for split in splits for _ in range(split.i_start, split.i_end)]
-    n = max((il for il in a.layers if il is not None), default=-1) + 1
+    n = len(peaks)
     seconds, changes = [0.0] * n, [0] * n
     sums = {backend: estimator.sums(backend)[1] for backend in estimator.rates}
+    on_gpus = [sums[gpu] for gpu in gpus]
     for i, il in enumerate(a.layers[: len(where)]):
         if il is None or il < 0:
             continue
-        backends = sums.values() if a.border[i] else (sums[where[i]],)
+        if not a.border[i]:
+            backends = [sums[where[i]]]
+        else:
+            backends = list(sums.values()) if on_cpu or where[i] not in gpus else on_gpus
         seconds[il] += min(before[i + 1] - before[i] for before in backends)
         if i and a.layers[i - 1] == il and not a.border[i] and where[i] != where[i - 1]:
             changes[il] += 1
     for il, cost in _copies(a, splits, estimator, gpus):
         seconds[il] += cost
-    peaks = {gpu: _peaks(a, splits, where, gpu, n) for gpu in gpus}
-    return [Layer(seconds[il], tuple(peaks[gpu][il] for gpu in gpus), changes[il]) for il in range(n)]
+    return [Layer(seconds[il], *peaks[il], changes[il]) for il in range(n)]
+
+
+def input_seconds(a: Anatomy, splits: Sequence[PlacedSplit], estimator: Estimator) -> float:
+    """The seconds of the input's own nodes, whose weights are always on the CPU."""
+    where = [split.backend for split in splits for _ in range(split.i_start, split.i_end)]
+    nodes = [i for i, il in enumerate(a.layers[: len(where)]) if il == -1 and not a.border[i]]
+    sums = {backend: estimator.sums(backend)[1] for backend in set(where)}
+    return sum(sums[where[i]][i + 1] - sums[where[i]][i] for i in nodes)
+
+
+def arrivals(a: Anatomy, peaks: Peaks, estimator: Estimator, gpu: str, n: int) -> list[float]:
+    """The seconds of copies without which the first layer of a GPU cannot begin, for each layer that this may be.
+
+    The graph's inputs that its inner nodes read are copied to the GPU, and at least one tensor computed before.
+    """
+    out = []
+    for il in range(n):
+        leafs: dict[str, float] = {}
+        made: list[float] = []
+        for i in peaks.inner.get(il, ()):
+            for s in peaks.outside(i, il):
+                seconds = min(
+                    estimator.copy(Copied(s.id, s.nbytes, b), PlacedSplit(gpu, i, i, ())).mid
+                    for b in estimator.rates
+                    if b != gpu
+                )
+                if not peaks.is_leaf(s):
+                    made.append(seconds)
+                elif s.id not in a.weights:
+                    leafs[s.id] = seconds
+        out.append(sum(leafs.values()) + min(made, default=0.0))
+    return out
 
 
 def _copies(
@@ -76,42 +122,3 @@ def _readers(nodes: Sequence[Tensor], first: int) -> Mapping[str, int]:
             if s is not None:
                 found.setdefault(s.id, i)
     return found
-
-
-def _peaks(a: Anatomy, splits: Sequence[PlacedSplit], where: Sequence[str], gpu: str, n: int) -> list[int]:
-    """The most bytes that inner nodes of each layer need at once in a GPU's compute buffer.
-
-    When a node is computed, its sources are in the buffer, unless they are the device's weights or caches: made there,
-    or copied there. So is all that inner nodes of the layer made there before and that this node or a later one reads.
-    What is computed in place takes over the memory of a source that nobody reads later.
-    """
-    peaks = [0] * n
-    copied = {c.id for split in splits if split.backend == gpu for c in split.inputs}
-    alive: dict[int, int] = {}
-    here: int | None = None
-    for i, il in enumerate(a.layers[: len(where)]):
-        if il is None or il < 0 or a.border[i]:
-            continue
-        if il != here:
-            alive, here = {}, il
-        if where[i] != gpu:
-            continue
-        alive = {j: size for j, size in alive.items() if a.last_use[j] >= i}
-        peaks[il] = max(peaks[il], sum(alive.values()) + _sources(a, i, copied, alive))
-        node = a.nodes[i]
-        if node.view_src is None:
-            alive[i] = node.nbytes
-    return peaks
-
-
-def _sources(a: Anatomy, i: int, copied: Collection[str], alive: Mapping[int, int]) -> int:
-    """The bytes of a node's sources that lie in the compute buffer, and are not among those alive."""
-    found: dict[int, int] = {}
-    for s in a.nodes[i].src:
-        if s is None:
-            continue
-        root = root_of(s)
-        at = a.index.get(id(root))
-        if s.id in copied or (at is not None and at not in alive):
-            found[id(root)] = max(found.get(id(root), 0), s.nbytes)
-    return sum(found.values())

@@ -40,7 +40,9 @@ class Pieces:
     def start(self, first: int) -> tuple[Vector, int]:
         """What the layers before `first` cost on the CPU, and load it with."""
         tables, cpu = self.tables, self.costs.cpu
-        costs = self._vector(cpu.seconds(0, first), cpu.changes(0, first), tables.off_layers[first], 0)
+        costs = self._vector(
+            self.costs.input + cpu.seconds(0, first), cpu.changes(0, first), tables.off_layers[first], 0
+        )
         return costs, tables.before(first)
 
     def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Vector, int]:
@@ -53,14 +55,14 @@ class Pieces:
 
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float:
         """What is left beyond the margin at most. The first GPU computes for layers on the CPU, too."""
-        compute = self._piece(gpu, first, end, spilled).compute[gpu]
+        compute = self._piece(gpu, first, end, spilled).compute
         if gpu == 0:
-            compute = max(compute, self.costs.cpu.compute(0, 0, first))
+            compute = max(compute, self.costs.cpu.compute(0, first))
         return self.weights_room(gpu, first, end, spilled) - compute
 
     def most_room(self, gpu: int, first: int, end: int) -> float:
         """The same with any number of units on the CPU."""
-        least = self.costs.floors[gpu].compute(gpu, first, end)
+        least = self.costs.floors[gpu].compute(first, end)
         return self.weights_room(gpu, first, end, self.units(first, end)) - least
 
     def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float:

@@ -71,7 +71,7 @@ class _Search:
         self.counts = Counts(settings=len(self.settings))
         self.bests: list[Best] = []
         self.errors: list[CaptureError] = []
-        self.placer: Placer | None = None
+        self.tables: Tables | None = None
 
     def found(self) -> Found:
         for order, placer in enumerate(self.captures.placers(self.settings)):
@@ -79,10 +79,7 @@ class _Search:
                 self.errors.append(placer)
                 continue
             self.counts = self.counts._replace(captured=self.counts.captured + 1)
-            before = self.ranked()
-            self.bests.append(self._setting(self.settings[order], order, placer))
-            if self.ranked()[:1] != before[:1]:
-                self.placer = placer
+            self._setting(self.settings[order], order, placer)
             self._tell()
         if not self.bests:
             raise self.errors[0]
@@ -101,7 +98,7 @@ class _Search:
         fitting = [best.candidate for best in self.bests if best.candidate is not None]
         return sorted(fitting, key=lambda c: rank(self.wish.objective, c, c.seconds.of(self.wish.request)))
 
-    def _setting(self, setting: Setting, order: int, placer: Placer) -> Best:
+    def _setting(self, setting: Setting, order: int, placer: Placer) -> None:
         measurer = Measurer(placer)
         graphs = anatomies(placer, self.wish.request.cached)
         speed = Speed(placer, graphs, self.wish.rates, self.wish.request)
@@ -114,8 +111,10 @@ class _Search:
             measurer, costs, self.space, self.wish.objective, request, self._planned(planner), self.most, width
         )
         best = search.best()
+        self.bests.append(best)
         self.counts = self.counts._replace(placements=self.counts.placements + best.placements)
-        return best
+        if best.candidate is not None and self.ranked()[0] is best.candidate:
+            self.tables = tables
 
     def _planned(self, planner: Planner) -> Callable[[Sequence[Choice]], Sequence[Candidate]]:
         def plan(choices: Sequence[Choice]) -> Sequence[Candidate]:
@@ -131,11 +130,10 @@ class _Search:
 
     def _biggest(self, best: Candidate) -> Mapping[str, tuple[Tensor, ...]]:
         """The largest tensors of each device in a placement of the setting that was the best when it was searched."""
-        placer = self.placer
-        if placer is None:
+        if self.tables is None:
             return {}
+        placer, owners = self.tables.placer, self.tables.owners
         placed = placer.place(best.choice.options(self.space.base, best.n_layer))
-        owners = Tables(placer, self.space).owners
         by: dict[str, list[Tensor]] = {}
         for t in placed.tensors:
             device = owners.get(t.buft, placer.cpu.name)

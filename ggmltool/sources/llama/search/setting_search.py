@@ -69,6 +69,8 @@ class SettingSearch:
         paths = Paths(bound, self.firsts, rounded_costs)
         self._guess(bound)
         proved = self._rule_out(paths)
+        if not self.tried:
+            self._planned([self.tables.choice([0] * len(self.tables.gpus), [0] * len(self.tables.gpus))])
         fitting = [c for c in self.tried.values() if c.fits]
         nearest = max(self.tried.values(), key=lambda c: c.room, default=None)
         return Best(min(fitting, key=self.key, default=None), nearest, paths.number(), proved)

@@ -46,19 +46,16 @@ class Tables:
         self.units = _units(on_gpus[0], space, self.n) if on_gpus else []
         self.starts = list(accumulate((sum(u.layer == il for u in self.units) for il in range(self.n)), initial=0))
         at = {unit: i for i, unit in enumerate(self.units)}
-        # What lies on a GPU wherever its layer is: overrides of the user's.
-        everywhere = [on_cpu, *on_gpus]
-        self.fixed = [
-            sum(min(rows[il] for rows in (self._bytes(e, gpu) for e in everywhere)) for il in range(self.n))
-            for gpu in self.gpus
-        ]
+        self.fixed: list[int] = []
         self.layers: list[list[int]] = []
         self.spills: list[list[int]] = []
         for i, gpu in enumerate(self.gpus):
             mine = self._bytes(on_gpus[i], gpu)
-            others = [self._bytes(e, gpu) for j, e in enumerate(everywhere) if j != i + 1]
-            own = [max(n - min(rows[il] for rows in others), 0) for il, n in enumerate(mine)]
-            self.layers.append(list(accumulate(own, initial=0)))
+            others = [self._bytes(e, gpu) for j, e in enumerate((on_cpu, *on_gpus)) if j != i + 1]
+            # What lies there wherever the layer is: the user's overrides say so.
+            fixed = [min(each) for each in zip(mine, *others, strict=True)]
+            self.fixed.append(sum(fixed))
+            self.layers.append(list(accumulate((n - f for n, f in zip(mine, fixed, strict=True)), initial=0)))
             spilled = [0] * len(self.units)
             for t in on_gpus[i]:
                 unit = _unit_of(t, self.n, space.parts)

@@ -1,0 +1,135 @@
+"""How much of a compute buffer one layer needs at once, at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.device import SEEN_BEHIND, Device, SplitNodes
+from ggmltool.ggml.op import INPLACE_OPS
+from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.sources.llama.needs import PlacedSplit
+from ggmltool.sources.llama.search.anatomy import Anatomy
+
+
+class Peak(NamedTuple):
+    """Bytes that a layer's inner nodes need at once on a GPU; `before_next` if the next layer is on that GPU, too."""
+
+    alone: int
+    before_next: int
+
+
+Leafs = Sequence[Mapping[str, int]]
+"""By layer: graph inputs, and weights of the CPU's, that inner nodes on a GPU read, with the last node that does."""
+
+
+class Peaks:
+    """The peaks of one GPU in one graph, planned to these splits.
+
+    When a node is computed on the GPU, three kinds of tensors are in its compute buffer. What inner nodes of the layer
+    made there before, and this node or a later one reads. What was made elsewhere, or copied there, and this node or a
+    later one of its split reads: splits copy before they begin (and do not end where no other layer comes between).
+    And what inner nodes of the layer read before and such of the next layer read again: the scheduler copies a tensor
+    once to each backend. The node's own result comes to that, unless it may be computed in place of a source. The
+    allocator gives no two of them the same memory.
+
+    A device that computes a split in an order of its own has only a node's own sources and result at once for certain.
+    """
+
+    def __init__(self, a: Anatomy, splits: Sequence[PlacedSplit], device: Device) -> None:
+        self.a = a
+        self.buft = device.buft
+        self.split_of = [k for k, split in enumerate(splits) for _ in range(split.i_start, split.i_end)]
+        mine = [split for split in splits if split.backend == device.name]
+        self.copied = {c.id for split in mine for c in split.inputs}
+        # A view lies where its root does, and is not computed.
+        self.inner: dict[int, list[int]] = {}
+        for split in mine:
+            for i in range(split.i_start, split.i_end):
+                il = a.layers[i]
+                if il is not None and il >= 0 and not a.border[i] and not a.nodes[i].is_view_op:
+                    self.inner.setdefault(il, []).append(i)
+        self._made = {i for nodes in self.inner.values() for i in nodes}
+        self._in_order = not any(_reorders(a, split, device) for split in mine)
+
+    def leafs(self, n: int) -> Leafs:
+        """The leafs that the inner nodes of each of `n` layers read."""
+        return [
+            {id: i for i in self.inner.get(il, ()) for id, s in self._outside(i, il).items() if self.is_leaf(s)}
+            for il in range(n)
+        ]
+
+    def of(self, n: int, leafs: Leafs) -> list[Peak]:
+        """The peak of each of `n` layers; `leafs` are what each reads at least, however many units spill."""
+        return [self._peak(il, leafs[il + 1] if il + 1 < n else {}) for il in range(n)]
+
+    def _peak(self, il: int, next_leafs: Mapping[str, int]) -> Peak:
+        nodes = self.inner.get(il, [])
+        coming = self._coming(il, nodes)
+        alive: dict[int, int] = {}
+        read: dict[str, int] = {}
+        alone = before_next = 0
+        for i in nodes:
+            alive = {j: size for j, size in alive.items() if self.a.last_use[j] >= i}
+            node = self.a.nodes[i]
+            own = 0 if node.view_src is not None else self.size(node)
+            kept = alive if self._in_order else {j: size for j, size in alive.items() if self._reads(i, j)}
+            here = sum(kept.values()) + sum(coming[i].values()) + (0 if node.op in INPLACE_OPS else own)
+            alone = max(alone, here)
+            if self._in_order:
+                here += sum(size for id, size in read.items() if id not in coming[i] and next_leafs[id] > i)
+            before_next = max(before_next, here)
+            if own:
+                alive[i] = own
+            read.update({id: self.size(s) for id, s in self._outside(i, il).items() if id in next_leafs})
+        return Peak(alone, before_next)
+
+    def _reads(self, i: int, j: int) -> bool:
+        return any(s is not None and root_of(s) is self.a.nodes[j] for s in self.a.nodes[i].src)
+
+    def _coming(self, il: int, nodes: Sequence[int]) -> dict[int, Mapping[str, int]]:
+        """For each node: what comes from outside the layer to it and to later ones of its split."""
+        out: dict[int, Mapping[str, int]] = {}
+        later: dict[str, int] = {}
+        split = (-1, -1)
+        for i in reversed(nodes):
+            if (self.split_of[i], self.a.runs[i]) != split or not self._in_order:
+                later, split = {}, (self.split_of[i], self.a.runs[i])
+            now = {id: self.size(s) for id, s in self._outside(i, il).items()}
+            later = later | {id: max(size, later.get(id, 0)) for id, size in now.items()}
+            out[i] = later
+        return out
+
+    def _outside(self, i: int, il: int) -> dict[str, Tensor]:
+        """The sources of a node that other layers or backends made, or that are copied to the GPU, by their root."""
+        out: dict[str, Tensor] = {}
+        for s in self.a.nodes[i].src:
+            if s is None:
+                continue
+            root = root_of(s)
+            at = self.a.index.get(id(root))
+            mine = at is not None and at in self._made and self.a.layers[at] == il
+            if not mine and (s.id in self.copied or at is not None):
+                out[root.id] = s
+        return out
+
+    def outside(self, i: int, il: int) -> Iterable[Tensor]:
+        """What an inner node of a layer reads that does not come from the layer's own nodes there."""
+        return self._outside(i, il).values()
+
+    def is_leaf(self, s: Tensor) -> bool:
+        """Whether no node made a tensor."""
+        return id(root_of(s)) not in self.a.index
+
+    def size(self, t: Tensor) -> int:
+        """What a tensor takes in the buffer."""
+        size, alignment = self.buft.get_alloc_size(t), self.buft.alignment
+        return -(-size // alignment) * alignment
+
+
+def _reorders(a: Anatomy, split: PlacedSplit, device: Device) -> bool:
+    """Whether a device computes the nodes of a split in another order."""
+    if device.graph_optimize is None:
+        return False
+    nodes = SplitNodes(a.nodes[split.i_start : split.i_end], a.nodes[split.i_end : split.i_end + SEEN_BEHIND])
+    return device.graph_optimize(nodes, lambda t: a.uses.get(id(t), 0), lambda t, until: None) != nodes

@@ -1,0 +1,25 @@
+"""Small captured models that the tests of the search work on."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.search.space import Setting
+from tests.sources.models import cached
+
+SETTING = Setting(512, n_ubatch=64)
+
+
+@cache
+def model(name: str) -> Model:
+    """A small model's two graphs."""
+    return load_model(capture(cached(name), SETTING.capture_options(CaptureOptions())).scenario)
+
+
+def devices(*texts: str) -> list[BackendSpec]:
+    return read_devices([*texts, *([] if any(t.startswith("CPU") for t in texts) else ["CPU"])])
