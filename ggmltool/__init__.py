@@ -18,6 +18,7 @@ from ggmltool.version import __version__
 if _TYPE_CHECKING:
     from typing import Any
 
+    from ggmltool.api.fitting import fit
     from ggmltool.api.loading import capture, load
     from ggmltool.api.logs import import_log
     from ggmltool.api.reference import backends, explain_error, ops, samples, types
@@ -48,6 +49,7 @@ __all__ = [
     "backends",
     "capture",
     "explain_error",
+    "fit",
     "import_log",
     "load",
     "ops",
@@ -72,6 +74,7 @@ _HOMES = {
     "backends": "ggmltool.api.reference",
     "capture": "ggmltool.api.loading",
     "explain_error": "ggmltool.api.reference",
+    "fit": "ggmltool.api.fitting",
     "import_log": "ggmltool.api.logs",
     "load": "ggmltool.api.loading",
     "ops": "ggmltool.api.reference",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -40,17 +40,19 @@ class Placing(TypedDict, total=False):
     parallel: bool | None
 
 
-def _common(options: Placing) -> Common:
+def common_of(options: Mapping[str, Any]) -> Common:
+    """The options as the commands have them. Raises InspectError."""
     given: dict[str, Any] = dict(options)
     wrong = next((name for name in given if name not in Common._fields), None)
     if wrong is not None:
         raise InspectError(f"there is no option {wrong!r}; the options are {', '.join(Common._fields)}")
     margin = given.pop("margin", None)
     margins = DEFAULT_MARGIN if margin is None else (margin,) if isinstance(margin, int) else read_margins(margin)
-    return Common(margin=margins, device=_several(given.pop("device", ())), **given)
+    return Common(margin=margins, device=several(given.pop("device", ())), **given)
 
 
-def _several(value: str | Sequence[str]) -> tuple[str, ...]:
+def several(value: str | Sequence[str]) -> tuple[str, ...]:
+    """One, or some."""
     return (value,) if isinstance(value, str) else tuple(value)
 
 
@@ -67,8 +69,8 @@ def place(
     from ggmltool.views.place.place import place_view
 
     opened.refuse_older(_RULES)
-    asked = Asked(str(n_gpu_layers), tensor_split, _several(override_tensor), n_cpu_moe)
-    found = find_place(opened, _common(options), asked)
+    asked = Asked(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
+    found = find_place(opened, common_of(options), asked)
     placed = found.placed
     result = Result(
         f"placement of {opened.title}, {found.words}",
@@ -98,8 +100,8 @@ def sweep(
     for one in opened:
         one.refuse_older(_RULES)
     graphs = [Graph(one, {}) for one in opened]
-    ways = varied(most_layers(graphs), n_gpu_layers, _several(tensor_split), _several(override_tensor), n_cpu_moe)
-    found = find_best(graphs, _common(options), ways, jobs)
+    ways = varied(most_layers(graphs), n_gpu_layers, several(tensor_split), several(override_tensor), n_cpu_moe)
+    found = find_best(graphs, common_of(options), ways, jobs)
     swept, title, again = found
     return Result(
         f"sweep of {title}: {len(swept.swept)} placements",

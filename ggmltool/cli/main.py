@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "types": "List the types of ggml, or show its tables of values.",
     "capture": "Write the graph that llama.cpp builds for a model as a scenario.",
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
+    "fit": "Find the best way to put a model on your devices.",
     "sweep": "Place a captured model in many ways, and find the best that fits.",
     "import": "Summarize a GGML_SCHED_DEBUG log.",
     "schema": "Print the JSON Schema of a scenario, or of what --json prints.",

@@ -50,6 +50,11 @@ class ModelOptions(NamedTuple):
     kv_unified: bool
     quantization: tuple[str, ...] = ()
 
+    @staticmethod
+    def lists() -> list[str]:
+        """The fields of the options whose values `fit` searches."""
+        return [name for name in _FIELDS if name != "outputs"]
+
     @property
     def given(self) -> list[str]:
         """The names of the options that stand on the line."""
@@ -139,11 +144,11 @@ class _Parallel(click.IntRange):
         return _AUTO if value == "auto" else super().convert(value, param, ctx)
 
 
-def model_options(lists: bool = False, parallel: bool = False) -> Callable[[F], F]:
+def model_options(lists: bool = False, parallel: bool = False, doubled: bool = False) -> Callable[[F], F]:
     """The options, together the parameter `wanted`, a ModelOptions.
 
     With `lists` each may have several values; with `parallel` --parallel is -np, as llama.cpp spells it, and not that
-    of the scheduler.
+    of the scheduler; with `doubled` a range of -c without a step has doublings.
     """
 
     def decorate(command: F) -> F:
@@ -160,16 +165,29 @@ def model_options(lists: bool = False, parallel: bool = False) -> Callable[[F], 
             return command(*args, wanted=ModelOptions(**values), **kwargs)
 
         wrapped = cast(F, with_options)
-        for option in reversed(_options(lists, "--parallel" if parallel else "--n-parallel")):
+        for option in reversed(_options(lists, "--parallel" if parallel else "--n-parallel", doubled)):
             wrapped = option(wrapped)
         return wrapped
 
     return decorate
 
 
-def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
-    def number(*names: str, least: int, help: str) -> Callable[[F], F]:
-        type = Numbers(least) if lists else click.IntRange(least)
+_HELP = {
+    "-c": (
+        "Context size (default: the model's own).",
+        "Context sizes: 32768, or a range, 8192..131072, whose doublings are tried. Default: 4096 to the model's.",
+    ),
+    "-ub": (
+        "Physical batch, in tokens (default: 512).",
+        "Sizes of the physical batch, in tokens (default: 512, 1024 and 2048).",
+    ),
+}
+"""What is asked for, and what `fit` searches."""
+
+
+def _options(lists: bool, parallel: str, doubled: bool) -> list[Callable[[F], F]]:
+    def number(*names: str, least: int, help: str, doubled: bool = False) -> Callable[[F], F]:
+        type = Numbers(least, doubled=doubled) if lists else click.IntRange(least)
         return click.option(*names, type=type, metavar="LIST" if lists else "N", help=help)
 
     def word(*names: str, choices: tuple[str, ...], help: str) -> Callable[[F], F]:
@@ -178,9 +196,9 @@ def _options(lists: bool, parallel: str) -> list[Callable[[F], F]]:
 
     sequences = Numbers(1, auto=_AUTO) if lists else _Parallel(1)
     return [
-        number("-c", "--ctx-size", least=0, help="Context size (default: the model's own)."),
+        number("-c", "--ctx-size", least=0, help=_HELP["-c"][doubled], doubled=doubled),
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
-        number("-ub", "--ubatch-size", least=1, help="Physical batch, in tokens (default: 512)."),
+        number("-ub", "--ubatch-size", least=1, help=_HELP["-ub"][doubled]),
         click.option(
             "-np", parallel, type=sequences, metavar="LIST" if lists else "N|auto",
             help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} sequences that share one KV cache, as "

@@ -89,7 +89,7 @@ def place(
     if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
         format = "scenario"
     if format == "scenario":
-        output.write(_scenario(found))
+        output.write(scenario_bytes(found))
     elif format == "json":
         from ggmltool.views.place.documents import PlacementDocument
 
@@ -108,7 +108,7 @@ def place(
     return 1 if placed.short or placed.error is not None else 0
 
 
-def _scenario(found: Found) -> bytes:
+def scenario_bytes(found: Found) -> bytes:
     """The placed scenario as JSON, one line per tensor."""
     from ggmltool.scenario.dump import dump
     from ggmltool.sources.llama.text import scenario_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -34,10 +34,18 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 def common_options(command: F) -> F:
     """Devices and llama.cpp's options, together the parameter `common`, a Common."""
+    return _common_options(command, ())
 
+
+def common_options_of_fit(command: F) -> F:
+    """The same without those that `fit` has otherwise."""
+    return _common_options(command, ("n_cpu_ffn", "parallel"))
+
+
+def _common_options(command: F, without: Collection[str]) -> F:
     @wraps(command)
     def with_common(*args: object, **kwargs: Any) -> object:
-        common = Common(**{name: kwargs.pop(name) for name in Common._fields})
+        common = Common(**{name: kwargs.pop(name) for name in Common._fields if name not in without})
         return command(*args, common=common, **kwargs)
 
     options = (
@@ -88,6 +96,9 @@ def common_options(command: F) -> F:
     wrapped = cast(F, with_common)
     for option in reversed(options):
         wrapped = option(wrapped)
+    params = cast(Any, wrapped).__click_params__
+    own = len(options)
+    params[-own:] = [param for param in params[-own:] if param.name not in without]
     return wrapped
 
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ggmltool.cli.command import current_settings
@@ -35,16 +35,19 @@ _shown = threading.Lock()
 
 
 @contextmanager
-def progress(label: str, total: int = 0, unit: str = "", show: bool = True) -> Iterator[Advance]:
+def progress(
+    label: str, total: int = 0, unit: str = "", show: bool = True, detail: Callable[[], str] = str
+) -> Iterator[Advance]:
     """Say how far the work in the block is; the block calls what it gets.
 
     `total` is how much there is of `unit` ("bytes" are written with units), 0 if that is not known: then only the time
-    is shown. Nothing is shown with --quiet, without `show`, and within another one.
+    is shown. `detail` gives what else there is to say. Nothing is shown with --quiet, without `show`, and in another
+    one.
     """
     if not show or current_settings().verbosity < 0 or not _shown.acquire(blocking=False):
         yield _ignore
         return
-    ticker = _Ticker(label, total, unit)
+    ticker = _Ticker(label, total, unit, detail)
     try:
         ticker.start()
         yield ticker.advance
@@ -56,10 +59,11 @@ def progress(label: str, total: int = 0, unit: str = "", show: bool = True) -> I
 class _Ticker:
     """A thread that says how far the work is while the main thread does it."""
 
-    def __init__(self, label: str, total: int, unit: str) -> None:
+    def __init__(self, label: str, total: int, unit: str, detail: Callable[[], str] = str) -> None:
         self.label = printable(label)
         self.total = total
         self.unit = unit
+        self.detail = detail
         self.done = 0
         self.terminal = sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"
         self._began = time.monotonic()
@@ -95,7 +99,8 @@ class _Ticker:
     def text(self, seconds: float) -> str:
         """How far the work is after so many seconds."""
         if not self.total:
-            return f"{self.label}: {_duration(seconds)}"
+            detail = self.detail()
+            return f"{self.label}: {_duration(seconds)}" + (f", {printable(detail)}" if detail else "")
         part = min(self.done / self.total, 1.0)
         done, total = (size(n) if self.unit == "bytes" else str(n) for n in (self.done, self.total))
         unit = f" {self.unit}" if self.unit not in ("", "bytes") else ""

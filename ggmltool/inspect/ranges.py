@@ -33,3 +33,15 @@ def read_range(text: str, most: int, all: bool = True) -> list[int]:
     if not out:
         raise InspectError(f"{text!r} is an empty range; its first number is larger than its last")
     return list(dict.fromkeys(out))
+
+
+def doublings(least: int, most: int) -> tuple[int, ...]:
+    """Numbers of a range: each twice as large as the last, and both ends.
+
+    >>> doublings(4096, 20000), doublings(4096, 512)
+    ((4096, 8192, 16384, 20000), (512,))
+    """
+    out = [least]
+    while out[-1] * 2 < most:
+        out.append(out[-1] * 2)
+    return (*out, most) if out[-1] < most else (most,)

@@ -21,6 +21,7 @@ _MODULES = (
     "diff.documents",
     "log.documents",
     "place.documents",
+    "place.fit_documents",
     "reference.documents",
 )
 """Where the documents stand, beside the views."""

@@ -151,9 +151,9 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
             no_pipeline_because=placed.pipeline or None,
             with_pipeline_copies=dict(placed.needs.with_copies) or None,
             decided=dict(placed.needs.decided),
-            devices=_uses(placed),
+            devices=use_rows(placed),
             layers=[*(LayerRow(i, device) for i, device in enumerate(layers)), LayerRow("output", output)],
-            tensors=[PlacedRow(*t) for t in placed.tensors],
+            tensors=placed_rows(placed),
             unsupported=[UnsupportedRow(*refused, there, n) for refused, there, n in placed.unsupported],
             speeds=UNSET if placed.speeds is None else SpeedsRow.of(placed.speeds, placed.rates),
             warnings=list(placed.warnings),
@@ -162,7 +162,13 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
         )
 
 
-def _uses(placed: Placed) -> list[UseRow]:
+def placed_rows(placed: Placed) -> list[PlacedRow]:
+    """All weights and caches."""
+    return [PlacedRow(*t) for t in placed.tensors]
+
+
+def use_rows(placed: Placed) -> list[UseRow]:
+    """What lies in the buffers of each type."""
     return [
         UseRow(
             **asdict(use),

@@ -21,10 +21,10 @@ def place_view(placed: Placed, title: str, options: str, style: Style, tensors: 
     """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
     n_layer = len(placed.layers) - 1
     parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
-    parts += ["\n", _device_table(placed).render(placed.needs.uses, style)]
+    parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
     if placed.tensors:
         parts += ["\n", _tensor_table(placed, style) if tensors else _layer_table(placed, style)]
-    parts += ["\n", render_lines(_facts(placed, style), style)]
+    parts += ["\n", render_lines(placement_facts(placed, style), style)]
     return "".join(parts)
 
 
@@ -32,7 +32,7 @@ def _inks(placed: Placed) -> dict[str, str]:
     return term_colors(placed.backends)
 
 
-def _device_table(placed: Placed) -> Table[BufferUse]:
+def device_table(placed: Placed) -> Table[BufferUse]:
     """What the buffer types of each device hold; what is the device's stands beside its first one."""
     needs = placed.needs
     inks = _inks(placed)
@@ -149,7 +149,8 @@ def _tensor_table(placed: Placed, style: Style) -> str:
     return table.render(placed.tensors, style)
 
 
-def _facts(placed: Placed, style: Style) -> list[str]:
+def placement_facts(placed: Placed, style: Style) -> list[str]:
+    """What to know of the plan: splits, copies, what decides a size, what fits, the margin, warnings."""
     needs = placed.needs
     many = len(needs.graphs) > 1
     lines = [placed.program] if placed.program else []

@@ -1,0 +1,138 @@
+"""What `fit` is asked for, as a space to search; and the options of what is found, as they are written."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from ggmltool.inspect.placing import Asked, Common, asked, options_of, overrides
+from ggmltool.inspect.ranges import doublings
+from ggmltool.scenario.model import Model
+from ggmltool.sources.llama.layers import ALL
+from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.search.found import Candidate
+from ggmltool.sources.llama.search.objective import Objective
+from ggmltool.sources.llama.search.space import AUTO, OPTIONS, Setting, Space
+
+LEAST_CTX = 4096
+"""The shortest context that is tried where none is asked for."""
+
+UBATCHES = (512, 1024, 2048)
+"""The sizes of ubatch that are tried where none is asked for."""
+
+_DEFAULT = Setting()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What is asked for; what is left out is searched, or llama.cpp's default.
+
+    `contexts` (): doublings from 4096 to the model's own. `layers` (): any number; ALL is one. `tensor_split` (): any
+    shares. `n_cpu_moe` and `n_cpu_ffn` None: as many as are needed.
+    """
+
+    contexts: tuple[int, ...] = ()
+    n_batch: int = 2048
+    ubatches: tuple[int, ...] = UBATCHES
+    types_k: tuple[str, ...] = ("f16",)
+    types_v: tuple[str, ...] = ("f16",)
+    parallel: tuple[int, ...] = (1,)
+    flash_attn: tuple[Literal["auto", "off", "on"], ...] = ("auto",)
+    layers: tuple[int, ...] = ()
+    tensor_split: tuple[float, ...] = ()
+    override_tensor: tuple[str, ...] = ()
+    n_cpu_moe: int | None = None
+    n_cpu_ffn: int | None = None
+
+
+class Wishes(NamedTuple):
+    """A search that is asked for: the model as its user calls it, and what holds for all its placements.
+
+    `captured` says that it is the capture of a graph, so that nothing of its context can be changed. `base` and `flags`
+    are the options of captures that are not searched, as values and as they are written.
+    """
+
+    argument: str
+    ranges: Ranges
+    common: Common
+    objective: Objective = "fastest"
+    captured: bool = False
+    base: CaptureOptions = CaptureOptions()
+    flags: Mapping[str, str] = {}
+
+    def space(self, model: Model) -> Space:
+        """All that may be tried of a model. Raises InspectError for options that cannot be read."""
+        r, common = self.ranges, self.common._replace(n_cpu_ffn=self.ranges.n_cpu_ffn or 0)
+        fixed = overrides(r.override_tensor, r.n_cpu_moe or 0, common)
+        base = options_of(model, common, ALL, r.tensor_split, fixed)
+        placed = Space(
+            layers=r.layers or None,
+            split=r.tensor_split,
+            experts=r.n_cpu_moe is None and not common.cpu_moe,
+            dense=r.n_cpu_ffn is None,
+            margins=common.margin,
+            base=base,
+        )
+        if self.captured:
+            return placed
+        return replace(
+            placed,
+            contexts=r.contexts or doublings(LEAST_CTX, _trained(model)),
+            n_batch=r.n_batch,
+            ubatches=r.ubatches,
+            cache_types=tuple((k, v) for k in r.types_k for v in r.types_v),
+            parallel=r.parallel,
+            flash_attn=r.flash_attn,
+        )
+
+    def options(self, candidate: Candidate) -> dict[str, str]:
+        """The options of a candidate by name, in llama.cpp's spelling."""
+        return {**self.context(candidate), **self.placement(candidate)}
+
+    def context(self, candidate: Candidate) -> dict[str, str]:
+        """The options that its graph was captured with here, but for defaults and `flags`."""
+        if self.captured:
+            return {}
+        setting, words = candidate.setting, {"-c": str(candidate.n_ctx)}
+        for name, option in OPTIONS.items():
+            value = getattr(setting, name)
+            if name != "n_ctx" and value != getattr(_DEFAULT, name):
+                words[option] = "auto" if name == "n_parallel" and value == AUTO else str(value)
+        return words
+
+    def placement(self, candidate: Candidate) -> dict[str, str]:
+        """The options that place it, those that are fixed among them."""
+        r, words = self.ranges, dict(candidate.words)
+        if r.tensor_split:
+            words["-ts"] = ",".join(f"{share:g}" for share in r.tensor_split)
+        words |= {"--n-cpu-moe": str(r.n_cpu_moe)} if r.n_cpu_moe else {}
+        words |= {"--n-cpu-ffn": str(r.n_cpu_ffn)} if r.n_cpu_ffn else {}
+        patterns = [*r.override_tensor, *([words.pop("-ot")] if "-ot" in words else [])]
+        return words | ({"-ot": ",".join(patterns)} if patterns else {})
+
+    def asked(self, candidate: Candidate) -> tuple[Asked, Common]:
+        """The same placement as `place` is asked for it."""
+        words = self.placement(candidate)
+        overridden = (words["-ot"],) if "-ot" in words else ()
+        common = self.common._replace(n_cpu_ffn=int(words.get("--n-cpu-ffn", "0")))
+        return Asked(words["-ngl"], words.get("-ts", ""), overridden, int(words.get("--n-cpu-moe", "0"))), common
+
+    def place_line(self, candidate: Candidate) -> str:
+        """The command that shows a candidate."""
+        head = ["ggmltool", "place", self.argument, *(w for d in self.common.device for w in ("--device", d))]
+        words = {name: value for name, value in self.placement(candidate).items() if name != "--n-cpu-ffn"}
+        placed = asked(self.asked(candidate)[1], **{name: shlex.quote(value) for name, value in words.items()})
+        captured = shell_words({**self.context(candidate), **self.flags})
+        return " ".join(filter(None, [shlex.join(head), placed, captured]))
+
+
+def shell_words(options: Mapping[str, str]) -> str:
+    """Options as they are pasted into a shell; one without a value is a flag."""
+    return " ".join(f"{name} {shlex.quote(value)}" if value else name for name, value in options.items())
+
+
+def _trained(model: Model) -> int:
+    value = model.meta.get("n_ctx_train")
+    return value if isinstance(value, int) else LEAST_CTX

@@ -1,0 +1,153 @@
+"""`fit`: the best way to put a model on devices, as it is placed in full, and the lines that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.estimate.forecast import SOME_HOST
+from ggmltool.estimate.rates import rates_of_backend
+from ggmltool.estimate.records import Rates
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.fit_wishes import Wishes, shell_words
+from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.placed import Found as PlacedFound
+from ggmltool.inspect.placed import place
+from ggmltool.inspect.placing import asked, devices_of
+from ggmltool.scenario.errors import Mistake
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.command_line import Tool, can_run, line
+from ggmltool.sources.llama.errors import CaptureError, PlaceError
+from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.search.captures import Captures, ModelFile, OneModel
+from ggmltool.sources.llama.search.found import Candidate, Found, Progress
+from ggmltool.sources.llama.search.search import Wish, search
+from ggmltool.sources.llama.sweep import usable_processes
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.model import BackendSpec, Model
+
+TOOLS: tuple[Tool, ...] = ("llama-server", "llama-cli")
+
+
+class Fit(NamedTuple):
+    """What was found. `placed` is the best placement, or what is nearest, as `place` has it; `lines` run it, by tool,
+    and `again` shows it. `fixed` are options that all placements have, `memory` what devices have free; `build` is
+    llama.cpp's.
+    """
+
+    wishes: Wishes
+    title: str
+    fixed: str
+    memory: Mapping[str, int]
+    found: Found
+    placed: PlacedFound | None
+    lines: Mapping[str, str]
+    again: str
+    ggml: str
+    build: str
+
+    @property
+    def shown(self) -> Candidate | None:
+        """The best, or what is nearest."""
+        return self.found.best or self.found.nearest
+
+
+def fit(
+    wishes: Wishes,
+    capture_of: Opened | None = None,
+    processes: int | None = None,
+    note: Callable[[str], None] = lambda text: None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fit:
+    """Search the best placement of a model, or of the graph that was captured of one, in so many processes.
+
+    `note` is told of devices that are not known. Raises InspectError.
+    """
+    try:
+        return _fit(wishes, capture_of, processes or usable_processes(), note, progress)
+    except (CaptureError, PlaceError) as error:
+        raise InspectError(f"{wishes.argument}: {error}" if isinstance(error, PlaceError) else str(error)) from None
+
+
+def _fit(
+    wishes: Wishes,
+    capture_of: Opened | None,
+    processes: int,
+    note: Callable[[str], None],
+    progress: Callable[[Progress], None],
+) -> Fit:
+    opened = capture_of or _captured(wishes, replace(wishes.base, n_ctx=512))
+    model, told = opened.model, set[str]()
+
+    def once(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            note(text)
+
+    def devices(model: Model) -> list[BackendSpec]:
+        return devices_of(model, wishes.common, len(wishes.ranges.tensor_split), once)
+
+    captures: Captures = ModelFile(Path(wishes.argument), devices, wishes.base)
+    if capture_of is not None:
+        captures = OneModel(model, devices)
+    specs = devices(model)
+    wish = Wish(wishes.objective, rates=_rates(specs))
+    found = search(captures, wishes.space(model), wish, processes=processes, progress=progress)
+    shown = found.best or found.nearest
+    return Fit(
+        wishes,
+        str(model.meta.get("model") or opened.title),
+        " ".join(filter(None, [asked(wishes.common), shell_words(wishes.flags)])),
+        {b.name: b.memory for b in specs if b.memory is not None},
+        found,
+        None if shown is None else _placed(wishes, shown, capture_of),
+        {} if found.best is None else _lines(wishes, found.best, model),
+        "" if shown is None else wishes.place_line(shown),
+        model.ggml,
+        model.release.build,
+    )
+
+
+def _rates(specs: Sequence[BackendSpec]) -> dict[str, Rates]:
+    """The rates of devices that are known; a host of which nothing is said is some desktop's. Raises InspectError."""
+    try:
+        rates = {spec.name: found for spec in specs if (found := rates_of_backend(spec)) is not None}
+    except Mistake as mistake:
+        raise InspectError(f"--device: {mistake.message}") from None
+    cpus = [spec.name for spec in specs if spec.profile == "CPU" and spec.name not in rates]
+    return {**rates, **dict.fromkeys(cpus, SOME_HOST)} if rates else {}
+
+
+def _captured(wishes: Wishes, options: CaptureOptions) -> Opened:
+    scenario = capture(Path(wishes.argument), options).scenario
+    return Opened(Scenario(load_model(scenario)), wishes.argument)
+
+
+def _placed(wishes: Wishes, candidate: Candidate, capture_of: Opened | None) -> PlacedFound:
+    """The candidate as `place` shows it, with every tensor."""
+    opened = capture_of or _captured(wishes, _capture_options(wishes, candidate))
+    asked, common = wishes.asked(candidate)
+    words = shell_words({**wishes.context(candidate), **wishes.flags})
+    return place(opened, common, asked, words)
+
+
+def _capture_options(wishes: Wishes, candidate: Candidate) -> CaptureOptions:
+    return replace(candidate.setting.capture_options(wishes.base), n_ctx=candidate.n_ctx)
+
+
+def _lines(wishes: Wishes, best: Candidate, model: Model) -> dict[str, str]:
+    """The lines that run it: none for a capture, whose model's file is not known."""
+    if wishes.captured:
+        return {}
+    options = _capture_options(wishes, best)
+    place = best.choice.options(wishes.space(model).base, best.n_layer)
+    return {
+        tool: line(tool, wishes.argument, options, place, best.gpus, model.release.build)
+        for tool in TOOLS
+        if can_run(tool, options)
+    }

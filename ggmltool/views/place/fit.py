@@ -1,0 +1,216 @@
+"""The best ways to put a model on devices, for people: what fits, what was given up, what lies where, what to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+
+from ggmltool.estimate.records import Estimate
+from ggmltool.inspect.fit_wishes import shell_words
+from ggmltool.inspect.fitting import Fit
+from ggmltool.inspect.placed import Placed, PlacedTensor
+from ggmltool.sources.llama.search.found import Candidate, Progress, Ranked
+from ggmltool.sources.llama.search.space import Setting
+from ggmltool.views.place.place import device_table, placement_facts
+from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.views.text import count, size
+
+BIGGEST = 3
+"""Kinds of tensors that are named for each device."""
+
+ROUGH = (
+    "no speed is estimated, and placements are ordered by that of a typical device: name yours, as in --device "
+    'CUDA0="RTX 3090" (`ggmltool backends --rates`)'
+)
+_VARIED = ("-c", "-np", "-ctk", "-ctv", "-fa", "-b", "-ub")
+_UNSAID = {"-np": "1", "-ctk": "f16", "-ctv": "f16", "-fa": "auto", "-b": "2048", "-ub": "512"}
+"""llama.cpp's defaults."""
+
+
+def fit_view(fit: Fit, style: Style, top: int = 5) -> str:
+    """The headline, the best placements, the bytes of the first, and the lines that run it."""
+    devices = [f"{device} {size(n)}" for device, n in fit.memory.items()]
+    facts = [fit.wishes.objective, *([", ".join(devices)] if devices else []), *([fit.fixed] if fit.fixed else [])]
+    parts = [heading(fit.title, facts, style), "\n", render_lines(_headline(fit, style), style)]
+    if fit.found.ranked:
+        parts += ["\n", _candidates(fit, style, top)]
+    if fit.placed is not None:
+        placed = fit.placed.placed
+        parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
+        parts += ["\n", render_lines(list(_biggest(placed, style)), style)]
+    parts += ["\n", render_lines([*_facts(fit, style), *_lines(fit)], style)]
+    return "".join(parts)
+
+
+def progress_text(now: Progress) -> str:
+    """How far a search is, and the best so far."""
+    best = now.best
+    texts = [f"{now.done} of {count(now.counts.settings, 'setting')}, {now.counts.planned} placements planned"]
+    if best is not None:
+        texts.append(f"best so far: -c {best.n_ctx} {shell_words(best.words)}")
+        texts += [f"{_digits(best.seconds.token.rate(1).mid)} tokens/s"] if best.rated else []
+    return ", ".join(texts)
+
+
+def speed(seconds: Estimate) -> str:
+    """Tokens in a second, likely and between what.
+
+    >>> speed(Estimate(0.01, 0.0125, 0.02))
+    '80 (50–100) tokens/s'
+    """
+    low, mid, high = (_digits(n) for n in seconds.rate(1))
+    return f"{mid} ({low}–{high}) tokens/s"
+
+
+def _digits(n: float) -> str:
+    """
+    >>> _digits(1234.5), _digits(61.7), _digits(6.17), _digits(0.617)
+    ('1230', '62', '6.2', '0.62')
+    """
+    if n >= 100:
+        return f"{float(f'{n:.3g}'):.0f}"
+    return f"{n:.0f}" if n >= 10 else f"{n:.2g}"
+
+
+def _headline(fit: Fit, style: Style) -> list[str]:
+    best = fit.found.best
+    if best is None:
+        return _nothing(fit, style)
+    speeds = [f"about {speed(best.seconds.token)}", f"prompts {speed(best.seconds.prompt)}"] if best.rated else []
+    room = [f"{size(min(best.left.values()))} left on the fullest device"] if best.left else []
+    told = " · ".join([f"fits: context {best.n_ctx}", *speeds, *room])
+    return [*_wrapped(told, style), f"  {shell_words(fit.wishes.options(best))}"]
+
+
+def _nothing(fit: Fit, style: Style) -> list[str]:
+    """What is short in the nearest placement, and what would help."""
+    near = fit.found.nearest
+    if near is None:
+        return ["nothing fits: no placement could be planned"]
+    short = [f"{d} is {size(-n)} short" for d, n in beyond_margin(near).items() if n < 0]
+    lines = [f"nothing fits; nearest is {shell_words(fit.wishes.options(near))}: {', '.join(short) or near.error}"]
+    helps = remedies(fit)
+    return [
+        line
+        for text in [*lines, *([f"what would help: {'; '.join(helps)}"] if helps else [])]
+        for line in _wrapped(text, style)
+    ]
+
+
+def beyond_margin(candidate: Candidate) -> dict[str, int]:
+    """What each device has left beyond its margin, below 0 if it is short."""
+    return {device: n - candidate.margins.get(device, 0) for device, n in candidate.left.items()}
+
+
+def remedies(fit: Fit) -> list[str]:
+    """What nobody has tried and would need less memory, by the search that was asked for."""
+    r, near = fit.wishes.ranges, fit.found.nearest
+    fixed = fit.wishes.captured or near is None
+    shorter = [] if fixed or near is None or near.n_ctx <= 1024 else ["a shorter context (-c)"]
+    types = [] if fixed or "q8_0" in (*r.types_k, *r.types_v) else ["a cache of another type (-ctk q8_0 -ctv q8_0)"]
+    batch = [] if fixed or min(r.ubatches) < 512 else ["a smaller ubatch (-ub 256)"]
+    layers = ["fewer layers on GPUs (leave -ngl out)"] if r.layers else []
+    kept = [f"{name} left out" for name, n in (("-ncmoe", r.n_cpu_moe), ("-ncffn", r.n_cpu_ffn)) if n is not None]
+    margin = ["a smaller --margin"] if any(fit.wishes.common.margin) else []
+    return [*layers, *kept, *shorter, *types, *batch, *margin]
+
+
+def _wrapped(text: str, style: Style) -> list[str]:
+    return wrap(text, max(style.width, 20), subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _candidates(fit: Fit, style: Style, top: int) -> str:
+    """The best placement of each setting, the best of all first."""
+    shown = _without_batches(fit.found.ranked)[:top]
+    options = [fit.wishes.options(ranked.candidate) for ranked in shown]
+    varied = [name for name in _VARIED if len({o.get(name, "") for o in options}) > 1]
+    placed = [name for name in ("-ngl", "-ts") if any(name in o for o in options)]
+    rated = shown[0].candidate.rated
+    gpus = shown[0].candidate.gpus
+    columns = [
+        Head("", right=True),
+        *(Head(name, right=True) for name in (*varied, *placed)),
+        Head("on the CPU", cut=True),
+        *([Head("tokens/s", right=True), Head("prompt", right=True, drop=7)] if rated else []),
+        Head("splits", right=True, drop=9),
+        *(Head(f"{gpu} left", right=True, drop=8 if i else 6) for i, gpu in enumerate(gpus)),
+        Head("given up", cut=True, drop=1),
+    ]
+    rows: list[Row] = []
+    for i, (ranked, o) in enumerate(zip(shown, options, strict=True)):
+        c = ranked.candidate
+        rows.append([
+            Cell(str(i + 1), "" if i else "bold green"),
+            *(o.get(name) or _UNSAID.get(name, "") for name in (*varied, *placed)),
+            spilled(o),
+            *([_rate(c.seconds.token), _rate(c.seconds.prompt)] if rated else []),
+            str(c.splits),
+            *(size(c.left[gpu]) if gpu in c.left else "" for gpu in gpus),
+            given_up(ranked),
+        ])  # fmt: skip
+    return render_table(columns, rows, style)
+
+
+def _without_batches(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Of those that differ in their batches alone, the best."""
+    kept: dict[Setting, Ranked] = {}
+    for r in ranked:
+        kept.setdefault(r.candidate.setting._replace(n_batch=0, n_ubatch=0), r)
+    return list(kept.values())
+
+
+def _rate(seconds: Estimate) -> str:
+    low, mid, high = (_digits(n) for n in seconds.rate(1))
+    return f"{mid} ({low}–{high})"
+
+
+def spilled(options: Mapping[str, str]) -> str:
+    """What of layers on GPUs stays on the CPU, as options."""
+    return " ".join(f"{name} {options[name]}" for name in ("--n-cpu-moe", "--n-cpu-ffn", "-ot") if name in options)
+
+
+def given_up(ranked: Ranked) -> str:
+    """What it has less of than was wanted most; another size of batch is no loss."""
+    losses = [text for text in ranked.given_up if not text.startswith(("-b ", "-ub "))]
+    return ", ".join(losses)
+
+
+def _biggest(placed: Placed, style: Style) -> Iterator[str]:
+    """The largest weights and caches of each device; layers' equals are told once, with how many there are."""
+    yield "largest tensors"
+    for device in dict.fromkeys(use.device for use in placed.needs.uses):
+        kinds: dict[tuple[str, str, int], list[PlacedTensor]] = {}
+        for t in placed.tensors:
+            if t.device == device:
+                kinds.setdefault((_without_layer(t), t.type, t.nbytes), []).append(t)
+        largest = sorted(kinds.items(), key=lambda kind: -kind[0][2])[:BIGGEST]
+        told = [
+            f"{f'{len(of)} × {name}' if len(of) > 1 else of[0].name} {type} {size(nbytes)}"
+            for (name, type, nbytes), of in largest
+        ]
+        yield from wrap(f"  {device}: {', '.join(told)}", max(style.width, 20), subsequent_indent="    ")
+
+
+def _without_layer(t: PlacedTensor) -> str:
+    """The name of a layer's tensor without the layer."""
+    return t.name.removeprefix(f"blk.{t.layer}.").removesuffix(f"_l{t.layer}")
+
+
+def _facts(fit: Fit, style: Style) -> list[str]:
+    counts = fit.found.counts
+    proved = "no other is better" if fit.found.proved else "the search ended at its limit, so others may be better"
+    texts = [f"{count(counts.placements, 'placement')}, {counts.planned} of them planned, the rest ruled out: {proved}"]
+    if fit.placed is not None:
+        texts += placement_facts(fit.placed.placed, style)
+    if fit.shown is not None and not fit.shown.rated:
+        texts.append(f"note: {ROUGH}")
+    return [line for text in filter(None, texts) for line in _wrapped(text, style)]
+
+
+def _lines(fit: Fit) -> list[str]:
+    """What to paste; never wrapped, so that it can be."""
+    if fit.found.best is None:
+        return []
+    told = f"run it (llama.cpp {fit.build})" if fit.build else "run it"
+    runs = [told, *(f"  {text}" for text in fit.lines.values())] if fit.lines else []
+    return ["", *runs, "see it, tensor by tensor", f"  {fit.again}"]

@@ -1,0 +1,28 @@
+"""The placements that `fit` found as points of its chart: contexts, and tokens in a second."""
+
+from __future__ import annotations
+
+from ggmltool.inspect.fit_wishes import shell_words
+from ggmltool.inspect.fitting import Fit
+from ggmltool.sources.llama.search.found import Candidate
+from ggmltool.views.place.fit_chart import Point, fit_chart
+
+_MOST = 40
+"""Placements in a chart."""
+
+
+def chart_of(fit: Fit) -> str:
+    """The chart of the best placement of each setting, as SVG; where no speeds are known, of layers on GPUs."""
+    shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
+    rated = all(c.rated for c in shown)
+    devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
+    unit = "tokens/s, one token at a time" if rated else "layers on GPUs (no speed: the devices are not known)"
+    points = [_point(fit, c, rated, c is fit.found.best) for c in shown]
+    return fit_chart(points, f"{fit.title} on {devices}" if devices else fit.title, unit)
+
+
+def _point(fit: Fit, c: Candidate, rated: bool, best: bool) -> Point:
+    options = {name: value for name, value in fit.wishes.options(c).items() if name != "-c"}
+    layers = float(c.choice.n_gpu_layers)
+    low, mid, high = c.seconds.token.rate(1) if rated else (layers, layers, layers)
+    return Point(c.n_ctx, low, mid, high, shell_words(options), best)
