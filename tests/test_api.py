@@ -94,6 +94,8 @@ SAID: list[tuple[str, Callable[[], Any]]] = [
     ("types --format json", lambda: ggmltool.types()),
     ("types --format json q4_K", lambda: ggmltool.types("q4_K")),
     ("sample --json", lambda: ggmltool.samples()),
+    ("fit --device CUDA0:2GiB -ngl 9 -ncffn 0 gemma-3-270m",
+     lambda: ggmltool.fit("gemma-3-270m", device="CUDA0:2GiB", n_gpu_layers=9, n_cpu_ffn=0)),
 ]  # fmt: skip
 """A command, and the same question in Python."""
 
@@ -168,7 +170,7 @@ def test_the_real_ggml_is_asked_as_the_command_asks_it(call: Call) -> None:
 def test_a_placed_scenario_is_one_to_go_on_with(call: Call) -> None:
     gemma = load("gemma-3-270m")
     placed = gemma.placed(9, device="CUDA0:2GiB")
-    use = next(u for u in gemma.place(9, device="CUDA0:2GiB").facts.fit.uses if u.buft == "CUDA0")
+    use = next(u for u in gemma.place(9, device="CUDA0:2GiB").facts.needs.uses if u.buft == "CUDA0")
     assert dict(placed.plan(step="reserve").buffer_sizes)["CUDA0"] == use.compute
     best = gemma.sweep("0,9", device="CUDA0:2GiB").facts.best()
     assert best is not None

@@ -84,7 +84,7 @@ def fit(
         partial(FitDocument.of, found),
         partial(fit_view, found),
         tuple(ranked.candidate for ranked in found.found.ranked),
-        None if found.placed is None else found.placed.plan,
+        found.placed.plan,
     )
 
 

@@ -191,7 +191,7 @@ def _write(found: Fit, output: Output, format: str, top: int) -> None:
     elif format == "scenario":
         from ggmltool.cli.place import scenario_bytes
 
-        if found.found.best is None or found.placed is None:
+        if found.found.best is None:
             raise CliError("nothing fits, so there is no placement to write")
         output.write(scenario_bytes(found.placed))
     else:

@@ -119,6 +119,24 @@ class Wishes(NamedTuple):
         common = self.common._replace(n_cpu_ffn=int(words.get("--n-cpu-ffn", "0")))
         return Asked(words["-ngl"], words.get("-ts", ""), overridden, int(words.get("--n-cpu-moe", "0"))), common
 
+    def least(self) -> tuple[Asked, Common]:
+        """The placement with the fewest layers on GPUs that was allowed: what is short where bounds rule out all."""
+        r = self.ranges
+        fewest = min((n for n in r.layers if n != ALL), default=None)
+        layers = "0" if not r.layers else "all" if fewest is None else str(fewest)
+        common = self.common._replace(n_cpu_ffn=r.n_cpu_ffn or 0)
+        split = ",".join(f"{share:g}" for share in r.tensor_split)
+        return Asked(layers, split, r.override_tensor, r.n_cpu_moe or 0), common
+
+    def least_options(self) -> CaptureOptions:
+        """The capture of it: the shortest context, the smallest batch."""
+        r = self.ranges
+        least = Setting(
+            min(r.contexts, default=LEAST_CTX), max(r.n_batch, min(r.ubatches)), min(r.ubatches), r.types_k[-1],
+            r.types_v[-1], r.parallel[0], r.flash_attn[0],
+        )  # fmt: skip
+        return least.capture_options(self.base)
+
     def place_line(self, candidate: Candidate) -> str:
         """The command that shows a candidate."""
         head = ["ggmltool", "place", self.argument, *(w for d in self.common.device for w in ("--device", d))]

@@ -35,9 +35,9 @@ TOOLS: tuple[Tool, ...] = ("llama-server", "llama-cli")
 
 
 class Fit(NamedTuple):
-    """What was found. `placed` is the best placement, or what is nearest, as `place` has it; `lines` run it, by tool,
-    and `again` shows it. `fixed` are options that all placements have, `memory` what devices have free; `build` is
-    llama.cpp's.
+    """What was found. `placed` is the best placement, or what is nearest, as `place` has it; `lines` run the best, by
+    tool, and `again` shows it. `fixed` are options that all placements have, `memory` is what devices have free;
+    `build` is llama.cpp's.
     """
 
     wishes: Wishes
@@ -45,7 +45,7 @@ class Fit(NamedTuple):
     fixed: str
     memory: Mapping[str, int]
     found: Found
-    placed: PlacedFound | None
+    placed: PlacedFound
     lines: Mapping[str, str]
     again: str
     ggml: str
@@ -105,7 +105,7 @@ def _fit(
         " ".join(filter(None, [asked(wishes.common), shell_words(wishes.flags)])),
         {b.name: b.memory for b in specs if b.memory is not None},
         found,
-        None if shown is None else _placed(wishes, shown, capture_of),
+        _placed(wishes, shown, capture_of),
         {} if found.best is None else _lines(wishes, found.best, model),
         "" if shown is None else wishes.place_line(shown),
         model.ggml,
@@ -128,8 +128,10 @@ def _captured(wishes: Wishes, options: CaptureOptions) -> Opened:
     return Opened(Scenario(load_model(scenario)), wishes.argument)
 
 
-def _placed(wishes: Wishes, candidate: Candidate, capture_of: Opened | None) -> PlacedFound:
-    """The candidate as `place` shows it, with every tensor."""
+def _placed(wishes: Wishes, candidate: Candidate | None, capture_of: Opened | None) -> PlacedFound:
+    """The candidate as `place` shows it, with every tensor; None: the least that was allowed."""
+    if candidate is None:
+        return place(capture_of or _captured(wishes, wishes.least_options()), wishes.least()[1], wishes.least()[0])
     opened = capture_of or _captured(wishes, _capture_options(wishes, candidate))
     asked, common = wishes.asked(candidate)
     words = shell_words({**wishes.context(candidate), **wishes.flags})

@@ -9,7 +9,7 @@ from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.fit_wishes import shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.inspect.placed import Placed, PlacedTensor
-from ggmltool.sources.llama.search.found import Candidate, Progress, Ranked
+from ggmltool.sources.llama.search.found import Progress, Ranked
 from ggmltool.sources.llama.search.space import Setting
 from ggmltool.views.place.place import device_table, placement_facts
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
@@ -17,6 +17,8 @@ from ggmltool.views.text import count, size
 
 BIGGEST = 3
 """Kinds of tensors that are named for each device."""
+
+_SHORT_CTX = 1024
 
 ROUGH = (
     "no speed is estimated, and placements are ordered by that of a typical device: name yours, as in --device "
@@ -34,10 +36,9 @@ def fit_view(fit: Fit, style: Style, top: int = 5) -> str:
     parts = [heading(fit.title, facts, style), "\n", render_lines(_headline(fit, style), style)]
     if fit.found.ranked:
         parts += ["\n", _candidates(fit, style, top)]
-    if fit.placed is not None:
-        placed = fit.placed.placed
-        parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
-        parts += ["\n", render_lines(list(_biggest(placed, style)), style)]
+    placed = fit.placed.placed
+    parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
+    parts += ["\n", render_lines(list(_biggest(placed, style)), style)]
     parts += ["\n", render_lines([*_facts(fit, style), *_lines(fit)], style)]
     return "".join(parts)
 
@@ -84,11 +85,10 @@ def _headline(fit: Fit, style: Style) -> list[str]:
 
 def _nothing(fit: Fit, style: Style) -> list[str]:
     """What is short in the nearest placement, and what would help."""
-    near = fit.found.nearest
-    if near is None:
-        return ["nothing fits: no placement could be planned"]
-    short = [f"{d} is {size(-n)} short" for d, n in beyond_margin(near).items() if n < 0]
-    lines = [f"nothing fits; nearest is {shell_words(fit.wishes.options(near))}: {', '.join(short) or near.error}"]
+    placed = fit.placed.placed
+    short = [f"{device} is {size(n)} short" for device, n in placed.short.items()]
+    error = dict(placed.error or ()).get("message") or ""
+    lines = [f"nothing fits; nearest is {fit.placed.words}: {', '.join(short) or error}"]
     helps = remedies(fit)
     return [
         line
@@ -97,16 +97,12 @@ def _nothing(fit: Fit, style: Style) -> list[str]:
     ]
 
 
-def beyond_margin(candidate: Candidate) -> dict[str, int]:
-    """What each device has left beyond its margin, below 0 if it is short."""
-    return {device: n - candidate.margins.get(device, 0) for device, n in candidate.left.items()}
-
-
 def remedies(fit: Fit) -> list[str]:
     """What nobody has tried and would need less memory, by the search that was asked for."""
     r, near = fit.wishes.ranges, fit.found.nearest
-    fixed = fit.wishes.captured or near is None
-    shorter = [] if fixed or near is None or near.n_ctx <= 1024 else ["a shorter context (-c)"]
+    fixed = fit.wishes.captured
+    short = near is not None and near.n_ctx <= _SHORT_CTX
+    shorter = [] if fixed or short else ["a shorter context (-c)"]
     types = [] if fixed or "q8_0" in (*r.types_k, *r.types_v) else ["a cache of another type (-ctk q8_0 -ctv q8_0)"]
     batch = [] if fixed or min(r.ubatches) < 512 else ["a smaller ubatch (-ub 256)"]
     layers = ["fewer layers on GPUs (leave -ngl out)"] if r.layers else []
@@ -200,8 +196,7 @@ def _facts(fit: Fit, style: Style) -> list[str]:
     counts = fit.found.counts
     proved = "no other is better" if fit.found.proved else "the search ended at its limit, so others may be better"
     texts = [f"{count(counts.placements, 'placement')}, {counts.planned} of them planned, the rest ruled out: {proved}"]
-    if fit.placed is not None:
-        texts += placement_facts(fit.placed.placed, style)
+    texts += placement_facts(fit.placed.placed, style)
     if fit.shown is not None and not fit.shown.rated:
         texts.append(f"note: {ROUGH}")
     return [line for text in filter(None, texts) for line in _wrapped(text, style)]

@@ -92,7 +92,7 @@ class FitDocument(ReleaseDocument, kw_only=True):
         """What was found."""
         found = fit.found
         ranked = [r.candidate for r in found.ranked]
-        placed = fit.placed.placed if fit.placed is not None else None
+        placed = fit.placed.placed
         return cls(
             ggml=fit.ggml,
             objective=fit.wishes.objective,
@@ -105,9 +105,9 @@ class FitDocument(ReleaseDocument, kw_only=True):
             counts=CountsRow(found.counts.placements, found.counts.planned, found.counts.captured),
             lines=dict(fit.lines),
             again=fit.again,
-            devices=[] if placed is None else use_rows(placed),
-            tensors=[] if placed is None else placed_rows(placed),
-            warnings=[] if placed is None else list(placed.warnings),
+            devices=use_rows(placed),
+            tensors=placed_rows(placed),
+            warnings=list(placed.warnings),
             nearest=UNSET if ranked or found.nearest is None else _row(fit, found.nearest, ()),
         )
 

@@ -1,0 +1,145 @@
+"""`fit`: what fits best, what was given up, what to paste; and every number is that of `capture` and `place`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+from tests.sources.library import needs_library
+from tests.sources.models import cached
+
+GOLDEN = Path(__file__).parent / "golden"
+GEMMA = str(SAMPLES / "gemma-3-270m.json.gz")
+SMALL = ("--margin", "0", "-ub", "64", "-j", "1")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(shutil.copy(cached("llama"), tmp_path / "model.gguf"))
+
+
+@pytest.fixture
+def experts(tmp_path: Path) -> str:
+    return str(shutil.copy(cached("llama-moe"), tmp_path / "experts.gguf"))
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "fits": ("--device", "CUDA0:2GiB", "-j", "1"),
+    "speeds": ("--device", "CUDA0=RTX 3060 Ti:2GiB", "-j", "1"),
+    "split": ("--device", "CUDA0:1600MiB,CUDA1:900MiB", "--margin", "0", "-ncffn", "0", "-ngl", "10", "-j", "1"),
+    "short": ("--device", "CUDA0:700MiB", "-ncffn", "0", "-ngl", "4,9", "-j", "1"),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
+    result = call("fit", *COMMANDS[command], GEMMA, columns=columns)
+    assert (result.status, result.err) == (int(command == "short"), "")
+    told = [line for line in result.out.splitlines() if not line.startswith("  ggmltool ")]
+    assert max(map(len, told)) <= columns
+    check_golden(GOLDEN / f"gemma_fit_{command}_{columns}.txt", result.out)
+
+
+def test_the_line_that_shows_a_placement_has_its_numbers(call: Call) -> None:
+    found = json.loads(call("fit", *COMMANDS["split"], "--json", GEMMA).out)
+    _, *place = shlex.split(found["again"])
+    placed = json.loads(call(*place, "--json").out)
+    assert placed["fits"] is found["fits"] is True
+    assert placed["devices"] == found["devices"]
+    assert placed["tensors"] == found["tensors"]
+    by_device: dict[str, int] = {}
+    for use in placed["devices"]:
+        by_device[use["device"]] = by_device.get(use["device"], 0) + use["total"]
+    assert by_device == {row["device"]: row["total"] for row in found["candidates"][0]["devices"]}
+    assert placed["graphs"] == found["candidates"][0]["graphs"]
+
+
+@needs_library
+def test_a_model_is_captured_with_each_setting_and_the_lines_are_whole(call: Call, model: str) -> None:
+    result = call("fit", *SMALL, "-c", "512..2048", "-ctk", "f16,q8_0", "--device", "CUDA0:3MiB", "--json", model)
+    assert result.status == 0
+    found = json.loads(result.out)
+    contexts = {row["options"]["-c"] for row in found["candidates"]}
+    assert contexts <= {"512", "1024", "2048"}
+    words = shlex.split(found["lines"]["llama-server"])
+    best = found["candidates"][0]["options"]
+    assert words[:3] == ["llama-server", "-m", model]
+    for name, value in best.items():
+        short = {"--n-cpu-ffn": "-ncffn", "--n-cpu-moe": "-ncmoe"}.get(name, name)
+        assert words[words.index(short) + 1] == value
+    assert words[words.index("-np") + 1] == "1"
+    assert words[-2:] == ["-fit", "off"]
+    _, *place = shlex.split(found["again"])
+    placed = json.loads(call(*place, "--json").out)
+    assert [u["total"] for u in placed["devices"] if u["buft"] == "CUDA0"] == [
+        row["total"] for row in found["candidates"][0]["devices"] if row["device"] == "CUDA0"
+    ]
+
+
+@needs_library
+def test_the_longest_context_is_taken_before_speed(call: Call, model: str) -> None:
+    def context(objective: str) -> int:
+        options = ("-c", "512,4096", "--objective", objective, "--device", "CUDA0:5MiB", "--json")
+        return int(json.loads(call("fit", *SMALL, *options, model).out)["candidates"][0]["n_ctx"])
+
+    assert context("longest") == 4096
+    assert context("fastest") in (512, 4096)
+
+
+@needs_library
+def test_what_is_named_is_kept(call: Call, experts: str) -> None:
+    options = ("-c", "512", "-ngl", "all", "-ncmoe", "2", "-ot", "attn_q=CPU", "--device", "CUDA0:1GiB", "--json")
+    (row,) = json.loads(call("fit", *SMALL, *options, experts).out)["candidates"]
+    assert row["options"] == {"-c": "512", "-ub": "64", "-ngl": "5", "--n-cpu-moe": "2", "-ot": "attn_q=CPU"}
+
+
+@needs_library
+def test_the_best_is_written_as_a_scenario_and_a_chart(call: Call, model: str) -> None:
+    options = (*SMALL, "-c", "512,1024", "--device", "CUDA0:2GiB", model)
+    assert call("fit", *options, "-o", "placed.json.gz").err.splitlines()[-1] == "Wrote placed.json.gz"
+    plan = json.loads(call("plan", "--step", "reserve", "--json", "placed.json.gz").out)
+    assert {backend["name"] for backend in plan["backends"]} == {"CUDA0", "CPU"}
+    assert call("fit", *options, "-o", "chart.svg").status == 0
+    texts = [element.text or "" for element in ElementTree.parse("chart.svg").iter() if element.tag.endswith("text")]
+    assert "context, tokens" in texts
+    assert sum("-ngl" in text for text in texts) == 2
+
+
+@needs_library
+def test_nothing_is_written_where_nothing_fits(call: Call, model: str) -> None:
+    options = ("-c", "512", "-ngl", "all", "-ncffn", "0", "--device", "CUDA0:1MiB", *SMALL, model)
+    result = call("fit", *options, "-o", "placed.json")
+    assert result.status in (1, 2)
+    assert "nothing fits" in result.err
+    assert not Path("placed.json").exists()
+    text = call("fit", *options)
+    assert text.status == 1
+    assert "CUDA0 is " in text.out
+    assert "what would help: fewer layers on GPUs" in text.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-ts", "x"), "'x' is not a list of numbers"),
+        (("-ngl", "many"), "'many' is not a number or a range"),
+        (("-ncmoe", "-1"), "-1"),
+        (("-c", "512"), "-c changes the graph: name the model itself"),
+        (("--device", "RTX 9999"), "RTX 9999"),
+        (("--objective", "best"), "'best' is not one of"),
+        (("-ot", "a"), "'a' is not REGEX=DEVICE"),
+    ],
+)
+def test_what_cannot_be_is_refused(call: Call, options: tuple[str, ...], said: str) -> None:
+    result = call("fit", *options, GEMMA)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err
+    assert "Traceback" not in result.err
