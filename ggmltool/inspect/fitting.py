@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.estimate.forecast import SOME_HOST
 from ggmltool.estimate.rates import rates_of_backend
-from ggmltool.estimate.records import Rates
+from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.fit_wishes import Wishes, shell_words
 from ggmltool.inspect.opened import Opened
@@ -37,7 +37,7 @@ TOOLS: tuple[Tool, ...] = ("llama-server", "llama-cli")
 class Fit(NamedTuple):
     """What was found. `placed` is the best placement, or what is nearest, as `place` has it; `lines` run the best, by
     tool, and `again` shows it. `fixed` are options that all placements have, `memory` is what devices have free;
-    `build` is llama.cpp's.
+    `build` is llama.cpp's; `phase` says which graphs there are: of a `prompt`, of a `token`, or `both`.
     """
 
     wishes: Wishes
@@ -50,6 +50,15 @@ class Fit(NamedTuple):
     again: str
     ggml: str
     build: str
+    phase: str
+
+    def token(self, candidate: Candidate) -> Estimate | None:
+        """The seconds of a generated token; None where no rates are known, or no graph of few tokens was captured."""
+        return candidate.seconds.token if candidate.rated and self.phase != "prompt" else None
+
+    def prompt(self, candidate: Candidate) -> Estimate | None:
+        """The seconds of a token of a prompt, in a whole batch; None as for `token`."""
+        return candidate.seconds.prompt if candidate.rated and self.phase != "token" else None
 
     @property
     def shown(self) -> Candidate | None:
@@ -110,6 +119,7 @@ def _fit(
         "" if shown is None else wishes.place_line(shown),
         model.ggml,
         model.release.build,
+        "both" if capture_of is None or len(model.graphs) > 1 else str(model.meta.get("phase", "prompt")),
     )
 
 

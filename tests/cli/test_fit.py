@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import Call
 from tests.golden import check_golden
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 
 GOLDEN = Path(__file__).parent / "golden"
-GEMMA = str(SAMPLES / "gemma-3-270m.json.gz")
+GEMMA = "gemma-3-270m"
 SMALL = ("--margin", "0", "-ub", "64", "-j", "1")
 
 

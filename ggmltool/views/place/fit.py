@@ -77,7 +77,9 @@ def _headline(fit: Fit, style: Style) -> list[str]:
     best = fit.found.best
     if best is None:
         return _nothing(fit, style)
-    speeds = [f"about {speed(best.seconds.token)}", f"prompts {speed(best.seconds.prompt)}"] if best.rated else []
+    token, prompt = fit.token(best), fit.prompt(best)
+    speeds = [f"about {speed(token)}"] if token is not None else []
+    speeds += [f"prompts {speed(prompt)}"] if prompt is not None else []
     room = [f"{size(min(best.left.values()))} left on the fullest device"] if best.left else []
     told = " · ".join([f"fits: context {best.n_ctx}", *speeds, *room])
     return [*_wrapped(told, style), f"  {shell_words(fit.wishes.options(best))}"]
@@ -121,13 +123,15 @@ def _candidates(fit: Fit, style: Style, top: int) -> str:
     options = [fit.wishes.options(ranked.candidate) for ranked in shown]
     varied = [name for name in _VARIED if len({o.get(name, "") for o in options}) > 1]
     placed = [name for name in ("-ngl", "-ts") if any(name in o for o in options)]
-    rated = shown[0].candidate.rated
-    gpus = shown[0].candidate.gpus
+    first = shown[0].candidate
+    gpus = first.gpus
+    tokens, prompts = fit.token(first) is not None, fit.prompt(first) is not None
     columns = [
         Head("", right=True),
         *(Head(name, right=True) for name in (*varied, *placed)),
         Head("on the CPU", cut=True),
-        *([Head("tokens/s", right=True), Head("prompt", right=True, drop=7)] if rated else []),
+        *([Head("tokens/s", right=True)] if tokens else []),
+        *([Head("prompt", right=True, drop=7)] if prompts else []),
         Head("splits", right=True, drop=9),
         *(Head(f"{gpu} left", right=True, drop=8 if i else 6) for i, gpu in enumerate(gpus)),
         Head("given up", cut=True, drop=1),
@@ -139,7 +143,8 @@ def _candidates(fit: Fit, style: Style, top: int) -> str:
             Cell(str(i + 1), "" if i else "bold green"),
             *(o.get(name) or _UNSAID.get(name, "") for name in (*varied, *placed)),
             spilled(o),
-            *([_rate(c.seconds.token), _rate(c.seconds.prompt)] if rated else []),
+            *([_rate(c.seconds.token)] if tokens else []),
+            *([_rate(c.seconds.prompt)] if prompts else []),
             str(c.splits),
             *(size(c.left[gpu]) if gpu in c.left else "" for gpu in gpus),
             given_up(ranked),
@@ -179,6 +184,8 @@ def _biggest(placed: Placed, style: Style) -> Iterator[str]:
         for t in placed.tensors:
             if t.device == device:
                 kinds.setdefault((_without_layer(t), t.type, t.nbytes), []).append(t)
+        if not kinds:
+            continue
         largest = sorted(kinds.items(), key=lambda kind: -kind[0][2])[:BIGGEST]
         told = [
             f"{f'{len(of)} × {name}' if len(of) > 1 else of[0].name} {type} {size(nbytes)}"
@@ -195,6 +202,8 @@ def _without_layer(t: PlacedTensor) -> str:
 def _facts(fit: Fit, style: Style) -> list[str]:
     counts = fit.found.counts
     proved = "no other is better" if fit.found.proved else "the search ended at its limit, so others may be better"
+    if fit.found.best is None and fit.found.proved:
+        proved = "none fits"
     texts = [f"{count(counts.placements, 'placement')}, {counts.planned} of them planned, the rest ruled out: {proved}"]
     texts += placement_facts(fit.placed.placed, style)
     if fit.shown is not None and not fit.shown.rated:

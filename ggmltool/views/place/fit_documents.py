@@ -40,8 +40,8 @@ class BytesRow(Row):
 
 class CandidateRow(Row):
     """A placement that was planned: its options in llama.cpp's spelling, seconds of one generated token of each
-    sequence and of one token of a prompt (null where the devices' rates are not known), and what it has less of than
-    was wanted most."""
+    sequence and of one token of a prompt (null where the devices' rates are not known or no such graph was captured),
+    and what it has less of than was wanted most."""
 
     options: dict[str, str]
     n_ctx: int
@@ -117,8 +117,8 @@ def _row(fit: Fit, c: Candidate, given_up: tuple[str, ...]) -> CandidateRow:
         options=fit.wishes.options(c),
         n_ctx=c.n_ctx,
         fits=c.fits,
-        seconds_token=_seconds(c.seconds.token) if c.rated else None,
-        seconds_prompt_token=_seconds(c.seconds.prompt) if c.rated else None,
+        seconds_token=_seconds(fit.token(c)),
+        seconds_prompt_token=_seconds(fit.prompt(c)),
         graphs=[PlacedGraph(*graph) for graph in c.graphs],
         parallel=c.parallel,
         devices=[_bytes(device, needs, c) for device, needs in c.needs.items()],
@@ -127,8 +127,8 @@ def _row(fit: Fit, c: Candidate, given_up: tuple[str, ...]) -> CandidateRow:
     )
 
 
-def _seconds(seconds: Estimate) -> SecondsRow:
-    return SecondsRow(*seconds)
+def _seconds(seconds: Estimate | None) -> SecondsRow | None:
+    return None if seconds is None else SecondsRow(*seconds)
 
 
 def _bytes(device: str, needs: Bytes, c: Candidate) -> BytesRow:

@@ -14,7 +14,7 @@ _MOST = 40
 def chart_of(fit: Fit) -> str:
     """The chart of the best placement of each setting, as SVG; where no speeds are known, of layers on GPUs."""
     shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
-    rated = all(c.rated for c in shown)
+    rated = all(fit.token(c) is not None for c in shown)
     devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
     unit = "tokens/s, one token at a time" if rated else "layers on GPUs (no speed: the devices are not known)"
     points = [_point(fit, c, rated, c is fit.found.best) for c in shown]
