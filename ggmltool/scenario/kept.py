@@ -8,8 +8,10 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import Tensor, cut_name
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -18,23 +20,86 @@ _APART = 1 << 20
 """Bytes between the addresses of two tensors, besides their own twice: no buffer type makes them overlap."""
 
 
+Copies = dict[tuple[int, str], list[Tensor]]
+"""Copies and dependencies that schedulers made, by the index of what they are made of, and their name before it is cut.
+"""
+
+
+class KeptArena(Arena):
+    """A scheduler's arena that has the tensors of earlier plans again, where they are alike."""
+
+    __slots__ = ("_copies", "_taken")
+
+    def __init__(self, graph_size: int, indices: IndexSpace, release: Release, copies: Copies) -> None:
+        super().__init__(graph_size, indices, release)
+        self._copies = copies
+        self._taken: dict[tuple[int, str], int] = {}
+
+    def clear(self) -> None:
+        """Begin anew."""
+        super().clear()
+        self.slots.clear()
+        self._taken.clear()
+
+    def _again(self, key: tuple[int, str]) -> Tensor | None:
+        """The next tensor of this key; None if there were never so many."""
+        made = self._copies.setdefault(key, [])
+        n = self._taken.get(key, 0)
+        self._taken[key] = n + 1
+        return made[n] if n < len(made) else None
+
+    def dup_layout(self, src: Tensor, name: str) -> Tensor:
+        """ggml_dup_tensor_layout."""
+        key = (src.index, name)
+        t = self._again(key)
+        if t is None:
+            t = super().dup_layout(src, name)
+            self._copies[key].append(t)
+            return t
+        self._take_again(src, t)
+        t.src = []
+        return t
+
+    def view(self, src: Tensor, keeps: Sequence[Tensor] = ()) -> Tensor:
+        """ggml_view_tensor, with its sources."""
+        key = (src.index, "")
+        t = self._again(key)
+        if t is None or t.name != cut_name(f"{src.name} (view)") or t.view_src is not (src.view_src or src):
+            t = super().view(src, keeps)
+            self._copies[key].insert(self._taken[key] - 1, t)
+            return t
+        self._take_again(src, t)
+        t.src = [*keeps] or [src]
+        return t
+
+    def _take_again(self, src: Tensor, t: Tensor) -> None:
+        self.check_room(src)
+        self._next += 1
+        t.flags = 0
+        self.slots.append(t)
+
+
 class KeptModel:
     """The tensors of a model's contexts, by id, and its graphs, by name.
 
     Whoever plans gives tensors of contexts that have memory another `buffer`; their addresses stay, and do not overlap.
+    `indices` are for all tensors, those that schedulers make among them, which are kept in `copies`.
     Raises GgmlError where ggml would not build a graph.
     """
 
     def __init__(self, model: Model) -> None:
         run = ReservingRun(Compiled(model))
-        run.start()
-        self._indices = run.indices
+        sched = run.start()
+        self.indices = run.indices
+        self.copies: Copies = {}
         self._address = _APART
         self.placed: dict[str, Tensor] = {t.id: t for context in run.contexts for t in context.tensors}
         for t in self.placed.values():
             t.data = self._next_address(t) if t.view_src is None else t.view_src.data + t.view_offs
         self.graphs: dict[str, KeptGraph] = {}
         for name in model.graphs:
+            # As if the graph before were in use: no tensor of another one has an index of its tensors.
+            sched.is_reset = False
             graph = run.build(name)
             self.graphs[name] = KeptGraph(graph, run.newest[name][1])
 
@@ -45,16 +110,10 @@ class KeptModel:
 
     def duplicate(self, id: str, new_id: str) -> Tensor:
         """One more tensor like that of `id`, without a buffer yet."""
-        t = self.placed[id].clone(self._indices.take())
+        t = self.placed[id].clone(self.indices.take())
         t.id = new_id
         t.data = self._next_address(t)
         return t
-
-    def indices(self) -> IndexSpace:
-        """The indices for what a scheduler makes, behind those of all tensors here."""
-        indices = IndexSpace()
-        indices.top = self._indices.top
-        return indices
 
 
 class Exchange(NamedTuple):

@@ -173,7 +173,7 @@ def placements(draw: st.DrawFn, placer: Placer) -> PlaceOptions:
     overrides += n_cpu_ffn(draw(st.sampled_from([0, 0, 0, 1, n_layer])))
     return PlaceOptions(
         draw(st.sampled_from([-1, -1, *range(n_layer + 2)])),
-        draw(st.sampled_from(["layer", "layer", "layer", "none"])),
+        draw(st.sampled_from(["layer", "layer", "layer", "none", "row"])),
         draw(st.integers(0, max(n_gpu, 1))),
         tuple(draw(st.lists(st.integers(0, 4).map(float), max_size=n_gpu))),
         tuple(draw(st.permutations(overrides))),
@@ -182,6 +182,7 @@ def placements(draw: st.DrawFn, placer: Placer) -> PlaceOptions:
         draw(st.sampled_from([None, None, True, False])),
         draw(st.booleans()),
         draw(st.sampled_from(["auto", "on", "off"])),
+        draw(st.sampled_from([True, True, False])),
     )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ggmltool.ggml.buffer import USAGE_ANY, USAGE_WEIGHTS, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.buffer import USAGE_ANY, USAGE_WEIGHTS, AddressSpace, AllocSize, Buffer, BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import scheduler_of
 from ggmltool.ggml.sched.assign import assign_from_buffers
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.kept import KeptGraph, KeptModel
+from ggmltool.scenario.kept import KeptArena, KeptGraph, KeptModel
 from ggmltool.scenario.model import TensorSpec
 from ggmltool.sources.llama.choices import Choices
 from ggmltool.sources.llama.overrides import Override
@@ -102,6 +103,9 @@ class Setup:
         further = [b for b in prepared.model.buffer_types if b.device in names]
         model = replace(prepared.model, backends=self.specs, buffer_types=further)
         self.bufts: dict[str, BufferType] = make_bufts(model, all_known=True)
+        for buft in self.bufts.values():
+            if buft.alloc_size is not None:
+                buft.alloc_size = _asked_once(buft.alloc_size)
         self.backends: list[Backend] = make_backends(model, self.bufts)
         self.names = {b.name: i for i, b in enumerate(self.backends)}
         self._addresses = AddressSpace()
@@ -111,10 +115,13 @@ class Setup:
 
     def scheduler(self, graph_size: int, parallel: bool, op_offload: bool) -> Scheduler:
         """A new scheduler over these devices."""
-        return scheduler_of(self.release)(
-            self.backends, self.kept.indices(), AddressSpace(), self.bufts.values(), graph_size, parallel, op_offload,
-            None, self.release,
+        kept = self.kept
+        sched = scheduler_of(self.release)(
+            self.backends, kept.indices, AddressSpace(), self.bufts.values(), graph_size, parallel, op_offload, None,
+            self.release,
         )  # fmt: skip
+        sched.arena = KeptArena(graph_size, kept.indices, self.release, kept.copies)
+        return sched
 
     def buffer(self, buft: str, usage: int) -> Buffer:
         """What stands for all buffers of a type."""
@@ -179,3 +186,21 @@ class Setup:
             else:
                 for i, b in known:
                     ids[i] = b
+
+
+def _asked_once(alloc_size: AllocSize) -> AllocSize:
+    """A device's rule for bytes that is asked once for each tensor, whose layout and sources' layouts stay.
+
+    Only attention also looks at which of its sources are views of which, and copies are not.
+    """
+    sizes: dict[int, int] = {}
+
+    def size_of(t: Tensor) -> int:
+        if t.op == Op.FLASH_ATTN_EXT:
+            return alloc_size(t)
+        size = sizes.get(t.index)
+        if size is None:
+            size = sizes[t.index] = alloc_size(t)
+        return size
+
+    return size_of
