@@ -22,7 +22,6 @@ from ggmltool.sources.llama.fit_records import (
     FitParams,
     FitSettings,
     Fitted,
-    Fitting,
     Measure,
     Measured,
     Status,
@@ -30,6 +29,7 @@ from ggmltool.sources.llama.fit_records import (
     mib,
     u32,
 )
+from ggmltool.sources.llama.fitting import Fitting
 
 
 def common_fit_params(

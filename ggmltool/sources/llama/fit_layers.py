@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from ggmltool.sources.llama.fit_log import names
-from ggmltool.sources.llama.fit_records import FitError, FitFailed, FitParams, Fitting, div, mib, u32
+from ggmltool.sources.llama.fit_records import FitError, FitFailed, FitParams, div, mib, u32
+from ggmltool.sources.llama.fitting import Fitting
 from ggmltool.sources.llama.overrides import Override
 
 MAX_LAYERS, MAX_OVERRIDES = 1000, 4096
