@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ggmltool.api.result import Result
+from ggmltool.inspect.chosen import AUTO_LAYERS, Chosen, FitAsked, choose
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placed import place as find_place
 from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, read_margins
@@ -69,18 +70,30 @@ def place(
     from ggmltool.views.place.place import place_view
 
     opened.refuse_older(_RULES)
+    common = common_of(options)
     asked = Asked(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
-    found = find_place(opened, common_of(options), asked)
+    chosen = _chosen(opened, common, asked) if asked.n_gpu_layers == AUTO_LAYERS else None
+    found = find_place(opened, common, asked if chosen is None else chosen.asked)
     placed = found.placed
     result = Result(
         f"placement of {opened.title}, {found.words}",
         placed,
-        partial(PlacementDocument.of, placed),
+        partial(PlacementDocument.of, placed, chosen),
         partial(place_view, placed, opened.title, found.words),
         tuple(placed.tensors),
         found.plan,
     )
     return result, found.model
+
+
+def _chosen(opened: Opened, common: Common, asked: Asked) -> Chosen:
+    """llama.cpp's own choice for the capture. Raises InspectError if llama.cpp would end there."""
+    n_ctx = opened.model.meta.get("n_ctx")
+    fit = FitAsked(n_ctx if isinstance(n_ctx, int) else 0)
+    chosen = choose(lambda _: opened, common, asked, fit)
+    if chosen.fitted.status == "crash":
+        raise InspectError(f"llama.cpp {chosen.fitted.reason}")
+    return chosen
 
 
 def sweep(

@@ -406,8 +406,9 @@ class Scenario(Base):
         """Where llama.cpp would put a captured model with these options (see `Placing`), and whether that fits; the
         rows are the tensors.
 
-        `n_gpu_layers` is a number or "all", `tensor_split` "3,1" or "auto", `override_tensor` "REGEX=DEVICE". Raises
-        InspectError for options that cannot be, or a graph that is not one of llama.cpp's.
+        `n_gpu_layers` is a number, "all", or "auto": as llama.cpp's --fit chooses. `tensor_split` is "3,1" or "auto",
+        `override_tensor` "REGEX=DEVICE". Raises InspectError for options that cannot be, or a graph that is not one of
+        llama.cpp's.
         """
         from ggmltool.api import placed
 

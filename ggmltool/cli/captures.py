@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -45,6 +45,30 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
                 out.append(graph)
                 done()
     return out
+
+
+def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
+    """What gives the graph with a context of so many tokens (0: as `wanted` says): a model is captured for each, what
+    is a capture already has its own. Raises as `open_captures` does.
+    """
+    from ggmltool.sources.llama.model_file import is_gguf
+
+    (first,) = open_captures([name], wanted)
+    (each,) = wanted.each()
+    opened = {each.options.n_ctx: first}
+
+    def open_for(n_ctx: int) -> Graph:
+        if n_ctx not in opened and (name is None or not is_gguf(Path(name))):
+            return first
+        if n_ctx not in opened:
+            words = {**each.words, "-c": str(n_ctx)}
+            same = next((g for g in opened.values() if g.opened.model.meta.get("n_ctx") == n_ctx), None)
+            if same is None:
+                (same,) = _capture(str(name), [Wanted(replace(each.options, n_ctx=n_ctx), words)])
+            opened[n_ctx] = same._replace(words=words)
+        return opened[n_ctx]
+
+    return open_for
 
 
 def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import click
 
-from ggmltool.cli.captures import open_captures
+from ggmltool.cli.captures import opener
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
+from ggmltool.cli.errors import GGML_FAILED, CliError
+from ggmltool.cli.fitting import FitWanted, fit_options
 from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.placing import common_options, value_of
+from ggmltool.inspect.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
 from ggmltool.inspect.placed import Found
 from ggmltool.inspect.placed import place as find_place
 from ggmltool.inspect.placing import Asked, Common, read_layers, shares_of, spelled
+from ggmltool.inspect.swept import Graph
+from ggmltool.views.place.chosen import chosen_view, failure
 from ggmltool.views.place.place import place_view
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
@@ -24,8 +30,8 @@ SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 @click.command(cls=Command)
 @scenario_argument
 @click.option(
-    "-ngl", "--n-gpu-layers", metavar="N|all", default="all", show_default=True,
-    help="Layers on GPUs, counted from the last; the output layer is one of them.",
+    "-ngl", "--n-gpu-layers", metavar="N|all|auto", default="all", show_default=True,
+    help="Layers on GPUs, counted from the last; the output layer is one of them. auto: --fit.",
 )  # fmt: skip
 @click.option(
     "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
@@ -43,6 +49,7 @@ SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
     help="Keep the experts of the first N layers on the CPU.",
 )  # fmt: skip
 @common_options
+@fit_options
 @model_options()
 @click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
 @format_option("text", "json", "scenario", help="Text (default), JSON with exact bytes, or the placed scenario.")
@@ -54,6 +61,7 @@ def place(
     tensor_split: str | None,
     n_cpu_moe: int,
     common: Common,
+    fit: FitWanted,
     wanted: ModelOptions,
     tensors: bool,
     format: str | None,
@@ -68,22 +76,61 @@ def place(
     MEMORY of a device is what is free on it; a placement fits if a margin of that is left. Exit status 1: it does not
     fit. With -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
 
+    With --fit (or -ngl auto) llama.cpp's own choice comes first: what it would set for these devices, what it measures
+    on the way, and its words. Exit status 1: it gives up.
+
     \b
     Example:
       ggmltool place -ngl 9 --device CUDA0:2GiB gemma-3-270m
       ggmltool place -ts 3,1 -ot 'ffn_.*=CPU' --tensors gemma-3-270m
       ggmltool place -ngl 9 -f scenario gemma-3-270m | ggmltool splits -
       ggmltool place -ngl 20 -c 8192 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
+      ggmltool place --fit --fit-target 1024,512 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
     """
-    (graph,) = open_captures([scenario], wanted)
-    opened = graph.opened
-    opened.refuse_older("the llama.cpp rules here belong to ggml")
-    wanted_here = Asked(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
+    n_gpu_layers = fit.layers(n_gpu_layers)
+    fits = fit.on or n_gpu_layers == AUTO_LAYERS
+    fit.check(fits)
+    asked = Asked(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
     with value_of("-ts"):
-        shares_of(wanted_here.tensor_split)
+        shares_of(asked.tensor_split)
     with value_of("-ngl"):
-        read_layers(n_gpu_layers)
-    found = find_place(opened, common, wanted_here, spelled(graph.words), note)
+        read_layers(replace_auto(asked).n_gpu_layers)
+    open_for = opener(scenario, wanted)
+    graph = open_for(fit.n_ctx(wanted))
+    graph.opened.refuse_older("the llama.cpp rules here belong to ggml")
+    if fit.prints:
+        output.write(printed(graph.opened, common, asked, fit.flash_auto(wanted)))
+        return 0
+    chosen = None
+    if fits:
+        common = fit.common(common)
+        chosen = _choose(open_for, common, asked, fit.asked(wanted, graph.opened.model, scenario), output, format)
+        asked, graph = chosen.asked, open_for(chosen.fitted.params.n_ctx)
+    found = find_place(graph.opened, common, asked, spelled(graph.words), note)
+    return max(_show(found, chosen, graph.opened.title, output, format, tensors), chosen is not None and not chosen.ok)
+
+
+def _choose(
+    open_for: Callable[[int], Graph],
+    common: Common,
+    asked: Asked,
+    fit: FitAsked,
+    output: Output,
+    format: str | None,
+) -> Chosen:
+    """llama.cpp's own choice. Where it ends in the middle of that, CliError is raised with what it said until then."""
+    chosen = choose(lambda n_ctx: open_for(n_ctx).opened, common, asked, fit, note)
+    if chosen.fitted.status == "crash":
+        if format is None:
+            output.write(chosen_view(chosen, output.style))
+        raise CliError(failure(chosen), GGML_FAILED)
+    if not chosen.ok:
+        note(failure(chosen))
+    return chosen
+
+
+def _show(found: Found, chosen: Chosen | None, title: str, output: Output, format: str | None, tensors: bool) -> int:
+    """Write the placement; the exit status."""
     placed = found.placed
     log_lines(found.plan.log)
     if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
@@ -93,9 +140,10 @@ def place(
     elif format == "json":
         from ggmltool.views.place.documents import PlacementDocument
 
-        output.write_document(PlacementDocument.of(placed))
+        output.write_document(PlacementDocument.of(placed, chosen))
     else:
-        output.write(place_view(placed, opened.title, found.words, output.style, tensors))
+        search = "" if chosen is None else chosen_view(chosen, output.style) + "\n"
+        output.write(search + place_view(placed, title, found.words, output.style, tensors))
     if placed.error is not None and format != "json":
         from ggmltool.views.errors import ggml_error
 

@@ -64,7 +64,7 @@ def read_layers(text: str) -> int:
     if text == "all":
         return -1
     if text == "auto":
-        raise InspectError("auto is not supported; `ggmltool sweep` finds what fits")
+        raise InspectError("auto is what `ggmltool place` has; here it is a number of layers, or all")
     if not text.isdecimal() or len(text) > 6:
         raise InspectError(f"{text!r} is not a number of layers, nor all")
     return int(text)

@@ -24,18 +24,23 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("-ot", r"blk\.[0-3]\.ffn_.*=CPU,attn_k=CUDA1", "-ts", "1,3"),
         *("--device", "CUDA0:300MiB", "--device", "CUDA1:1GiB", "--margin", "0"),
     ),
-    "place_cpu": ("--device", "CPU",),
+    "place_cpu": ("--device", "CPU"),
     "place_tensors": ("-ngl", "2", "--device", "Metal", "--tensors"),
     "place_cut": ("-sm", "tensor", "-ts", "3,1", "--device", "CUDA0:2GiB,CUDA1:2GiB"),
     "place_json": ("-ngl", "9", "--json"),
-}  # fmt: skip
+    "place_fit": ("--fit", "--device", "CUDA0:1600MiB", "-fitt", "900"),
+    "place_fit_two": ("-ngl", "auto", "--device", "CUDA0:700MiB,CUDA1:500MiB", "-fitt", "20,10"),
+    "place_fit_json": ("--fit", "--device", "CUDA0:4GiB", "--json"),
+    "place_fit_print": ("--fit-print", "-ngl", "9", "--device", "CUDA0"),
+}
+FAILS = ("place_short", "place_margin", "place_fit_two")
 
 
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
     result = call("place", *COMMANDS[command], GEMMA, columns=columns)
-    assert (result.status, result.err) == (command in ("place_short", "place_margin"), "")
+    assert (result.status, result.err) == (command in FAILS, "")
     if "json" not in command:
         assert max(map(len, result.out.splitlines())) <= columns
     check_golden(GOLDEN / f"gemma_{command}_{columns}.txt", result.out)
@@ -119,7 +124,7 @@ def test_experts_stay_on_the_cpu(call: Call) -> None:
     [
         (("-ngl", "many"), "Invalid value for '-ngl': 'many' is not a number of layers, nor all"),
         (("-ngl", "-1"), "'-1' is not a number of layers, nor all"),
-        (("-ngl", "auto"), "auto is not supported; `ggmltool sweep` finds what fits"),
+        (("-ngl", "auto"), "--fit needs to know what is free on CUDA0"),
         (("-ts", "3;1"), "'3;1' is not a list of numbers, e.g. 3,1"),
         (("-ts", "0,0"), "nor all 0"),
         (("-ts", "1,1", "--device", "CUDA0"), "-ts has 2 shares for 1 GPU;"),
@@ -225,3 +230,49 @@ def test_what_cannot_be_cut_is_said(call: Call, args: tuple[str, ...], says: str
     ran = call(*args, "-sm", "tensor", GEMMA)
     assert (ran.status, ran.out) == (2, "")
     assert says in ran.err
+
+
+def test_a_fit_that_llama_cpp_gives_up_is_told_in_its_words(call: Call) -> None:
+    result = call("place", "--fit", "-ngl", "9", "--device", "CUDA0:700MiB", GEMMA)
+    assert result.status == 1
+    assert result.err == (
+        "common_fit_params: failed to fit params to free device memory: n_gpu_layers already set by user to 9, abort\n"
+    )
+    assert "llama.cpp gives up: n_gpu_layers already set by user to 9, abort" in result.out
+
+
+def test_experts_kept_on_the_cpu_by_the_user_are_overrides_that_a_fit_leaves_alone(call: Call) -> None:
+    result = call("place", "--fit", "--cpu-moe", "--device", "CUDA0:700MiB", GEMMA)
+    assert (result.status, "tensor_buft_overrides already set by user" in result.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--fit", "--device", "CUDA0"), "--fit needs to know what is free on CUDA0; say it"),
+        (("--fit", "--device", "none"), "without a GPU, --fit looks at the memory of the host"),
+        (("--fit", "-ts", "auto", "--device", "CUDA0:1GiB"), "-ts auto is a search of ggmltool's"),
+        (("-fitt", "10", "--device", "CUDA0:1GiB"), "--fit-target belongs to --fit"),
+        (("-fitc", "512", "--device", "CUDA0:1GiB"), "--fit-ctx belongs to --fit"),
+        (("--fit", "-fitt", "1GiB", "--device", "CUDA0:1GiB"), "'1GiB' is not a list of MiB, e.g. 1024 or 1024,512"),
+        (("--fit", "-fitp", "--device", "CUDA0:1GiB"), "leave out --fit and -ngl auto"),
+        (("--fit", "-fitt", "1", "--margin", "1GiB", "--device", "CUDA0:1GiB"), "give one of them"),
+    ],
+)
+def test_a_fit_that_cannot_be_asked_for_is_wrong_use(call: Call, options: tuple[str, ...], message: str) -> None:
+    result = call("place", *options, GEMMA)
+    assert (result.status, result.out) == (2, "")
+    assert message in " ".join(result.err.split())
+
+
+def test_a_fit_is_written_as_the_placement_that_it_chose(call: Call) -> None:
+    call("place", "--fit", "-fitt", "900", "--device", "CUDA0:1600MiB", "-o", "placed.json.gz", GEMMA)
+    shown = json.loads(call("place", "--fit", "-fitt", "900", "--device", "CUDA0:1600MiB", "--json", GEMMA).out)
+    meta = ggmltool.load("placed.json.gz").opened.model.meta
+    assert f"-ngl {shown['fit']['n_gpu_layers']} " in f"{meta['placed']} "
+    assert shown["options"]["n_gpu_layers"] == shown["fit"]["n_gpu_layers"]
+
+
+def test_python_asks_for_it_as_auto() -> None:
+    found = ggmltool.load(GEMMA).place("auto", device="CUDA0:1600MiB", margin="900MiB")
+    assert found.as_dict()["fit"]["status"] == "success"

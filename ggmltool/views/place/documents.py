@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.estimate.forecast import SOME_HOST
 from ggmltool.views.document import Error, EstimateRow, ReleaseDocument, Row
+from ggmltool.views.place.chosen_document import FitRow
 from ggmltool.views.place.sweep import costs_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ggmltool.estimate.forecast import Speeds
     from ggmltool.estimate.records import Rates
+    from ggmltool.inspect.chosen import Chosen
     from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.swept import Sweep, Swept
 
@@ -116,7 +118,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
 
     `short` is what devices lack; `decided` says which part of llama.cpp decided what; `with_pipeline_copies` are the
     bytes that the copies of pipeline parallelism would need, where there are none. `speeds` are estimates, where the
-    hardware of the devices is named.
+    hardware of the devices is named. With --fit, `fit` is llama.cpp's own choice.
     """
 
     kind: Literal["placement"] = "placement"
@@ -136,10 +138,11 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
     warnings: list[str]
     shares: list[ShareRow] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
+    fit: FitRow | UnsetType = UNSET
 
     @classmethod
-    def of(cls, placed: Placed) -> PlacementDocument:
-        """A placement."""
+    def of(cls, placed: Placed, chosen: Chosen | None = None) -> PlacementDocument:
+        """A placement; `chosen` is what llama.cpp chose it as."""
         *layers, output = placed.layers
         return cls(
             ggml=placed.ggml,
@@ -159,6 +162,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
             warnings=list(placed.warnings),
             shares=[ShareRow(*share) for share in placed.shares] or UNSET,
             error=UNSET if placed.error is None else Error(**placed.error),
+            fit=UNSET if chosen is None else FitRow.of(chosen),
         )
 
 

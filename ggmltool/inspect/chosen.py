@@ -1,0 +1,236 @@
+"""llama.cpp's own choice (`--fit on`, -ngl auto): what it would set for these devices, and how it came to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, devices_of
+from ggmltool.scenario.versions import lacks
+from ggmltool.sources.llama.common_fit import common_fit_params
+from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.fit_memory import PlacedMemory, fit_devices, fit_model, place_options
+from ggmltool.sources.llama.fit_records import (
+    ALL,
+    AUTO,
+    MIN_CTX,
+    FitDevice,
+    FitModel,
+    FitParams,
+    FitSettings,
+    Fitted,
+    Measured,
+)
+from ggmltool.sources.llama.needs import margins_of
+from ggmltool.sources.llama.place import Placer
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.opened import Opened
+    from ggmltool.scenario.model import BackendSpec, Model
+    from ggmltool.sources.llama.layers import PlaceOptions
+
+FOLLOWED_SINCE = "2026-08-21"
+"""llama.cpp's --fit is followed as it is since this day, that of ggml 0.21."""
+
+SEQUENCES_SINCE = "2026-09-01"
+"""Since when it counts the context for every sequence, and sets one that nobody set whatever else it does."""
+
+AUTO_LAYERS = "auto"
+"""-ngl, as it is left to --fit."""
+
+OpenedFor = Callable[[int], "Opened"]
+"""The captured model with a context of so many tokens; 0 is the model's own. Raises for one that cannot be captured."""
+
+
+class FitAsked(NamedTuple):
+    """What --fit is asked for: `n_ctx` 0 leaves the context to it, `n_ctx_min` is the shortest that it may set.
+
+    `flash_auto`: flash attention is left to llama.cpp (-fa auto).
+    """
+
+    n_ctx: int = 0
+    n_ctx_min: int = MIN_CTX
+    flash_auto: bool = True
+
+
+class Chosen(NamedTuple):
+    """What llama.cpp would set, on which devices, with which of their memory to be left, in bytes.
+
+    `asked` is what it was asked for, with its own choice in the place of what nobody set; `opened` the capture with
+    the context that it chose.
+    """
+
+    fitted: Fitted
+    devices: Sequence[FitDevice]
+    margins: Sequence[int]
+    asked: Asked
+    opened: Opened
+
+    @property
+    def ok(self) -> bool:
+        """Whether llama.cpp says that it fits."""
+        return self.fitted.ok
+
+    @property
+    def arguments(self) -> str:
+        """The parameters as llama-fit-params prints them."""
+        return arguments(self.fitted.params)
+
+
+def read_fit_target(text: str) -> tuple[int, ...]:
+    """--fit-target: MiB for each GPU, or one number for all; GPUs beyond the list keep the default. Raises
+    InspectError.
+    """
+    parts = [part.strip() for part in text.replace("/", ",").split(",")]
+    if not all(part.isdecimal() and len(part) < 12 for part in parts):
+        raise InspectError(f"{text!r} is not a list of MiB, e.g. 1024 or 1024,512")
+    margins = tuple(int(part) << 20 for part in parts)
+    return margins if len(margins) == 1 else margins + DEFAULT_MARGIN
+
+
+def arguments(params: FitParams) -> str:
+    """Parameters as llama-fit-params prints them: -c, -ngl, -ts up to the last share, -ot."""
+    words = [f"-c {params.n_ctx} -ngl {params.n_gpu_layers}"]
+    shares = list(params.tensor_split)
+    while shares and not shares[-1]:
+        shares.pop()
+    if len(shares) > 1:
+        words.append(f"-ts {','.join(str(int(share)) for share in shares)}")
+    if params.overrides:
+        words.append(f'-ot "{_overrides(params)}"')
+    return " ".join(words)
+
+
+def choose(
+    opened_for: OpenedFor,
+    common: Common,
+    asked: Asked,
+    fit: FitAsked,
+    note: Callable[[str], None] = lambda text: None,
+) -> Chosen:
+    """What llama.cpp's --fit would set. `note` is told of devices that are not known.
+
+    Raises InspectError, and what `opened_for` raises.
+    """
+    opened = opened_for(fit.n_ctx)
+    given = replace_auto(asked)
+    options = given.options(opened.model, common)
+    _check(opened.model, asked)
+    devices = devices_of(opened.model, common, len(options.tensor_split), note)
+    captures = _Captures(opened_for, devices)
+    params = FitParams(fit.n_ctx, _n_gpu_layers(asked), options.tensor_split, options.overrides)
+    try:
+        placer = captures(fit.n_ctx)
+        gpus = fit_devices(placer, options)
+        settings = _settings(placer, options, gpus, common, fit)
+        memory = PlacedMemory(captures, options, fit.flash_auto)
+        counts = not lacks(opened.model.release, SEQUENCES_SINCE)
+        fitted = common_fit_params(_model(placer), gpus, settings, params, memory, counts)
+        split = place_options(options, fitted.params, placer).tensor_split
+    except PlaceError as error:
+        raise InspectError(f"{opened.argument}: {error}") from None
+    chosen = _chosen(given, fitted.params, split)
+    return Chosen(fitted, gpus, settings.margins, chosen, opened_for(fitted.params.n_ctx))
+
+
+def printed(opened: Opened, common: Common, asked: Asked, flash_auto: bool = True) -> str:
+    """What llama-fit-params prints with -fitp on: MiB of weights, cache and compute buffers of each device and the
+    host. Raises InspectError.
+    """
+    given = replace_auto(asked)
+    options = given.options(opened.model, common)
+    _check(opened.model, asked)
+    devices = devices_of(opened.model, common, len(options.tensor_split))
+    try:
+        placer = Placer(_prompt(opened.model), devices)
+        n_gpu_layers = _n_gpu_layers(asked)
+        params = FitParams(0, n_gpu_layers, options.tensor_split, options.overrides)
+        measured = PlacedMemory(lambda n_ctx: placer, options, flash_auto)(params)
+    except PlaceError as error:
+        raise InspectError(f"{opened.argument}: {error}") from None
+    names = [gpu.name for gpu in placer.gpus][: len(measured.devices)]
+    return "".join(_lines(names, measured))
+
+
+def _lines(names: Sequence[str], measured: Measured) -> Iterable[str]:
+    for name, parts in zip((*names, "Host"), (*measured.devices, measured.host), strict=True):
+        yield f"{name} {' '.join(str(n >> 20) for n in parts)} \n"
+
+
+def replace_auto(asked: Asked) -> Asked:
+    """The same with -ngl all for auto: that is where --fit begins."""
+    return asked._replace(n_gpu_layers="all") if asked.n_gpu_layers == AUTO_LAYERS else asked
+
+
+def _n_gpu_layers(asked: Asked) -> int:
+    return {AUTO_LAYERS: AUTO, "all": ALL}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
+
+
+def _check(model: Model, asked: Asked) -> None:
+    """Raise InspectError for what --fit cannot be followed with."""
+    if asked.searched:
+        raise InspectError("-ts auto is a search of ggmltool's; --fit chooses the split as llama.cpp does")
+    if lacks(model.release, FOLLOWED_SINCE):
+        raise InspectError(
+            f"llama.cpp's --fit is followed since ggml 0.21; the capture is of ggml {model.release.name}"
+        )
+    if model.meta.get("phase") == "token":
+        raise InspectError("--fit measures a prompt, but the capture is of one token; capture with --phase prompt")
+
+
+class _Captures:
+    """The graph of a prompt for every length of the context, prepared to be placed."""
+
+    def __init__(self, opened_for: OpenedFor, devices: Sequence[BackendSpec]) -> None:
+        self.opened_for = opened_for
+        self.devices = devices
+        self.placers: dict[int, Placer] = {}
+
+    def __call__(self, n_ctx: int) -> Placer:
+        if n_ctx not in self.placers:
+            self.placers[n_ctx] = Placer(_prompt(self.opened_for(n_ctx).model), self.devices)
+        return self.placers[n_ctx]
+
+
+def _prompt(model: Model) -> Model:
+    """The model with the first of its graphs alone."""
+    return replace(model, graphs=dict(list(model.graphs.items())[:1]))
+
+
+def _model(placer: Placer) -> FitModel:
+    found = fit_model(placer)
+    if not found.n_ctx_train:
+        raise PlaceError("the model does not say how long its context can be")
+    return found
+
+
+def _settings(
+    placer: Placer, options: PlaceOptions, gpus: Sequence[FitDevice], common: Common, fit: FitAsked
+) -> FitSettings:
+    """What --fit is told besides the parameters. Raises PlaceError if nobody said the memory that it looks at."""
+    host = placer.cpu.memory
+    if not gpus and host is None:
+        raise PlaceError("without a GPU, --fit looks at the memory of the host; say it, as in --device CPU:64GiB")
+    meta = placer.model.meta
+    n_seq_max = meta.get("n_seq_max")
+    n_streams = n_seq_max if isinstance(n_seq_max, int) and meta.get("kv_unified") is not True else 1
+    margins = tuple(margins_of([gpu.name for gpu in gpus], placer.cpu.name, common.margin).values())
+    return FitSettings(margins, fit.n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
+
+
+def _chosen(asked: Asked, params: FitParams, split: Sequence[float]) -> Asked:
+    """What is asked for, with the parameters that --fit set."""
+    if params.n_gpu_layers >= 0:
+        asked = asked._replace(n_gpu_layers=str(params.n_gpu_layers))
+    if any(split):
+        asked = asked._replace(tensor_split=",".join(f"{share:.9g}" for share in split))
+    ours = asked.override_tensor or asked.n_cpu_moe
+    if params.overrides and not ours and all(o.option.startswith("-ot ") for o in params.overrides):
+        asked = asked._replace(override_tensor=(_overrides(params),))
+    return asked
+
+
+def _overrides(params: FitParams) -> str:
+    return ",".join(f"{o.pattern.pattern}={o.buft}" for o in params.overrides)
