@@ -26,6 +26,7 @@ class Placing(TypedDict, total=False):
     """llama.cpp's options that hold for every placement, by the names of the commands' options.
 
     `device` is one or several, as "CUDA0:24GiB"; `margin` what has to stay free on each GPU, as "1GiB" or "1GiB,0".
+    Of estimated speeds, `n_depth` are the tokens that the caches hold before, `n_prompt` those of a prompt.
     """
 
     device: str | Sequence[str]
@@ -39,6 +40,8 @@ class Placing(TypedDict, total=False):
     no_op_offload: bool
     no_repack: bool
     parallel: bool | None
+    n_depth: int
+    n_prompt: int
 
 
 def common_of(options: Mapping[str, Any]) -> Common:

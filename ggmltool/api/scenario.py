@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.swept import Sweep
     from ggmltool.inspect.tensor import TensorFacts
+    from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
     from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.model import Model
@@ -108,27 +109,39 @@ class Scenario(Base):
     def splits(self, **when: Unpack[When]) -> Result[tuple[SplitPlan, ...]]: ...
 
     @overload
+    def splits(self, *, seconds: bool, n_depth: int = 0, **when: Unpack[When]) -> Result[Timed]: ...
+
+    @overload
     def splits(
         self, *, by: Sequence[str] | str = (), bytes: bool = False, after_pass: int | None = None, **when: Unpack[When]
     ) -> Result[Any]: ...
 
     def splits(
-        self, *, by: Sequence[str] | str = (), bytes: bool = False, after_pass: int | None = None, **when: Unpack[When]
+        self,
+        *,
+        by: Sequence[str] | str = (),
+        bytes: bool = False,
+        seconds: bool = False,
+        n_depth: int = 0,
+        after_pass: int | None = None,
+        **when: Unpack[When],
     ) -> Result[Any]:
         """Which splits there are and what each copies; with `by` ("op", "backend", "cause", "type", "split", or
-        several) how many nodes there are of each, with `bytes` every copied input, with `after_pass` the assignments
-        after that pass of the scheduler.
+        several) how many nodes there are of each, with `bytes` every copied input, with `seconds` how long
+        each takes (`n_depth` tokens being in the caches), with `after_pass` the assignments after that pass.
 
-        Raises InspectError for a key or a pass that is not there.
+        Raises InspectError for a key or a pass that is not there, and where nobody named the hardware.
         """
         from ggmltool.api import schedule
 
-        _one_of(by=bool(by), bytes=bytes, after_pass=after_pass is not None)
+        _one_of(by=bool(by), bytes=bytes, seconds=seconds, after_pass=after_pass is not None)
         at = self._look(**when)
         if by:
             return schedule.counted(at, tuple(by.split(",")) if isinstance(by, str) else tuple(by))
         if bytes:
             return schedule.copied(at)
+        if seconds:
+            return schedule.timed(at, n_depth)
         return schedule.splits(at) if after_pass is None else schedule.passes(at, after_pass)
 
     def sched_debug(

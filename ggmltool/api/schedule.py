@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
     from ggmltool.inspect.passes import PassRecord
     from ggmltool.inspect.supports import Asked, State
+    from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
 
 KEYS = ("op", "backend", "cause", "type", "split")
@@ -79,6 +80,23 @@ def copied(look: Look) -> Result[tuple[CopiedInput, ...]]:
         partial(CopiedDocument.of, plan, tensors, other, experts),
         lambda style: copied_view(plan, tensors, title, style, other, experts),
         inputs,
+    )
+
+
+def timed(look: Look, n_depth: int) -> Result[Timed]:
+    from ggmltool.inspect.timed import timed as timing
+    from ggmltool.views.plan.seconds import seconds_view
+    from ggmltool.views.plan.seconds_documents import SecondsDocument
+
+    at = look.watch()
+    found = timing(look.opened, at.plan, look.moment, n_depth)
+    return answer(
+        at,
+        "estimated seconds",
+        found,
+        partial(SecondsDocument.of, found),
+        partial(seconds_view, found, at.title),
+        tuple(found.splits),
     )
 
 

@@ -66,19 +66,29 @@ def is_gpu(backend: BackendSpec) -> bool:
     return (backend.type or PROFILES[backend.profile].type) in ("gpu", "igpu")
 
 
+def rates_of_devices(backends: Sequence[BackendSpec]) -> dict[str, Rates] | None:
+    """The rates of backends, the CPU last; None if no rates are named, or not those of every GPU.
+
+    Of the host, what is not named is as for its CPU, and a CPU that is not named is `SOME_HOST`.
+    """
+    rates = {b.name: rates for b in backends if (rates := rates_of_backend(b)) is not None}
+    if not rates or any(is_gpu(b) and b.name not in rates for b in backends):
+        return None
+    host = rates.get(backends[-1].name, SOME_HOST)
+    return {b.name: rates.get(b.name, host) for b in backends}
+
+
 def forecast(model: Model, cached: int = 0, n_prompt: int = PROMPT) -> Forecast | None:
     """What tells the speeds of a model on its backends; None if no rates are named, or not those of every GPU."""
-    rates = {b.name: rates for b in model.backends if (rates := rates_of_backend(b)) is not None}
-    if not rates or any(is_gpu(b) and b.name not in rates for b in model.backends):
-        return None
-    return Forecast(model, rates, cached, n_prompt)
+    rates = rates_of_devices(model.backends)
+    return None if rates is None else Forecast(model, rates, cached, n_prompt)
 
 
 class Forecast:
     """How fast a captured model is on devices of known rates, asked for one placement after the other.
 
-    `rates` has those of each backend by its name; a host without is `SOME_HOST`. `cached` tokens are in the caches when
-    a prompt or a token comes. `weights_pinned`: llama.cpp's --no-mmap. Everything about the nodes is found out once.
+    `rates` has those of each backend by its name, as `rates_of_devices` makes them. `cached` tokens are in the caches
+    when a prompt or a token comes. `weights_pinned`: llama.cpp's --no-mmap. What nodes take is found out once.
     """
 
     def __init__(
@@ -94,9 +104,6 @@ class Forecast:
         self.n_prompt = n_prompt
         self.weights_pinned = weights_pinned
         self.copies_experts = model.release.rules.copies_used_experts or model.scheduler.copy_callback == USED_EXPERTS
-        for backend in model.backends:
-            if not is_gpu(backend):
-                self.rates.setdefault(backend.name, self.rates.get(model.backends[-1].name, SOME_HOST))
         compiled = Compiled(model)
         self.nodes = {name: nodes_of(compiled, name) for name in model.graphs}
         self.n_tokens = {name: batch_of(nodes) for name, nodes in self.nodes.items()}

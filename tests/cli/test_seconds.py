@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ggmltool
 from tests.cli.conftest import SAMPLES, Call
 
 GPUS = ("--device", "2x RTX 3090", "--device", "CPU=Ryzen 9 7950X")
@@ -37,6 +38,13 @@ def test_the_seconds_of_all_are_those_of_the_splits(call: Call, placed: Path) ->
     assert found["rates"]["CPU"] == "Ryzen 9 7950X"
     assert found["assumed"] == []
     assert found["n_tokens"] == 512
+
+
+def test_python_is_told_the_same(call: Call, placed: Path) -> None:
+    result = ggmltool.load(placed).splits(seconds=True, n_depth=100)
+    assert result.as_dict() == seconds(call, "-d", "100", placed)
+    assert "copies" in str(result)
+    assert [row.split for row in result.rows] == [split.id for split in result.plan.splits]
 
 
 def test_every_estimate_has_a_range(call: Call, placed: Path) -> None:
