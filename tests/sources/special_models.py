@@ -128,9 +128,20 @@ def _granitehybrid() -> Description:
     return model._replace(tensors=model.tensors | {"rope_freqs.weight": vector(HEAD // 2)})
 
 
+def _deci() -> Description:
+    """Two layers without attention in the middle, whose caches have no bytes."""
+    layer = attention("q8_0", "q8_0") | ffn("q8_0", "q8_0")
+    layers = [layer if i not in (2, 3) else ffn("q8_0", "q8_0") for i in range(6)]
+    values = hparams(6, rope__dimension_count=HEAD, feed_forward_length=[FF] * 6)
+    values["attention.head_count"] = [0 if i in (2, 3) else 4 for i in range(6)]
+    values["attention.head_count_kv"] = [0 if i in (2, 3) else 2 for i in range(6)]
+    return Description("deci", values, _layers(layers, token_embd=_EMBEDDINGS, output_norm=vector()))
+
+
 SPECIAL_MODELS: Mapping[str, Callable[[], Description]] = {
     "bitnet": _bitnet,
     "codeshell": _codeshell,
+    "deci": _deci,
     "gemma-embedding": _gemma_embedding,
     "gemma4": _gemma4,
     "granitehybrid-rope": _granitehybrid,

@@ -188,7 +188,32 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
         margins or {},
     )
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
+    needs = replace(needs, error=needs.error or _cache_of_nothing(placement))
     return PlannedNeeds(**{f.name: getattr(needs, f.name) for f in fields(needs)}, plan=plan)
+
+
+def _cache_of_nothing(placement: Placement) -> PlanError | None:
+    """llama_kv_cache's error where the caches of all layers on a device have no bytes, as those without attention."""
+    caches: dict[str, int] = {}
+    for t in placement.tensors:
+        if t.kind == "cache" and t.name.startswith(("cache_k", "cache_v")):
+            caches[t.buft] = caches.get(t.buft, 0) + t.nbytes
+    empty = [buft for buft, nbytes in caches.items() if not nbytes]
+    if not empty:
+        return None
+    explanation = (
+        f"no layer on {empty[0]} has attention, so its KV cache has no bytes, and there is no buffer of none: put a "
+        "layer with attention there, or none at all (-ts)"
+    )
+    return tuple(
+        {
+            "kind": "failed",
+            "function": "llama_kv_cache",
+            "condition": None,
+            "message": "failed to allocate buffer for kv cache",
+            "explanation": explanation,
+        }.items()
+    )
 
 
 class Arrangement(NamedTuple):

@@ -171,7 +171,7 @@ def placement_facts(placed: Placed, style: Style) -> list[str]:
     for device, n in placed.short.items():
         lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
     known = [device for device in needs.memory if device not in placed.short]
-    if known:
+    if known and placed.error is None:
         lines.append(f"fits: {', '.join(known)}")
     margins = ", ".join(dict.fromkeys(size(needs.margins[d]) for d in needs.memory if needs.margins.get(d)))
     notes = [MARGIN.format(margins)] if margins else []
