@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -34,10 +33,6 @@ HOST = read_devices(["CPU=Ryzen 9 7950X"])
 def captured(name: str, n_ctx: int = 8192, phase: str = "both") -> Model:
     options = CaptureOptions(n_ctx=n_ctx, phase=phase)  # type: ignore[arg-type]
     return ggmltool.load(capture(real(name), options).scenario).model
-
-
-def on(model: Model, backends: list[BackendSpec]) -> Model:
-    return replace(model, backends=backends)
 
 
 def test_nodes_are_numbered_as_in_plans_of_every_placement() -> None:
@@ -86,7 +81,8 @@ def test_rates_are_known_only_if_those_of_every_gpu_are() -> None:
 
 @needs_library
 def test_a_token_reads_every_weight_once_and_a_prompt_multiplies_each_with_every_token() -> None:
-    """Llama 70B: 70.6 billion weights, of which the embeddings are looked up."""
+    """Llama 70B: 70.6 billion weights, of which the embeddings are looked up. Behind the last attention and its output,
+    llama.cpp goes on with the one token whose logits are wanted."""
     model = captured("llama-70b")
     works = {name: GraphWork(nodes_of(Compiled(model), name)).works for name in model.graphs}
     weights = sum(t.type.row_size(t.ne[0]) * t.ne[1] for t in model.tensors() if t.name.endswith("weight"))
@@ -94,8 +90,8 @@ def test_a_token_reads_every_weight_once_and_a_prompt_multiplies_each_with_every
     read = sum(w.nbytes for w in works["token"] if w.kind is Kind.QUANTIZED)
     assert read == pytest.approx(weights - embeddings.type.row_size(embeddings.ne[0]) * embeddings.ne[1], rel=0.01)
     operations = sum(w.operations for w in works["prompt"] if w.kind is Kind.QUANTIZED)
-    output = 8192 * 128256
-    assert operations == pytest.approx(2 * 512 * (70.55e9 - 2 * output) + 2 * output, rel=0.01)
+    output, for_one = 8192 * 128256, 8192 * 128256 + 3 * 8192 * 28672
+    assert operations == pytest.approx(2 * 512 * (70.55e9 - output - for_one) + 2 * for_one, rel=2e-3)
 
 
 @needs_library
@@ -111,12 +107,10 @@ def measured(
     model: Model, devices: list[BackendSpec], options: PlaceOptions, rates: dict[str, Rates]
 ) -> tuple[float, float]:
     """The likely seconds of a prompt's ubatch, and of a token."""
-    needs = Measurer(Placer(model, devices)).needs(options)
-    seconds = [
-        Estimator(GraphWork(nodes_of(Compiled(model), g), 0), rates).seconds(needs.splits[g]).mid
-        for g in ("prompt", "token")
-    ]
-    return seconds[0], seconds[1]
+    splits, compiled = Measurer(Placer(model, devices)).needs(options).splits, Compiled(model)
+    works = {graph: GraphWork(nodes_of(compiled, graph), 0) for graph in ("prompt", "token")}
+    prompt, token = (Estimator(work, rates).seconds(splits[graph]).mid for graph, work in works.items())
+    return prompt, token
 
 
 @needs_library
