@@ -19,7 +19,7 @@ SMALL_CORE = 0.5
 """What an efficient core does in a cycle beside what a large one does."""
 FILLING = "filling"
 """What efficiency.toml calls the columns that products compute beside theirs."""
-OWN = "own"
+OWN = "a device of your own"
 """The name of rates that are no known device's."""
 _FIELDS = {"bandwidth": "memory"}
 """The fields of Rates that keys of `rates` are called otherwise."""
@@ -143,7 +143,7 @@ def _of_family(rates: Rates, family: str, generation: str = "") -> Rates:
     if of is None:
         return rates
     captured = None if of.launch_captured is None else MICRO * of.launch_captured
-    return replace(rates, launch=MICRO * of.launch, launch_captured=captured)
+    return replace(rates, launch=MICRO * of.launch, launch_captured=captured, fuses=of.fuses)
 
 
 def efficiency_of(family: str, generation: str = "") -> Efficiency:

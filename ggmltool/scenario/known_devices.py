@@ -77,12 +77,13 @@ class CpuData:
 class Family:
     """What the kernels of one backend have alike: the share of memory that is free, and microseconds of a launch.
 
-    `usable_small`: the share where there are at most 16 GiB.
+    `usable_small`: the share where there are at most 16 GiB; `fuses`: some chains of nodes are one kernel.
     """
 
     usable: float
     launch: float
     launch_captured: float | None = None
+    fuses: bool = True
     usable_small: float | None = None
 
 

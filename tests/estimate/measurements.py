@@ -2,7 +2,7 @@
 
 `measurements.csv` has a row for each: the device and how many of it, the backend, the model, the test (pp: tokens of a
 prompt, tg: tokens of an answer) behind `depth` tokens, the ubatch, flash attention, tokens a second and their standard
-deviation, llama.cpp's build where it was said, and where it was published. `half` says what a row is for: `fit` or
+deviation, llama.cpp's build where it was said, where it was published, and GB/s of memory that is not the usual one. `half` says what a row is for: `fit` or
 `held`, by a hash of device and model, so that all tests of a model on a device are on one side.
 """
 
@@ -38,7 +38,7 @@ class Graph(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A measurement; `rate` is tokens a second."""
+    """A measurement; `rate` is tokens a second, `bandwidth` GB/s of memory that is not the usual one."""
 
     device: str
     count: int
@@ -51,6 +51,7 @@ class Row(NamedTuple):
     rate: float
     source: str
     fitted: bool
+    bandwidth: float | None = None
 
     @property
     def tokens(self) -> int:
@@ -93,6 +94,7 @@ def measurements() -> Sequence[Row]:
                 float(r["tps"]),
                 r["source"],
                 r["half"] == "fit",
+                float(r["bandwidth"]) if r["bandwidth"] else None,
             )
             for r in csv.DictReader(file)
         ]
