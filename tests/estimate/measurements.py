@@ -2,8 +2,9 @@
 
 `measurements.csv` has a row for each: the device and how many of it, the backend, the model, the test (pp: tokens of a
 prompt, tg: tokens of an answer) behind `depth` tokens, the ubatch, flash attention, tokens a second and their standard
-deviation, llama.cpp's build where it was said, where it was published, and GB/s of memory that is not the usual one. `half` says what a row is for: `fit` or
-`held`, by a hash of device and model, so that all tests of a model on a device are on one side.
+deviation, llama.cpp's build where it was said, where it was published, and GB/s of memory that is not the usual one.
+`half` says what a row is for: `fit` or `held`, by a hash of device and model, so that all tests of a model on a device
+are on one side.
 """
 
 from __future__ import annotations
