@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from ggmltool.scenario.model import BackendSpec
+from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.anatomy import anatomies
-from ggmltool.sources.llama.search.captures import OneModel
+from ggmltool.sources.llama.search.captures import ModelFile, OneModel
 from ggmltool.sources.llama.search.choice import Choice
 from ggmltool.sources.llama.search.found import Candidate
 from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
 from ggmltool.sources.llama.search.planning import Planner
+from ggmltool.sources.llama.search.saved import Saved
 from ggmltool.sources.llama.search.search import Wish, search
-from ggmltool.sources.llama.search.space import Space
+from ggmltool.sources.llama.search.space import Setting, Space
 from ggmltool.sources.llama.search.speed import Request, Speed
 from ggmltool.sources.llama.search.tables import Tables
+from tests.sources.models import cached
 from tests.sources.searching import SETTING, devices, model
 
 pytestmark = pytest.mark.skipif(
@@ -71,3 +76,60 @@ def test_the_best_is_no_worse_than_that_of_all_placements(
     assert rank(objective, found.best, found.best.seconds.of(request)) == rank(
         objective, everything[0], everything[0].seconds.of(request)
     )
+
+
+@pytest.mark.parametrize("memory", ["6MiB", "7MiB", "8MiB", "9MiB"])
+def test_as_many_experts_as_fit_stay_on_a_gpu(memory: str) -> None:
+    """Every placement of the experts, part by part, against the search of the same."""
+    on, space = devices(f"CUDA0:{memory}"), Space(contexts=(512,), margins=(0,))
+    found = search(OneModel(model("llama-moe"), lambda _: on), space, Wish("smallest"))
+    everything = exhaustive("llama-moe", on, space, "smallest")
+    assert found.best is not None
+    assert found.best.choice.spilled
+    request = Request()
+    ranks = [rank("smallest", c, c.seconds.of(request)) for c in (found.best, everything[0])]
+    assert ranks[0] == ranks[1]
+
+
+def test_several_processes_find_what_one_finds_and_what_is_saved_is_not_searched_again(tmp_path: Path) -> None:
+    on = devices("CUDA0:5MiB", "CUDA1:5MiB")
+    space = Space(contexts=(256, 512, 1 << 20), ubatches=(32, 64), margins=(0,))
+    captures = ModelFile(cached("llama"), lambda _: on)
+    one = search(captures, space)
+    assert one.best is not None
+    assert one.counts.settings == 6
+    assert {r.candidate.n_ctx for r in one.ranked} == {256, 512}
+    file = tmp_path / "search.json"
+    two = search(captures, space, processes=2, saved=Saved(file, "llama"))
+    assert (two.ranked, two.pareto) == (one.ranked, one.pareto)
+    said: list[int] = []
+    again = search(NoCaptures(), space, saved=Saved(file, "llama"), progress=lambda p: said.append(p.done))
+    assert again == two
+    assert said[0] == two.counts.captured
+    with pytest.raises(PlaceError, match="of another search"):
+        search(NoCaptures(), space, saved=Saved(file, "another"))
+    file.write_text("{}")
+    with pytest.raises(PlaceError, match="is not what a search has saved"):
+        search(NoCaptures(), space, saved=Saved(file, "llama"))
+
+
+class NoCaptures:
+    """Fails where a graph is wanted."""
+
+    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer]:
+        raise AssertionError(settings)
+
+
+def test_the_longest_context_fits_and_a_step_more_does_not() -> None:
+    on = devices("CUDA0:8MiB")
+    space = Space(contexts=(256, 8192), ctx_step=256, ubatches=(64,), layers=(-1,), margins=(0,))
+    found = search(ModelFile(cached("llama"), lambda _: on), space, Wish("longest"))
+    assert found.best is not None
+    n_ctx = found.best.n_ctx
+    assert 256 < n_ctx < 8192
+    assert found.ranked[0].given_up == (f"-c {n_ctx} instead of 8192",)
+    more = search(
+        ModelFile(cached("llama"), lambda _: on), replace(space, contexts=(n_ctx + 256,), ctx_step=0), Wish("longest")
+    )
+    assert more.best is None
+    assert more.nearest is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import TypeVar, cast
@@ -54,6 +54,43 @@ def in_processes(work: Callable[[T], R], items: Sequence[T], n: int, done: Calla
             process.join()
             reader.close()
     return [found[at] for at in range(len(items))]
+
+
+def as_they_come(work: Callable[[T], R], items: Iterable[T], n: int) -> Iterator[tuple[int, R]]:
+    """`work` of each item with its number, as it is done; `n` processes at once, one for each item.
+
+    The next item is asked for when a process is free. Raises what `work` raises, and PlaceError where a process is
+    killed. However this ends, no process is left.
+    """
+    started: dict[Connection, tuple[int, ForkProcess]] = {}
+    coming = enumerate(items)
+    try:
+        while True:
+            while len(started) < n and (item := next(coming, None)) is not None:
+                reader, process = _start(work, [item[1]], range(1), list(started))
+                started[reader] = item[0], process
+            if not started:
+                return
+            for reader in cast("list[Connection]", wait(list(started))):
+                at, process = started[reader]
+                try:
+                    _, result, error = reader.recv()
+                except EOFError:
+                    process.join()
+                    raise PlaceError(
+                        f"a process ended with {_ended(process.exitcode or 0)}; -j 1 needs the least memory"
+                    ) from None
+                if error is not None:
+                    raise error
+                process.join()
+                reader.close()
+                del started[reader]
+                yield at, result
+    finally:
+        for reader, (_, process) in started.items():
+            process.kill()
+            process.join()
+            reader.close()
 
 
 def _ended(status: int) -> str:

@@ -66,8 +66,8 @@ class Ranked(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many placements there are, how many of them were planned, how many graphs were captured for that; `settings`
-    is how many there are, `ruled_out` how many of them were without a capture or a plan.
+    """How many placements there are, and how many of them were planned, in settings that were captured; how many
+    settings were wanted, and how many of them were ruled out by others.
     """
 
     placements: int = 0

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ggmltool.estimate.records import Rates
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.search.anatomy import anatomies
+from ggmltool.sources.llama.processes import as_they_come, can_fork
 from ggmltool.sources.llama.search.captures import Captures
-from ggmltool.sources.llama.search.choice import Choice
-from ggmltool.sources.llama.search.costs import Costs
-from ggmltool.sources.llama.search.found import Candidate, Counts, Found, Progress, Ranked, Tensor
+from ggmltool.sources.llama.search.found import Candidate, Counts, Found, Progress, Ranked
 from ggmltool.sources.llama.search.objective import Objective, rank
-from ggmltool.sources.llama.search.planning import Planner
-from ggmltool.sources.llama.search.setting_search import Best, SettingSearch
+from ggmltool.sources.llama.search.saved import Saved
+from ggmltool.sources.llama.search.setting_best import SettingBest, best_of_setting
 from ggmltool.sources.llama.search.space import Setting, Space, given_up
-from ggmltool.sources.llama.search.speed import Request, Speed
-from ggmltool.sources.llama.search.tables import Tables
-
-BIGGEST = 5
-"""Tensors of each device that a result tells of."""
+from ggmltool.sources.llama.search.speed import Request
 
 MOST_PLANS = 2000
 """Plans of one setting, at most."""
@@ -47,98 +41,149 @@ def search(
     processes: int = 1,
     progress: OnProgress = lambda progress: None,
     most: int = MOST_PLANS,
+    saved: Saved | None = None,
 ) -> Found:
     """The best placement of every setting of the space, the best of all first.
 
+    Settings are searched side by side in so many processes, each in at most so many plans. What is `saved` is not
+    searched again, and what is found is added to it at once, so that a search that was ended can go on.
+
     Raises PlaceError for options that are wrong, CaptureError if no setting can be captured.
     """
-    return _Search(captures, space, wish or Wish(), processes, progress, most).found()
+    return _Search(captures, space, wish or Wish(), processes, progress, most, saved or Saved()).found()
+
+
+class _Job(NamedTuple):
+    setting: Setting
+    placer: Placer
 
 
 class _Search:
-    """One search, setting by setting."""
+    """One search. `bests` are of the settings that are done."""
 
     def __init__(
-        self, captures: Captures, space: Space, wish: Wish, processes: int, progress: OnProgress, most: int
+        self,
+        captures: Captures,
+        space: Space,
+        wish: Wish,
+        processes: int,
+        progress: OnProgress,
+        most: int,
+        saved: Saved,
     ) -> None:
         self.captures = captures
         self.space = space
         self.wish = wish
-        self.processes = processes
+        self.processes = processes if can_fork() else 1
         self.progress = progress
         self.most = most
-        self.settings = space.settings()
-        self.counts = Counts(settings=len(self.settings))
-        self.bests: list[Best] = []
-        self.errors: list[CaptureError] = []
-        self.tables: Tables | None = None
+        self.saved = saved
+        self.wanted = space.settings()
+        self.order = {setting: i for i, setting in enumerate(self.wanted)}
+        self.bests: dict[Setting, SettingBest] = {}
+        self.ruled_out = 0
+        self.error: CaptureError | None = None
 
     def found(self) -> Found:
-        for order, placer in enumerate(self.captures.placers(self.settings)):
-            if isinstance(placer, CaptureError):
-                self.errors.append(placer)
-                continue
-            self.counts = self.counts._replace(captured=self.counts.captured + 1)
-            self._setting(self.settings[order], order, placer)
-            self._tell()
-        if not self.bests:
-            raise self.errors[0]
+        self.saved.open(self.space, self.wish)
+        self._search(sorted(self.wanted, key=lambda s: (s[1:], s.n_ctx == 0, s.n_ctx)))
+        if self.wish.objective == "longest" and self.space.ctx_step:
+            self._refine()
+        if not self.bests and self.error is not None:
+            raise self.error
         ranked = self.ranked()
+        nearest = max((b.best.nearest for b in self.bests.values() if b.best.nearest), key=_room, default=None)
         return Found(
-            tuple(Ranked(c, given_up(c.setting, self.settings)) for c in ranked),
+            tuple(Ranked(c, given_up(c.setting, self.wanted)) for c in ranked),
             tuple(_pareto(ranked, self.wish.request)),
-            max((b.nearest for b in self.bests if b.nearest), key=lambda c: c.room, default=None),
-            self._biggest(ranked[0]) if ranked else {},
-            self.counts,
-            all(best.proved for best in self.bests),
+            nearest,
+            self.bests[ranked[0].setting].biggest if ranked else {},
+            self._counts(),
+            all(b.best.proved for b in self.bests.values()),
         )
 
     def ranked(self) -> list[Candidate]:
         """What fits, the best first."""
-        fitting = [best.candidate for best in self.bests if best.candidate is not None]
+        fitting = [b.best.candidate for b in self.bests.values() if b.best.candidate is not None]
         return sorted(fitting, key=lambda c: rank(self.wish.objective, c, c.seconds.of(self.wish.request)))
 
-    def _setting(self, setting: Setting, order: int, placer: Placer) -> None:
-        measurer = Measurer(placer)
-        graphs = anatomies(placer, self.wish.request.cached)
-        speed = Speed(placer, graphs, self.wish.rates, self.wish.request)
-        tables = Tables(placer, self.space)
-        costs = Costs(measurer, tables, speed)
-        planner = Planner(measurer, self.space, speed, setting, order)
-        width = max(1, self.processes)
-        request = self.wish.request
-        search = SettingSearch(
-            measurer, costs, self.space, self.wish.objective, request, self._planned(planner), self.most, width
-        )
-        best = search.best()
-        self.bests.append(best)
-        self.counts = self.counts._replace(placements=self.counts.placements + best.placements)
-        if best.candidate is not None and self.ranked()[0] is best.candidate:
-            self.tables = tables
-
-    def _planned(self, planner: Planner) -> Callable[[Sequence[Choice]], Sequence[Candidate]]:
-        def plan(choices: Sequence[Choice]) -> Sequence[Candidate]:
-            out = [planner.plan(choice) for choice in choices]
-            self.counts = self.counts._replace(planned=self.counts.planned + len(out))
+    def _search(self, settings: Sequence[Setting]) -> None:
+        """Search these settings, as their captures come; each of them after shorter contexts of the same options."""
+        for setting in settings:
+            if (known := self.saved.best(setting)) is not None:
+                self.bests[setting] = known
+        left = [s for s in settings if s not in self.bests]
+        self._tell()
+        for best in self._results(self._jobs(left)):
+            self.bests[best.setting] = best
+            self.saved.add(best)
             self._tell()
-            return out
 
-        return plan
+    def _jobs(self, settings: Sequence[Setting]) -> Iterator[_Job]:
+        if not settings:
+            return
+        for setting, placer in zip(settings, self.captures.placers(settings), strict=True):
+            if isinstance(placer, CaptureError):
+                self.error = placer
+            elif self._hopeless(setting):
+                self.ruled_out += 1
+            else:
+                yield _Job(setting, placer)
+
+    def _results(self, jobs: Iterable[_Job]) -> Iterator[SettingBest]:
+        if self.processes == 1 or len(self.wanted) == 1:
+            return map(self._work, jobs)
+        return (best for _, best in as_they_come(self._work, jobs, self.processes))
+
+    def _work(self, job: _Job) -> SettingBest:
+        order = self.order.get(job.setting, len(self.order))
+        wish = self.wish
+        return best_of_setting(
+            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most
+        )
+
+    def _hopeless(self, setting: Setting) -> bool:
+        """Whether the same with a shorter context does not fit.
+
+        With more context caches and masks are larger, and all else is as large: each placement needs no less anywhere.
+        """
+        shorter = (b for s, b in self.bests.items() if s[1:] == setting[1:] and 0 < s.n_ctx < setting.n_ctx)
+        return any(b.best.candidate is None and b.best.proved for b in shorter)
+
+    def _refine(self) -> None:
+        """Halve the way from the longest context that fits to the next one that does not."""
+        step = self.space.ctx_step
+        best = next(iter(self.ranked()), None)
+        if best is None:
+            return
+        least = best.n_ctx
+        most = min((s.n_ctx for s in self.wanted if s.n_ctx > least), default=least)
+        while most - least > step:
+            middle = least + max(step, (most - least) // 2 // step * step)
+            setting = best.setting._replace(n_ctx=middle)
+            self._search([setting])
+            done = self.bests.get(setting)
+            if done is not None and done.best.candidate is not None:
+                least = middle
+            else:
+                most = middle
+
+    def _counts(self) -> Counts:
+        bests = [b.best for b in self.bests.values()]
+        return Counts(
+            sum(b.placements for b in bests),
+            sum(b.planned for b in bests),
+            len(bests),
+            len(self.wanted),
+            self.ruled_out,
+        )
 
     def _tell(self) -> None:
-        self.progress(Progress(len(self.bests), self.counts, next(iter(self.ranked()), None)))
+        self.progress(Progress(len(self.bests), self._counts(), next(iter(self.ranked()), None)))
 
-    def _biggest(self, best: Candidate) -> Mapping[str, tuple[Tensor, ...]]:
-        """The largest tensors of each device in a placement of the setting that was the best when it was searched."""
-        if self.tables is None:
-            return {}
-        placer, owners = self.tables.placer, self.tables.owners
-        placed = placer.place(best.choice.options(self.space.base, best.n_layer))
-        by: dict[str, list[Tensor]] = {}
-        for t in placed.tensors:
-            device = owners.get(t.buft, placer.cpu.name)
-            by.setdefault(device, []).append(Tensor(t.name, t.type, t.nbytes, device))
-        return {device: tuple(sorted(ts, key=lambda t: -t.nbytes)[:BIGGEST]) for device, ts in by.items()}
+
+def _room(candidate: Candidate) -> int:
+    return candidate.room
 
 
 def _pareto(ranked: Sequence[Candidate], request: Request) -> list[Candidate]:

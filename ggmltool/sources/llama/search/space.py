@@ -46,14 +46,16 @@ class Setting(NamedTuple):
 class Space:
     """All that a search may try.
 
-    Each list has its most wanted value first, except for `contexts`, of which more is more wanted; `n_batch` is at
-    least the ubatch. `layers` None: any number on GPUs, else one of these (-1: all). `split` (): any shares, else
-    these. `experts` and `dense` say whether the weights of experts and of dense feed-forward parts may stay on the CPU
-    where their layer is on a GPU; `parts`, whether so of some of a layer's `down`, `gate` and `up`. `margins` have to
-    stay free, a number for each GPU or one for all. `base` is what all placements share.
+    Each list has its most wanted value first, except for `contexts`, of which more is more wanted; with a `ctx_step`,
+    contexts between them are tried, too, where the longest is wanted: until one fits and one that is so much longer
+    does not. `n_batch` is at least the ubatch. `layers` None: any number on GPUs, else one of these (-1: all). `split`
+    (): any shares, else these. `experts` and `dense` say whether the weights of experts and of dense feed-forward parts
+    may stay on the CPU where their layer is on a GPU; `parts`, whether so of some of a layer's `down`, `gate` and `up`.
+    `margins` have to stay free, a number for each GPU or one for all. `base` is what all placements share.
     """
 
     contexts: tuple[int, ...] = (0,)
+    ctx_step: int = 0
     n_batch: int = 2048
     ubatches: tuple[int, ...] = (512,)
     cache_types: tuple[tuple[str, str], ...] = (("f16", "f16"),)
