@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample if there is no such file, "-"
-    for standard input, a dict, or a GGUF file, whose graph is captured as `capture` does.
+    for standard input, a dict, or a model (a GGUF file, a folder of safetensors), whose graph is captured as `capture`
+    does.
 
     `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest.
 
@@ -25,13 +26,20 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
 
 
 def capture(
-    model: str | Path, options: CaptureOptions | None = None, *, weights: bool = False, **settings: Any
+    model: str | Path,
+    options: CaptureOptions | None = None,
+    *,
+    weights: bool = False,
+    quantization: str = "",
+    **settings: Any,
 ) -> Scenario:
-    """The graph that llama.cpp builds for a GGUF file, as a scenario.
+    """The graph that llama.cpp builds for a GGUF file or a folder of safetensors, as a scenario.
+
+    With a `quantization`, such as "Q4_K_M", it is that of the file that llama-quantize would make.
 
     The settings are llama.cpp's and the batch, by name: `capture("model.gguf", n_ctx=8192, phase="token")`; they are
     the fields of CaptureOptions, and stand in for those of `options`. With `weights`, and for a `prompt` or `tokens`
     always, it says where the weights' values are, so that it can be computed. Needs the extra `llama`. Raises
     CaptureError if there is no such library or it refuses the model, TypeError for a setting that is not there.
     """
-    return Scenario(*captured(model, options, weights, **settings))
+    return Scenario(*captured(model, options, weights, quantization, **settings))

@@ -30,28 +30,35 @@ def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source
 
         argument = str(source)
         source = scenario_path(argument) if isinstance(source, str) else source
-        if source != "-" and not str(source).endswith(ENDINGS) and _is_gguf(source):
+        if source != "-" and not str(source).endswith(ENDINGS) and _is_model(source):
             return captured(source)
     return Source(load_model(source, ggml=ggml), argument, ggml)
 
 
-def _is_gguf(path: str | Path) -> bool:
-    from ggmltool.sources.llama.model_file import is_gguf
+def _is_model(path: str | Path) -> bool:
+    from ggmltool.sources.llama.model_file import is_model
 
-    return is_gguf(Path(path))
+    return is_model(Path(path))
 
 
 def captured(
-    model: str | Path, options: CaptureOptions | None = None, weights: bool = False, **settings: Any
+    model: str | Path,
+    options: CaptureOptions | None = None,
+    weights: bool = False,
+    quantization: str = "",
+    **settings: Any,
 ) -> Source:
-    """The graph that llama.cpp builds for a GGUF file (see `capture`)."""
+    """The graph that llama.cpp builds for a model (see `capture`)."""
     from ggmltool.scenario.load import load_model
     from ggmltool.sources.llama.capture import add_weights, capture
+    from ggmltool.sources.llama.errors import CaptureError
     from ggmltool.sources.llama.options import CaptureOptions
 
     chosen = replace(options or CaptureOptions(), **settings)
     path = Path(model)
-    scenario = capture(path, chosen).scenario
+    if weights and quantization:
+        raise CaptureError("weights and quantization exclude each other: the file with such weights is not made")
+    scenario = capture(path, chosen, quantization).scenario
     folder = path.resolve().parent
     if weights or chosen.prompt or chosen.tokens:
         add_weights(scenario, path, folder)

@@ -26,9 +26,9 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
 
     Raises click.UsageError for options of a capture without a model to capture, and CliError.
     """
-    from ggmltool.sources.llama.model_file import is_gguf
+    from ggmltool.sources.llama.model_file import is_model
 
-    models = [name for name in names if name is not None and is_gguf(Path(name))]
+    models = [name for name in names if name is not None and is_model(Path(name))]
     if wanted.given and not models:
         raise CliError(f"{wanted.given[0]} changes the graph: name the model itself, MODEL.gguf, not its capture")
     each = wanted.each()

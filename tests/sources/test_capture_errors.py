@@ -57,7 +57,7 @@ def test_what_is_no_model(call: Call, content: bytes | None, said: str) -> None:
 
 @needs_library
 def test_a_folder_is_no_model(call: Call) -> None:
-    assert refused(call, ".") == ". is a folder; name a GGUF file in it"
+    assert refused(call, ".") == ". is a folder without config.json and safetensors; name a GGUF file in it"
 
 
 @needs_library

@@ -1,5 +1,7 @@
 """The model that a user names, as a file that llama.cpp opens: itself, or a header whose data are a hole.
 
+It is a GGUF file, as a whole or from its header on, the first of several, or a folder of safetensors.
+
 A hole takes no room on the disk. The graph of a model depends on its metadata and on the names, types and shapes of its
 weights, never on their values.
 """
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
 from ggmltool.sources.llama.header.gguf_header import (
     MAGIC,
     Header,
@@ -45,24 +48,33 @@ class ModelFile(NamedTuple):
 
 
 def open_model(path: Path, quantization: str = "") -> ModelFile:
-    """The model in a GGUF file, or in the files that it is the first of, each there as a whole or from its header on.
+    """The model in a GGUF file, or in the files that it is the first of, each there as a whole or from its header on;
+    or in a folder of safetensors, as llama.cpp's converter would make a file of it.
 
     With a `quantization`, such as Q4_K_M, it is the file that llama-quantize would make of it.
 
     Raises CaptureError: there is no such file, its header is cut, a part is missing, no file can be made.
     """
+    wanted = read_quantization(quantization) if quantization else None
+    if is_folder_of_safetensors(path):
+        return _made(path, converted(path), wanted)
     check_gguf(path)
     try:
-        return _quantized(path, read_quantization(quantization)) if quantization else _opened(path)
+        return _made(path, _joined(_read(path)[1]), wanted) if wanted is not None else _opened(path)
     except OddError:
         if quantization:
             raise CaptureError(f"{path}: its header is damaged, or of another version of GGUF than 2 and 3") from None
         return ModelFile(path, str(path))  # llama.cpp says what is the matter with it
 
 
+def is_model(path: Path) -> bool:
+    """Whether this is a file that begins as GGUF does, or a folder of safetensors."""
+    return is_gguf(path) or is_folder_of_safetensors(path)
+
+
 def model_name(path: Path) -> str:
     """What a model's file is called, without what says that it is the first part."""
-    return PART.sub("", path.stem)
+    return path.resolve().name if path.is_dir() else PART.sub("", path.stem)
 
 
 def is_gguf(path: Path) -> bool:
@@ -81,7 +93,7 @@ def check_gguf(path: Path) -> None:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise CaptureError(f"{path} is a folder; name a GGUF file in it")
+            raise CaptureError(f"{path} is a folder without config.json and safetensors; name a GGUF file in it")
         if not stat.S_ISREG(mode):
             raise CaptureError(f"{path} is not a regular file")
         with path.open("rb") as file:
@@ -110,16 +122,18 @@ def _opened(path: Path) -> ModelFile:
     return _with_hole(path, path.name, lambda new: write_header(new, whole.values, _shapes(whole)))
 
 
-def _quantized(path: Path, wanted: Quantization) -> ModelFile:
-    """The file that llama-quantize would make. Raises OddError for a damaged file."""
-    _, headers = _read(path)
-    try:
-        values, tensors = quantized(_joined(headers), wanted)
-    except CaptureError as error:
-        raise CaptureError(f"{path}: --as {wanted}: {error}") from None
-    name = f"{model_name(path)}-{str(wanted).replace(':', '-')}.gguf"
-    made = _with_hole(path, name, lambda new: write_header(new, values, tensors))
-    return made._replace(quantization=str(wanted))
+def _made(path: Path, header: Header, wanted: Quantization | None) -> ModelFile:
+    """The file that this is the header of, or that llama-quantize would make of it. Raises CaptureError."""
+    values, tensors = header.values, list(_shapes(header))
+    name = model_name(path)
+    if wanted is not None:
+        try:
+            values, tensors = quantized(header, wanted)
+        except CaptureError as error:
+            raise CaptureError(f"{path}: --as {wanted}: {error}") from None
+        name = f"{name}-{str(wanted).replace(':', '-')}"
+    made = _with_hole(path, f"{name}.gguf", lambda new: write_header(new, values, tensors))
+    return made._replace(quantization=str(wanted) if wanted is not None else "")
 
 
 def _read(path: Path) -> tuple[list[Path], list[Header]]:

@@ -1,0 +1,273 @@
+"""The architectures whose safetensors are known: which metadata they have besides, and what becomes of their tensors.
+
+Each is what a class of llama.cpp's converter does, as far as names, shapes and metadata go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ggmltool.sources.llama.header.config import Config
+from ggmltool.sources.llama.header.gguf_header import BOOL, F32
+from ggmltool.sources.llama.header.safetensors import StoredTensor
+
+Tensors = dict[str, StoredTensor]
+_F32 = "F32"
+MXFP4 = "MXFP4"
+"""The type of what was stored as blocks of four bits, and stays so."""
+
+
+def _nothing(config: Config) -> Tensors:
+    return {}
+
+
+def _same(config: Config, tensors: Tensors) -> Tensors:
+    return tensors
+
+
+class Architecture(NamedTuple):
+    """An architecture under llama.cpp's name: what sets its metadata, what makes its tensors of those that are stored
+    (still under the names that the converter's table knows), and which ones it adds under their own names.
+    """
+
+    name: str
+    set_values: Callable[[Config], None]
+    tensors: Callable[[Config, Tensors], Tensors] = _same
+    extra: Callable[[Config], Tensors] = _nothing
+
+
+def _head(config: Config) -> int:
+    """Columns of a head."""
+    head = config.get("head_dim")
+    if head is not None:
+        return config.size("head_dim")
+    n_heads = config.size("num_attention_heads")
+    if not n_heads:
+        raise config.wrong("num_attention_heads is 0", "a head")
+    return config.size("hidden_size") // n_heads
+
+
+def _llama(config: Config) -> None:
+    config.add_common()
+    config.add("rope.dimension_count", _head(config))
+
+
+def _llama_factors(config: Config) -> Tensors:
+    rope = config.rope_of()
+    is_scaled = str(rope.get("rope_type", "")).lower() == "llama3"
+    return {"rope_freqs.weight": StoredTensor(_F32, (-(-_head(config) // 2),))} if is_scaled else {}
+
+
+def _qwen_moe(config: Config) -> None:
+    config.add_common()
+    for key, name in (
+        ("expert_feed_forward_length", "moe_intermediate_size"),
+        ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+    ):
+        if config.get(name) is not None:
+            config.add(key, config.size(name))
+
+
+def _gemma2(config: Config) -> None:
+    config.add_sizes(_GEMMA_SIZES)
+    config.add("attention.head_count_kv", config.size("num_key_value_heads", "num_attention_heads"))
+    config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
+    for key, name in (
+        ("attn_logit_softcapping", "attn_logit_softcapping"),
+        ("final_logit_softcapping", "final_logit_softcapping"),
+    ):
+        config.add(key, config.number(config.get(name), name), F32)
+    config.add("attention.sliding_window", config.size("sliding_window"))
+
+
+_GEMMA_SIZES = (
+    "context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.key_length",
+    "attention.value_length",
+)  # fmt: skip
+
+
+def _gemma3(config: Config) -> None:
+    config.add_common()
+    given = config.rope_of().get("rope_theta", 1_000_000.0)
+    config.add("context_length", config.size("max_position_embeddings", default=131072))
+    config.add("attention.head_count", config.size("num_attention_heads", default=8))
+    config.add("attention.head_count_kv", config.size("num_key_value_heads", default=4))
+    config.add("attention.key_length", config.size("head_dim", default=256))
+    config.add("attention.value_length", config.size("head_dim", default=256))
+    epsilon = config.get("rms_norm_eps")
+    number = 1e-6 if epsilon is None else config.number(epsilon, "rms_norm_eps")
+    config.add("attention.layer_norm_rms_epsilon", number, F32)
+    config.add("rope.freq_base", config.number(given, "rope_theta"), F32)
+    cap = config.get("final_logit_softcapping")
+    if cap:
+        config.add("final_logit_softcapping", config.number(cap, "final_logit_softcapping"), F32)
+    if config.get("sliding_window_pattern") != 1:
+        config.add("attention.sliding_window", config.size("sliding_window"))
+
+
+def _without_head(config: Config, tensors: Tensors) -> Tensors:
+    return {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
+
+
+def _phi3(config: Config) -> None:
+    config.add_sizes(
+        ("context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv")
+    )
+    if config.get("n_positions") is not None:
+        config.add("context_length", config.size("n_positions"))
+    original = config.rope.get("original_max_position_embeddings")
+    if type(original) is not int or original <= 0:
+        raise config.wrong(f"original_max_position_embeddings is {str(original)[:40]!r}", "a whole number")
+    config.add("rope.scaling.original_context_length", original)
+    config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
+    config.add("rope.dimension_count", _phi3_rope(config))
+    config.add("rope.freq_base", config.number(config.rope_of().get("rope_theta"), "rope_theta"), F32)
+    config.add("attention.sliding_window", config.size("sliding_window", default=0))
+    if config.numbers(config.rope.get("long_factor"), "long_factor"):
+        scale = config.size("n_positions", "max_position_embeddings") / original
+        longer = math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1.0 else 1.0
+        factor = (
+            (0.1 * math.log(scale) + 1.0 if scale > 1.0 else 1.0) if config.rope.get("rope_type") == "yarn" else longer
+        )
+        config.add("rope.scaling.attn_factor", factor, F32)
+
+
+def _phi3_rope(config: Config) -> int:
+    share = config.number(config.rope.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
+    n_heads = config.size("num_attention_heads", "n_head")
+    if not n_heads:
+        raise config.wrong("num_attention_heads is 0", "a head")
+    return int(share * config.size("hidden_size", "n_embd")) // n_heads
+
+
+def _phi3_factors(config: Config) -> Tensors:
+    out: Tensors = {}
+    for kind in ("long", "short"):
+        factors = config.numbers(config.rope.get(f"{kind}_factor"), f"{kind}_factor")
+        if factors and len(factors) * 2 != _phi3_rope(config):
+            raise config.wrong(f"{kind}_factor has {len(factors)} numbers", str(_phi3_rope(config) // 2))
+        if factors:
+            out[f"rope_factors_{kind}.weight"] = StoredTensor(_F32, (len(factors),))
+    return out
+
+
+def _mamba(config: Config) -> None:
+    d_model = config.size("hidden_size", "d_model")
+    d_inner = config.size("intermediate_size", "d_inner", default=2 * d_model)
+    if d_inner != 2 * d_model:
+        raise config.wrong(f"intermediate_size is {d_inner}", f"{2 * d_model}, twice the hidden size")
+    sizes = {
+        "context_length": 1 << 20,
+        "embedding_length": d_model,
+        "feed_forward_length": 0,
+        "attention.head_count": 0,
+        "ssm.conv_kernel": config.size("conv_kernel", "d_conv", default=4),
+        "ssm.inner_size": d_inner,
+        "ssm.state_size": config.size("state_size", "d_state", default=16),
+        "ssm.time_step_rank": config.size("time_step_rank", "dt_rank", default=-(-d_model // 16)),
+    }
+    for key, value in sizes.items():
+        config.add(key, value)
+    epsilon = config.get("layer_norm_epsilon", "rms_norm_eps")
+    config.add("attention.layer_norm_rms_epsilon", config.number(epsilon or 1e-5, "layer_norm_epsilon"), F32)
+    config.add("ssm.dt_b_c_rms", config.get("model_type") == "falcon_mamba", BOOL)
+
+
+def _mamba_tensors(config: Config, tensors: Tensors) -> Tensors:
+    """The output is left out where it is the embeddings, which only the values say for sure: the configuration does."""
+    is_tied = config.given.get("tie_word_embeddings", True)
+    out = _without_head(config, tensors) if is_tied else tensors
+    return {name: _squeezed(t) if name.endswith("conv1d.weight") else t for name, t in out.items()}
+
+
+def _squeezed(tensor: StoredTensor) -> StoredTensor:
+    return tensor._replace(shape=tuple(n for n in tensor.shape if n != 1))
+
+
+def _gpt_oss(config: Config) -> None:
+    config.add_common()
+    config.add("attention.sliding_window", config.size("sliding_window"))
+    config.add("expert_feed_forward_length", config.size("intermediate_size"))
+
+
+def _gpt_oss_tensors(config: Config, tensors: Tensors) -> Tensors:
+    out: Tensors = {}
+    for name, t in tensors.items():
+        if name.endswith("_scales"):
+            continue
+        shape = t.shape
+        if name.endswith("_blocks") and len(shape) == 4:
+            name, t = name.removesuffix("_blocks"), StoredTensor(MXFP4, (*shape[:2], shape[2] * 32))
+        elif name.endswith(("down_proj", "gate_up_proj")) and len(shape) == 3:
+            t = t._replace(shape=(shape[0], shape[2], shape[1]))
+        name = name.replace("_proj_bias", "_proj.bias")
+        name = f"{name}.weight" if name.endswith(("_proj", "sinks")) else name
+        if "gate_up_proj" not in name:
+            out[name] = t
+            continue
+        at = 1
+        half = t._replace(shape=tuple(n // 2 if i == at else n for i, n in enumerate(t.shape)))
+        for part in ("gate_proj", "up_proj"):
+            out[name.replace("gate_up_proj", part)] = half
+    return out
+
+
+def _merged_experts(config: Config, tensors: Tensors) -> Tensors:
+    """The matrices of all experts of a layer as one: `…experts.N.NAME` in the order of N."""
+    out: Tensors = {}
+    n_experts: dict[str, int] = {}
+    for name, t in tensors.items():
+        head, found, tail = name.partition(".experts.")
+        number, _, rest = tail.partition(".")
+        if not found or not number.isdecimal():
+            out.update(_halves(name, t))
+            continue
+        merged = (
+            f"{head.replace('model.', '', 1)}.experts.{rest}"
+            if "block_sparse_moe" in head
+            else f"{head}.experts.{rest}"
+        )
+        merged = merged.replace("block_sparse_moe", "feed_forward")
+        n_experts[merged] = n_experts.get(merged, 0) + 1
+        out[merged] = t._replace(shape=(n_experts[merged], *t.shape))
+    expected = config.get("num_local_experts", "num_experts")
+    wrong = next((name for name, n in n_experts.items() if n != expected), None)
+    if wrong is not None:
+        raise config.wrong(f"{wrong} has {n_experts[wrong]} experts", f"{expected} of them")
+    return out
+
+
+def _halves(name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor]]:
+    """Gate and up of experts that are stored as one tensor."""
+    base = name.removesuffix(".weight")
+    if base.endswith("mlp.experts.down_proj"):
+        yield f"{base}.weight", tensor
+    elif base.endswith("mlp.experts.gate_up_proj") and len(tensor.shape) == 3:
+        n, rows, columns = tensor.shape
+        for part in ("gate_proj", "up_proj"):
+            yield f"{base.removesuffix('gate_up_proj')}{part}.weight", tensor._replace(shape=(n, rows // 2, columns))
+    else:
+        yield name, tensor
+
+
+_LLAMA = Architecture("llama", _llama, _merged_experts, _llama_factors)
+_GEMMA3 = Architecture("gemma3", _gemma3)
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "FalconMambaForCausalLM": Architecture("mamba", _mamba, _mamba_tensors),
+    "Gemma2ForCausalLM": Architecture("gemma2", _gemma2, _without_head),
+    "Gemma3ForCausalLM": _GEMMA3,
+    "Gemma3ForConditionalGeneration": _GEMMA3,
+    "GptOssForCausalLM": Architecture("gpt-oss", _gpt_oss, _gpt_oss_tensors),
+    "LlamaForCausalLM": _LLAMA,
+    "MambaForCausalLM": Architecture("mamba", _mamba, _mamba_tensors),
+    "MistralForCausalLM": _LLAMA,
+    "MixtralForCausalLM": _LLAMA,
+    "Phi3ForCausalLM": Architecture("phi3", _phi3, extra=_phi3_factors),
+    "Qwen2ForCausalLM": Architecture("qwen2", Config.add_common),
+    "Qwen3ForCausalLM": Architecture("qwen3", Config.add_common),
+    "Qwen3MoeForCausalLM": Architecture("qwen3moe", _qwen_moe, _merged_experts),
+}
+"""By the name that a config.json has for them."""

@@ -1,0 +1,283 @@
+"""Small models as folders of safetensors with a config.json, one for each architecture that is converted.
+
+Names and shapes are those of published models of the architecture; all values are zero and take no room on the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+E, FF, HEAD, HEADS, KV, VOCAB, LAYERS, EXPERTS = 256, 512, 64, 4, 2, 304, 2, 4
+_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "U8": 1, "F8_E4M3": 1}
+
+Shapes = dict[str, tuple[str, tuple[int, ...]]]
+
+
+class Folder(NamedTuple):
+    """A config.json and the tensors by name: type and shape."""
+
+    config: dict[str, Any]
+    tensors: Shapes
+
+
+def _config(architecture: str, **more: Any) -> dict[str, Any]:
+    return {
+        "architectures": [architecture],
+        "hidden_size": E,
+        "intermediate_size": FF,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "vocab_size": VOCAB,
+        "tie_word_embeddings": False,
+        **more,
+    }
+
+
+def _shapes(
+    layer: Mapping[str, tuple[int, ...]], head: bool = True, prefix: str = "model.", dtype: str = "BF16"
+) -> Shapes:
+    """Embeddings, layers, norm and output; `layer` has the shapes of a layer's tensors."""
+    shapes: dict[str, tuple[int, ...]] = {f"{prefix}embed_tokens.weight": (VOCAB, E), f"{prefix}norm.weight": (E,)}
+    shapes |= {f"{prefix}layers.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()}
+    shapes |= {"lm_head.weight": (VOCAB, E)} if head else {}
+    return {name: (dtype, shape) for name, shape in shapes.items()}
+
+
+_ATTENTION = {
+    "input_layernorm.weight": (E,),
+    "post_attention_layernorm.weight": (E,),
+    "self_attn.q_proj.weight": (HEADS * HEAD, E),
+    "self_attn.k_proj.weight": (KV * HEAD, E),
+    "self_attn.v_proj.weight": (KV * HEAD, E),
+    "self_attn.o_proj.weight": (E, HEADS * HEAD),
+}
+_FFN = {"mlp.gate_proj.weight": (FF, E), "mlp.up_proj.weight": (FF, E), "mlp.down_proj.weight": (E, FF)}
+_HEAD_NORMS = {"self_attn.q_norm.weight": (HEAD,), "self_attn.k_norm.weight": (HEAD,)}
+_GEMMA_NORMS = {"pre_feedforward_layernorm.weight": (E,), "post_feedforward_layernorm.weight": (E,)}
+
+
+def _llama() -> Folder:
+    rope = {
+        "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 2048,
+        "rope_type": "llama3",
+    }  # fmt: skip
+    return Folder(_config("LlamaForCausalLM", rope_scaling=rope), _shapes(_ATTENTION | _FFN))
+
+
+def _llama_yarn() -> Folder:
+    rope = {"factor": 4, "type": "yarn", "original_max_position_embeddings": 1024, "beta_fast": 32, "beta_slow": 1}
+    return Folder(_config("LlamaForCausalLM", rope_scaling=rope, head_dim=HEAD), _shapes(_ATTENTION | _FFN, False))
+
+
+def _mistral() -> Folder:
+    config = _config("MistralForCausalLM", sliding_window=None, head_dim=HEAD)
+    return Folder(config, _shapes(_ATTENTION | _FFN, dtype="F16"))
+
+
+def _mixtral() -> Folder:
+    experts = {
+        f"block_sparse_moe.experts.{i}.{name}.weight": shape
+        for i in range(EXPERTS)
+        for name, shape in {"w1": (FF, E), "w2": (E, FF), "w3": (FF, E)}.items()
+    }
+    layer = _ATTENTION | {"block_sparse_moe.gate.weight": (EXPERTS, E)} | experts
+    return Folder(_config("MixtralForCausalLM", num_local_experts=EXPERTS, num_experts_per_tok=2), _shapes(layer))
+
+
+def _qwen2() -> Folder:
+    biases = {"self_attn.q_proj.bias": (HEADS * HEAD,), "self_attn.k_proj.bias": (KV * HEAD,)}
+    layer = _ATTENTION | _FFN | biases | {"self_attn.v_proj.bias": (KV * HEAD,)}
+    return Folder(_config("Qwen2ForCausalLM", use_sliding_window=False, sliding_window=4096), _shapes(layer))
+
+
+def _qwen3() -> Folder:
+    config = _config("Qwen3ForCausalLM", head_dim=HEAD, rope_scaling=None, tie_word_embeddings=True)
+    return Folder(config, _shapes(_ATTENTION | _HEAD_NORMS | _FFN, False))
+
+
+def _qwen3_moe(fused: bool = False) -> Folder:
+    each = {"gate_proj": (FF, E), "up_proj": (FF, E), "down_proj": (E, FF)}
+    experts: dict[str, tuple[int, ...]] = {
+        f"mlp.experts.{i}.{name}.weight": shape for i in range(EXPERTS) for name, shape in each.items()
+    }
+    if fused:
+        experts = {"mlp.experts.gate_up_proj": (EXPERTS, 2 * FF, E), "mlp.experts.down_proj": (EXPERTS, E, FF)}
+    layer = _ATTENTION | _HEAD_NORMS | {"mlp.gate.weight": (EXPERTS, E)} | experts
+    config = _config(
+        "Qwen3MoeForCausalLM", head_dim=HEAD, num_experts=EXPERTS, num_experts_per_tok=2, moe_intermediate_size=FF
+    )
+    return Folder(config, _shapes(layer))
+
+
+def _gemma2() -> Folder:
+    config = _config(
+        "Gemma2ForCausalLM",
+        head_dim=HEAD,
+        attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0,
+        sliding_window=512,
+    )
+    return Folder(config, _shapes(_ATTENTION | _GEMMA_NORMS | _FFN, False))
+
+
+def _gemma3() -> Folder:
+    config = _config(
+        "Gemma3ForCausalLM", head_dim=HEAD, sliding_window=512, sliding_window_pattern=6, rope_local_base_freq=10000.0,
+        rope_theta=1000000,
+    )  # fmt: skip
+    return Folder(config, _shapes(_ATTENTION | _HEAD_NORMS | _GEMMA_NORMS | _FFN, False))
+
+
+def _gemma3_vision() -> Folder:
+    text = {
+        "hidden_size": E,
+        "intermediate_size": FF,
+        "num_hidden_layers": LAYERS,
+        "sliding_window": 1024,
+        "head_dim": HEAD,
+    }
+    text |= {
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    }
+    config = {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "text_config": text,
+        "vision_config": {"hidden_size": 8},
+    }
+    tensors = _shapes(_ATTENTION | _HEAD_NORMS | _GEMMA_NORMS | _FFN, False, "language_model.model.")
+    tensors["vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"] = ("BF16", (16, 8))
+    tensors["multi_modal_projector.mm_input_projection_weight"] = ("BF16", (8, E))
+    return Folder(config, tensors)
+
+
+def _phi3(long: bool = True) -> Folder:
+    layer = {
+        "input_layernorm.weight": (E,),
+        "post_attention_layernorm.weight": (E,),
+        "self_attn.qkv_proj.weight": ((HEADS + 2 * KV) * HEAD, E),
+        "self_attn.o_proj.weight": (E, E),
+        "mlp.gate_up_proj.weight": (2 * FF, E),
+        "mlp.down_proj.weight": (E, FF),
+    }
+    factors = {"long_factor": [1.5] * (HEAD // 2), "short_factor": [1.0] * (HEAD // 2), "type": "longrope"}
+    config = _config("Phi3ForCausalLM", sliding_window=2047, original_max_position_embeddings=1024)
+    return Folder(config | {"rope_scaling": factors if long else None}, _shapes(layer))
+
+
+def _gpt_oss(blocks: bool = True) -> Folder:
+    stored: Shapes = _shapes(
+        _ATTENTION
+        | {f"self_attn.{part}_proj.bias": (n,) for part, n in {"q": E, "k": KV * HEAD, "v": KV * HEAD, "o": E}.items()}
+        | {"self_attn.sinks": (HEADS,), "mlp.router.weight": (EXPERTS, E), "mlp.router.bias": (EXPERTS,)}
+        | {"mlp.experts.gate_up_proj_bias": (EXPERTS, 2 * E), "mlp.experts.down_proj_bias": (EXPERTS, E)}
+    )
+    for i in range(LAYERS):
+        for name, rows in {"gate_up_proj": 2 * E, "down_proj": E}.items():
+            at = f"model.layers.{i}.mlp.experts.{name}"
+            if blocks:
+                stored[f"{at}_blocks"] = ("U8", (EXPERTS, rows, E // 32, 16))
+                stored[f"{at}_scales"] = ("U8", (EXPERTS, rows, E // 32))
+            else:
+                stored[at] = ("BF16", (EXPERTS, E, rows))
+    rope = {
+        "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 1024,
+        "rope_type": "yarn", "truncate": False,
+    }  # fmt: skip
+    config = _config(
+        "GptOssForCausalLM", head_dim=HEAD, intermediate_size=E, num_local_experts=EXPERTS, num_experts_per_tok=2,
+        experts_per_token=2, sliding_window=128, rope_scaling=rope, rms_norm_eps=1e-5,
+    )  # fmt: skip
+    return Folder(config | ({"quantization_config": {"quant_method": "mxfp4"}} if blocks else {}), stored)
+
+
+def _mamba(falcon: bool = False) -> Folder:
+    inner, state, rank = 2 * E, 16, 16
+    layer = {
+        "norm.weight": (E,),
+        "mixer.A_log": (inner, state),
+        "mixer.D": (inner,),
+        "mixer.conv1d.weight": (inner, 1, 4),
+        "mixer.conv1d.bias": (inner,),
+        "mixer.in_proj.weight": (2 * inner, E),
+        "mixer.x_proj.weight": (rank + 2 * state, inner),
+        "mixer.dt_proj.weight": (inner, rank),
+        "mixer.dt_proj.bias": (inner,),
+        "mixer.out_proj.weight": (E, inner),
+    }
+    shapes = {"backbone.embeddings.weight": (VOCAB, E), "backbone.norm_f.weight": (E,)}
+    shapes |= {f"backbone.layers.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()}
+    config: dict[str, Any] = {
+        "architectures": ["FalconMambaForCausalLM" if falcon else "MambaForCausalLM"],
+        "model_type": "falcon_mamba" if falcon else "mamba",
+        "hidden_size": E,
+        "intermediate_size": inner,
+        "num_hidden_layers": LAYERS,
+        "state_size": state,
+        "conv_kernel": 4,
+        "time_step_rank": rank,
+        "layer_norm_epsilon": 1e-5,
+        "vocab_size": VOCAB,
+    }
+    return Folder(config, {name: ("F32", shape) for name, shape in shapes.items()})
+
+
+FOLDERS: Mapping[str, Callable[[], Folder]] = {
+    "falcon-mamba": lambda: _mamba(falcon=True),
+    "gemma2": _gemma2,
+    "gemma3": _gemma3,
+    "gemma3-vision": _gemma3_vision,
+    "gpt-oss": _gpt_oss,
+    "gpt-oss-bf16": lambda: _gpt_oss(blocks=False),
+    "llama": _llama,
+    "llama-yarn": _llama_yarn,
+    "mamba": _mamba,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "phi3": _phi3,
+    "phi3-short": lambda: _phi3(long=False),
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3-moe": _qwen3_moe,
+    "qwen3-moe-fused": lambda: _qwen3_moe(fused=True),
+}
+"""Every folder by name."""
+
+
+def write_folder(folder: Path, model: Folder, n_files: int = 1) -> Path:
+    """Write a model in so many files of safetensors, with their index if there are several; the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(model.config))
+    names = list(model.tensors)
+    where: dict[str, str] = {}
+    for i in range(n_files):
+        mine = names[i::n_files]
+        file = "model.safetensors" if n_files == 1 else f"model-{i + 1:05}-of-{n_files:05}.safetensors"
+        where |= dict.fromkeys(mine, file)
+        _write_file(folder / file, {name: model.tensors[name] for name in mine})
+    if n_files > 1:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    return folder
+
+
+def _write_file(path: Path, tensors: Shapes) -> None:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for name, (dtype, shape) in tensors.items():
+        size = _BYTES[dtype]
+        for n in shape:
+            size *= n
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
