@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ggmltool.estimate.cells import Cells
 from ggmltool.estimate.records import NOTHING, CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
@@ -18,18 +18,16 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES
 class Copied(NamedTuple):
     """What copying a tensor of a graph takes: its bytes, as far as they are looked at, and what it is.
 
-    `user`: an input of the graph; `computed`: a node has made it. The host has both in pinned memory, where devices
-    have such; weights and caches not.
+    The host has an `input` of the graph, or what a `node` has made, in pinned memory, where devices have such; a
+    `weight` in the pages of the model's file, or in pinned memory without mmap; a `cache` in memory of the usual kind.
     """
 
     nbytes: float
-    user: bool
-    computed: bool
+    what: Literal["input", "node", "weight", "cache"]
 
-    @property
-    def is_pinned(self) -> bool:
+    def is_pinned(self, weights_pinned: bool) -> bool:
         """Whether the host has it in pinned memory."""
-        return self.user or self.computed
+        return self.what in ("input", "node") or (weights_pinned and self.what == "weight")
 
 
 class GraphWork:
@@ -48,9 +46,7 @@ class GraphWork:
         for i, n in enumerate(nodes):
             for t in (n, *n.src):
                 if t is not None and t.id not in self.copied:
-                    root = root_of(t)
-                    user = root.op == Op.NONE and bool(root.flags & FLAG_INPUT)
-                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, user, root.op != Op.NONE)
+                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, _what(t, cells))
             if n.op == Op.MUL_MAT_ID and n.src[0] is not None and n.src[2] is not None:
                 weight, ids = n.src[0], n.src[2]
                 self.experts[i] = weight.id, used_experts(weight.ne[2], ids.ne[0], ids.ne[1]) / max(weight.ne[2], 1)
@@ -60,11 +56,20 @@ class GraphWork:
         return self.copied.get(id) or self.copied[id.rpartition("~")[0]]
 
 
+def _what(t: Tensor, cells: Cells) -> Literal["input", "node", "weight", "cache"]:
+    root = root_of(t)
+    if root.op != Op.NONE:
+        return "node"
+    if root.flags & FLAG_INPUT:
+        return "input"
+    return "cache" if cells.is_cache(root) else "weight"
+
+
 class Estimator:
     """The seconds of a graph on devices of known rates.
 
-    `rates` has the rates of each backend by its name. `weights_pinned`: weights and caches on the host lie in memory
-    that devices read themselves (llama.cpp's --no-mmap), instead of the pages of the model's file. `copies_experts`:
+    `rates` has the rates of each backend by its name. `weights_pinned`: weights on the host lie in memory that devices
+    read themselves (llama.cpp's --no-mmap), instead of the pages of the model's file. `copies_experts`:
     only the experts that a batch uses are copied to where they are multiplied.
     """
 
@@ -126,7 +131,7 @@ class Estimator:
 
     def _way(self, copied: CopiedTensor, split: Split) -> Way:
         here, there = self.rates[split.backend], self.rates.get(copied.source)
-        if self.work.copied_as(copied.id).user:
+        if self.work.copied_as(copied.id).what == "input":
             return Way.USER
         if self.copies_experts and self.work.experts.get(split.i_start, ("", 1.0))[0] == copied.id:
             return Way.EXPERTS_QUEUED if self.weights_pinned else Way.EXPERTS
@@ -164,7 +169,7 @@ class Estimator:
         nbytes = share * what.nbytes
         if not ways:
             return lasting(here.launch, 2 * nbytes, here.memory, here.efficiency.stream)
-        pinned = what.is_pinned or self.weights_pinned
+        pinned = what.is_pinned(self.weights_pinned)
         slowest, rates = min(ways, key=lambda way: _rate(way[0], pinned))
         latency = sum(link.latency for link, _ in ways)
         return lasting(latency, nbytes, _rate(slowest, pinned), rates.efficiency.link)

@@ -102,8 +102,10 @@ def _split(i: int, split: PlannedSplit, estimator: Estimator) -> SplitTime:
 
 def _pinned(splits: Sequence[PlannedSplit], estimator: Estimator) -> Estimate | None:
     """The seconds of all if no weight had to be copied from pages."""
-    paged = [c for s in splits for c in s.inputs if not estimator.work.copied_as(c.id).is_pinned]
-    if not paged or estimator.weights_pinned:
+    if (
+        not any(estimator.work.copied_as(c.id).what == "weight" for s in splits for c in s.inputs)
+        or estimator.weights_pinned
+    ):
         return None
     return Estimator(estimator.work, estimator.rates, True, estimator.copies_experts).seconds(splits)
 

@@ -10,7 +10,7 @@ from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.work import Kind, NodeWork
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
-from tests.estimate.tensors import WHOLE, leaf, node, rates
+from tests.estimate.tensors import WHOLE, leaf, node, rates, view
 
 LINK = Link(pinned=2e9, pageable=1e9, latency=0.0)
 GPU = rates(family="CUDA", to_device=LINK, from_device=LINK)
@@ -87,6 +87,18 @@ def test_inputs_and_results_are_copied_from_pinned_memory() -> None:
     devices = {"GPU": GPU, "CPU": CPU}
     assert copied(PlannedCopy("x", "CPU"), GraphWork([product(user=True)]), devices) == pytest.approx(4096 / 2e9)
     assert copied(PlannedCopy("y", "GPU"), GraphWork([product()]), devices, backend="CPU") == pytest.approx(2048 / 2e9)
+
+
+def test_a_cache_on_the_host_is_copied_from_pageable_memory_as_far_as_it_is_filled() -> None:
+    cache = leaf("f16", 128, 4096, id="cache")
+    written = node(Op.SET_ROWS, leaf("f32", 128, 1), leaf("i64", 1), cache, ne=(128, 4096), type="f16", id="written")
+    written.view_src = cache
+    k = view(cache, 128, 4096, id="k")
+    attention = node(Op.FLASH_ATTN_EXT, leaf("f32", 128, 1), k, k, ne=(128, 1, 1), id="attention")
+    work = GraphWork([written, k, attention], cached=300)
+    estimator = Estimator(work, {"GPU": GPU, "CPU": CPU}, weights_pinned=True)
+    split = PlannedSplit("GPU", 2, 3, (PlannedCopy("k", "CPU"),))
+    assert estimator.copy(split.inputs[0], split).mid == pytest.approx(512 * 128 * 2 / 1e9)
 
 
 def test_between_two_devices_the_slower_way_counts() -> None:
