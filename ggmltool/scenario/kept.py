@@ -11,7 +11,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.tensor import Tensor, cut_name
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -20,63 +20,62 @@ _APART = 1 << 20
 """Bytes between the addresses of two tensors, besides their own twice: no buffer type makes them overlap."""
 
 
-Copies = dict[tuple[int, str], list[Tensor]]
-"""Copies and dependencies that schedulers made, by the index of what they are made of, and their name before it is cut.
-"""
+class Copies(NamedTuple):
+    """Copies that schedulers made, by the index of what they are copies of, and their name before it is cut; and the
+    dependencies of each index, several where it is copied to several backends.
+    """
+
+    by_name: dict[tuple[int, str], Tensor]
+    views: dict[int, list[Tensor]]
 
 
 class KeptArena(Arena):
     """A scheduler's arena that has the tensors of earlier plans again, where they are alike."""
 
-    __slots__ = ("_copies", "_taken")
+    __slots__ = ("_copies", "_n_views")
 
     def __init__(self, graph_size: int, indices: IndexSpace, release: Release, copies: Copies) -> None:
         super().__init__(graph_size, indices, release)
         self._copies = copies
-        self._taken: dict[tuple[int, str], int] = {}
+        self._n_views: dict[int, int] = {}
 
     def clear(self) -> None:
         """Begin anew."""
         super().clear()
         self.slots.clear()
-        self._taken.clear()
-
-    def _again(self, key: tuple[int, str]) -> Tensor | None:
-        """The next tensor of this key; None if there were never so many."""
-        made = self._copies.setdefault(key, [])
-        n = self._taken.get(key, 0)
-        self._taken[key] = n + 1
-        return made[n] if n < len(made) else None
+        self._n_views.clear()
 
     def dup_layout(self, src: Tensor, name: str) -> Tensor:
-        """ggml_dup_tensor_layout."""
+        """ggml_dup_tensor_layout; the scheduler makes one copy of each name."""
+        by_name = self._copies.by_name
         key = (src.index, name)
-        t = self._again(key)
+        t = by_name.get(key)
         if t is None:
-            t = super().dup_layout(src, name)
-            self._copies[key].append(t)
+            t = by_name[key] = super().dup_layout(src, name)
             return t
-        self._take_again(src, t)
-        t.src = []
+        self.check_room(src)
+        self._next += 1
+        t.flags = 0
         return t
 
     def view(self, src: Tensor, keeps: Sequence[Tensor] = ()) -> Tensor:
         """ggml_view_tensor, with its sources."""
-        key = (src.index, "")
-        t = self._again(key)
-        if t is None or t.name != cut_name(f"{src.name} (view)") or t.view_src is not (src.view_src or src):
-            t = super().view(src, keeps)
-            self._copies[key].insert(self._taken[key] - 1, t)
-            return t
-        self._take_again(src, t)
-        t.src = [*keeps] or [src]
-        return t
-
-    def _take_again(self, src: Tensor, t: Tensor) -> None:
+        i = src.index
+        views = self._copies.views.setdefault(i, [])
+        n = self._n_views.get(i, 0)
+        self._n_views[i] = n + 1
+        if n == len(views):
+            views.append(super().view(src, keeps))
+            # It is made as a copy is, and is none.
+            self._copies.by_name.pop((i, f"{src.name} (view)"), None)
+            return views[n]
         self.check_room(src)
         self._next += 1
+        t = views[n]
         t.flags = 0
-        self.slots.append(t)
+        t.src = [*keeps] or [src]
+        t.view_src = src.view_src or src
+        return t
 
 
 class KeptModel:
@@ -91,7 +90,7 @@ class KeptModel:
         run = ReservingRun(Compiled(model))
         sched = run.start()
         self.indices = run.indices
-        self.copies: Copies = {}
+        self.copies = Copies({}, {})
         self._address = _APART
         self.placed: dict[str, Tensor] = {t.id: t for context in run.contexts for t in context.tensors}
         for t in self.placed.values():

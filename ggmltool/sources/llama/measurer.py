@@ -244,11 +244,13 @@ def _fields(error: GgmlError) -> PlanError:
 def _splits(sched: Scheduler) -> tuple[PlacedSplit, ...]:
     names, ids = sched.names, sched.assigned
     return tuple(
-        PlacedSplit(
-            names[split.backend_id],
-            split.i_start,
-            split.i_end,
-            tuple([Copied(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs]),
-        )
-        for split in sched.splits[: sched.n_splits]
+        [
+            PlacedSplit(
+                names[split.backend_id],
+                split.i_start,
+                split.i_end,
+                tuple([Copied(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs]) if split.inputs else (),
+            )
+            for split in sched.splits[: sched.n_splits]
+        ]
     )

@@ -168,11 +168,11 @@ def _scaled_twice(nodes: Sequence[Tensor], i: int) -> tuple[Tensor, ...] | None:
 def _full_and_weights(product: Tensor) -> tuple[Tensor, Tensor] | None:
     """The factor of a product that is as large as it is, and the other one, a weight for each expert and token."""
     a, b = product.src[:2]
-    if a is None or b is None or any(t.type is not F32 or not is_contiguous(t) for t in (a, b)):
+    if a is None or b is None:
         return None
     for full, weights in ((a, b), (b, a)):
-        if are_same_shape(full, product) and weights.ne == (1, *product.ne[1:]):
-            return full, weights
+        if weights.ne[0] == 1 and are_same_shape(full, product) and weights.ne[1:] == product.ne[1:]:
+            return (full, weights) if all(t.type is F32 and is_contiguous(t) for t in (a, b)) else None
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import Keep, UseCount
@@ -17,12 +17,15 @@ def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: UseC
     for i, node in enumerate(nodes):
         if not node.flags & FLAG_COMPUTE:
             return False
-        if any(node is t for t in outputs):
+        if node in outputs:
             continue
         if node.flags & FLAG_OUTPUT or _uses(node, nodes[i + 1 :]) != use_count(node):
             return False
-        if not all(any(root is t for t in nodes) or _is_constant(root) for root in _roots(node)):
-            return False
+        root = node.view_src
+        while root is not None:
+            if root not in nodes and not _is_constant(root):
+                return False
+            root = root.view_src
     return True
 
 
@@ -38,13 +41,7 @@ def keep_until(run: Sequence[Tensor], until: Tensor, keep: Keep) -> None:
 
 
 def _uses(node: Tensor, later: Sequence[Tensor]) -> int:
-    return sum(s is node for other in later for s in other.src)
-
-
-def _roots(t: Tensor) -> Iterator[Tensor]:
-    while t.view_src is not None:
-        t = t.view_src
-        yield t
+    return sum([other.src.count(node) for other in later])
 
 
 def _is_constant(t: Tensor) -> bool:
