@@ -178,7 +178,7 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "case"), zip(cycle(("llama", "llama-moe", "llama-moe")), EXTREMES, strict=False))
+@pytest.mark.parametrize(("name", "case"), [*zip(cycle(("llama", "llama-moe", "llama-moe")), EXTREMES, strict=False)])
 def test_extremes_come_out_as_they_do_there(name: str, case: str) -> None:
     check(cached(name), *EXTREMES[case])
 
