@@ -91,9 +91,9 @@ def fit(
 def _opened(model: str | Path) -> Any:
     """The capture of a graph, None for a model's file. Raises InspectError for one that no rules are known of."""
     from ggmltool.api.loading import load
-    from ggmltool.sources.llama.model_file import is_gguf
+    from ggmltool.sources.llama.model_file import is_model
 
-    if is_gguf(Path(model)):
+    if is_model(Path(model)):
         return None
     opened = load(model).opened
     opened.refuse_older("the llama.cpp rules here belong to ggml")

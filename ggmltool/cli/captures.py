@@ -51,20 +51,20 @@ def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
     """What gives the graph with a context of so many tokens (0: as `wanted` says): a model is captured for each, what
     is a capture already has its own. Raises as `open_captures` does.
     """
-    from ggmltool.sources.llama.model_file import is_gguf
+    from ggmltool.sources.llama.model_file import is_model
 
     (first,) = open_captures([name], wanted)
     (each,) = wanted.each()
     opened = {each.options.n_ctx: first}
 
     def open_for(n_ctx: int) -> Graph:
-        if n_ctx not in opened and (name is None or not is_gguf(Path(name))):
+        if n_ctx not in opened and (name is None or not is_model(Path(name))):
             return first
         if n_ctx not in opened:
             words = {**each.words, "-c": str(n_ctx)}
             same = next((g for g in opened.values() if g.opened.model.meta.get("n_ctx") == n_ctx), None)
             if same is None:
-                (same,) = _capture(str(name), [Wanted(replace(each.options, n_ctx=n_ctx), words)])
+                (same,) = _capture(str(name), [each._replace(options=replace(each.options, n_ctx=n_ctx), words=words)])
             opened[n_ctx] = same._replace(words=words)
         return opened[n_ctx]
 

@@ -121,9 +121,9 @@ def fit(
 def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objective: Any, **placed: Any) -> Wishes:
     """What is asked for. Raises CliError for options of a context where there is no model to capture."""
     from ggmltool.inspect.fit_wishes import Ranges, Wishes
-    from ggmltool.sources.llama.model_file import is_gguf
+    from ggmltool.sources.llama.model_file import is_model
 
-    if scenario is None or not is_gguf(Path(scenario)):
+    if scenario is None or not is_model(Path(scenario)):
         if wanted.given:
             raise CliError(f"{wanted.given[0]} changes the graph: name the model itself, MODEL.gguf, not its capture")
         return Wishes(scenario or "", Ranges(**placed), common, objective, captured=True)

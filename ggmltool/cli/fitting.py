@@ -65,13 +65,13 @@ class FitWanted(NamedTuple):
         """What --fit is asked for. A capture has the context that it has; -c 0 asks for the model's own in full."""
         from ggmltool.inspect.chosen import FitAsked
         from ggmltool.sources.llama.fit_records import FULL_CTX, MIN_CTX
-        from ggmltool.sources.llama.model_file import is_gguf
+        from ggmltool.sources.llama.model_file import is_model
 
         n_ctx = self.n_ctx(wanted)
         least = MIN_CTX if self.ctx is None else self.ctx
         if wanted.ctx_size and not n_ctx and self.ctx is None:
             least = FULL_CTX
-        if name is None or not is_gguf(Path(name)):
+        if name is None or not is_model(Path(name)):
             told = model.meta.get("n_ctx")
             n_ctx = told if isinstance(told, int) else 0
         return FitAsked(n_ctx, least, self.flash_auto(wanted))
