@@ -49,31 +49,36 @@ def alloc_ctx_tensors_from_buft(
     current = 0
     first = 0
     tensors = ctx.tensors
+    sizes: list[int] = []
     for i, t in enumerate(tensors):
         this_size = 0
         if not t.data and t.view_src is None:
             this_size = (buft.get_alloc_size(t) + alignment - 1) // alignment * alignment
+        sizes.append(this_size)
         if current > 0 and current + this_size > max_size:
-            buffers.append(_alloc_range(tensors[first:i], buft, current, addresses, usage))
+            buffers.append(_alloc_range(tensors[first:i], sizes[first:i], Buffer(buft, current, addresses, usage)))
             first = i
             current = this_size
         else:
             current += this_size
     if current > 0:
-        buffers.append(_alloc_range(tensors[first:], buft, current, addresses, usage))
+        buffers.append(_alloc_range(tensors[first:], sizes[first:], Buffer(buft, current, addresses, usage)))
     for chunk, buffer in enumerate(buffers):
         buffer.chunk = chunk
     return buffers
 
 
-def _alloc_range(tensors: list[Tensor], buft: BufferType, size: int, addresses: AddressSpace, usage: int) -> Buffer:
-    """alloc_tensor_range."""
-    buffer = Buffer(buft, size, addresses, usage)
-    tallocr = Tallocr(buffer)
-    for t in tensors:
-        if t.view_src is None:
-            if not t.data:
-                tallocr.alloc(t)
-        elif t.buffer is None:
-            view_init(t)
+def _alloc_range(tensors: list[Tensor], sizes: list[int], buffer: Buffer) -> Buffer:
+    """alloc_tensor_range: as a ggml_tallocr does in a buffer that has room for tensors of these sizes."""
+    end = buffer.base
+    for t, size in zip(tensors, sizes, strict=True):
+        if t.view_src is not None:
+            if t.buffer is None:
+                view_init(t)
+        elif not t.data:
+            if t.buffer is not None:
+                tensor_alloc(buffer, t, end - buffer.base)
+            t.buffer = buffer
+            t.data = end
+            end += size
     return buffer

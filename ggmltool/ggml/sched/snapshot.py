@@ -22,7 +22,7 @@ def plan_of(
 
     With `error`, what stood when ggml refused to go on after it had split the graph.
     """
-    ids, names = s.assigned, s.names
+    names = s.names
     place = s.places()
     inplace = s.gallocr.inplace
     return Plan(
@@ -35,9 +35,7 @@ def plan_of(
             for i, sp in enumerate(s.splits[: s.n_splits])
         ),
         nodes=_nodes(s, graph, place),
-        leafs=tuple(
-            LeafPlan(i, t.id, _backend(s, ids[t.index]), *place(t, False)[:4]) for i, t in enumerate(graph.leafs)
-        ),
+        leafs=_leafs(s, graph, place),
         copies=tuple(_copies(s, place)),
         buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
         log=tuple(log),
@@ -109,6 +107,15 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[NodePlan, ...
                     size,
                 )
             )
+    return tuple(out)
+
+
+def _leafs(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[LeafPlan, ...]:
+    ids = s.assigned
+    out: list[LeafPlan] = []
+    for i, t in enumerate(graph.leafs):
+        buffer, usage, chunk, offset, _ = place(t, False)
+        out.append(LeafPlan(i, t.id, _backend(s, ids[t.index]), buffer, usage, chunk, offset))
     return tuple(out)
 
 
