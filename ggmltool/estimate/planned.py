@@ -39,7 +39,7 @@ def nodes_of(compiled: Compiled, name: str) -> list[Tensor]:
     """The nodes of a graph in ggml's order, without memory and before any scheduler put copies into them."""
     graph = compiled.graphs[name]
     made = [ct for tensors in compiled.contexts for ct in tensors] + graph.nodes
-    table = [ct.proto.clone(i) for i, ct in enumerate(made)]
+    table = [ct.make(i) for i, ct in enumerate(made)]
     for ct, t in zip(made, table, strict=True):
         _link(ct, t, table)
     built = CGraph(compiled.cgraph_size, len(table))

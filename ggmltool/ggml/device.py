@@ -117,6 +117,7 @@ class Device:
     and may refuse any op (None: no such rule). `memory` is bytes, None where unknown. `graph_optimize` puts the nodes
     of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
+    `looks_at_memory`: more than table and rules may decide, such as where the sources lie.
     `ops` are the rules of the ggml whose kernels it has. `gpu` is the device of this machine that computes (None: it is
     simulated).
     """
@@ -132,6 +133,7 @@ class Device:
         "events",
         "gpu",
         "graph_optimize",
+        "looks_at_memory",
         "memory",
         "name",
         "offload_min_batch",
@@ -180,6 +182,7 @@ class Device:
         self.ops = ops
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
         self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
+        self.looks_at_memory = bool(self.restricted or self.deciding) or check is not None
         self.gpu: Gpu | None = None
 
     def __repr__(self) -> str:
@@ -187,7 +190,10 @@ class Device:
 
     def supports_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_supports_op."""
-        return self._refusal(op) is None
+        if self.looks_at_memory:
+            return self._refusal(op) is None
+        answer = self.table[op.key]
+        return answer == YES or (answer == RULE and self.rules[op.key](op) is None)
 
     @property
     def takes_any_data(self) -> bool:

@@ -23,6 +23,26 @@ class CompiledTensor:
     src: tuple[int, ...]
     view_src: int
     backend: int
+    flags: int
+    name: str
+
+    def make(self, index: int) -> Tensor:
+        """The tensor anew, without sources."""
+        t = self.proto.clone(index)
+        t.flags = self.flags
+        t.name = self.name
+        return t
+
+    def lend(self, index: int) -> Tensor:
+        """The same, of the one object that there is to lend: nothing that was made of it before is of use any more."""
+        t = self.proto
+        t.flags = self.flags
+        t.name = self.name
+        t.buffer = None
+        t.data = 0
+        t.view_src = None
+        t.index = index
+        return t
 
 
 @dataclass(slots=True)
@@ -55,11 +75,13 @@ class CompiledGraph:
 class Compiled:
     """A model with its names turned into numbers, made once and used by every run.
 
-    The table of tensors begins with those of the contexts in the order of the file; a graph's nodes follow.
+    The table of tensors begins with those of the contexts in the order of the file; a graph's nodes follow. Its own
+    tensors are lent to one run at a time, for one build of one graph; others make theirs of them.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._to_lend = [True]
         self.ids: dict[str, int] = {}
         for t in model.tensors():
             self.ids[t.id] = len(self.ids)
@@ -68,6 +90,20 @@ class Compiled:
         self.graphs = {name: self._graph(g, backends) for name, g in model.graphs.items()}
         self.graph_size = self._graph_size()
         self.cgraph_size = max([self.graph_size, *(len(g.nodes) + len(self.ids) for g in self.graphs.values())])
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[Model]]:
+        return Compiled, (self.model,)
+
+    def borrow(self) -> bool:
+        """Whether its tensors can be lent now, and are: until `give_back`. For several threads."""
+        try:
+            return self._to_lend.pop()
+        except IndexError:
+            return False
+
+    def give_back(self) -> None:
+        """Nobody has its tensors any more."""
+        self._to_lend.append(True)
 
     def _graph(self, g: GraphSpec, backends: dict[str, int]) -> CompiledGraph:
         ids = dict(self.ids)
@@ -135,4 +171,6 @@ def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int]) -> Co
         tuple(NONE if s is None else ids[s] for s in t.src),
         NONE if t.view_src is None else ids[t.view_src],
         NONE if t.backend is None else backends[t.backend],
+        t.flags,
+        proto.name,
     )

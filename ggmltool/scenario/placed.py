@@ -47,7 +47,7 @@ class PlacedGraph:
         tensors = [*(t for context in compiled.contexts for t in context), *spec.nodes]
         self._specs: list[TensorSpec] = list(compiled.model.tensors())
         needed = _needed(tensors, spec.expand)
-        self._made = {at: self.context.add(tensors[at].proto.clone(0)) for at in needed}
+        self._made = {at: self.context.add(tensors[at].make(0)) for at in needed}
         for at, t in self._made.items():
             ct = tensors[at]
             t.src = [None if s == NONE else self._made[s] for s in ct.src]

@@ -50,6 +50,8 @@ class Run(ABC):
     tensors that the newest build made anew although a `set` had written to them and nothing was computed since; it is
     empty again when a graph is computed.
 
+    With `borrows` it is a run for one build of one graph, whose tensors are lent by `compiled` and not made.
+
     A run is for one thread at a time, as ggml's scheduler; a Scenario is for several, and each can start its own.
     """
 
@@ -59,9 +61,15 @@ class Run(ABC):
     """What each backend spent in the graph that was computed last, of a ggml that keeps that."""
 
     def __init__(
-        self, compiled: Compiled, events: Listener | None = None, debug: bool = False, values: bool = False
+        self,
+        compiled: Compiled,
+        events: Listener | None = None,
+        debug: bool = False,
+        values: bool = False,
+        borrows: bool = False,
     ) -> None:
         self.compiled = compiled
+        self._make = CompiledTensor.lend if borrows else CompiledTensor.make
         self.model = compiled.model
         self.listener = events
         self.log: list[str] = []
@@ -105,12 +113,13 @@ class Run(ABC):
         """The scheduler, when devices and contexts are there."""
 
     def _make_contexts(self) -> None:
+        make = self._make
         for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
             if spec.buft is None:
                 self.persistent.extend([None] * len(tensors))
                 continue
             ctx = Context(indices=self.indices, name=spec.name)
-            made = [ct.proto.clone(0) for ct in tensors]
+            made = [make(ct, 0) for ct in tensors]
             ctx.add_all(made)
             self.persistent += made
             self._link(tensors, ctx.tensors, self.persistent)
@@ -159,7 +168,7 @@ class Run(ABC):
         t = self._stand_ins.get(at)
         if t is None:
             ct = [ct for tensors in self.compiled.contexts for ct in tensors][at]
-            t = self._stand_ins[at] = ct.proto.clone(self.indices.take())
+            t = self._stand_ins[at] = ct.make(self.indices.take())
         return t
 
     def build(self, name: str) -> CGraph:
@@ -175,6 +184,7 @@ class Run(ABC):
             self._pool_used = 0
         n_new = len(compiled.nodes) + self.persistent.count(None)
         take = iter(self._take(n_new))
+        make = self._make
         table: list[Tensor] = []
         if n_new > len(compiled.nodes):
             fresh: list[tuple[CompiledTensor, Tensor]] = []
@@ -182,7 +192,7 @@ class Run(ABC):
             for spec, tensors in zip(self.model.contexts, self.compiled.contexts, strict=True):
                 if spec.buft is None:
                     for ct in tensors:
-                        t = ct.proto.clone(next(take))
+                        t = make(ct, next(take))
                         fresh.append((ct, t))
                         table.append(t)
                 else:
@@ -191,7 +201,7 @@ class Run(ABC):
             self._link([ct for ct, _ in fresh], [t for _, t in fresh], table)
         else:
             table += self.persistent  # type: ignore[arg-type]
-        nodes = [ct.proto.clone(index) for ct, index in zip(compiled.nodes, take, strict=True)]
+        nodes = [make(ct, index) for ct, index in zip(compiled.nodes, take, strict=True)]
         table += nodes
         # The last one is that of NONE.
         linked: list[Tensor | None] = [*table, None]

@@ -64,7 +64,15 @@ class Scenario:
 
     def _plan(self, name: str, step: str, events: Listener | None) -> Plan:
         """The plan of a run of its own, which is gone when this returns."""
-        run = self.start(events)
+        borrows = self.model.release.reserves and events is None and self.compiled.borrow()
+        try:
+            run = ReservingRun(self.compiled, borrows=True) if borrows else self.start(events)
+            return self._planned(run, name, step)
+        finally:
+            if borrows:
+                self.compiled.give_back()
+
+    def _planned(self, run: Run, name: str, step: str) -> Plan:
         measures = not self.model.release.reserves
         if step == "alloc" or (measures and step == "compute"):
             return run.alloc(name)

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
+from ggmltool.ggml.tensor import FLAG_INPUT, MAX_SRC, Tensor, op_desc
 from ggmltool.ggml.why import Sweep
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
 
 NULL_KEY = -1
+
+_BY_WEIGHT = tuple(f"1.wgt{i}" for i in range(MAX_SRC))
 
 SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (True, False))
 """The sweeps of pass 2."""
@@ -84,7 +86,7 @@ def _backend_by_weight(s: SchedulerState, t: Tensor, i: int, weight: Tensor, buf
             if device.supports_op(t) and device.offload_op(t):
                 s.causes[t.index] = "1.off"
                 return higher
-    s.causes[t.index] = f"1.wgt{i}"
+    s.causes[t.index] = _BY_WEIGHT[i]
     return b
 
 
