@@ -22,7 +22,7 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
     Raises ScenarioError for a mistake in it, with its place, GgmlError for a node that ggml would refuse, and
     CaptureError for a model where llama.cpp's library is missing or refuses it.
     """
-    return Scenario(*read(source, ggml))
+    return Scenario(*read(source, ggml)).prepared()
 
 
 def capture(
@@ -42,4 +42,4 @@ def capture(
     always, it says where the weights' values are, so that it can be computed. Needs the extra `llama`. Raises
     CaptureError if there is no such library or it refuses the model, TypeError for a setting that is not there.
     """
-    return Scenario(*captured(model, options, weights, quantization, **settings))
+    return Scenario(*captured(model, options, weights, quantization, **settings)).prepared()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.op import CUSTOM_OPS
@@ -39,6 +39,13 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"<Scenario {self.model.name or self.model.source}>"
+
+    def prepared(self) -> Self:
+        """The scenario, ready to be planned: what is made once for all plans is made, which the first one did not wait
+        for.
+        """
+        _ = self.compiled
+        return self
 
     def graph_name(self, graph: str | None = None) -> str:
         """The graph's name, by default that of the first one. Raises ScenarioError for one that is not there."""
