@@ -20,9 +20,9 @@ class Anatomy:
     whatever the rest of the graph does, and nodes between two anchors of a layer go by these. `layers` has for every
     node the layer of the last anchor before it, or its own; None before the first. `border` says of each whether it
     comes after an anchor of its layer and before one of another, which has a say in where it runs. `runs` numbers the
-    stretches of one layer's nodes, of which a layer may have several. `index` finds a node by
-    its identity, `weights` are ids. `last_use` is the last node that reads a node or a view of it, `uses`
-    how often each tensor is read, by identity.
+    stretches of one layer's nodes, of which a layer may have several. `index` finds a node by its identity, `weights`
+    are ids. `last_use` is the last node that reads a node or a view of it, `uses` how often each tensor is read, by
+    identity. `reordered` is for those who ask what devices do to splits.
     """
 
     def __init__(self, placer: Placer, graph: str, nodes: Sequence[Tensor], cached: int | None) -> None:
@@ -48,6 +48,7 @@ class Anatomy:
         self.weights = set(placer.parts.roles)
         self.index = index = {id(n): i for i, n in enumerate(nodes)}
         self.last_use = list(range(len(nodes)))
+        self.reordered: dict[tuple[object, int, int], bool] = {}
         self.uses: dict[int, int] = {}
         for i, n in enumerate(nodes):
             for s in n.src:

@@ -31,6 +31,7 @@ class Costs:
         self._measurer = measurer
         self._speed = speed
         self._devices = measurer.placer.devices
+        self._known: dict[tuple[tuple[int, ...], int, int], Mapping[str, Peaks]] = {}
         self._planned: dict[object, Mapping[str, Sequence[PlacedSplit]]] = {}
         most = max((end - start for start, end in zip(tables.starts, tables.starts[1:], strict=False)), default=0)
         k = len(tables.gpus)
@@ -62,8 +63,12 @@ class Costs:
 
     def _peaks(self, counts: Sequence[int], units: int, gpu: int) -> Mapping[str, Peaks]:
         """What layers need at once on a GPU, by graph."""
-        device, graphs = self._devices[self.tables.gpus[gpu]], self._speed.graphs
-        return {name: Peaks(graphs[name], splits, device) for name, splits in self._splits(counts, units).items()}
+        key = (tuple(counts), units, gpu)
+        if key not in self._known:
+            device, graphs = self._devices[self.tables.gpus[gpu]], self._speed.graphs
+            splits = self._splits(counts, units)
+            self._known[key] = {name: Peaks(graphs[name], each, device) for name, each in splits.items()}
+        return self._known[key]
 
     def _arrivals(self, peaks: Mapping[str, Peaks], gpu: str) -> list[float]:
         """The seconds of copies to a GPU whose first layer is this, of all graphs together."""

@@ -131,5 +131,9 @@ def _reorders(a: Anatomy, split: PlacedSplit, device: Device) -> bool:
     """Whether a device computes the nodes of a split in another order."""
     if device.graph_optimize is None:
         return False
-    nodes = SplitNodes(a.nodes[split.i_start : split.i_end], a.nodes[split.i_end : split.i_end + SEEN_BEHIND])
-    return device.graph_optimize(nodes, lambda t: a.uses.get(id(t), 0), lambda t, until: None) != nodes
+    key = (device.graph_optimize, split.i_start, split.i_end)
+    if key not in a.reordered:
+        nodes = SplitNodes(a.nodes[split.i_start : split.i_end], a.nodes[split.i_end : split.i_end + SEEN_BEHIND])
+        ordered = device.graph_optimize(nodes, lambda t: a.uses.get(id(t), 0), lambda t, until: None)
+        a.reordered[key] = ordered != nodes
+    return a.reordered[key]

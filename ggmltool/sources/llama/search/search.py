@@ -12,7 +12,8 @@ from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.processes import as_they_come, can_fork
 from ggmltool.sources.llama.search.captures import Captures
 from ggmltool.sources.llama.search.found import Candidate, Counts, Found, Progress, Ranked
-from ggmltool.sources.llama.search.objective import Objective, rank
+from ggmltool.sources.llama.search.objective import Objective, costs_of, rank
+from ggmltool.sources.llama.search.paths import Costs as Vector
 from ggmltool.sources.llama.search.saved import Saved
 from ggmltool.sources.llama.search.setting_best import SettingBest, best_of_setting
 from ggmltool.sources.llama.search.space import Setting, Space, given_up
@@ -138,9 +139,19 @@ class _Search:
     def _work(self, job: _Job) -> SettingBest:
         order = self.order.get(job.setting, len(self.order))
         wish = self.wish
+        limit = self._limit(job.setting)
         return best_of_setting(
-            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most
+            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most, limit
         )
+
+    def _limit(self, setting: Setting) -> Vector | None:
+        """What a setting's placements may cost to be the best of all; None if any cost may."""
+        best = next(iter(self.ranked()), None)
+        if best is None or (self.wish.objective == "longest" and not 0 < setting.n_ctx <= best.n_ctx):
+            return None
+        if self.wish.objective == "longest" and setting.n_ctx < best.setting.n_ctx:
+            return ()
+        return costs_of(self.wish.objective, best, best.seconds.of(self.wish.request))
 
     def _hopeless(self, setting: Setting) -> bool:
         """Whether the same with a shorter context does not fit.

@@ -12,6 +12,7 @@ from ggmltool.sources.llama.search.anatomy import anatomies
 from ggmltool.sources.llama.search.costs import Costs
 from ggmltool.sources.llama.search.found import Candidate, Tensor
 from ggmltool.sources.llama.search.objective import Objective
+from ggmltool.sources.llama.search.paths import Costs as Vector
 from ggmltool.sources.llama.search.planning import Planner
 from ggmltool.sources.llama.search.setting_search import Best, SettingSearch
 from ggmltool.sources.llama.search.space import Setting, Space
@@ -39,13 +40,17 @@ def best_of_setting(
     request: Request,
     rates: Mapping[str, Rates],
     most: int,
+    limit: Vector | None = None,
 ) -> SettingBest:
-    """The best placement of a model that was captured with a setting. Raises PlaceError."""
+    """The best placement of a model that was captured with a setting. `limit` is that of SettingSearch.
+
+    Raises PlaceError.
+    """
     measurer = Measurer(placer)
     speed = Speed(placer, anatomies(placer, request.cached), rates, request)
     tables = Tables(placer, space)
     planner = Planner(measurer, space, speed, setting, order)
-    best = SettingSearch(planner, Costs(measurer, tables, speed), objective, request, most).best()
+    best = SettingSearch(planner, Costs(measurer, tables, speed), objective, request, most, limit).best()
     return SettingBest(setting, best, {} if best.candidate is None else _biggest(tables, space, best.candidate))
 
 

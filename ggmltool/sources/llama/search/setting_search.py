@@ -17,11 +17,13 @@ from ggmltool.sources.llama.search.speed import Request
 from ggmltool.sources.llama.search.tables import Tables
 
 _GUESSES = 12
+_RUNNER_UP = 4
+"""Plans of what can no more be the best of all."""
 
 
 class Best(NamedTuple):
     """The best candidate of a setting that fits, else what lacks the least; how many placements there are, and how many
-    of them were planned; whether nothing that was left out can be better.
+    of them were planned; whether nothing that was left out can be the best of all settings, or fits where nothing does.
     """
 
     candidate: Candidate | None
@@ -32,9 +34,21 @@ class Best(NamedTuple):
 
 
 class SettingSearch:
-    """The search of one setting, in at most so many plans."""
+    """The search of one setting, in at most so many plans.
 
-    def __init__(self, planner: Planner, costs: Costs, objective: Objective, request: Request, most: int) -> None:
+    `limit` are the costs that another setting comes to: what costs more is of interest as a runner-up only, for which a
+    few plans have to do.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        costs: Costs,
+        objective: Objective,
+        request: Request,
+        most: int,
+        limit: Vector | None = None,
+    ) -> None:
         self.planner = planner
         self.placer = planner.measurer.placer
         self.tables: Tables = costs.tables
@@ -43,6 +57,7 @@ class SettingSearch:
         self.objective = objective
         self.request = request
         self.most = most
+        self.limit = limit
         self.tried: dict[Choice, Candidate] = {}
         n = self.tables.n
         given = self.space.layers
@@ -103,12 +118,17 @@ class SettingSearch:
     def _rule_out(self, paths: Paths) -> bool:
         """Plan all that may be better than the best so far; whether that came to an end."""
         best = min((self.key(c) for c in self.tried.values() if c.fits), default=None)
+        beyond = 0
         for bound, path in paths:
             if best is not None and bound >= best:
                 return True
             choice = self.choice(path)
             if choice in self.tried:
                 continue
+            if self.limit is not None and bound.costs > self.limit:
+                beyond += 1
+                if best is not None and beyond > _RUNNER_UP:
+                    return True
             if len(self.tried) >= self.most:
                 return False
             candidate = self._planned(choice)
