@@ -46,8 +46,8 @@ def _of_backend(spec: BackendSpec) -> RatesInfo:
 
 def measured_backends(progress: Callable[[str], None]) -> Sequence[BackendSpec]:
     """This machine's devices with the rates that were measured just now; `progress` is told which is."""
-    from ggmltool.estimate.measure import measure
     from ggmltool.ggml.devices.profiles import profile_of_name
+    from ggmltool.scenario.measure import measure
 
     return [
         BackendSpec(m.backend, profile_of_name(m.backend), memory=m.memory or None, rates=m.rates)

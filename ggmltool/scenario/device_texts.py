@@ -1,9 +1,10 @@
-"""Devices as a command line names them: `CUDA0:24GiB`, `RTX 3090`, `none`, a file of them."""
+"""Devices as a command line names them: `CUDA0:24GiB`, `RTX 3090`, `here`, `none`, a file of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from ggmltool.scenario.backends import BACKEND_KEYS, check_bufts, own_bufts, rea
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.known_devices import is_known, known
 from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.own_rates import dump_rates
 from ggmltool.scenario.values import check_keys
 
 PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
 NO_DEVICE = "none"
 """What stands for no GPU, as in llama.cpp's --device."""
+HERE = "here"
+"""What stands for this machine's devices, as fast as they are measured to be."""
 _DIGITS = 25
 _COMMA = re.compile(r",(?![^\[]*\])")
 _SIZE = re.compile(r"[0-9.]+ ?([kmgtp]i?b?|b)?", re.IGNORECASE)
@@ -38,7 +42,9 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
 
     Instead of NAME there may be a known device, `RTX 3090`, which is then the next of its usual backend (CUDA0, CUDA1,
     …) with the memory that is free on it; several alike are `2x RTX 3090`, and `Vulkan0=RTX 3090` is another backend on
-    it. The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
+    it. `here` is this machine, measured.
+
+    The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
     size alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`. A text may name several devices by
     commas, `CUDA0:24GiB,CUDA1:8GiB`. `none`, alone, is the CPU. Raises Mistake, and ScenarioError for what stands in a
     file.
@@ -80,7 +86,9 @@ def _devices_of(text: str) -> list[str]:
 
 
 def _device_maps(text: str) -> list[dict[str, Any]]:
-    """The devices that a text without commas between devices stands for: one, or several alike."""
+    """The devices that a text without commas between devices stands for: one, several alike, or this machine's."""
+    if text == HERE:
+        return [dict(given) for given in _measured()]
     times = _TIMES.fullmatch(text)
     if times is None:
         return [_device_map(text)]
@@ -93,6 +101,17 @@ def _device_maps(text: str) -> list[dict[str, Any]]:
             f"{quoted(text)}: {count} devices cannot be called {quoted(given['name'])}", "for example 2x RTX 3090"
         )
     return [dict(given) for _ in range(count)]
+
+
+@cache
+def _measured() -> list[dict[str, Any]]:
+    """This machine's devices, measured once."""
+    from ggmltool.scenario.measure import measure
+
+    return [
+        {"name": m.backend, "rates": dump_rates(m.rates)} | ({"memory": m.memory} if m.memory else {})
+        for m in measure()
+    ]
 
 
 def _number(maps: list[dict[str, Any]]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.estimate.measure import measure
 from ggmltool.estimate.rates import efficiency_of, known_rates, rates_of, rates_of_backend
 from ggmltool.estimate.records import Efficiency
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.known_devices import known_devices
+from ggmltool.scenario.measure import measure
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.own_rates import OwnRates
 

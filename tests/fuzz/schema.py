@@ -40,7 +40,8 @@ NOT_OF_A_SCHEMA = {
     "files": r"^there is no file|lies outside of the scenario's folder|cannot be read|is not a regular file|"
     r"is not an npy file|GGUF|gguf|this is not a file name",
     "the release": r"^ggml [\d.-]+ has no|in ggml [\d.-]+( are not known|; available)",
-    "devices that nobody sells": r"is not a known device|comes with several sizes|^[\w .+-]+ runs [\w ]+, not|^rates need",
+    "devices that nobody sells": r"is not a known device|comes with several sizes|^[\w .+-]+ runs [\w ]+, not|"
+    r"^rates need",
     "features of a profile": r"knows no features|^a feature cannot be|look at no tensor's size",
     "rules of an op": r"has no rule (here|for its result)|cannot work in place|stands beside op_params|needs ne: its|"
     r"^type must be the name",

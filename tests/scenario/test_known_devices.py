@@ -71,6 +71,15 @@ def test_a_text_stands_for_backends(text: str, backends: list[tuple[str, str, st
     assert [(b.name, b.profile, b.rates) for b in read_devices([text])] == backends
 
 
+def test_this_machine_is_measured_once_and_goes_beside_other_devices() -> None:
+    card, *mine = read_devices(["RTX 3090,here"])
+    assert card.rates == "RTX 3090"
+    assert mine[-1].name == "CPU"
+    assert isinstance(mine[-1].rates, OwnRates)
+    assert card.name == f"CUDA{len(mine) - 1}"
+    assert read_devices(["here"]) == mine
+
+
 def test_memory_and_features_are_the_device_s_until_something_else_is_said() -> None:
     plain, less = read_devices(["RTX 3090", "RTX 3090:20GiB"])
     assert plain.memory == known("RTX 3090").free("CUDA")
