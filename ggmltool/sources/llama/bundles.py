@@ -10,6 +10,7 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import scheduler_of
+from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.assign import assign_from_buffers
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
@@ -109,6 +110,7 @@ class Setup:
         self.backends: list[Backend] = make_backends(model, self.bufts)
         self.names = {b.name: i for i, b in enumerate(self.backends)}
         self._addresses = AddressSpace()
+        self._splits: list[Split] = []
         self._buffers: dict[tuple[str, int], Buffer] = {}
         self._sizes: dict[tuple[int, str], int] = {}
         self._bundles: dict[tuple[Group, str, bool, Overridden], Bundle] = {}
@@ -121,6 +123,10 @@ class Setup:
             self.release,
         )  # fmt: skip
         sched.arena = KeptArena(graph_size, kept.indices, self.release, kept.copies)
+        room = sched.splits[0].inputs_capacity
+        for split in self._splits:
+            split.inputs_capacity = room
+        self._splits = sched.splits = self._splits or sched.splits
         return sched
 
     def buffer(self, buft: str, usage: int) -> Buffer:
