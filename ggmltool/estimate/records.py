@@ -61,7 +61,7 @@ class Link(NamedTuple):
 
     pinned: float
     pageable: float
-    latency: float = 10e-6
+    latency: float = 20e-6
 
 
 class Efficiency(NamedTuple):

@@ -171,7 +171,7 @@ class Estimator:
             return lasting(here.launch, 2 * nbytes, here.memory, here.efficiency.stream)
         pinned = what.is_pinned(self.weights_pinned)
         slowest, rates = min(ways, key=lambda way: _rate(way[0], pinned))
-        latency = sum(link.latency for link, _ in ways)
+        latency = max(link.latency for link, _ in ways)
         return lasting(latency, nbytes, _rate(slowest, pinned), rates.efficiency.link)
 
     def sums(self, backend: str) -> tuple[list[float], list[float], list[float]]:
