@@ -265,6 +265,12 @@ def test_a_fit_that_cannot_be_asked_for_is_wrong_use(call: Call, options: tuple[
     assert message in " ".join(result.err.split())
 
 
+def test_a_device_that_reports_no_memory_gets_no_layer(call: Call) -> None:
+    result = call("place", "--fit", "--device", "CUDA0:0GiB,CPU:64GiB", GEMMA)
+    assert "device CUDA0 did not report memory; --fit will not use it" in result.out
+    assert "-c 2048 -ngl 0" in result.out
+
+
 def test_a_fit_is_written_as_the_placement_that_it_chose(call: Call) -> None:
     call("place", "--fit", "-fitt", "900", "--device", "CUDA0:1600MiB", "-o", "placed.json.gz", GEMMA)
     shown = json.loads(call("place", "--fit", "-fitt", "900", "--device", "CUDA0:1600MiB", "--json", GEMMA).out)

@@ -237,6 +237,15 @@ def test_published_models_are_fitted_as_there(case: str) -> None:
     assert len(here.trials) > 1
 
 
+def test_a_last_gpu_without_a_layer_keeps_all_experts_on_the_cpu() -> None:
+    """However much the first one has left: 39 GiB of its 40 here."""
+    gpus = [FakeGpu("CUDA0", memory=40 * GIB), FakeGpu("CUDA1", memory=900 * MIB)]
+    here, _ = check(real("qwen3-30b-a3b"), gpus, fixed(8192), FitSettings((GIB, GIB)))
+    assert here.ok
+    assert len(here.params.overrides) == here.params.n_gpu_layers == 49
+    assert here.trials[-1].measured.devices[0].total < 2 * GIB
+
+
 @pytest.mark.parametrize("n_gpu_layers", [-1, 2])
 def test_what_is_printed_of_given_parameters_is_what_is_printed_there(n_gpu_layers: int) -> None:
     gpus = devices(100, 50)

@@ -41,7 +41,7 @@ def fit_devices(placer: Placer, options: PlaceOptions) -> list[FitDevice]:
         if gpu.memory is None:
             raise PlaceError(
                 f"--fit needs to know what is free on {gpu.name}; say it, as in --device {gpu.name}:24GiB "
-                f"({gpu.name}:0 for a device that does not report it)"
+                f"({gpu.name}:0GiB for a device that does not report it)"
             )
         out.append(FitDevice(gpu.name, gpu.name, placer.devices[gpu.name].buft.name, gpu.memory, gpu.memory))
     return out

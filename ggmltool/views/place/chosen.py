@@ -17,7 +17,7 @@ _LEAST = 20
 
 def chosen_view(chosen: Chosen, style: Style) -> str:
     """What --fit looked at and said, without the tables of memory that it logs, and the parameters that it set."""
-    facts = [f"{d.name} {_memory(d.free)} free" for d in chosen.devices] or ["no GPU"]
+    facts = [f"{d.name} {_memory(d.free)}" for d in chosen.devices] or ["no GPU"]
     facts.append(f"target {', '.join(dict.fromkeys(map(size, chosen.margins)))}")
     lines = [line for said in _said(chosen) for line in _wrapped(said, style)]
     parts = [heading("llama.cpp's --fit", facts, style), "\n", render_lines(lines, style)]
@@ -26,7 +26,7 @@ def chosen_view(chosen: Chosen, style: Style) -> str:
 
 
 def _memory(free: int) -> str:
-    return size(free) if free else "nothing reported"
+    return f"{size(free)} free" if free else "reports no memory"
 
 
 def _said(chosen: Chosen) -> Iterator[str]:
