@@ -230,7 +230,65 @@ def _mamba(falcon: bool = False) -> Folder:
     return Folder(config, {name: ("F32", shape) for name, shape in shapes.items()})
 
 
+def _deepseek(v3: bool = False) -> Folder:
+    rope, nope, v, rank, q_rank = 32, 64, 64, 128, 96
+    queries = {"self_attn.q_proj.weight": (HEADS * (nope + rope), E)}
+    if v3:
+        queries = {
+            "self_attn.q_a_proj.weight": (q_rank, E),
+            "self_attn.q_a_layernorm.weight": (q_rank,),
+            "self_attn.q_b_proj.weight": (HEADS * (nope + rope), q_rank),
+        }
+    attention = queries | {
+        "input_layernorm.weight": (E,),
+        "post_attention_layernorm.weight": (E,),
+        "self_attn.kv_a_proj_with_mqa.weight": (rank + rope, E),
+        "self_attn.kv_a_layernorm.weight": (rank,),
+        "self_attn.kv_b_proj.weight": (HEADS * (nope + v), rank),
+        "self_attn.o_proj.weight": (E, HEADS * v),
+    }
+    each = {"gate_proj": (E, E), "up_proj": (E, E), "down_proj": (E, E)}
+    names = [*(f"experts.{i}" for i in range(EXPERTS)), "shared_experts"]
+    moe: dict[str, tuple[int, ...]] = {f"mlp.{a}.{b}.weight": shape for a in names for b, shape in each.items()}
+    moe |= {"mlp.gate.weight": (EXPERTS, E)} | ({"mlp.gate.e_score_correction_bias": (EXPERTS,)} if v3 else {})
+    tensors = _shapes(attention)
+    for i, layer in enumerate((_FFN, moe, moe) if v3 else (_FFN, moe)):
+        more = layer if i < LAYERS else layer | attention  # the last one predicts a further token
+        tensors |= {f"model.layers.{i}.{name}": ("BF16", shape) for name, shape in more.items()}
+    yarn = {
+        "type": "yarn",
+        "factor": 40,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 4096,
+    }
+    more_config: dict[str, Any] = (
+        {"q_lora_rank": q_rank, "scoring_func": "sigmoid", "norm_topk_prob": True} if v3 else {}
+    )
+    config = _config(
+        f"DeepseekV{3 if v3 else 2}ForCausalLM", num_key_value_heads=HEADS, kv_lora_rank=rank, v_head_dim=v,
+        qk_nope_head_dim=nope, qk_rope_head_dim=rope, n_routed_experts=EXPERTS, num_experts_per_tok=2,
+        n_shared_experts=1, moe_intermediate_size=E, first_k_dense_replace=1, routed_scaling_factor=1.5,
+        rope_scaling=yarn, n_group=1, topk_group=1, **more_config,
+    )  # fmt: skip
+    return _of_eight_bits(Folder(config, tensors)) if v3 else Folder(config, tensors)
+
+
+def _of_eight_bits(model: Folder) -> Folder:
+    """The matrices of a model in blocks of 128 by 128 numbers of eight bits, each with a scale."""
+    tensors: Shapes = {}
+    for name, (dtype, shape) in model.tensors.items():
+        is_quantized = "_proj." in name and len(shape) == 2
+        tensors[name] = ("F8_E4M3" if is_quantized else dtype, shape)
+        if is_quantized:
+            tensors[f"{name}_scale_inv"] = ("F32", tuple(-(-n // 128) for n in shape))
+    quantization = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+    return Folder(model.config | {"quantization_config": quantization}, tensors)
+
+
 FOLDERS: Mapping[str, Callable[[], Folder]] = {
+    "deepseek-v2": _deepseek,
+    "deepseek-v3-fp8": lambda: _deepseek(v3=True),
     "falcon-mamba": lambda: _mamba(falcon=True),
     "gemma2": _gemma2,
     "gemma3": _gemma3,
@@ -246,6 +304,7 @@ FOLDERS: Mapping[str, Callable[[], Folder]] = {
     "phi3-short": lambda: _phi3(long=False),
     "qwen2": _qwen2,
     "qwen3": _qwen3,
+    "qwen3-fp8": lambda: _of_eight_bits(_qwen3()),
     "qwen3-moe": _qwen3_moe,
     "qwen3-moe-fused": lambda: _qwen3_moe(fused=True),
 }

@@ -232,7 +232,7 @@ def _merged_experts(config: Config, tensors: Tensors) -> Tensors:
         merged = merged.replace("block_sparse_moe", "feed_forward")
         n_experts[merged] = n_experts.get(merged, 0) + 1
         out[merged] = t._replace(shape=(n_experts[merged], *t.shape))
-    expected = config.get("num_local_experts", "num_experts")
+    expected = config.get("num_local_experts", "num_experts", "n_routed_experts")
     wrong = next((name for name, n in n_experts.items() if n != expected), None)
     if wrong is not None:
         raise config.wrong(f"{wrong} has {n_experts[wrong]} experts", f"{expected} of them")
@@ -252,10 +252,70 @@ def _halves(name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor
         yield name, tensor
 
 
+def _deepseek(config: Config) -> None:
+    """Attention whose keys and values come from a vector of low rank, as one KV head of that width."""
+    config.add_common()
+    n_experts, rank = config.get("n_routed_experts"), config.size("kv_lora_rank", default=512)
+    rope, nope = config.size("qk_rope_head_dim"), config.size("qk_nope_head_dim")
+    sizes = {
+        "attention.head_count_kv": 1,
+        "leading_dense_block_count": config.size("first_k_dense_replace", default=0 if n_experts else config.n_layer),
+        "attention.kv_lora_rank": rank,
+        "attention.key_length": rank + rope,
+        "attention.value_length": rank,
+        "attention.key_length_mla": nope + rope,
+        "attention.value_length_mla": config.size("v_head_dim"),
+        "expert_feed_forward_length": config.size("moe_intermediate_size", "intermediate_size"),
+        "expert_shared_count": config.size("n_shared_experts", default=0),
+        "rope.dimension_count": rope,
+    }
+    for key, value in sizes.items():
+        config.add(key, value)
+    if config.get("q_lora_rank") is not None:
+        config.add("attention.q_lora_rank", config.size("q_lora_rank"))
+    if config.get("rms_norm_eps") is None:
+        config.add("attention.layer_norm_rms_epsilon", 1e-6, F32)
+    scale, multiplier = config.get("routed_scaling_factor"), config.rope.get("mscale_all_dim")
+    if scale is not None:
+        config.add("expert_weights_scale", config.number(scale, "routed_scaling_factor"), F32)
+    if config.get("norm_topk_prob"):
+        config.add("expert_weights_norm", True, BOOL)
+    if multiplier is not None:
+        config.add("rope.scaling.yarn_log_multiplier", 0.1 * config.number(multiplier, "mscale_all_dim"), F32)
+
+
+def _deepseek_tensors(config: Config, tensors: Tensors) -> Tensors:
+    """Without the layers that predict further tokens; what makes keys and values is two matrices for each head."""
+    n_heads, nope, v = config.size("num_key_value_heads"), config.size("qk_nope_head_dim"), config.size("v_head_dim")
+    tensors = _without_head(config, tensors) if config.given.get("tie_word_embeddings") else tensors
+    out: Tensors = {}
+    for name, t in _merged_experts(config, dict(_of_layers(config, tensors))).items():
+        if not name.endswith("kv_b_proj.weight"):
+            out[name] = t
+            continue
+        rank = t.shape[-1]
+        if t.shape != (n_heads * (nope + v), rank):
+            raise config.wrong(f"{name} has the shape {list(t.shape)}", f"{n_heads * (nope + v)} rows")
+        out[name.replace("kv_b_proj", "k_b_proj")] = t._replace(shape=(n_heads, rank, nope))
+        out[name.replace("kv_b_proj", "v_b_proj")] = t._replace(shape=(n_heads, v, rank))
+    return out
+
+
+def _of_layers(config: Config, tensors: Tensors) -> Iterator[tuple[str, StoredTensor]]:
+    """The tensors but for those of layers behind the last."""
+    for name, tensor in tensors.items():
+        number = name.removeprefix("model.layers.").partition(".")[0]
+        if not (name.startswith("model.layers.") and number.isdecimal() and int(number[:9]) >= config.n_layer):
+            yield name, tensor
+
+
+_DEEPSEEK = Architecture("deepseek2", _deepseek, _deepseek_tensors)
 _LLAMA = Architecture("llama", _llama, _merged_experts, _llama_factors)
 _GEMMA3 = Architecture("gemma3", _gemma3)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "DeepseekV2ForCausalLM": _DEEPSEEK,
+    "DeepseekV3ForCausalLM": _DEEPSEEK,
     "FalconMambaForCausalLM": Architecture("mamba", _mamba, _mamba_tensors),
     "Gemma2ForCausalLM": Architecture("gemma2", _gemma2, _without_head),
     "Gemma3ForCausalLM": _GEMMA3,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import MAX_DIMS
@@ -24,7 +24,10 @@ _OUT_TYPES = {"BF16": ("bf16", 32), "F16": ("f16", 1)}
 
 _MXFP4_KIND = 38
 
-_KNOWN_TYPES = frozenset(("BF16", "F16", "F32", "F64", MXFP4, "U8"))
+_KNOWN_TYPES = frozenset(("BF16", "F16", "F32", "F64", MXFP4, "F8_E4M3", "F8_E5M2"))
+_METHODS = (None, "mxfp4", "fp8")
+_SCALES = ("_scale_inv", "_activation_scale", ".activation_scale", ".qscale_weight", ".qscale_act")
+"""What is left of a tensor of eight bits when its values are made whole."""
 _SKIPPED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
 _OF_OTHER_PARTS = (
     "visual.", "vision.", "audio.", "talker.", "vision_", "audio_", "token2wav.", "code2wav.", "projector.",
@@ -53,7 +56,7 @@ def converted(folder: Path) -> Header:
     """The header of the file that llama.cpp's converter would make. Raises CaptureError."""
     given = read_json(folder / CONFIG)
     known = _architecture(folder, given)
-    is_mxfp4 = _is_mxfp4(folder, given)
+    method = _method(folder, given)
     config = Config(given, str(folder / CONFIG))
     known.set_values(config)
     stored = known.tensors(config, dict(_filtered(read_tensors(folder))))
@@ -67,7 +70,7 @@ def converted(folder: Path) -> Header:
         "general.architecture": value_of(known.name),
         "general.type": value_of("model"),
         "general.name": value_of(folder.resolve().name),
-        "general.file_type": value_of(_MXFP4_KIND if is_mxfp4 else kind, U32),
+        "general.file_type": value_of(_MXFP4_KIND if method == "mxfp4" else kind, U32),
         "general.quantization_version": value_of(2, U32),
         "tokenizer.ggml.model": value_of("no_vocab"),
         **{f"{known.name}.{key}": value for key, value in config.values.items()},
@@ -90,16 +93,18 @@ def _architecture(folder: Path, given: dict[str, Any]) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def _is_mxfp4(folder: Path, given: dict[str, Any]) -> bool:
-    """Whether experts are stored in blocks of four bits. Raises CaptureError for another quantization."""
+def _method(folder: Path, given: dict[str, Any]) -> str | None:
+    """How weights are quantized: not (None), experts in blocks of four bits, or eight bits with scales, which the
+    converter undoes. Raises CaptureError for another way.
+    """
     config = given.get("quantization_config")
     method = config.get("quant_method") if isinstance(config, dict) else None
-    if method not in (None, "mxfp4"):
+    if method not in _METHODS:
         raise CaptureError(
             f"{folder / CONFIG}: the weights are quantized ({str(method)[:40]}); name the folder of those that are "
             "not, or a GGUF file"
         )
-    return method == "mxfp4"
+    return cast("str | None", method)
 
 
 def _filtered(tensors: Tensors) -> Iterator[tuple[str, StoredTensor]]:
@@ -107,13 +112,14 @@ def _filtered(tensors: Tensors) -> Iterator[tuple[str, StoredTensor]]:
     for name, tensor in tensors.items():
         if name.startswith(_OF_OTHER_PARTS_FIRST) or any(part in name for part in _OF_OTHER_PARTS):
             continue
-        if not name.endswith(_SKIPPED):
+        if not name.endswith((*_SKIPPED, *_SCALES)):
+            name = name.replace("e_score_correction_bias", "e_score_correction.bias")
             yield name.replace("language_model.", ""), tensor
 
 
 def _out_type(stored: Tensors) -> tuple[str, int]:
     """As the converter guesses it: by the first matrix of sixteen bits."""
-    found = (t.dtype for _, t in sorted(stored.items()) if len(t.shape) >= 2 and t.dtype in _OUT_TYPES)
+    found = (t.dtype for t in stored.values() if len(t.shape) >= 2 and t.dtype in _OUT_TYPES)
     return _OUT_TYPES[next(found, "F16")]
 
 
