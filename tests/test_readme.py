@@ -90,6 +90,7 @@ ANSWERS = {
     "dot --style ggmltool --fold gemma-3-270m": "× 17 · layers 0–16 · 680 nodes",
     "place -ts 1,3 -ot ffn_down=CPU gemma-3-270m": "-ot ffn_down=CPU",
     "place -ngl 9 --device CUDA0:2GiB gemma-3-270m": "fits: CUDA0",
+    "fit --device CUDA0:2GiB gemma-3-270m": "fits: context 2048",
     "sweep --device CUDA0:1764MiB gemma-3-270m": "largest that fits: -ngl 11",
     "backends transformer": "offload       from a batch of 32 on",
     "backends --device Metal --format yaml": "graph_optimize: true",

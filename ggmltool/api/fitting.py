@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ggmltool.api.placed import Placing, common_of, several
 from ggmltool.api.result import Result
-from ggmltool.inspect.fit_wishes import Ranges, Wishes
+from ggmltool.inspect.fit_wishes import DEPTH, Ranges, Wishes
 from ggmltool.inspect.placing import shares_of
 from ggmltool.inspect.ranges import doublings, read_range
 
@@ -41,6 +41,7 @@ def fit(
     override_tensor: str | Sequence[str] = (),
     n_cpu_moe: int | None = None,
     options: CaptureOptions | None = None,
+    quantization: str = "",
     jobs: int | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     **placing: Unpack[Placing],
@@ -50,7 +51,8 @@ def fit(
     The model is a GGUF file, or the capture of a graph (a scenario's file, or a sample), whose context cannot be
     changed. What is left out is searched, as by the command: `ggmltool.fit("model.gguf", device="CUDA0:24GiB",
     n_ctx="8192..131072", type_k=("f16", "q8_0")).facts.lines["llama-server"]`. `n_gpu_layers` "all" is all of them.
-    `options` are those of captures that are not searched, such as `program` and `kv_unified`. Raises InspectError for
+    `options` are those of captures that are not searched, such as `program` and `kv_unified`; with `quantization` the
+    model is what llama-quantize would make of it. Raises InspectError for
     options that cannot be, CaptureError where llama.cpp's library is missing.
     """
     from ggmltool.inspect.fitting import fit as find
@@ -58,6 +60,7 @@ def fit(
     from ggmltool.views.place.fit_documents import FitDocument
 
     given: dict[str, Any] = {**placing}
+    given.setdefault("n_depth", DEPTH)
     fixed: Any = several(flash_attn)
     ranges = Ranges(
         contexts=_numbers(n_ctx, doubled=True),
@@ -73,7 +76,8 @@ def fit(
         n_cpu_moe=n_cpu_moe,
         n_cpu_ffn=given.pop("n_cpu_ffn", None),
     )
-    wishes = Wishes(str(model), ranges, common_of(given), objective)
+    flags = {"--as": quantization} if quantization else {}
+    wishes = Wishes(str(model), ranges, common_of(given), objective, flags=flags, quantization=quantization)
     opened = _opened(model)
     if options is not None:
         wishes = wishes._replace(base=options)

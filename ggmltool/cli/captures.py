@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, Wanted
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.options import CaptureOptions
 
 MAX_CAPTURES = 64
+Phase = Literal["prompt", "token", "both"]
 
 
-def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Graph]:
-    """The scenarios that are named, or the default one; a GGUF file gives a capture for all that is wanted.
+def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phase = "prompt") -> list[Graph]:
+    """The scenarios that are named, or the default one; a GGUF file gives a capture of a phase for all that is wanted.
 
     Raises click.UsageError for options of a capture without a model to capture, and CliError.
     """
@@ -41,19 +42,19 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions) -> list[Gra
             if name is None or name not in models:
                 out.append(Graph(open_scenario(name), {}))
                 continue
-            for graph in _capture(name, each):
+            for graph in _capture(name, each, phase):
                 out.append(graph)
                 done()
     return out
 
 
 def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
-    """What gives the graph with a context of so many tokens (0: as `wanted` says): a model is captured for each, what
-    is a capture already has its own. Raises as `open_captures` does.
+    """What gives the graphs of a prompt and a token with a context of so many tokens (0: as `wanted` says): a model is
+    captured for each, what is a capture already has its own. Raises as `open_captures` does.
     """
     from ggmltool.sources.llama.model_file import is_model
 
-    (first,) = open_captures([name], wanted)
+    (first,) = open_captures([name], wanted, "both")
     (each,) = wanted.each()
     opened = {each.options.n_ctx: first}
 
@@ -64,15 +65,16 @@ def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
             words = {**each.words, "-c": str(n_ctx)}
             same = next((g for g in opened.values() if g.opened.model.meta.get("n_ctx") == n_ctx), None)
             if same is None:
-                (same,) = _capture(str(name), [each._replace(options=replace(each.options, n_ctx=n_ctx), words=words)])
+                wanted_here = each._replace(options=replace(each.options, n_ctx=n_ctx), words=words)
+                (same,) = _capture(str(name), [wanted_here], "both")
             opened[n_ctx] = same._replace(words=words)
         return opened[n_ctx]
 
     return open_for
 
 
-def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:
-    """The graphs of a whole ubatch of a prompt, in batches that are no smaller. Raises CliError."""
+def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]:
+    """The graphs of a whole ubatch of a prompt, of a token or both, in batches that are no smaller. Raises CliError."""
     from ggmltool.scenario.load import load_model
     from ggmltool.scenario.scenario import Scenario
     from ggmltool.sources.llama.capture import capture_many
@@ -81,7 +83,7 @@ def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:
     try:
         for kind, group in groupby(each, lambda wanted: wanted.quantization):
             alike = list(group)
-            captures = capture_many(Path(name), [_options(wanted) for wanted in alike], kind)
+            captures = capture_many(Path(name), [_options(wanted, phase) for wanted in alike], kind)
             for wanted, captured in zip(alike, captures, strict=True):
                 if isinstance(captured, CaptureError):
                     raise captured
@@ -90,6 +92,6 @@ def _capture(name: str, each: Sequence[Wanted]) -> Iterator[Graph]:
         raise CliError(str(error)) from None
 
 
-def _options(wanted: Wanted) -> CaptureOptions:
-    options = wanted.options
+def _options(wanted: Wanted, phase: Phase) -> CaptureOptions:
+    options = replace(wanted.options, phase=phase)
     return options if "-b" in wanted.words else replace(options, n_batch=max(options.n_batch, options.n_ubatch))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
@@ -113,6 +114,10 @@ def fit(
         layers=n_gpu_layers or (), tensor_split=shares, override_tensor=override_tensor,
         n_cpu_moe=n_cpu_moe, n_cpu_ffn=n_cpu_ffn,
     )  # fmt: skip
+    from ggmltool.inspect.fit_wishes import DEPTH
+
+    if click.get_current_context().get_parameter_source("n_depth") is ParameterSource.DEFAULT:
+        wishes = wishes._replace(common=common._replace(n_depth=DEPTH))
     found = _found(wishes, scenario, jobs)
     _write(found, output, format or _format_of(output), top)
     return 0 if found.found.best is not None else 1
@@ -141,8 +146,16 @@ def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objectiv
     none: dict[str, Any] = dict.fromkeys(ModelOptions.lists(), ())
     one, *others = wanted._replace(**none).each()
     if others:
-        raise click.UsageError("--outputs has one value here")
-    return Wishes(scenario, Ranges(**given, **placed), common, objective, base=one.options, flags=one.words)
+        raise click.UsageError("--as and --outputs have one value here")
+    return Wishes(
+        scenario,
+        Ranges(**given, **placed),
+        common,
+        objective,
+        base=one.options,
+        flags=one.words,
+        quantization=one.quantization,
+    )
 
 
 def _found(wishes: Wishes, scenario: str | None, jobs: int | None) -> Fit:

@@ -22,6 +22,9 @@ LEAST_CTX = 4096
 UBATCHES = (512, 1024, 2048)
 """The sizes of ubatch that are tried where none is asked for."""
 
+DEPTH = 4096
+"""Tokens in the caches where no other number is asked for: with none, it would not matter where caches lie."""
+
 _DEFAULT = Setting()
 
 
@@ -51,7 +54,8 @@ class Wishes(NamedTuple):
     """A search that is asked for: the model as its user calls it, and what holds for all its placements.
 
     `captured` says that it is the capture of a graph, so that nothing of its context can be changed. `base` and `flags`
-    are the options of captures that are not searched, as values and as they are written.
+    are the options of captures that are not searched, as values and as they are written; `quantization` is the kind of
+    file that the model is taken as ("": as it is).
     """
 
     argument: str
@@ -61,6 +65,7 @@ class Wishes(NamedTuple):
     captured: bool = False
     base: CaptureOptions = CaptureOptions()
     flags: Mapping[str, str] = {}
+    quantization: str = ""
 
     def space(self, model: Model) -> Space:
         """All that may be tried of a model. Raises InspectError for options that cannot be read."""
@@ -137,12 +142,20 @@ class Wishes(NamedTuple):
         )  # fmt: skip
         return least.capture_options(self.base)
 
+    def most_options(self) -> CaptureOptions:
+        """The capture of the setting that was wanted most, but for its context: the first value of each option."""
+        r = self.ranges
+        n_batch = max(r.n_batch, r.ubatches[0])
+        most = Setting(0, n_batch, r.ubatches[0], r.types_k[0], r.types_v[0], r.parallel[0], r.flash_attn[0])
+        return most.capture_options(self.base)
+
     def place_line(self, candidate: Candidate) -> str:
         """The command that shows a candidate."""
         head = ["ggmltool", "place", self.argument, *(w for d in self.common.device for w in ("--device", d))]
         words = {name: value for name, value in self.placement(candidate).items() if name != "--n-cpu-ffn"}
         placed = asked(self.asked(candidate)[1], **{name: shlex.quote(value) for name, value in words.items()})
-        captured = shell_words({**self.context(candidate), **self.flags})
+        depth = {"-d": str(self.common.n_depth)} if self.common.n_depth else {}
+        captured = shell_words({**self.context(candidate), **self.flags, **depth})
         return " ".join(filter(None, [shlex.join(head), placed, captured]))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +13,7 @@ from ggmltool.estimate.forecast import SOME_HOST
 from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.fit_own import OwnChoice, own_choice
 from ggmltool.inspect.fit_wishes import Wishes, shell_words
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placed import Found as PlacedFound
@@ -22,10 +25,12 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.command_line import Tool, can_run, line
 from ggmltool.sources.llama.errors import CaptureError, PlaceError
+from ggmltool.sources.llama.model_file import model_name
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.captures import Captures, ModelFile, OneModel
 from ggmltool.sources.llama.search.found import Candidate, Found, Progress
 from ggmltool.sources.llama.search.search import Wish, search
+from ggmltool.sources.llama.search.speed import Request
 from ggmltool.sources.llama.sweep import usable_processes
 
 if TYPE_CHECKING:
@@ -37,7 +42,8 @@ TOOLS: tuple[Tool, ...] = ("llama-server", "llama-cli")
 class Fit(NamedTuple):
     """What was found. `placed` is the best placement, or what is nearest, as `place` has it; `lines` run the best, by
     tool, and `again` shows it. `fixed` are options that all placements have, `memory` is what devices have free;
-    `build` is llama.cpp's; `phase` says which graphs there are: of a `prompt`, of a `token`, or `both`.
+    `build` is llama.cpp's; `phase` says which graphs there are: of a `prompt`, of a `token`, or `both`. `own` is what
+    llama.cpp would choose.
     """
 
     wishes: Wishes
@@ -51,6 +57,7 @@ class Fit(NamedTuple):
     ggml: str
     build: str
     phase: str
+    own: OwnChoice | None
 
     def token(self, candidate: Candidate) -> Estimate | None:
         """The seconds of a generated token; None where no rates are known, or no graph of few tokens was captured."""
@@ -101,11 +108,11 @@ def _fit(
     def devices(model: Model) -> list[BackendSpec]:
         return devices_of(model, wishes.common, len(wishes.ranges.tensor_split), once)
 
-    captures: Captures = ModelFile(Path(wishes.argument), devices, wishes.base)
+    captures: Captures = ModelFile(Path(wishes.argument), devices, wishes.base, wishes.quantization)
     if capture_of is not None:
         captures = OneModel(model, devices)
     specs = devices(model)
-    wish = Wish(wishes.objective, rates=_rates(specs))
+    wish = Wish(wishes.objective, Request(cached=wishes.common.n_depth), _rates(specs))
     found = search(captures, wishes.space(model), wish, processes=processes, progress=progress)
     shown = found.best or found.nearest
     return Fit(
@@ -120,7 +127,19 @@ def _fit(
         model.ggml,
         model.release.build,
         "both" if capture_of is None or len(model.graphs) > 1 else str(model.meta.get("phase", "prompt")),
+        own_choice(wishes, _openers(wishes, capture_of)),
     )
+
+
+def _openers(wishes: Wishes, capture_of: Opened | None) -> Callable[[int], Opened]:
+    """What gives the capture with a context of so many tokens, of the setting that was wanted most."""
+    most = wishes.most_options()
+
+    @cache
+    def opened(n_ctx: int) -> Opened:
+        return capture_of or _captured(wishes, replace(most, n_ctx=n_ctx))
+
+    return opened
 
 
 def _rates(specs: Sequence[BackendSpec]) -> dict[str, Rates]:
@@ -134,7 +153,7 @@ def _rates(specs: Sequence[BackendSpec]) -> dict[str, Rates]:
 
 
 def _captured(wishes: Wishes, options: CaptureOptions) -> Opened:
-    scenario = capture(Path(wishes.argument), options).scenario
+    scenario = capture(Path(wishes.argument), options, wishes.quantization).scenario
     return Opened(Scenario(load_model(scenario)), wishes.argument)
 
 
@@ -153,13 +172,18 @@ def _capture_options(wishes: Wishes, candidate: Candidate) -> CaptureOptions:
 
 
 def _lines(wishes: Wishes, best: Candidate, model: Model) -> dict[str, str]:
-    """The lines that run it: none for a capture, whose model's file is not known."""
+    """The lines that run it, and before that make the file; none for a capture, whose model's file is not known."""
     if wishes.captured:
         return {}
     options = _capture_options(wishes, best)
     place = best.choice.options(wishes.space(model).base, best.n_layer)
-    return {
-        tool: line(tool, wishes.argument, options, place, best.gpus, model.release.build)
+    file, made = wishes.argument, {}
+    if wishes.quantization:
+        kind = wishes.quantization.partition(":")[0]
+        file = str(Path(file).with_name(f"{model_name(Path(file))}-{kind}.gguf"))
+        made = {"llama-quantize": shlex.join(["llama-quantize", wishes.argument, file, kind])}
+    return made | {
+        tool: line(tool, file, options, place, best.gpus, model.release.build)
         for tool in TOOLS
         if can_run(tool, options)
     }

@@ -78,7 +78,7 @@ def test_place_takes_a_model_and_the_options_of_a_capture(call: Call, model: str
     """U20: it is captured first, as by hand."""
     options = ("-c", "512", "-ub", "128", "-ctk", "q8_0", "-ctv", "q8_0", "-np", "2")
     device = ("-ngl", "3", "--device", "CUDA0:2GiB")
-    assert call("capture", *options, "-o", "by-hand.json", model).status == 0
+    assert call("capture", *options, "--phase", "both", "-o", "by-hand.json", model).status == 0
     by_hand = json.loads(call("place", *device, "--json", "by-hand.json").out)
     result = call("place", *device, *options, "--json", model)
     placed = json.loads(result.out)

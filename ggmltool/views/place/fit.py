@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from ggmltool.estimate.records import Estimate
+from ggmltool.inspect.fit_own import OwnChoice
 from ggmltool.inspect.fit_wishes import shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.inspect.placed import Placed, PlacedTensor
@@ -59,8 +60,7 @@ def speed(seconds: Estimate) -> str:
     >>> speed(Estimate(0.01, 0.0125, 0.02))
     '80 (50–100) tokens/s'
     """
-    low, mid, high = (_digits(n) for n in seconds.rate(1))
-    return f"{mid} ({low}–{high}) tokens/s"
+    return f"{_about(seconds.rate(1))} tokens/s"
 
 
 def _digits(n: float) -> str:
@@ -77,9 +77,10 @@ def _headline(fit: Fit, style: Style) -> list[str]:
     best = fit.found.best
     if best is None:
         return _nothing(fit, style)
-    token, prompt = fit.token(best), fit.prompt(best)
+    token, estimated = fit.token(best), fit.placed.placed.speeds
     speeds = [f"about {speed(token)}"] if token is not None else []
-    speeds += [f"prompts {speed(prompt)}"] if prompt is not None else []
+    prompt = None if estimated is None else estimated.prompt_rate
+    speeds += [f"prompts {_about(prompt)} tokens/s"] if prompt is not None else []
     room = [f"{size(min(best.left.values()))} left on the fullest device"] if best.left else []
     told = " · ".join([f"fits: context {best.n_ctx}", *speeds, *room])
     return [*_wrapped(told, style), f"  {shell_words(fit.wishes.options(best))}"]
@@ -149,7 +150,25 @@ def _candidates(fit: Fit, style: Style, top: int) -> str:
             *(size(c.left[gpu]) if gpu in c.left else "" for gpu in gpus),
             given_up(ranked),
         ])  # fmt: skip
+    if fit.own is not None:
+        rows.append(_own_row(fit.own, varied, placed, tokens + prompts, gpus))
     return render_table(columns, rows, style)
+
+
+def _own_row(own: OwnChoice, varied: Sequence[str], placed: Sequence[str], n_speeds: int, gpus: Sequence[str]) -> Row:
+    """What llama.cpp's --fit would choose; its context stands with the rest where the others share one."""
+    o = own.options
+    told = [f"-c {o['-c']}"] if "-c" not in varied and "-c" in o else []
+    told += ["" if own.fits else "does not fit", own.reason]
+    return [
+        Cell("--fit", "dim"),
+        *(o.get(name) or _UNSAID.get(name, "") for name in (*varied, *placed)),
+        spilled(o),
+        *[""] * n_speeds,
+        str(own.splits),
+        *(size(n) if (n := own.left.get(gpu, 0)) >= 0 else f"-{size(-n)}" for gpu in gpus),
+        ", ".join(filter(None, told)),
+    ]
 
 
 def _without_batches(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -161,7 +180,15 @@ def _without_batches(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 
 def _rate(seconds: Estimate) -> str:
-    low, mid, high = (_digits(n) for n in seconds.rate(1))
+    return _about(seconds.rate(1))
+
+
+def _about(rate: Estimate) -> str:
+    """
+    >>> _about(Estimate(50, 80, 100))
+    '80 (50–100)'
+    """
+    low, mid, high = map(_digits, rate)
     return f"{mid} ({low}–{high})"
 
 

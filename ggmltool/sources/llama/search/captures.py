@@ -26,16 +26,21 @@ class Captures(Protocol):
 
 
 class ModelFile:
-    """A GGUF file, captured with each setting; `base` has what the settings do not say."""
+    """A GGUF file, or what llama-quantize would make of it, captured with each setting; `base` has what the settings do
+    not say."""
 
-    def __init__(self, path: Path, devices: Devices, base: CaptureOptions | None = None) -> None:
+    def __init__(
+        self, path: Path, devices: Devices, base: CaptureOptions | None = None, quantization: str = ""
+    ) -> None:
         self.path = path
         self.devices = devices
         self.base = base or CaptureOptions()
+        self.quantization = quantization
 
     def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
         """As Captures says. Raises CaptureError for what is no model."""
-        for captured in capture_many(self.path, [s.capture_options(self.base) for s in settings]):
+        options = [s.capture_options(self.base) for s in settings]
+        for captured in capture_many(self.path, options, self.quantization):
             if isinstance(captured, CaptureError):
                 yield captured
             else:
