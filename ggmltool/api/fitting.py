@@ -43,6 +43,7 @@ def fit(
     options: CaptureOptions | None = None,
     quantization: str = "",
     jobs: int | None = None,
+    resume: str | Path | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     **placing: Unpack[Placing],
 ) -> Result[Fit]:
@@ -52,7 +53,8 @@ def fit(
     changed. What is left out is searched, as by the command: `ggmltool.fit("model.gguf", device="CUDA0:24GiB",
     n_ctx="8192..131072", type_k=("f16", "q8_0")).facts.lines["llama-server"]`. `n_gpu_layers` "all" is all of them.
     `options` are those of captures that are not searched, such as `program` and `kv_unified`; with `quantization` the
-    model is what llama-quantize would make of it. Raises InspectError for
+    model is what llama-quantize would make of it. What is found is kept in the file `resume`, to go
+    on from there. Raises InspectError for
     options that cannot be, CaptureError where llama.cpp's library is missing.
     """
     from ggmltool.inspect.fitting import fit as find
@@ -79,9 +81,10 @@ def fit(
     flags = {"--as": quantization} if quantization else {}
     wishes = Wishes(str(model), ranges, common_of(given), objective, flags=flags, quantization=quantization)
     opened = _opened(model)
+    saved = None if resume is None else Path(resume)
     if options is not None:
         wishes = wishes._replace(base=options)
-    found = find(wishes._replace(captured=opened is not None), opened, jobs, progress=progress)
+    found = find(wishes._replace(captured=opened is not None), opened, jobs, progress=progress, resume=saved)
     return Result(
         f"fit of {found.title}",
         found,

@@ -68,6 +68,10 @@ class _CountOrAuto(click.IntRange):
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Number of processes (default: one for each core)."
 )
+@click.option(
+    "--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Keep what is found in FILE, and go on from there: a search that was ended loses nothing.",
+)  # fmt: skip
 @click.option("--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Placements to list.")
 @format_option(
     "text", "json", "scenario", "svg",
@@ -85,6 +89,7 @@ def fit(
     common: Common,
     wanted: ModelOptions,
     jobs: int | None,
+    resume: Path | None,
     top: int,
     format: str | None,
     output: Output,
@@ -118,7 +123,7 @@ def fit(
 
     if click.get_current_context().get_parameter_source("n_depth") is ParameterSource.DEFAULT:
         wishes = wishes._replace(common=common._replace(n_depth=DEPTH))
-    found = _found(wishes, scenario, jobs)
+    found = _found(wishes, scenario, jobs, resume)
     _write(found, output, format or _format_of(output), top)
     return 0 if found.found.best is not None else 1
 
@@ -158,7 +163,7 @@ def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objectiv
     )
 
 
-def _found(wishes: Wishes, scenario: str | None, jobs: int | None) -> Fit:
+def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path | None) -> Fit:
     from ggmltool.inspect.fitting import fit as find
 
     opened = None
@@ -167,7 +172,7 @@ def _found(wishes: Wishes, scenario: str | None, jobs: int | None) -> Fit:
         opened.refuse_older("the llama.cpp rules here belong to ggml")
         wishes = wishes._replace(argument=opened.argument)
     with _search_progress() as told:
-        return find(wishes, opened, jobs, note, told)
+        return find(wishes, opened, jobs, note, told, resume)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from ggmltool.sources.llama.layers import ALL
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.found import Candidate
 from ggmltool.sources.llama.search.objective import Objective
-from ggmltool.sources.llama.search.space import AUTO, OPTIONS, Setting, Space
+from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting, Space
 
 LEAST_CTX = 4096
 """The shortest context that is tried where none is asked for."""
@@ -33,7 +33,8 @@ class Ranges:
     """What is asked for; what is left out is searched, or llama.cpp's default.
 
     `contexts` (): doublings from 4096 to the model's own. `layers` (): any number; ALL is one. `tensor_split` (): any
-    shares. `n_cpu_moe` and `n_cpu_ffn` None: as many as are needed.
+    shares. Of contexts that double, those between are tried, too, where the longest is wanted. `n_cpu_moe` and
+    `n_cpu_ffn` None: as many as are needed.
     """
 
     contexts: tuple[int, ...] = ()
@@ -82,9 +83,12 @@ class Wishes(NamedTuple):
         )
         if self.captured:
             return placed
+        contexts = r.contexts or doublings(LEAST_CTX, _trained(model))
+        between = len(contexts) > 1 and contexts == doublings(contexts[0], contexts[-1])
         return replace(
             placed,
-            contexts=r.contexts or doublings(LEAST_CTX, _trained(model)),
+            contexts=contexts,
+            ctx_step=CTX_STEP if between else 0,
             n_batch=r.n_batch,
             ubatches=r.ubatches,
             cache_types=tuple((k, v) for k in r.types_k for v in r.types_v),

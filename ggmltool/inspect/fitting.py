@@ -29,6 +29,7 @@ from ggmltool.sources.llama.model_file import model_name
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.captures import Captures, ModelFile, OneModel
 from ggmltool.sources.llama.search.found import Candidate, Found, Progress
+from ggmltool.sources.llama.search.saved import Saved
 from ggmltool.sources.llama.search.search import Wish, search
 from ggmltool.sources.llama.search.speed import Request
 from ggmltool.sources.llama.sweep import usable_processes
@@ -79,13 +80,15 @@ def fit(
     processes: int | None = None,
     note: Callable[[str], None] = lambda text: None,
     progress: Callable[[Progress], None] = lambda progress: None,
+    resume: Path | None = None,
 ) -> Fit:
     """Search the best placement of a model, or of the graph that was captured of one, in so many processes.
 
-    `note` is told of devices that are not known. Raises InspectError.
+    `note` is told of devices that are not known. What is found is kept in the file `resume`, and not searched again
+    where that has it. Raises InspectError.
     """
     try:
-        return _fit(wishes, capture_of, processes or usable_processes(), note, progress)
+        return _fit(wishes, capture_of, processes or usable_processes(), note, progress, resume)
     except (CaptureError, PlaceError) as error:
         raise InspectError(f"{wishes.argument}: {error}" if isinstance(error, PlaceError) else str(error)) from None
 
@@ -96,6 +99,7 @@ def _fit(
     processes: int,
     note: Callable[[str], None],
     progress: Callable[[Progress], None],
+    resume: Path | None,
 ) -> Fit:
     opened = capture_of or _captured(wishes, replace(wishes.base, n_ctx=512))
     model, told = opened.model, set[str]()
@@ -113,7 +117,8 @@ def _fit(
         captures = OneModel(model, devices)
     specs = devices(model)
     wish = Wish(wishes.objective, Request(cached=wishes.common.n_depth), _rates(specs))
-    found = search(captures, wishes.space(model), wish, processes=processes, progress=progress)
+    saved = Saved(resume, repr((wishes.argument, _stamp(wishes), specs)))
+    found = search(captures, wishes.space(model), wish, processes=processes, progress=progress, saved=saved)
     shown = found.best or found.nearest
     return Fit(
         wishes,
@@ -129,6 +134,14 @@ def _fit(
         "both" if capture_of is None or len(model.graphs) > 1 else str(model.meta.get("phase", "prompt")),
         own_choice(wishes, _openers(wishes, capture_of)),
     )
+
+
+def _stamp(wishes: Wishes) -> tuple[int, int]:
+    """What changes with the model's file: its size, and when it was written."""
+    if wishes.captured:
+        return 0, 0
+    told = Path(wishes.argument).stat()
+    return told.st_size, told.st_mtime_ns
 
 
 def _openers(wishes: Wishes, capture_of: Opened | None) -> Callable[[int], Opened]:

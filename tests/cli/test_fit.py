@@ -143,3 +143,33 @@ def test_what_cannot_be_is_refused(call: Call, options: tuple[str, ...], said: s
     assert (result.status, result.out) == (2, "")
     assert said in result.err
     assert "Traceback" not in result.err
+
+
+@needs_library
+def test_what_is_found_is_kept_and_not_searched_again(call: Call, model: str) -> None:
+    options = ("fit", *SMALL, "-c", "512,1024", "--device", "CUDA0:5MiB", "--resume", "found.json", model)
+    first = call(*options)
+    assert (first.status, Path("found.json").exists()) == (0, True)
+    again = call(*options)
+    assert again.out == first.out
+    other = call(*options, "-ngl", "3")
+    assert other.status == 2
+    assert "found.json is of another search" in other.err
+
+
+@needs_library
+def test_what_llama_cpp_would_choose_stands_below(call: Call, model: str) -> None:
+    out = call("fit", *SMALL, "-c", "512", "--device", "CUDA0:4MiB", model, columns=160).out
+    assert any(line.strip().startswith("--fit  ") for line in out.splitlines())
+    out = call("fit", *SMALL, "-c", "512", "-ngl", "3", "--device", "CUDA0:4MiB", model, columns=160).out
+    assert not any(line.strip().startswith("--fit  ") for line in out.splitlines())
+
+
+@needs_library
+def test_another_quantization_is_fitted_and_made_before_it_runs(call: Call, model: str) -> None:
+    found = json.loads(call("fit", *SMALL, "-c", "512", "--as", "q8_0", "--device", "CUDA0:9MiB", "--json", model).out)
+    made, served = (shlex.split(found["lines"][tool]) for tool in ("llama-quantize", "llama-server"))
+    assert made == ["llama-quantize", model, model.replace(".gguf", "-Q8_0.gguf"), "Q8_0"]
+    assert served[2] == made[2]
+    _, *place = shlex.split(found["again"])
+    assert json.loads(call(*place, "--json").out)["devices"] == found["devices"]
