@@ -99,6 +99,11 @@ class Gallocr(AnyGallocr):
         views = [t for t in (*nodes, *leafs) if t.view_src is not None]
         if len(nodes) + len(leafs) + len(views) <= self.hash_size:
             return
+        # Most roots are in the graph, or roots of several views.
+        at_most = {t.index for t in (*nodes, *leafs)}
+        at_most.update(t.view_src.index for t in views if t.view_src is not None)
+        if len(at_most) <= self.hash_size:
+            return
         keys = {t.index: t for t in (*nodes, *leafs)}
         n_own = len(keys)
         for n in nodes:
