@@ -20,7 +20,7 @@ from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.meta_device import Share, place_on_all
 from ggmltool.sources.llama.needs import Needs, PlannedNeeds, place_and_measure
 from ggmltool.sources.llama.place import Placement, Placer
-from ggmltool.sources.llama.split_search import best_split
+from ggmltool.sources.llama.search.split import best_split
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened

@@ -16,7 +16,7 @@ from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.split_search import best_split
+from ggmltool.sources.llama.search.split import best_split
 from tests.cli.conftest import SAMPLES, Call
 
 GEMMA = SAMPLES / "gemma-3-270m.json.gz"

@@ -12,7 +12,7 @@ from ggmltool.estimate.forecast import PROMPT, Forecast, Speeds, forecast
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import GraphCost, Needs
 from ggmltool.sources.llama.processes import can_fork, in_processes
-from ggmltool.sources.llama.split_search import best_split
+from ggmltool.sources.llama.search.split import best_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
