@@ -86,7 +86,9 @@ def test_a_sweep_tells_what_place_tells(call: Call) -> None:
         told = json.loads(call("place", "-ngl", row["-ngl"], *GPUS, "-d", "100", "--json", MODEL).out)["speeds"]
         assert float(row["prompt/s"]) == told["prompt_tokens_per_second"]["mid"]
         assert float(row["prompt/s low"]) == told["prompt_tokens_per_second"]["low"]
-    assert "prompt/s" in call("sweep", "-ngl", "0,9", *GPUS, MODEL, columns=200).out
+    out = call("sweep", "-ngl", "0,9,all", *GPUS, MODEL, columns=200).out
+    assert "prompt/s" in out
+    assert "\nfastest that fits, by an estimate of prompt/s: -ngl 19, " in out
 
 
 def test_a_placement_says_its_speed_with_a_range_and_whose_it_is(call: Call) -> None:

@@ -57,7 +57,8 @@ def _table(sweep: Sweep, style: Style) -> str:
             cells += [""] * (2 * len(s.graphs) + len(_speed_titles(sweep)) + (1 + len(_PARTS)) * len(sweep.devices))
         else:
             cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
-            cells += [rate_text(rate) for rate in _rates(s)]
+            rates = _rates(s)
+            cells += [rate_text(rates[title]) if title in rates else "" for title in _speed_titles(sweep)]
             for device in sweep.devices:
                 needs = s.needs.get(device, NOTHING)
                 cells += [size(n) if (n := getattr(needs, part)) else "" for part in _PARTS]
@@ -86,18 +87,17 @@ def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
     return [(name, (f"{name} splits", f"{name} copied")) for name in names]
 
 
-def _rates(s: Swept) -> list[Estimate]:
-    """Tokens a second of answers and of a prompt, as far as they are estimated."""
-    rates = (s.speeds.token_rate, s.speeds.prompt_rate) if s.speeds is not None else ()
-    return [rate for rate in rates if rate is not None]
+def _rates(s: Swept) -> dict[str, Estimate]:
+    """Tokens a second of answers and of a prompt, as far as they are estimated, by their headings."""
+    if s.speeds is None:
+        return {}
+    rates = {"tokens/s": s.speeds.token_rate, "prompt/s": s.speeds.prompt_rate}
+    return {title: rate for title, rate in rates.items() if rate is not None}
 
 
 def _speed_titles(sweep: Sweep) -> list[str]:
     """The headings of estimated speeds."""
-    speeds = next((s.speeds for s in sweep.swept if s.speeds is not None), None)
-    if speeds is None:
-        return []
-    return ["tokens/s"] * (speeds.token is not None) + ["prompt/s"] * (speeds.prompt is not None)
+    return list(dict.fromkeys(title for s in sweep.swept for title in _rates(s)))
 
 
 def _chart(sweep: Sweep, style: Style) -> str:
@@ -169,7 +169,21 @@ def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
         costs = []
     lines += _wrapped([*costs, *left], style)
     lines += _margin(best, style)
-    return [*lines, *([f"  {again}"] if again else [])]
+    lines += [f"  {again}"] if again else []
+    return [*lines, *_fastest(sweep, style)]
+
+
+def _fastest(sweep: Sweep, style: Style) -> list[str]:
+    """The fastest placements that fit, for answers and for prompts, where speeds are estimated."""
+    lines = []
+    for title in _speed_titles(sweep):
+        fit = [(rates[title], s) for s in sweep.swept if s.fits and title in (rates := _rates(s))]
+        if not fit:
+            continue
+        rate, fastest = max(fit, key=lambda pair: pair[0].mid)
+        text = f"fastest that fits, by an estimate of {title}: {_named(sweep, fastest)}, {rate_text(rate)}"
+        lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
+    return lines
 
 
 def _margin(s: Swept, style: Style) -> list[str]:
@@ -210,13 +224,9 @@ def costs_of(s: Swept) -> dict[str, Any]:
 
 def _speeds(s: Swept) -> dict[str, float]:
     """Estimated tokens a second, each with its range."""
-    if s.speeds is None:
-        return {}
-    rates = {"tokens/s": s.speeds.token_rate, "prompt/s": s.speeds.prompt_rate}
     return {
-        f"{what} {case}".rstrip(): float(f"{getattr(rate, field):.4g}")
-        for what, rate in rates.items()
-        if rate is not None
+        f"{title} {case}".rstrip(): float(f"{getattr(rate, field):.4g}")
+        for title, rate in _rates(s).items()
         for case, field in (("", "mid"), ("low", "low"), ("high", "high"))
     }
 
