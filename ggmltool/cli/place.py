@@ -106,6 +106,7 @@ def place(
         common = fit.common(common)
         chosen = _choose(open_for, common, asked, fit.asked(wanted, graph.opened.model, scenario), output, format)
         asked, graph = chosen.asked, open_for(chosen.fitted.params.n_ctx)
+        common = common._replace(margin=common.margin[: max(len(chosen.devices), 1)])
     found = find_place(graph.opened, common, asked, spelled(graph.words), *([note] if chosen is None else []))
     return max(_show(found, chosen, graph.opened.title, output, format, tensors), chosen is not None and not chosen.ok)
 

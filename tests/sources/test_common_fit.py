@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ggmltool.inspect.chosen import printed
+from ggmltool.inspect.chosen import FitAsked, printed
+from ggmltool.inspect.chosen import choose as choose_for
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placing import Asked, Common
 from ggmltool.scenario.backends import read_backends
@@ -250,12 +251,31 @@ def test_a_last_gpu_without_a_layer_keeps_all_experts_on_the_cpu() -> None:
 def test_what_is_printed_of_given_parameters_is_what_is_printed_there(n_gpu_layers: int) -> None:
     gpus = devices(100, 50)
     there = fit(cached("llama-moe"), gpus, fixed(n_gpu_layers=n_gpu_layers), TWO_MARGINS, prints=True)
-    opened = Opened(Scenario(captured(cached("llama-moe"), fixed().options)))
-    named = tuple(
-        f"CUDA{i}:profile=custom,memory={gpu.memory},row_padding=512,offload_min_batch=32" for i, gpu in enumerate(gpus)
-    )
     layers = "all" if n_gpu_layers < 0 else str(n_gpu_layers)
-    assert printed(opened, Common(device=named, no_repack=True), Asked(layers)) == there.printed
+    assert printed(opened_for(512), Common(device=named(gpus), no_repack=True), Asked(layers)) == there.printed
+
+
+def opened_for(n_ctx: int) -> Opened:
+    return Opened(Scenario(captured(cached("llama-moe"), fixed(n_ctx).options)))
+
+
+def named(gpus: Sequence[FakeGpu]) -> tuple[str, ...]:
+    """The devices as --device takes them."""
+    traits = "profile=custom,row_padding=512,offload_min_batch=32"
+    return tuple(f"{gpu.name}:memory={gpu.memory},{traits}" for gpu in gpus)
+
+
+def test_what_is_chosen_is_asked_for_as_a_placement() -> None:
+    """A context that nobody set is shortened, and captured anew."""
+    gpus = devices(20, 14)
+    there = fit(cached("llama-moe"), gpus, fixed(0), FitSettings((MIB, 2 * MIB), 1024))
+    common = Common((MIB, 2 * MIB), named(gpus), no_repack=True)
+    chosen = choose_for(opened_for, common, Asked("auto"), FitAsked(0, 1024))
+    assert list(chosen.fitted.log) == there.log
+    assert chosen.arguments.startswith(f"-c {there.n_ctx} -ngl {there.n_gpu_layers}")
+    assert there.n_ctx < 8192
+    assert chosen.opened.model.meta["n_ctx"] == there.n_ctx
+    assert chosen.asked.n_gpu_layers in (str(there.n_gpu_layers), "all")
 
 
 @pytest.mark.parametrize("seed", [1, 4, 24])
