@@ -120,8 +120,17 @@ class DynTallocr(Planner):
         """
         alignment = self.alignment
         size = (size + alignment - 1) // alignment * alignment
+        chunks = self.chunks
+        if len(chunks) == 1:
+            # The one chunk there mostly is: what the search below would find in it.
+            blocks = chunks[0].free_blocks
+            block = chunks[0].best_fit(size)
+            if block == -1 and blocks and blocks[-1][1] >= size:
+                block = len(blocks) - 1
+            if block != -1:
+                return 0, chunks[0].take(block, size)
         best_chunk = best_block = -1
-        for c, chunk in enumerate(self.chunks):
+        for c, chunk in enumerate(chunks):
             # The best size starts anew in every chunk: the last chunk with any fit wins, as in ggml.
             block = chunk.best_fit(size)
             if block != -1:

@@ -20,9 +20,14 @@ from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_matri
 
 _FUSED_GLU = frozenset((GluOp.SWIGLU, GluOp.GEGLU, GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))
 
+_BEGIN = frozenset((Op.MUL, Op.MUL_MAT_ID, *GATING))
+"""Ops that something begins with: a weighted sum, experts, a choice of experts."""
+
 
 def graph_optimize(nodes: SplitNodes, use_count: UseCount, keep: Keep) -> list[Tensor]:
     """ggml_backend_cuda_graph_optimize: the nodes of a split in CUDA's order, with what is to be kept until when."""
+    if _BEGIN.isdisjoint([n.op for n in nodes]):
+        return nodes
     ordered = SplitNodes(nodes, nodes.behind)
     _join_shared_experts(ordered, use_count, keep)
     i = 0
