@@ -96,7 +96,8 @@ def capture(
 
     Only names and shapes of the weights are read, and no memory is allocated for them: a model of 400 GB takes no
     longer than a small one, and its first megabytes are enough (curl -r 0-16777215). For a split model, name the first
-    file (…-00001-of-0000N.gguf). The scenario is JSON, compressed if the file's name ends in .gz; on a terminal it goes
+    file (…-00001-of-0000N.gguf). A folder of safetensors with its config.json stands for the GGUF file that llama.cpp's
+    converter would make of it. The scenario is JSON, compressed if the file's name ends in .gz; on a terminal it goes
     to MODEL.json.gz in the current folder, unless -o names a file. Needs the extra llama.
 
     With --prompt or --tokens the graphs are those that decode these tokens, with all inputs as llama.cpp sets them, and

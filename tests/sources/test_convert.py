@@ -128,6 +128,11 @@ def test_cut_files_are_enough_up_to_their_headers(tmp_path: Path) -> None:
         ({"num_hidden_layers": 1}, "Can not map tensor"),
         ({"num_attention_heads": "four"}, "config.json: num_attention_heads is 'four'; expected a whole number"),
         ({"hidden_size": 1e99}, "config.json: hidden_size is '9999999"),
+        ({"rope_theta": 1e300}, "config.json: rope_theta is '1e+300'; expected a number"),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 2}},
+            "original_max_position_embeddings is missing; expected a whole",
+        ),
         ({"rms_norm_eps": [1]}, "config.json: rms_norm_eps is '[1]'; expected a number"),
         ({"quantization_config": {"quant_method": "awq"}}, "config.json: the weights are quantized (awq); name the"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,14 @@ def test_hostile_headers_are_odd_or_cut(tmp_path: Path, seed: int) -> None:
             continue
         assert len(header.tensors) <= 1 << 18
         assert header.whole >= header.size > 0
+        with suppress(CaptureError):
+            assert open_model(target, rng.choice(("q4_K_M", "iq2_xs", "f16"))).quantization
+
+
+def test_values_that_are_no_numbers_are_none(tmp_path: Path) -> None:
+    values = {"nan": value_of(float("nan")), "list": value_of([7, 8]), "text": value_of("7"), "half": value_of(7.5)}
+    write_header(tmp_path / "m.gguf", values, [])
+    header = read_header(tmp_path / "m.gguf")
+    assert [header.number(key, 3) for key in (*values, "none")] == [3, 7, 3, 3, 3]
+    with pytest.raises(OSError, match="64 TiB"):
+        write_header(tmp_path / "m.gguf", {}, [(b"t", 0, (1 << 40, 1 << 10))])

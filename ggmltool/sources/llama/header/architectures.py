@@ -118,8 +118,8 @@ def _phi3(config: Config) -> None:
     if config.get("n_positions") is not None:
         config.add("context_length", config.size("n_positions"))
     original = config.rope.get("original_max_position_embeddings")
-    if type(original) is not int or original <= 0:
-        raise config.wrong(f"original_max_position_embeddings is {str(original)[:40]!r}", "a whole number")
+    if type(original) is not int or not 1 < original < 1 << 31:
+        raise config.wrong(f"original_max_position_embeddings is {str(original)[:40]!r}", "a number of tokens")
     config.add("rope.scaling.original_context_length", original)
     config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
     config.add("rope.dimension_count", _phi3_rope(config))

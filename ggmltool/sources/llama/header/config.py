@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +10,8 @@ from ggmltool.sources.llama.header.gguf_header import BOOL, F32, U32, Value, val
 
 MAX_LAYERS = 1024
 _MOST = (1 << 31) - 1
+_LARGEST = 3e38
+"""What a number of 32 bits can be, about."""
 
 _SIZES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("context_length", ("max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length",
@@ -96,7 +97,7 @@ class Config:
 
     def number(self, value: object, name: str) -> float:
         """A value as a number that is finite."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
             raise self.wrong(f"{name} is {str(value)[:40]!r}", "a number")
         return float(value)
 

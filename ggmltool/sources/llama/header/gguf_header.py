@@ -5,6 +5,7 @@ The metadata are kept as they lie in the file, so that what is not looked at (a 
 
 from __future__ import annotations
 
+import errno
 import mmap
 import struct
 from collections.abc import Iterable, Mapping
@@ -40,13 +41,15 @@ class Value(NamedTuple):
     kind: int
     raw: bytes
 
-    def numbers(self) -> list[float]:
-        """A number or the numbers of an array, [] for anything else."""
+    def numbers(self, most: int | None = None) -> list[float]:
+        """A number or the numbers of an array, at most so many; [] for anything else."""
         kind, raw, n = self.kind, self.raw, 1
         if kind == ARRAY:
             kind, n = struct.unpack_from("<IQ", raw)
             raw = raw[12:]
-        return list(struct.unpack(f"<{n}{FORMATS[kind]}", raw)) if kind in FORMATS else []
+        if kind not in FORMATS:
+            return []
+        return list(struct.unpack_from(f"<{n if most is None else min(n, most)}{FORMATS[kind]}", raw))
 
     def text(self) -> str:
         """A text, "" for anything else."""
@@ -95,10 +98,10 @@ class Header:
         return max((self.size + t.offset + t.n_bytes for t in self.tensors), default=self.size)
 
     def number(self, key: str, default: int = 0) -> int:
-        """A number, the first one of an array."""
+        """A whole number, the first one of an array; `default` if there is none."""
         found = self.values.get(key)
-        numbers = found.numbers() if found is not None else []
-        return int(numbers[0]) if numbers else default
+        numbers = found.numbers(1) if found is not None else []
+        return int(numbers[0]) if numbers and isinstance(numbers[0], int) else default
 
     def text(self, key: str) -> str:
         """A text, "" if there is none."""
@@ -251,6 +254,8 @@ def write_header(
         dims = struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
         table.append(_text(name) + dims + struct.pack("<IQ", type_id, offset))
         offset += padded(TensorInfo(name, type_id, ne, 0).n_bytes, header.alignment)
+        if offset > MAX_SIZE:
+            raise OSError(errno.EFBIG, "the model would have more than 64 TiB")
     pairs = [_text(key.encode()) + struct.pack("<I", value.kind) + value.raw for key, value in values.items()]
     content = b"".join([MAGIC, struct.pack("<IQQ", 3, len(table), len(pairs)), *pairs, *table])
     write_hole(path, content, padded(len(content), header.alignment) + offset)
