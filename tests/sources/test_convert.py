@@ -128,6 +128,7 @@ def test_cut_files_are_enough_up_to_their_headers(tmp_path: Path) -> None:
         ({"num_hidden_layers": 1}, "Can not map tensor"),
         ({"num_attention_heads": "four"}, "config.json: num_attention_heads is 'four'; expected a whole number"),
         ({"hidden_size": 1e99}, "config.json: hidden_size is '9999999"),
+        ({"scoring_func": [None]}, "config.json: scoring_func is '[None]'; expected softmax or sigmoid"),
         ({"rope_theta": 1e300}, "config.json: rope_theta is '1e+300'; expected a number"),
         (
             {"rope_scaling": {"type": "yarn", "factor": 2}},

@@ -165,6 +165,6 @@ class Config:
         name = self.get("score_function", "scoring_func", "score_func", "moe_router_activation")
         if name is None:
             return
-        if name not in functions:
+        if not isinstance(name, str) or name not in functions:
             raise self.wrong(f"scoring_func is {str(name)[:40]!r}", " or ".join(functions))
         self.add("expert_gating_func", functions[name], U32)
