@@ -1,0 +1,149 @@
+"""`fit` of models of real shapes on one to four GPUs, held against everything there is to hold it against.
+
+    python -m tests.sources.exhaustive [--most N] [MODEL...]
+
+For each model and number of GPUs: no other placement that fits is better (of all, or of N drawn at random where there
+are more); the `place` line that it prints has its numbers; and real llama.cpp puts the model so on fake GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from ggmltool.inspect.fit_wishes import Ranges, Wishes
+from ggmltool.inspect.fitting import Fit, fit
+from ggmltool.inspect.placing import Common, devices_of
+from ggmltool.scenario.load import load_model
+from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.measurer import Measurer
+from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.search.anatomy import anatomies
+from ggmltool.sources.llama.search.choice import Choice
+from ggmltool.sources.llama.search.objective import rank
+from ggmltool.sources.llama.search.planning import Planner
+from ggmltool.sources.llama.search.speed import Request, Speed
+from ggmltool.sources.llama.search.tables import Tables
+from tests.sources.fake_device import FakeGpu
+from tests.sources.fake_gpus import Settings
+from tests.sources.real_models import REAL_MODELS, real
+from tests.sources.test_place import check
+
+SHARES = (8, 6, 4, 3)
+"""How large GPUs are beside one another."""
+
+
+def memory(path: Path, n_gpus: int) -> list[int]:
+    """MiB that are free on each GPU: a margin, something for compute buffers, and together four fifths of the model."""
+    model = (path.stat().st_size >> 20) * 4 // 5
+    return [1536 + model * share // sum(SHARES[:n_gpus]) for share in SHARES[:n_gpus]]
+
+
+def fitted(path: Path, n_gpus: int) -> Fit:
+    """The best placement of one context on so many GPUs."""
+    on = tuple(f"CUDA{i}:{mib}MiB" for i, mib in enumerate(memory(path, n_gpus)))
+    return fit(Wishes(str(path), Ranges(contexts=(8192,), ubatches=(512,)), Common(device=on, n_depth=4096)))
+
+
+def better(found: Fit, most: int) -> Iterator[Choice]:
+    """Placements that fit and are better than the best: there are none."""
+    best = found.found.best
+    if best is None:
+        return
+    wishes = found.wishes
+    model = load_model(capture(Path(wishes.argument), best.setting.capture_options(wishes.base)).scenario)
+    placer = Placer(model, devices_of(model, wishes.common, 0))
+    space, request = wishes.space(model), Request(cached=wishes.common.n_depth)
+    planner = Planner(
+        Measurer(placer), space, Speed(placer, anatomies(placer, request.cached), {}, request), best.setting, best.order
+    )
+    of_best = rank(wishes.objective, best, best.seconds.of(request))
+    for choice in _drawn(Tables(placer, space), most):
+        candidate = planner.plan(choice)
+        if candidate.fits and rank(wishes.objective, candidate, candidate.seconds.of(request)) < of_best:
+            yield choice
+
+
+def _drawn(tables: Tables, most: int) -> Iterator[Choice]:
+    """All choices for one GPU if they are no more than `most`, else so many at random."""
+    n, k = tables.n, len(tables.gpus)
+    if k == 1:
+        every = [(c, s) for c in range(n + 1) for s in range(tables.starts[n] - tables.starts[n - c] + 1)]
+        if len(every) <= most:
+            yield from (tables.choice([c], [s]) for c, s in every)
+            return
+    draw = random.Random(n * k)
+    for _ in range(most):
+        cuts = sorted(draw.randint(0, n) for _ in range(k + (draw.random() < 0.5)))[-k - 1 :]
+        cuts = cuts if len(cuts) > k else [draw.randint(0, cuts[0]), *cuts]
+        cuts[-1] = n
+        counts = [b - a for a, b in pairwise(cuts)]
+        units = [tables.starts[b] - tables.starts[a] for a, b in pairwise(cuts)]
+        yield tables.choice(counts, [min(draw.choice((0, 0, draw.randint(0, u))), u) for u in units])
+
+
+def same_numbers(found: Fit) -> bool:
+    """Whether the line that is printed has the numbers of the search."""
+    best = found.found.best
+    if best is None:
+        return True
+    _, *words = shlex.split(found.again)
+    told = subprocess.run([sys.executable, "-m", "ggmltool", *words, "--json"], capture_output=True, check=True)
+    placed = json.loads(told.stdout)
+    totals: dict[str, int] = {}
+    for use in placed["devices"]:
+        totals[use["device"]] = totals.get(use["device"], 0) + use["total"]
+    needed = {device: needs.total for device, needs in best.needs.items()}
+    return totals == needed and [g["splits"] for g in placed["graphs"]] == [g.splits for g in best.graphs]
+
+
+def as_llama_cpp(found: Fit) -> None:
+    """Raise AssertionError where real llama.cpp puts the model otherwise."""
+    best = found.found.best
+    if best is None:
+        return
+    path = Path(found.wishes.argument)
+    gpus = [FakeGpu(f"CUDA{i}", memory=mib << 20) for i, mib in enumerate(memory(path, len(best.gpus)))]
+    options = best.choice.options(found.wishes.space(load_model(_captured(found))).base, best.n_layer)
+    overrides = tuple((o.pattern.pattern, o.buft) for o in options.overrides)
+    context = best.setting.capture_options(found.wishes.base)
+    settings = Settings(options.n_gpu_layers, tensor_split=options.tensor_split, overrides=overrides)
+    check(path, gpus, replace(settings, options=replace(context, phase="prompt")))
+
+
+def _captured(found: Fit) -> dict[str, object]:
+    return capture(Path(found.wishes.argument), found.wishes.base).scenario
+
+
+def main() -> int:
+    """Check all that is asked for; the number of differences is the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--most", type=int, default=2000)
+    parser.add_argument("--gpus", type=int, nargs="*", default=[1, 2, 3, 4])
+    parser.add_argument("models", nargs="*", default=list(REAL_MODELS))
+    asked = parser.parse_args()
+    wrong = 0
+    for name in asked.models:
+        for n_gpus in asked.gpus:
+            found = fitted(real(name), n_gpus)
+            worse = list(better(found, asked.most))
+            same = same_numbers(found)
+            as_llama_cpp(found)
+            wrong += len(worse) + (not same)
+            proved = "proved" if found.found.proved else "not proved"
+            sys.stdout.write(f"{name} on {n_gpus}: {found.again.partition(' --device')[2]} {proved}, ")
+            sys.stdout.write(f"{len(worse)} of {asked.most} better, numbers {'agree' if same else 'DIFFER'}\n")
+            sys.stdout.flush()
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
