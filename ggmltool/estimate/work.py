@@ -215,6 +215,12 @@ def _linear_attention(n: Tensor) -> int:
     return 6 * nelements(k) * k.ne[0]
 
 
+def _delta_net(n: Tensor) -> int:
+    """The same; several heads of v can share one of q and k."""
+    v = _at(n, 2)
+    return 6 * nelements(v) * v.ne[0]
+
+
 def _solve(n: Tensor) -> int:
     a = _at(n, 0)
     return a.ne[0] * (a.ne[0] + 1) * n.ne[0] * a.ne[2] * a.ne[3]
@@ -247,7 +253,7 @@ _OPERATIONS: dict[int, Callable[[Tensor], int]] = {
     Op.RWKV_WKV6: _linear_attention,
     Op.RWKV_WKV7: _linear_attention,
     Op.GATED_LINEAR_ATTN: _linear_attention,
-    Op.GATED_DELTA_NET: _linear_attention,
+    Op.GATED_DELTA_NET: _delta_net,
     Op.SOLVE_TRI: _solve,
     Op.LIGHTNING_INDEXER: _indexer,
     Op.ARGSORT: _sort,

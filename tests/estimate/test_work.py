@@ -139,6 +139,13 @@ def test_operations_of_rarer_ops_are_what_ggml_counts() -> None:
     assert work(conv).operations == 62 * 30 * 8 * 2 * (2 * 16 * 9 - 1)
 
 
+def test_linear_attention_steps_a_square_of_state_for_every_head_and_token() -> None:
+    wkv = node(Op.RWKV_WKV6, *(leaf("f32", 64, 32, 7) for _ in range(3)), ne=(64 * 32, 7))
+    assert work(wkv).operations == 6 * 64 * 64 * 32 * 7
+    q, k, v = leaf("f32", 128, 16, 7), leaf("f32", 128, 16, 7), leaf("f32", 128, 32, 7)
+    assert work(node(Op.GATED_DELTA_NET, q, k, v, ne=(128 * 32, 7))).operations == 6 * 128 * 128 * 32 * 7
+
+
 def test_the_state_of_a_sequence_is_read_once_not_that_of_all() -> None:
     """Mamba-2: 4 sequences' states are there, one is stepped."""
     states = leaf("f32", 128, 64, 80, 4)
