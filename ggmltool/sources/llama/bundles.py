@@ -199,14 +199,15 @@ def _asked_once(alloc_size: AllocSize) -> AllocSize:
 
     Only attention also looks at which of its sources are views of which, and copies are not.
     """
-    sizes: dict[int, int] = {}
+    sizes: dict[int | tuple[int, ...], int] = {}
 
     def size_of(t: Tensor) -> int:
+        key: int | tuple[int, ...] = t.index
         if t.op == Op.FLASH_ATTN_EXT:
-            return alloc_size(t)
-        size = sizes.get(t.index)
+            key = (t.index, *[-1 if s is None else s.index for s in t.src])
+        size = sizes.get(key)
         if size is None:
-            size = sizes[t.index] = alloc_size(t)
+            size = sizes[key] = alloc_size(t)
         return size
 
     return size_of
