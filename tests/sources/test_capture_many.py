@@ -88,8 +88,8 @@ def test_what_is_refused_is_an_error_in_its_place() -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_for_each(tmp_path: Path) -> None:
-    path = tmp_path / "cut.gguf"
-    path.write_bytes(cached("llama").read_bytes()[:300])
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(b"GGUF" + b"\xff" * 60)
     refusals = said(list(capture_many(path, [BASE] * 3)))
     assert len(refusals) == 3
     assert all("llama.cpp cannot load the model" in text for text in refusals)
