@@ -1,11 +1,12 @@
-"""Fit how much of their rates devices reach to one half of the published measurements, and tell the error on the other.
+"""Fit how much of their rates devices reach to one half of the published measurements, and tell the error on others.
 
-    python -m tests.estimate.calibrate            # the error of the factors that are in the package
+    python -m tests.estimate.calibrate            # the errors of the factors in the package, and without each device
     python -m tests.estimate.calibrate --write    # fit them anew, and write them into it
 
 For each backend the factors are those that make the mean of |log(estimated / measured)| smallest, each model on each
 device counting alike; where a generation of GPUs has measurements of its own, its products are fitted once more. low
-and high of a factor are what eight of ten measurements lie between.
+and high of a factor are what eight of ten measurements lie between. What the factors say of a card without measurements
+is in left_out.py.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ NARROWEST = 0.15
 """How far low and high are from what is likely, at least: half of the measurements know nothing of the other half."""
 SHARES = (0.02, 1.0)
 """Between what a share of a rate must lie."""
+HALVES = ("fit", "held", "new")
+HEADING = "half   backend  test      n  median  90%   within low–high"
 _HEAD = """\
 # How much of what a device could do ggml's kernels reach: [low, likely, high], by backend, and by backend and
 # generation of rates.toml where that is known better. Fitted to published measurements, written by `python -m
@@ -159,18 +162,23 @@ def fit_all(fitted: Sequence[Case]) -> dict[str, dict[str, Range]]:
     """The factors of every backend, and of generations, by the names that efficiency.toml has for them."""
     out: dict[str, dict[str, Range]] = {}
     for backend in sorted({case.row.backend for case in fitted}):
-        group = [case for case in fitted if case.row.backend == backend]
-        whole = fit(group, PRIOR, unfitted)
-        finer: dict[str, Factors] = {}
-        for generation in sorted({generation_of(case.row.device) for case in group}):
-            own = [case for case in group if generation_of(case.row.device) == generation]
-            if sum(case.row.is_prompt for case in own) >= LEAST_OF_GENERATION:
-                prior = {name: whole[name] for name in OF_GENERATION}
-                finer[generation] = fit(own, prior, lambda row, whole=whole: with_factors(unfitted(row), whole))
-        spread = _spread(group, lambda row, whole=whole, finer=finer: whole | finer.get(generation_of(row.device), {}))
-        out[backend] = _ranged(whole, spread)
-        out |= {f"{backend} {generation}": _ranged(factors, spread) for generation, factors in finer.items()}
+        out |= fit_backend([case for case in fitted if case.row.backend == backend])
     return out | {"CPU": CPU}
+
+
+def fit_backend(group: Sequence[Case]) -> dict[str, dict[str, Range]]:
+    """The factors of the one backend of these cases, and of generations that run it."""
+    backend = group[0].row.backend
+    whole = fit(group, PRIOR, unfitted)
+    finer: dict[str, Factors] = {}
+    for generation in sorted({generation_of(case.row.device) for case in group}):
+        own = [case for case in group if generation_of(case.row.device) == generation]
+        if sum(case.row.is_prompt for case in own) >= LEAST_OF_GENERATION:
+            prior = {name: whole[name] for name in OF_GENERATION}
+            finer[generation] = fit(own, prior, lambda row: with_factors(unfitted(row), whole))
+    spread = _spread(group, lambda row: whole | finer.get(generation_of(row.device), {}))
+    out = {backend: _ranged(whole, spread)}
+    return out | {f"{backend} {generation}": _ranged(factors, spread) for generation, factors in finer.items()}
 
 
 Spread = dict[bool, tuple[float, float]]
@@ -220,13 +228,15 @@ class Errors(NamedTuple):
 
 def errors(group: Sequence[Case], rates_for: Callable[[Row], Rates]) -> Errors:
     """The errors of estimates of tokens a second, relative to what was measured."""
-    relative, within = [], 0
-    for case in group:
-        low, mid, high = estimated(case, rates_for(case.row))
-        relative.append(abs(mid / case.row.rate - 1))
-        within += low <= case.row.rate <= high
+    return errors_of([(case.row.rate, *estimated(case, rates_for(case.row))) for case in group])
+
+
+def errors_of(estimates: Sequence[tuple[float, float, float, float]]) -> Errors:
+    """The errors of estimates: what was measured, and what was estimated at least, likely and at most."""
+    relative = [abs(mid / rate - 1) for rate, _, mid, _ in estimates]
+    within = sum(low <= rate <= high for rate, low, _, high in estimates)
     tenths = statistics.quantiles(relative, n=10, method="inclusive") if len(relative) > 1 else relative * 9
-    return Errors(len(group), statistics.median(relative), tenths[-1], within / len(group))
+    return Errors(len(relative), statistics.median(relative), tenths[-1], within / len(relative))
 
 
 def of_package(row: Row) -> Rates:
@@ -235,29 +245,43 @@ def of_package(row: Row) -> Rates:
 
 
 def report(every: Sequence[Case], rates_for: Callable[[Row], Rates] = of_package) -> str:
-    """The errors of both halves, by backend and kind of test."""
-    lines = ["half   backend  test      n  median  90%   within low–high"]
-    for fitted in (True, False):
-        half = [case for case in every if case.row.fitted == fitted]
-        groups = {("all", ""): half}
-        for case in half:
-            groups.setdefault((case.row.backend, case.row.test[:2]), []).append(case)
-        for (backend, test), group in sorted(groups.items(), key=lambda item: item[0]):
-            e = errors(group, rates_for)
-            name = "fitted" if fitted else "held"
-            lines.append(f"{name:6} {backend:8} {test:4} {e.n:6} {e.median:7.1%} {e.most:6.1%} {e.within:6.0%}")
+    """The errors of the half that was fitted to, of the other, and of what was found later, by backend and test."""
+    lines = [HEADING]
+    for half in HALVES:
+        lines += table(
+            half, [(c.row, (c.row.rate, *estimated(c, rates_for(c.row)))) for c in every if c.row.half == half]
+        )
     return "\n".join(lines)
+
+
+def table(name: str, estimates: Sequence[tuple[Row, tuple[float, float, float, float]]]) -> list[str]:
+    """A line for all of some estimates, and one for each backend and kind of test."""
+    groups: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
+    for row, estimate in estimates:
+        for key in (("all", ""), (row.backend, row.test[:2])):
+            groups.setdefault(key, []).append(estimate)
+    lines = []
+    for (backend, test), group in sorted(groups.items()):
+        e = errors_of(group)
+        lines.append(f"{name:6} {backend:8} {test:4} {e.n:6} {e.median:7.1%} {e.most:6.1%} {e.within:6.0%}")
+    return lines
 
 
 def main() -> None:
     """Fit and write if asked to, then print the errors."""
+    from tests.estimate.left_out import left_out, left_out_report, write_left_out
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="fit the factors anew and write them into the package")
-    every = cases(measurements())
-    if parser.parse_args().write:
+    every, write = cases(measurements()), parser.parse_args().write
+    if write:
         OUT.write_text(text_of(fit_all([case for case in every if case.row.fitted])), "utf-8")
         fitted_shares.cache_clear()
     print(report(every))
+    found = left_out(every)
+    if write:
+        write_left_out(found)
+    print(left_out_report(found))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,15 @@
 
 `measurements.csv` has a row for each: the device and how many of it, the backend, the model, the test (pp: tokens of a
 prompt, tg: tokens of an answer) behind `depth` tokens, the ubatch, flash attention, tokens a second and their standard
-deviation, llama.cpp's build where it was said, where it was published, and GB/s of memory that is not the usual one.
+deviation, llama.cpp's build where it was said, and GB/s of memory that is not the usual one.
+
+`source` is the document that the row was read in. llama.cpp's discussions could not be read themselves: their rows are
+from documents that quote them, and say so (`… quoting llama.cpp discussion #15013`). `assumed` says what the document
+does not and the row needs: which card of two of that name it was, flash attention or the ubatch where they are not
+said, the size of a Mac's or a card's memory, by which it is named (nothing is computed from it here).
+
 `half` says what a row is for: `fit` or `held`, by a hash of device and model, so that all tests of a model on a device
-are on one side.
+are on one side. `new` rows were found when everything had been chosen; they are fitted to no more than held ones.
 """
 
 from __future__ import annotations
@@ -39,7 +45,8 @@ class Graph(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A measurement; `rate` is tokens a second, `bandwidth` GB/s of memory that is not the usual one."""
+    """A measurement; `rate` is tokens a second, `bandwidth` GB/s of memory that is not the usual one, `assumed` what
+    its source does not say."""
 
     device: str
     count: int
@@ -51,8 +58,14 @@ class Row(NamedTuple):
     flash: bool
     rate: float
     source: str
-    fitted: bool
+    assumed: str
+    half: str
     bandwidth: float | None = None
+
+    @property
+    def fitted(self) -> bool:
+        """Whether factors are fitted to it."""
+        return self.half == "fit"
 
     @property
     def tokens(self) -> int:
@@ -94,7 +107,8 @@ def measurements() -> Sequence[Row]:
                 r["fa"] == "1",
                 float(r["tps"]),
                 r["source"],
-                r["half"] == "fit",
+                r["assumed"],
+                r["half"],
                 float(r["bandwidth"]) if r["bandwidth"] else None,
             )
             for r in csv.DictReader(file)
