@@ -173,8 +173,6 @@ def sweep(
 
     `note` is told of devices that are not known. Raises InspectError.
     """
-    if common.split_mode == "tensor":
-        raise InspectError("-sm tensor is for `place`: a sweep gives whole layers to GPUs")
     placers = _placers(graphs, common, varied, note)
     texts, work = _jobs(graphs, common, varied)
     try:

@@ -33,6 +33,8 @@ class Choices:
     """
 
     def __init__(self, prepared: Prepared, options: PlaceOptions, one_token: bool = False) -> None:
+        if options.split_mode == "tensor":
+            raise PlaceError("-sm tensor gives no GPU whole layers: it is for `place`, not for a search")
         self.prepared = prepared
         self.options = options
         self.one_token = one_token

@@ -68,7 +68,7 @@ def place_on_all(model: Model, devices: Sequence[BackendSpec], options: PlaceOpt
     meta = meta_device(gpus)
     placer = Placer(model, [meta, *(d for d in devices if d.name not in names)])
     split = TensorSplit(placer.parts, len(gpus), options.tensor_split)
-    placement, needs = place_and_measure(placer, replace(options, tensor_split=()), probe=True)
+    placement, needs = place_and_measure(placer, replace(options, split_mode="layer", tensor_split=()), probe=True)
     uses, shares = _parts(placer, placement, needs, gpus, split)
     memory = {d.name: d.memory for d in (*gpus, placer.cpu) if d.memory is not None}
     kept = margins_of([gpu.name for gpu in gpus], placer.cpu.name, margins)
