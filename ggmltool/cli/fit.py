@@ -44,7 +44,8 @@ class _CountOrAuto(click.IntRange):
 @click.option(
     "--objective", type=click.Choice(_OBJECTIVES), default="fastest", show_default=True,
     help="What is best: the least time for a prompt and its answer; the longest context; the fewest weights on the "
-         "CPU, then the fewest bytes on GPUs; the fewest splits. Of equal ones the fastest, then that with most room.",
+         "CPU, then the fewest bytes on GPUs; the fewest splits. Of equal ones (times: within 1 %) the fastest, then "
+         "that with most room.",
 )  # fmt: skip
 @click.option(
     "-ngl", "--n-gpu-layers", type=Numbers(0, 10_000, all=-1), metavar="RANGE",

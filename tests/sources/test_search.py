@@ -12,11 +12,12 @@ import pytest
 
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.anatomy import anatomies
 from ggmltool.sources.llama.search.captures import ModelFile, OneModel
-from ggmltool.sources.llama.search.choice import Choice
+from ggmltool.sources.llama.search.choice import PARTS, Choice, Spill
 from ggmltool.sources.llama.search.found import Candidate
 from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
 from ggmltool.sources.llama.search.planning import Planner
@@ -25,8 +26,11 @@ from ggmltool.sources.llama.search.search import Wish, search
 from ggmltool.sources.llama.search.space import Setting, Space
 from ggmltool.sources.llama.search.speed import Request, Speed
 from ggmltool.sources.llama.search.tables import Tables
+from tests.sources.fake_device import FakeGpu
+from tests.sources.fake_gpus import Settings
 from tests.sources.models import cached
 from tests.sources.searching import SETTING, devices, model
+from tests.sources.test_place import check
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
@@ -111,6 +115,29 @@ def test_several_processes_find_what_one_finds_and_what_is_saved_is_not_searched
     file.write_text("{}")
     with pytest.raises(PlaceError, match="is not what a search has saved"):
         search(NoCaptures(), space, saved=Saved(file, "llama"))
+
+
+@pytest.mark.parametrize(
+    ("name", "spilled", "rules"),
+    [
+        ("llama-moe", [Spill(1, True, ("down",))], r"blk\.1\.ffn_down_(ch|)exps=CPU"),
+        ("llama-moe", [Spill(1, True, ("down", "gate"))], r"blk\.1\.ffn_(down|gate|gate_up)_(ch|)exps=CPU"),
+        ("llama", [Spill(1, False, ("down",)), Spill(2, False, ("down",))], r"blk\.(1|2)\.ffn_down\.=CPU"),
+        ("llama", [Spill(1, False, ("down",)), Spill(2, False, PARTS)],
+         r"blk\.1\.ffn_down\.=CPU,blk\.2\.ffn_(down|gate|up)\.=CPU"),
+    ],
+)  # fmt: skip
+def test_patterns_have_no_needless_parentheses_and_match_in_llama_cpp_what_they_match_here(
+    name: str, spilled: list[Spill], rules: str
+) -> None:
+    placer = Placer(model(name), devices("CUDA0:1GiB"))
+    n_layer = placer.parts.n_layer
+    choice = Choice((n_layer + 1,), tuple(spilled))
+    assert choice.words(n_layer)["-ot"] == rules
+    on_cpu = [t.name for t in placer.place(choice.options(PlaceOptions(), n_layer)).tensors if t.rule.startswith("-ot")]
+    assert len(on_cpu) == sum(len(spill.parts) for spill in spilled)
+    overrides = tuple((rule.removesuffix("=CPU"), "CPU") for rule in rules.split(","))
+    check(cached(name), [FakeGpu("CUDA0", memory=1 << 30)], Settings(choice.n_gpu_layers, overrides=overrides))
 
 
 class NoCaptures:

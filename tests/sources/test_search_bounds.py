@@ -14,7 +14,7 @@ from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.anatomy import anatomies
 from ggmltool.sources.llama.search.costs import Costs
-from ggmltool.sources.llama.search.objective import OBJECTIVES, costs_of
+from ggmltool.sources.llama.search.objective import OBJECTIVES, costs_of, exact_costs_of, least_steps
 from ggmltool.sources.llama.search.paths import Path
 from ggmltool.sources.llama.search.pieces import Pieces
 from ggmltool.sources.llama.search.planning import Planner
@@ -83,8 +83,10 @@ def test_no_placement_has_less_than_its_bounds(gpus: tuple[str, ...], name: str,
         each = [pieces.start(first)]
         each += [pieces.edge(g, starts[g], ends[g], spilled[g]) for g in range(len(ends))]
         least = [sum(column) for column in zip(*(costs for costs, _ in each), strict=True)]
-        truth = costs_of(objective, candidate, candidate.seconds.of(REQUEST))
+        seconds = candidate.seconds.of(REQUEST)
+        truth = exact_costs_of(objective, candidate, seconds)
         assert all(a <= b * (1 + 1e-5) for a, b in zip(least, truth, strict=True)), (objective, least, truth)
+        assert least_steps(tuple(least)) <= costs_of(objective, candidate, seconds)
         load = sum(load for _, load in each)
         assert load <= candidate.needs["CPU"].total
         for g, gpu in enumerate(r.tables.gpus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
@@ -193,8 +194,38 @@ def _about(rate: Estimate) -> str:
 
 
 def spilled(options: Mapping[str, str]) -> str:
-    """What of layers on GPUs stays on the CPU, as options."""
-    return " ".join(f"{name} {options[name]}" for name in ("--n-cpu-moe", "--n-cpu-ffn", "-ot") if name in options)
+    """What of layers on GPUs stays on the CPU, as options; long patterns as what they mean."""
+    told = [f"{name} {options[name]}" for name in ("--n-cpu-moe", "--n-cpu-ffn") if name in options]
+    return " ".join([*told, *([_overrides(options["-ot"])] if "-ot" in options else [])])
+
+
+def _overrides(rules: str) -> str:
+    r"""Patterns of -ot that fit into a table.
+
+    >>> _overrides(r"blk\.5\.ffn_down\.=CPU")
+    '-ot blk\\.5\\.ffn_down\\.=CPU'
+    >>> _overrides(r"blk\.5\.ffn_down_(ch|)exps=CPU,blk\.(0|1|2)\.ffn_(down|gate|gate_up|up)_(ch|)exps=CPU")
+    '-ot: experts of 4 layers'
+    >>> _overrides(r"blk\.(5|6)\.ffn_(down|gate|up)\.=CPU,output=CUDA1")
+    '-ot: ffn of 2 layers, 1 more rule'
+    """
+    if len(rules) <= _SHORT_RULES:
+        return f"-ot {rules}"
+    layers: dict[str, set[str]] = {}
+    others = 0
+    for rule in rules.split(","):
+        if found := _LAYERS.match(rule):
+            kind = "experts" if "exps" in rule else "ffn"
+            layers.setdefault(kind, set()).update(found[1].split("|"))
+        else:
+            others += 1
+    told = [f"{kind} of {count(len(those), 'layer')}" for kind, those in layers.items()]
+    told += [count(others, "more rule" if told else "rule")] if others else []
+    return f"-ot: {', '.join(told)}"
+
+
+_SHORT_RULES = 24
+_LAYERS = re.compile(r"blk\\\.\(?(\d+(?:\|\d+)*)\)?\\\.ffn_.*=CPU$")
 
 
 def given_up(ranked: Ranked) -> str:

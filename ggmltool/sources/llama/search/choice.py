@@ -97,4 +97,13 @@ def pattern(layers: str, experts: bool, parts: Iterable[str]) -> str:
     """The regular expression for such parts of these layers (numbers with | between)."""
     names = "|".join("gate|gate_up" if part == "gate" and experts else part for part in parts)
     end = "_(ch|)exps" if experts else r"\."
-    return rf"blk\.({layers})\.ffn_({names}){end}"
+    return rf"blk\.{_one_of(layers)}\.ffn_{_one_of(names)}{end}"
+
+
+def _one_of(texts: str) -> str:
+    """In parentheses where there is a choice.
+
+    >>> _one_of("5"), _one_of("5|6")
+    ('5', '(5|6)')
+    """
+    return f"({texts})" if "|" in texts else texts

@@ -22,7 +22,8 @@ class Costs:
     the CPU (all, if it has fewer); `floors[g]` has the least of these. `input` are the seconds of the input,
     `arrivals[g][il]` those of copies to a GPU whose first layer is `il`. What `layer_shares` says of a layer holds in
     every placement where it lies so, and nodes of different layers are different nodes: so seconds and changes add up,
-    and the largest need of a layer is the least that a compute buffer has.
+    and the largest need of a layer is the least that a compute buffer has. `pieces` is for those who ask for the same
+    layers again.
     """
 
     def __init__(self, measurer: Measurer, tables: Tables, speed: Speed) -> None:
@@ -37,6 +38,7 @@ class Costs:
         k = len(tables.gpus)
         nothing = dict.fromkeys(speed.graphs, [dict[str, int]()] * self.n)
         self.cpu = Row(self._shares([0] * k, 0, 0, nothing))
+        self.pieces: dict[tuple[int, int, int, int], Piece] = {}
         self.input = sum(
             speed.weight(name) * input_seconds(speed.graphs[name], splits, speed.estimators[name])
             for name, splits in self._splits([0] * k, 0).items()

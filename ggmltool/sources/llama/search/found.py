@@ -100,7 +100,7 @@ class Found(NamedTuple):
     `ranked` has the best candidate of every setting that fits, the best of all first. `pareto` are those of them than
     which none has both a longer context and fewer seconds, the fastest first. `nearest` is what lacks the least, where
     nothing fits. `biggest` are the largest tensors of each device in the best candidate. `proved`: nothing that was
-    left out can be better; else the search ended at its limit of plans.
+    left out can be better but for room; else the search ended at its limit of plans.
     """
 
     ranked: tuple[Ranked, ...]

@@ -17,11 +17,17 @@ class Pieces:
     """The edges of `Paths` for a captured model: each number is the least that any placement with the piece has.
 
     `extra` is added to the compute buffer of each GPU: 0 for a bound, or what plans had more than the bound, for a
-    guess.
+    guess. `spare` has to stay free on every device, beyond the margins.
     """
 
     def __init__(
-        self, placer: Placer, costs: Costs, space: Space, objective: Objective, extra: Mapping[int, int] | None = None
+        self,
+        placer: Placer,
+        costs: Costs,
+        space: Space,
+        objective: Objective,
+        extra: Mapping[int, int] | None = None,
+        spare: int = 0,
     ) -> None:
         self.tables = costs.tables
         self.costs = costs
@@ -29,13 +35,12 @@ class Pieces:
         self.n = costs.n
         self.n_gpus = len(self.tables.gpus)
         self.extra = extra or {}
-        self._free = free_of(placer, space, self.tables.gpus)
+        self._free = [None if n is None else n - spare for n in free_of(placer, space, self.tables.gpus)]
         self._split = space.split
         self._gpus = [gpu for gpu in placer.gpus if gpu.name in self.tables.gpus]
         self._cpu = placer.cpu.name
         memory = placer.cpu.memory
-        self.cap = float("inf") if memory is None else float(memory)
-        self._pieces: dict[tuple[int, int, int, int], Piece] = {}
+        self.cap = float("inf") if memory is None else float(memory - spare)
 
     def start(self, first: int) -> tuple[Vector, int]:
         """What the layers before `first` cost on the CPU, and load it with."""
@@ -91,9 +96,9 @@ class Pieces:
 
     def _piece(self, gpu: int, first: int, end: int, spilled: int) -> Piece:
         key = (gpu, first, end, spilled)
-        found = self._pieces.get(key)
+        found = self.costs.pieces.get(key)
         if found is None:
-            found = self._pieces[key] = piece(self.costs, gpu, first, end, spilled)
+            found = self.costs.pieces[key] = piece(self.costs, gpu, first, end, spilled)
         return found
 
     def _vector(self, seconds: float, changes: int, off: int, gpu_bytes: int) -> Vector:

@@ -1,4 +1,4 @@
-"""The best placement of one captured model: guesses first, then all that a bound does not rule out."""
+"""The best placement of one captured model: guesses first, then all that a bound does not rule out, then more room."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from typing import NamedTuple
 from ggmltool.sources.llama.search.choice import Choice
 from ggmltool.sources.llama.search.costs import Costs
 from ggmltool.sources.llama.search.found import Candidate
-from ggmltool.sources.llama.search.objective import Objective, costs_of, rounded
-from ggmltool.sources.llama.search.paths import Bound, Path, Paths
+from ggmltool.sources.llama.search.objective import (
+    Objective,
+    costs_of,
+    exact_costs_of,
+    least_steps,
+    room_of,
+    room_step,
+    rounded,
+)
 from ggmltool.sources.llama.search.paths import Costs as Vector
+from ggmltool.sources.llama.search.paths import Path, Paths
 from ggmltool.sources.llama.search.pieces import Pieces
 from ggmltool.sources.llama.search.planning import Planner
 from ggmltool.sources.llama.search.speed import Request
@@ -19,11 +27,14 @@ from ggmltool.sources.llama.search.tables import Tables
 _GUESSES = 12
 _RUNNER_UP = 4
 """Plans of what can no more be the best of all."""
+_ROOM_PLANS = 24
+"""Plans of placements that cost as little as the best and may leave more room."""
 
 
 class Best(NamedTuple):
     """The best candidate of a setting that fits, else what lacks the least; how many placements there are, and how many
-    of them were planned; whether nothing that was left out can be the best of all settings, or fits where nothing does.
+    of them were planned; whether nothing that was left out can cost less than the best of all settings, or fits where
+    nothing does.
     """
 
     candidate: Candidate | None
@@ -31,6 +42,16 @@ class Best(NamedTuple):
     placements: int
     planned: int
     proved: bool
+
+
+class Key(NamedTuple):
+    """What a candidate came to, less being better: costs and room in the steps in which they are compared, then both
+    to the last digit, which tells one from another of those that were planned."""
+
+    costs: Vector
+    less_room: int
+    exactly: Vector
+    less_bytes: int
 
 
 class SettingSearch:
@@ -59,6 +80,7 @@ class SettingSearch:
         self.most = most
         self.limit = limit
         self.tried: dict[Choice, Candidate] = {}
+        self.paths: dict[Choice, Path] = {}
         n = self.tables.n
         given = self.space.layers
         layers = range(n + 1) if given is None else sorted({n if m < 0 else min(m, n) for m in given})
@@ -66,27 +88,39 @@ class SettingSearch:
 
     def best(self) -> Best:
         """Search. Raises PlaceError for options that are wrong."""
-        bound = Pieces(self.placer, self.costs, self.space, self.objective)
+        bound = self._pieces()
         paths = Paths(bound, self.firsts, rounded_costs)
         self._guess(bound)
         proved = self._rule_out(paths)
         if not self.tried:
             self._planned(self._least(bound))
-        fitting = [c for c in self.tried.values() if c.fits]
+        best = self._best()
+        if best is not None and proved:
+            best = self._roomiest(bound, best)
         nearest = max(self.tried.values(), key=lambda c: c.room, default=None)
-        return Best(min(fitting, key=self.key, default=None), nearest, paths.number(), len(self.tried), proved)
+        return Best(best, nearest, paths.number(), len(self.tried), proved)
 
-    def key(self, candidate: Candidate) -> Bound:
-        """What a candidate came to, to be compared with bounds."""
-        return Bound(costs_of(self.objective, candidate, candidate.seconds.of(self.request)), -candidate.room)
+    def key(self, candidate: Candidate) -> Key:
+        seconds = candidate.seconds.of(self.request)
+        costs, exactly = (
+            costs_of(self.objective, candidate, seconds),
+            exact_costs_of(self.objective, candidate, seconds),
+        )
+        return Key(costs, -room_of(candidate), exactly, -candidate.room)
 
-    def _least(self, pieces: Pieces) -> Choice:
+    def _best(self) -> Candidate | None:
+        return min((c for c in self.tried.values() if c.fits), key=self.key, default=None)
+
+    def _pieces(self, extra: Mapping[int, int] | None = None, spare: int = 0) -> Pieces:
+        return Pieces(self.placer, self.costs, self.space, self.objective, extra, spare)
+
+    def _least(self, pieces: Pieces) -> Path:
         """As little on GPUs as is allowed, shared equally: what to tell of where a bound rules out everything."""
         first, n, k = max(self.firsts), self.tables.n, len(self.tables.gpus)
         ends = pieces.ends(first) or [first + (n - first) * (i + 1) // k for i in range(k)]
         starts = [first, *ends]
-        counts = [end - start for start, end in zip(starts, ends, strict=False)]
-        return self.tables.choice(counts, [pieces.units(a, b) for a, b in zip(starts, ends, strict=False)])
+        spilled = [pieces.units(a, b) for a, b in zip(starts, ends, strict=False)]
+        return Path(first, tuple(ends), tuple(spilled), (), 0, 0.0)
 
     def _guess(self, bound: Pieces) -> None:
         """Plan what is best if compute buffers are as much larger than the bound as in the plans so far.
@@ -95,51 +129,88 @@ class SettingSearch:
         """
         extra: dict[int, int] = {}
         for _ in range(_GUESSES):
-            guess = Pieces(self.placer, self.costs, self.space, self.objective, extra)
-            _, path = next(iter(Paths(guess, self.firsts, rounded_costs)), (None, None))
+            _, path = next(iter(Paths(self._pieces(extra), self.firsts, rounded_costs)), (None, None))
             if path is None:
                 break
             choice = self.choice(path)
             if choice in self.tried:
                 break
-            candidate = self._planned(choice)
-            extra = {gpu: max(0, n) for gpu, n in self._more(bound, path, candidate).items()}
+            candidate = self._planned(path)
+            extra = self._more(bound, path, candidate)
 
-    def _more(self, bound: Pieces, path: Path, candidate: Candidate) -> Mapping[int, int]:
+    def _more(self, bound: Pieces, path: Path, candidate: Candidate) -> dict[int, int]:
         """What each GPU of a plan needs beyond its bound."""
         out = {}
         starts = (path.first, *path.ends)
         for i, gpu in enumerate(self.tables.gpus):
             if gpu in candidate.left:
                 room = candidate.left[gpu] - candidate.margins.get(gpu, 0)
-                out[i] = int(bound.room(i, starts[i], path.ends[i], path.spilled[i])) - room
+                out[i] = max(0, int(bound.room(i, starts[i], path.ends[i], path.spilled[i])) - room)
         return out
 
     def _rule_out(self, paths: Paths) -> bool:
-        """Plan all that may be better than the best so far; whether that came to an end."""
-        best = min((self.key(c) for c in self.tried.values() if c.fits), default=None)
+        """Plan all that may cost less than the best so far; whether that came to an end."""
+        best = min((self.key(c).costs for c in self.tried.values() if c.fits), default=None)
         beyond = 0
         for bound, path in paths:
-            if best is not None and bound >= best:
+            least = least_steps(bound.costs)
+            if best is not None and least >= best:
                 return True
             choice = self.choice(path)
             if choice in self.tried:
                 continue
-            if self.limit is not None and bound.costs > self.limit:
+            if self.limit is not None and least > self.limit:
                 beyond += 1
                 if best is not None and beyond > _RUNNER_UP:
                     return True
             if len(self.tried) >= self.most:
                 return False
-            candidate = self._planned(choice)
-            if candidate.fits and (best is None or self.key(candidate) < best):
-                best = self.key(candidate)
+            candidate = self._planned(path)
+            if candidate.fits and (best is None or self.key(candidate).costs < best):
+                best = self.key(candidate).costs
         return True
+
+    def _roomiest(self, bound: Pieces, best: Candidate) -> Candidate:
+        """The candidate that costs as little as the best and leaves most room, as far as a few plans find it.
+
+        Guesses ask for ever more; what is left is ruled out a step of room at a time.
+        """
+        if not room_step(best) or (self.limit is not None and self.key(best).costs > self.limit):
+            return best
+        steps, growing = 1, True
+        while steps:
+            roomier = self._roomier(best, steps, self._more(bound, self.paths[best.choice], best), 1)
+            growing = growing and roomier is not None
+            best = roomier or best
+            steps = 2 * steps if growing else steps // 2
+        while (roomier := self._roomier(best, 1, {}, _ROOM_PLANS)) is not None:
+            best = roomier
+        return best
+
+    def _roomier(self, best: Candidate, steps: int, extra: Mapping[int, int], most: int) -> Candidate | None:
+        """The first, in so many plans, that costs as little and leaves so many steps of room more; None if none does.
+
+        GPUs need so much `extra` beyond the bound.
+        """
+        costs, room = self.key(best).costs, room_of(best) + steps
+        paths = Paths(self._pieces(extra, room * room_step(best)), self.firsts, rounded_costs)
+        for bound, path in paths:
+            if least_steps(bound.costs) > costs or not most:
+                return None
+            candidate = self.tried.get(self.choice(path))
+            if candidate is None:
+                most -= 1
+                candidate = self._planned(path)
+            if candidate.fits and self.key(candidate).costs <= costs and room_of(candidate) >= room:
+                return candidate
+        return None
 
     def choice(self, path: Path) -> Choice:
         return self.tables.choice(path.counts, path.spilled)
 
-    def _planned(self, choice: Choice) -> Candidate:
+    def _planned(self, path: Path) -> Candidate:
+        choice = self.choice(path)
+        self.paths[choice] = path
         found = self.tried[choice] = self.planner.plan(choice)
         return found
 
