@@ -17,6 +17,8 @@ BYTES_OF_A_TRANSFER = 8
 """A channel of memory moves 64 bits at a time."""
 SMALL_CORE = 0.5
 """What an efficient core does in a cycle beside what a large one does."""
+ESTIMATE = "estimate"
+"""What rates.toml calls what this project only estimates."""
 FILLING = "filling"
 """What efficiency.toml calls the columns that products compute beside theirs."""
 OWN = "a device of your own"
@@ -62,7 +64,11 @@ def _gpu(name: str, gpu: GpuData, family: str) -> Rates:
     sources |= {key: source if own[key] else f"{source}; times f32: {ratio}" for key in by_type}
     link = None if gpu.pcie is None else _link(*gpu.pcie)
     if link is not None:
-        sources["to_device"] = f"{source}; {file.sources[file.pcie.source]}"
+        shares = file.sources[file.pcie.share_source]
+        sources["to_device"] = (
+            f"{source}; {file.sources[file.pcie.source]}; half of it from pageable memory, and 20 µs a copy: {shares}"
+        )
+    sources["free"] = file.sources[file.families[family].free_source]
     rates = Rates(
         name=name,
         memory=GIGA * gpu.bandwidth,
@@ -82,9 +88,10 @@ def _cpu(name: str, cpu: CpuData, family: str) -> Rates:
     isa = file.isas[cpu.isa]
     source = file.sources[cpu.source]
     cycles = GIGA * (cpu.cores * cpu.clock + SMALL_CORE * cpu.efficient * cpu.efficient_clock)
-    sources = {"memory": source} | dict.fromkeys(
-        ("f32", "f16", "bf16", "int8"), f"{source}; operations of a cycle: {file.sources[isa.source]}"
-    )
+    operations = f"{source}; operations of a cycle: {file.sources[isa.source]}"
+    if cpu.efficient:
+        operations += f"; an efficient core as half a large one: {file.sources[ESTIMATE]}"
+    sources = {"memory": source} | dict.fromkeys(("f32", "f16", "bf16", "int8"), operations)
     rates = Rates(
         name=name,
         memory=1e6 * cpu.speed * cpu.channels * BYTES_OF_A_TRANSFER,
@@ -143,7 +150,8 @@ def _of_family(rates: Rates, family: str, generation: str = "") -> Rates:
     if of is None:
         return rates
     captured = None if of.launch_captured is None else MICRO * of.launch_captured
-    return replace(rates, launch=MICRO * of.launch, launch_captured=captured, fuses=of.fuses)
+    sources = rates.sources | {"launch": rates_data().sources[of.launch_source]}
+    return replace(rates, launch=MICRO * of.launch, launch_captured=captured, fuses=of.fuses, sources=sources)
 
 
 def efficiency_of(family: str, generation: str = "") -> Efficiency:

@@ -12,6 +12,8 @@ from ggmltool.data import load
 from ggmltool.scenario.errors import Mistake, quoted
 
 GIB = 1 << 30
+SMALL = 36 * GIB
+"""Up to this much memory a Mac leaves its GPU a smaller share (`usable_small`)."""
 _VENDORS = re.compile(
     r"\((r|tm|c)\)|[™®]|\b(nvidia|geforce|amd|ati|radeon|instinct|tesla|intel|core|apple|graphics|gpu|cpu|"
     r"processor|\d+-core|\d+th gen)\b"
@@ -77,11 +79,13 @@ class CpuData:
 class Family:
     """What the kernels of one backend have alike: the share of memory that is free, and microseconds of a launch.
 
-    `usable_small`: the share where there are at most 16 GiB; `fuses`: some chains of nodes are one kernel.
+    `usable_small`: the share where there are at most 36 GiB; `fuses`: some chains of nodes are one kernel.
     """
 
     usable: float
     launch: float
+    free_source: str
+    launch_source: str
     launch_captured: float | None = None
     fuses: bool = True
     usable_small: float | None = None
@@ -95,6 +99,7 @@ class Pcie:
     pinned: float
     pageable: float
     source: str
+    share_source: str
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class KnownDevice:
         if self.memory is None:
             return None
         of = rates_data().families[family]
-        small = of.usable_small is not None and self.memory <= 16 * GIB
+        small = of.usable_small is not None and self.memory <= SMALL
         return int(self.memory * (of.usable_small if small and of.usable_small else of.usable)) >> 20 << 20
 
 

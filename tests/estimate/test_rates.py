@@ -42,7 +42,18 @@ def test_every_device_can_be_estimated_and_says_where_its_numbers_are_from(name:
         assert rates.family == family
         for key in ("memory", "f32", "f16", "bf16", "int8"):
             assert rates.sources[key].startswith("https://")
+        assert "estimate of this project" in rates.sources["launch"]
+        assert ("free" in rates.sources) == (known_devices()[name].memory is not None)
         assert ("to_device" in rates.sources) == (rates.to_device is not None)
+
+
+def test_a_number_that_is_only_estimated_says_so() -> None:
+    estimate = "an estimate of this project"
+    assert rates_of("RTX 3090").sources["to_device"].endswith(estimate)
+    assert rates_of("RX 7900 XTX").sources["free"] == estimate
+    assert estimate in rates_of("Core i9-13900K").sources["int8"]
+    assert estimate in rates_of("Instinct MI300X").sources["f16"]
+    assert "taken from the ratio of a T4" in rates_of("RTX 2080 Ti").sources["int8"]
 
 
 def test_every_share_that_was_fitted_is_a_range() -> None:

@@ -49,7 +49,9 @@ def test_every_number_has_a_source_and_every_family_a_profile() -> None:
     assert all(cpu.source in data.sources and cpu.isa in data.isas for cpu in data.cpus.values())
     assert all(isa.source in data.sources for isa in data.isas.values())
     used = {g.source for g in data.gpus.values()} | {g.source for g in data.generations.values()}
-    used |= {c.source for c in data.cpus.values()} | {i.source for i in data.isas.values()} | {data.pcie.source}
+    used |= {c.source for c in data.cpus.values()} | {i.source for i in data.isas.values()}
+    used |= {data.pcie.source, data.pcie.share_source}
+    used |= {source for f in data.families.values() for source in (f.free_source, f.launch_source)}
     assert used == data.sources.keys()
     assert {g.generation for g in data.gpus.values()} == data.generations.keys()
 

@@ -63,7 +63,8 @@ class LinkRow(Row):
 
 class NumbersRow(Row):
     """`bandwidth` of the memory in bytes per second; the types have operations per second. Without a way to the device
-    its memory is the host's. `sources`: where the numbers are from."""
+    its memory is the host's. `sources`: where the numbers are from, that of `launch` (seconds of each node) and of
+    the share that is `free` among them."""
 
     bandwidth: float
     f32: float
