@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT
+from tests import test_users_fit
 from tests.cli.conftest import SAMPLES, Call, call
 from tests.sources.models import cached
 
@@ -590,6 +591,9 @@ ANSWERED = {
     "llama.cpp 11332": "test_out_of_memory_although_there_is_some",
     "llama.cpp 12481, 14990": "test_why_do_packed_weights_stop_the_offload",
     "llama.cpp 19437": "test_where_is_the_memory_that_nobody_accounts_for",
+    "llama.cpp 25859": "test_prompts_with_experts_on_the_cpu_wait_for_pcie",
+    "llama.cpp 28506": "test_what_split_mode_tensor_makes_of_the_shares",
+    "llama.cpp 13661, 21404": "test_rows_of_matrices_on_each_card",
     "llama.cpp 20012": "test_which_ops_of_my_graph_does_this_device_lack",
     "ggml 892": "test_the_same_graph_twice_after_a_reset_is_wrong",
     "ggml 1287": "test_my_backend_gives_other_values_than_the_cpu_which_kernel_is_wrong",
@@ -599,14 +603,12 @@ ANSWERED = {
 """Threads and the test with their answer."""
 
 PARTLY = {
-    "llama.cpp 25859": "bytes over PCIe, but no seconds",
     "llama.cpp 10351": "no ggml of November 2024",
-    "llama.cpp 28506": "no -sm tensor",
-    "llama.cpp 13661, 21404": "no -sm row",
 }
 """Threads that are not answered in full, and what is missing."""
 
 
 def test_every_thread_has_its_answer() -> None:
-    assert all(callable(globals()[test]) for test in ANSWERED.values())
+    tests = {**globals(), **vars(test_users_fit)}
+    assert all(callable(tests[test]) for test in ANSWERED.values())
     assert len(ANSWERED) + len(PARTLY) == 34

@@ -36,6 +36,8 @@ class _CountOrAuto(click.IntRange):
     """A number of layers, or auto, which is None."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value != _AUTO and not str(value).isdecimal():
+            self.fail(f"{value!r} is not a number or auto", param, ctx)
         return None if value == _AUTO else super().convert(value, param, ctx)
 
 

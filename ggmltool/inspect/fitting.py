@@ -29,7 +29,7 @@ from ggmltool.sources.llama.model_file import model_name
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.captures import Captures, ModelFile, OneModel
 from ggmltool.sources.llama.search.found import Candidate, Found, Progress
-from ggmltool.sources.llama.search.saved import Saved
+from ggmltool.sources.llama.search.saved import Saved, SavedError
 from ggmltool.sources.llama.search.search import Wish, search
 from ggmltool.sources.llama.search.speed import Request
 from ggmltool.sources.llama.sweep import usable_processes
@@ -89,8 +89,10 @@ def fit(
     """
     try:
         return _fit(wishes, capture_of, processes or usable_processes(), note, progress, resume)
-    except (CaptureError, PlaceError) as error:
-        raise InspectError(f"{wishes.argument}: {error}" if isinstance(error, PlaceError) else str(error)) from None
+    except (CaptureError, SavedError) as error:
+        raise InspectError(str(error)) from None
+    except PlaceError as error:
+        raise InspectError(f"{wishes.argument}: {error}", error.refused) from None
 
 
 def _fit(
@@ -101,6 +103,8 @@ def _fit(
     progress: Callable[[Progress], None],
     resume: Path | None,
 ) -> Fit:
+    if wishes.common.split_mode == "tensor":
+        raise InspectError("-sm tensor is for `place`: a search gives whole layers to GPUs")
     opened = capture_of or _captured(wishes, replace(wishes.base, n_ctx=512))
     model, told = opened.model, set[str]()
 

@@ -21,6 +21,8 @@ def read_range(text: str, most: int, all: bool = True) -> list[int]:
         found = _RANGE.fullmatch(part.strip())
         if part.strip() == "all" and all:
             out.append(most)
+        elif part.strip().isdecimal() and not found:
+            raise InspectError(f"{part.strip()} is too large")
         elif not found or int(found[3] or 1) == 0:
             raise InspectError(f"{part!r} is not a number or a range, e.g. 0..32:4")
         else:

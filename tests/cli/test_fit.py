@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import threading
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -131,7 +132,10 @@ def test_nothing_is_written_where_nothing_fits(call: Call, model: str) -> None:
     [
         (("-ts", "x"), "'x' is not a list of numbers"),
         (("-ngl", "many"), "'many' is not a number or a range"),
-        (("-ncmoe", "-1"), "-1"),
+        (("-ncmoe", "-1"), "'-1' is not a number or auto"),
+        (("-ncmoe", "1..3"), "'1..3' is not a number or auto"),
+        (("-c", "99999999999"), "99999999999 is too large"),
+        (("-sm", "tensor"), "-sm tensor is for `place`"),
         (("-c", "512"), "-c changes the graph: name the model itself"),
         (("--device", "RTX 9999"), "RTX 9999"),
         (("--objective", "best"), "'best' is not one of"),
@@ -155,6 +159,34 @@ def test_what_is_found_is_kept_and_not_searched_again(call: Call, model: str) ->
     other = call(*options, "-ngl", "3")
     assert other.status == 2
     assert "found.json is of another search" in other.err
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        (("-ot", "a=CUDA7"), 2, "model.gguf: -ot a=CUDA7: there is no CUDA7; there are CUDA0, CUDA1, CPU"),
+        (("-sm", "row"), 1, "device CUDA0 does not support split buffers"),
+        (("--resume", "none/found.json"), 2, "Error: the folder none does not exist; make it first"),
+        (("--resume", "model.gguf"), 2, "Error: model.gguf is not what a search has saved"),
+    ],
+)
+def test_what_is_wrong_once_the_model_is_open_ends_without_a_trace(
+    call: Call, model: str, options: tuple[str, ...], status: int, said: str
+) -> None:
+    threads = threading.active_count()
+    result = call("fit", *SMALL, *options, "--device", "CUDA0:4MiB,CUDA1:4MiB", "model.gguf")
+    assert (result.status, result.out) == (status, "")
+    assert said in result.err
+    assert threading.active_count() == threads
+
+
+def test_a_folder_without_a_model_is_told(call: Call) -> None:
+    Path("folder").mkdir()
+    for command in ("fit", "place", "sweep"):
+        result = call(command, "folder")
+        assert result.status == 2
+        assert "folder is a folder without config.json and safetensors; name a GGUF file in it" in result.err
 
 
 @needs_library

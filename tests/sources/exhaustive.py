@@ -1,9 +1,10 @@
 """`fit` of models of real shapes on one to four GPUs, held against everything there is to hold it against.
 
-    python -m tests.sources.exhaustive [--most N] [MODEL...]
+    python -m tests.sources.exhaustive [--most N] [--gpus N...] [--objective fastest|longest]... [MODEL...]
 
 For each model and number of GPUs: no other placement that fits is better (of all, or of N drawn at random where there
-are more); the `place` line that it prints has its numbers; and real llama.cpp puts the model so on fake GPUs.
+are more), nor is there one that fits with a longer context where that is wanted; the `place` line that it prints has
+its numbers; and real llama.cpp puts the model so on fake GPUs.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from ggmltool.inspect.fit_wishes import Ranges, Wishes
 from ggmltool.inspect.fitting import Fit, fit
 from ggmltool.inspect.placing import Common, devices_of
+from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.load import load_model
 from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.layers import ALL
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.anatomy import anatomies
 from ggmltool.sources.llama.search.choice import Choice
-from ggmltool.sources.llama.search.objective import rank
+from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
 from ggmltool.sources.llama.search.planning import Planner
+from ggmltool.sources.llama.search.space import CTX_STEP, Setting
 from ggmltool.sources.llama.search.speed import Request, Speed
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu
@@ -40,6 +44,9 @@ from tests.sources.test_place import check
 SHARES = (8, 6, 4, 3)
 """How large GPUs are beside one another."""
 
+CONTEXTS = doublings(4096, 1 << 20)
+"""Of the longest context."""
+
 
 def memory(path: Path, n_gpus: int) -> list[int]:
     """MiB that are free on each GPU: a margin, something for compute buffers, and together four fifths of the model."""
@@ -47,10 +54,11 @@ def memory(path: Path, n_gpus: int) -> list[int]:
     return [1536 + model * share // sum(SHARES[:n_gpus]) for share in SHARES[:n_gpus]]
 
 
-def fitted(path: Path, n_gpus: int) -> Fit:
-    """The best placement of one context on so many GPUs."""
+def fitted(path: Path, n_gpus: int, objective: Objective = "fastest") -> Fit:
+    """The best placement on so many GPUs: of one context, or the longest with all layers there."""
     on = tuple(f"CUDA{i}:{mib}MiB" for i, mib in enumerate(memory(path, n_gpus)))
-    return fit(Wishes(str(path), Ranges(contexts=(8192,), ubatches=(512,)), Common(device=on, n_depth=4096)))
+    ranges = Ranges(contexts=CONTEXTS, layers=(ALL,)) if objective == "longest" else Ranges(contexts=(8192,))
+    return fit(Wishes(str(path), replace(ranges, ubatches=(512,)), Common(device=on, n_depth=4096), objective))
 
 
 def better(found: Fit, most: int) -> Iterator[Choice]:
@@ -58,24 +66,31 @@ def better(found: Fit, most: int) -> Iterator[Choice]:
     best = found.found.best
     if best is None:
         return
-    wishes = found.wishes
-    model = load_model(capture(Path(wishes.argument), best.setting.capture_options(wishes.base)).scenario)
+    yield from _better(found, best.setting, most)
+    if found.wishes.objective == "longest" and best.n_ctx < CONTEXTS[-1]:
+        yield from _better(found, best.setting._replace(n_ctx=best.n_ctx + CTX_STEP), most)
+
+
+def _better(found: Fit, setting: Setting, most: int) -> Iterator[Choice]:
+    """Those of one setting."""
+    best, wishes = found.found.best, found.wishes
+    assert best is not None
+    model = load_model(capture(Path(wishes.argument), setting.capture_options(wishes.base)).scenario)
     placer = Placer(model, devices_of(model, wishes.common, 0))
     space, request = wishes.space(model), Request(cached=wishes.common.n_depth)
-    planner = Planner(
-        Measurer(placer), space, Speed(placer, anatomies(placer, request.cached), {}, request), best.setting, best.order
-    )
+    speed = Speed(placer, anatomies(placer, request.cached), {}, request)
+    planner = Planner(Measurer(placer), space, speed, setting, best.order)
     of_best = rank(wishes.objective, best, best.seconds.of(request))
-    for choice in _drawn(Tables(placer, space), most):
+    for choice in _drawn(Tables(placer, space), most, whole=bool(space.layers)):
         candidate = planner.plan(choice)
         if candidate.fits and rank(wishes.objective, candidate, candidate.seconds.of(request)) < of_best:
             yield choice
 
 
-def _drawn(tables: Tables, most: int) -> Iterator[Choice]:
-    """All choices for one GPU if they are no more than `most`, else so many at random."""
+def _drawn(tables: Tables, most: int, whole: bool) -> Iterator[Choice]:
+    """All choices for one GPU if they are no more than `most`, else so many at random; `whole`: all layers on GPUs."""
     n, k = tables.n, len(tables.gpus)
-    if k == 1:
+    if k == 1 and not whole:
         every = [(c, s) for c in range(n + 1) for s in range(tables.starts[n] - tables.starts[n - c] + 1)]
         if len(every) <= most:
             yield from (tables.choice([c], [s]) for c, s in every)
@@ -85,6 +100,7 @@ def _drawn(tables: Tables, most: int) -> Iterator[Choice]:
         cuts = sorted(draw.randint(0, n) for _ in range(k + (draw.random() < 0.5)))[-k - 1 :]
         cuts = cuts if len(cuts) > k else [draw.randint(0, cuts[0]), *cuts]
         cuts[-1] = n
+        cuts[0] = 0 if whole else cuts[0]
         counts = [b - a for a, b in pairwise(cuts)]
         units = [tables.starts[b] - tables.starts[a] for a, b in pairwise(cuts)]
         yield tables.choice(counts, [min(draw.choice((0, 0, draw.randint(0, u))), u) for u in units])
@@ -123,26 +139,30 @@ def _captured(found: Fit) -> dict[str, object]:
     return capture(Path(found.wishes.argument), found.wishes.base).scenario
 
 
+def _told(name: str, n_gpus: int, objective: Objective, most: int) -> bool:
+    """Check one, and say what was found; whether all of it is as it has to be."""
+    found = fitted(real(name), n_gpus, objective)
+    others = list(better(found, most))
+    same = same_numbers(found)
+    as_llama_cpp(found)
+    proved = "proved" if found.found.proved else "not proved"
+    sys.stdout.write(f"{name} on {n_gpus}, {objective}: {found.again.partition(' --device')[2]} {proved}, ")
+    sys.stdout.write(f"{len(others)} of {most} better, numbers {'agree' if same else 'DIFFER'}\n")
+    sys.stdout.writelines(f"  better: {choice}\n" for choice in others[:3])
+    sys.stdout.flush()
+    return same and not others
+
+
 def main() -> int:
-    """Check all that is asked for; the number of differences is the exit status."""
+    """Check all that is asked for; 1 if anything is not as it has to be."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--most", type=int, default=2000)
     parser.add_argument("--gpus", type=int, nargs="*", default=[1, 2, 3, 4])
+    parser.add_argument("--objective", choices=OBJECTIVES, nargs="*", default=["fastest"])
     parser.add_argument("models", nargs="*", default=list(REAL_MODELS))
     asked = parser.parse_args()
-    wrong = 0
-    for name in asked.models:
-        for n_gpus in asked.gpus:
-            found = fitted(real(name), n_gpus)
-            worse = list(better(found, asked.most))
-            same = same_numbers(found)
-            as_llama_cpp(found)
-            wrong += len(worse) + (not same)
-            proved = "proved" if found.found.proved else "not proved"
-            sys.stdout.write(f"{name} on {n_gpus}: {found.again.partition(' --device')[2]} {proved}, ")
-            sys.stdout.write(f"{len(worse)} of {asked.most} better, numbers {'agree' if same else 'DIFFER'}\n")
-            sys.stdout.flush()
-    return min(wrong, 1)
+    runs = product(asked.models, asked.gpus, asked.objective)
+    return int(not all(_told(*run, asked.most) for run in runs))
 
 
 if __name__ == "__main__":

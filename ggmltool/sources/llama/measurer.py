@@ -78,7 +78,8 @@ def _standing(placer: Placer) -> _Standing | None:
 
 
 def _is_plain(placer: Placer) -> bool:
-    """Whether all tensors of contexts are leafs with some bytes, and views lie with what they are views of."""
+    """Whether all tensors of contexts are leafs, those of graphs have some bytes, and views lie with what they are
+    views of."""
     parts = placer.parts
     contexts: tuple[Sequence[TensorSpec], ...] = (
         parts.weights,
@@ -95,7 +96,11 @@ def _is_plain(placer: Placer) -> bool:
     own = {spec.id: il for spec, il in parts.caches if spec.view_src is None}
     if any(spec.view_src is not None and own.get(spec.view_src, -1) != il for spec, il in parts.caches):
         return False
-    return all(nbytes_of(t.type, t.ne, t.nb) for tensors in contexts[:2] for t in tensors) and _in_order(contexts)
+    if not all(nbytes_of(w.type, w.ne, w.nb) for w in parts.weights):
+        return False
+    empty = {spec.id for spec, _ in parts.caches if not nbytes_of(spec.type, spec.ne, spec.nb)}
+    used = {id for g in parts.graphs.values() for n in g.nodes for id in (n.view_src, *n.src)}
+    return empty.isdisjoint(used) and _in_order(contexts)
 
 
 def _in_order(contexts: Sequence[Sequence[TensorSpec]]) -> bool:
@@ -189,7 +194,6 @@ class _Placement:
 
     def needs(self, margins: Mapping[str, int]) -> Needs:
         choices, standing, setup = self.choices, self.standing, self.setup
-        reserved = self._reserved()
         weights: dict[str, int] = dict(self.duplicated.sizes)
         caches: dict[str, int] = {}
         for _, bundle in self.bundles:
@@ -197,12 +201,14 @@ class _Placement:
                 weights[buft] = weights.get(buft, 0) + size
             for buft, size in bundle.caches.items():
                 caches[buft] = caches.get(buft, 0) + size
+        if not all(caches.values()):
+            raise PlaceError("caches of no bytes")  # refused by some releases, which the whole placement tells
         buffers = [(setup.bufts[buft], False, caches[buft]) for buft in sorted(caches)]
         buffers += [(setup.bufts[buft], True, weights[buft]) for buft in sorted(weights)]
         return added_up(
             Arrangement(choices.layers, choices.n_gpu, self.parallel, setup.specs),
             uses_of(setup.backends, buffers),
-            reserved,
+            self._reserved(),
             (choices.output_buft(), standing.output_bytes),
             standing.warnings,
             margins,

@@ -68,8 +68,11 @@ def open_model(path: Path, quantization: str = "") -> ModelFile:
 
 
 def is_model(path: Path) -> bool:
-    """Whether this is a file that begins as GGUF does, or a folder of safetensors."""
-    return is_gguf(path) or is_folder_of_safetensors(path)
+    """Whether this is a file that begins as GGUF does, or a folder, which is to be one of safetensors."""
+    try:
+        return is_gguf(path) or path.is_dir()
+    except ValueError:
+        return False
 
 
 def model_name(path: Path) -> str:

@@ -104,6 +104,9 @@ def _nothing(fit: Fit, style: Style) -> list[str]:
 def remedies(fit: Fit) -> list[str]:
     """What nobody has tried and would need less memory, by the search that was asked for."""
     r, near = fit.wishes.ranges, fit.found.nearest
+    small = [device for device, n in near.margins.items() if fit.memory.get(device, n) < n] if near is not None else []
+    if small:
+        return [f"a smaller --margin ({', '.join(small)}: less is free than that)"]
     fixed = fit.wishes.captured
     short = near is not None and near.n_ctx <= _SHORT_CTX
     shorter = [] if fixed or short else ["a shorter context (-c)"]
@@ -153,14 +156,15 @@ def _candidates(fit: Fit, style: Style, top: int) -> str:
         ])  # fmt: skip
     if fit.own is not None:
         rows.append(_own_row(fit.own, varied, placed, tokens + prompts, gpus))
-    return render_table(columns, rows, style)
+    reason = "" if fit.own is None or not fit.own.reason else f"  llama.cpp's --fit gives up: {fit.own.reason}"
+    return render_table(columns, rows, style) + render_lines(_wrapped(reason, style), style)
 
 
 def _own_row(own: OwnChoice, varied: Sequence[str], placed: Sequence[str], n_speeds: int, gpus: Sequence[str]) -> Row:
     """What llama.cpp's --fit would choose; its context stands with the rest where the others share one."""
     o = own.options
     told = [f"-c {o['-c']}"] if "-c" not in varied and "-c" in o else []
-    told += ["" if own.fits else "does not fit", own.reason]
+    told += [] if own.fits else ["does not fit"]
     return [
         Cell("--fit", "dim"),
         *(o.get(name) or _UNSAID.get(name, "") for name in (*varied, *placed)),
@@ -168,7 +172,7 @@ def _own_row(own: OwnChoice, varied: Sequence[str], placed: Sequence[str], n_spe
         *[""] * n_speeds,
         str(own.splits),
         *(size(n) if (n := own.left.get(gpu, 0)) >= 0 else f"-{size(-n)}" for gpu in gpus),
-        ", ".join(filter(None, told)),
+        ", ".join(told),
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -115,12 +116,13 @@ class _Search:
                 self.bests[setting] = known
         left = [s for s in settings if s not in self.bests]
         self._tell()
-        for best in self._results(self._jobs(left)):
-            self.bests[best.setting] = best
-            self.saved.add(best)
-            self._tell()
+        with closing(self._jobs(left)) as jobs:  # what captures ends here, too, whatever happens
+            for best in self._results(jobs):
+                self.bests[best.setting] = best
+                self.saved.add(best)
+                self._tell()
 
-    def _jobs(self, settings: Sequence[Setting]) -> Iterator[_Job]:
+    def _jobs(self, settings: Sequence[Setting]) -> Generator[_Job]:
         if not settings:
             return
         for setting, placer in zip(settings, self.captures.placers(settings), strict=True):
