@@ -16,7 +16,7 @@ def chart_of(fit: Fit) -> str:
     shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
     rated = all(fit.token(c) is not None for c in shown)
     devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
-    unit = "tokens/s, one token at a time" if rated else "layers on GPUs (no speed: the devices are not known)"
+    unit = "tokens/s, one token at a time" if rated else "layers on GPUs, since the speed of these devices is not known"
     points = [_point(fit, c, rated, c is fit.found.best) for c in shown]
     return fit_chart(points, f"{fit.title} on {devices}" if devices else fit.title, unit)
 
