@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -15,6 +15,8 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.processes import in_processes
+from ggmltool.sources.llama.search import setting_search
 from ggmltool.sources.llama.search.anatomy import anatomies
 from ggmltool.sources.llama.search.captures import ModelFile, OneModel
 from ggmltool.sources.llama.search.choice import PARTS, Choice, Spill
@@ -80,6 +82,23 @@ def test_the_best_is_no_worse_than_that_of_all_placements(
     assert rank(objective, found.best, found.best.seconds.of(request)) == rank(
         objective, everything[0], everything[0].seconds.of(request)
     )
+
+
+def test_several_processes_find_in_one_setting_what_one_finds_in_as_many_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def side_by_side(work: Callable[[Choice], Candidate], items: Sequence[Choice], n: int) -> list[Candidate]:
+        started.append(len(items))
+        return in_processes(work, items, n)
+
+    monkeypatch.setattr(setting_search, "in_processes", side_by_side)
+    monkeypatch.setattr(setting_search, "_ALONE", 1)
+    on, space = devices("CUDA0:8MiB", "Vulkan0:6MiB"), Space(contexts=(512,), margins=(0,))
+    captures = OneModel(model("qwen3"), lambda _: on)
+    one = search(captures, space, Wish("fewest-splits"))
+    assert not started
+    assert search(captures, space, Wish("fewest-splits"), processes=2) == one
+    assert started
 
 
 @pytest.mark.parametrize("memory", ["6MiB", "7MiB", "8MiB", "9MiB"])

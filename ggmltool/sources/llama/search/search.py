@@ -47,7 +47,8 @@ def search(
 ) -> Found:
     """The best placement of every setting of the space, the best of all first.
 
-    Settings are searched side by side in so many processes, each in at most so many plans. What is `saved` is not
+    Settings are searched side by side in so many processes, or the plans of the only one made so, each in at most so
+    many plans. What is `saved` is not
     searched again, and what is found is added to it at once, so that a search that was ended can go on.
 
     Raises PlaceError for options that are wrong, CaptureError if no setting can be captured.
@@ -142,9 +143,11 @@ class _Search:
         order = self.order.get(job.setting, len(self.order))
         wish = self.wish
         limit = self._limit(job.setting)
+        processes = self.processes if len(self.wanted) == 1 else 1
         return best_of_setting(
-            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most, limit
-        )
+            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most, limit,
+            processes,
+        )  # fmt: skip
 
     def _limit(self, setting: Setting) -> Vector | None:
         """What a setting's placements may cost to be the best of all; None if any cost may."""

@@ -41,16 +41,18 @@ def best_of_setting(
     rates: Mapping[str, Rates],
     most: int,
     limit: Vector | None = None,
+    processes: int = 1,
 ) -> SettingBest:
-    """The best placement of a model that was captured with a setting. `limit` is that of SettingSearch.
+    """The best placement of a model that was captured with a setting.
 
-    Raises PlaceError.
+    `limit` and `processes` are those of SettingSearch. Raises PlaceError.
     """
     measurer = Measurer(placer)
     speed = Speed(placer, anatomies(placer, request.cached), rates, request)
     tables = Tables(placer, space)
     planner = Planner(measurer, space, speed, setting, order)
-    best = SettingSearch(planner, Costs(measurer, tables, speed), objective, request, most, limit).best()
+    costs = Costs(measurer, tables, speed)
+    best = SettingSearch(planner, costs, objective, request, most, limit, processes).best()
     return SettingBest(setting, best, {} if best.candidate is None else _biggest(tables, space, best.candidate))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
+from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search.choice import Choice
 from ggmltool.sources.llama.search.costs import Costs
 from ggmltool.sources.llama.search.found import Candidate
@@ -17,8 +19,8 @@ from ggmltool.sources.llama.search.objective import (
     room_step,
     rounded,
 )
+from ggmltool.sources.llama.search.paths import Bound, Path, Paths
 from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.paths import Path, Paths
 from ggmltool.sources.llama.search.pieces import Pieces
 from ggmltool.sources.llama.search.planning import Planner
 from ggmltool.sources.llama.search.speed import Request
@@ -29,6 +31,11 @@ _RUNNER_UP = 4
 """Plans of what can no more be the best of all."""
 _ROOM_PLANS = 24
 """Plans of placements that cost as little as the best and may leave more room."""
+
+_ALONE = 16
+"""Paths that are looked at before other processes are started."""
+_BATCH = 16
+"""Paths of each process that are planned at a time."""
 
 
 class Best(NamedTuple):
@@ -58,7 +65,8 @@ class SettingSearch:
     """The search of one setting, in at most so many plans.
 
     `limit` are the costs that another setting comes to: what costs more is of interest as a runner-up only, for which a
-    few plans have to do.
+    few plans have to do. Plans that are many are made side by side in so many processes, ahead of their turn; what is
+    found is the same in any number of them.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class SettingSearch:
         request: Request,
         most: int,
         limit: Vector | None = None,
+        processes: int = 1,
     ) -> None:
         self.planner = planner
         self.placer = planner.measurer.placer
@@ -79,8 +88,10 @@ class SettingSearch:
         self.request = request
         self.most = most
         self.limit = limit
+        self.processes = processes
         self.tried: dict[Choice, Candidate] = {}
         self.paths: dict[Choice, Path] = {}
+        self.ahead: dict[Choice, Candidate] = {}
         n = self.tables.n
         given = self.space.layers
         layers = range(n + 1) if given is None else sorted({n if m < 0 else min(m, n) for m in given})
@@ -150,9 +161,9 @@ class SettingSearch:
 
     def _rule_out(self, paths: Paths) -> bool:
         """Plan all that may cost less than the best so far; whether that came to an end."""
-        best = min((self.key(c).costs for c in self.tried.values() if c.fits), default=None)
+        best = self._fewest()
         beyond = 0
-        for bound, path in paths:
+        for bound, path in self._planned_ahead(iter(paths)):
             least = least_steps(bound.costs)
             if best is not None and least >= best:
                 return True
@@ -169,6 +180,22 @@ class SettingSearch:
             if candidate.fits and (best is None or self.key(candidate).costs < best):
                 best = self.key(candidate).costs
         return True
+
+    def _fewest(self) -> Vector | None:
+        """The costs of the best so far."""
+        return min((self.key(c).costs for c in self.tried.values() if c.fits), default=None)
+
+    def _planned_ahead(self, paths: Iterator[tuple[Bound, Path]]) -> Iterator[tuple[Bound, Path]]:
+        """The same paths; where they are many, several processes have planned the next ones before they are given."""
+        yield from islice(paths, _ALONE)
+        while self.processes > 1 and (batch := list(islice(paths, _BATCH * self.processes))):
+            best = self._fewest()
+            choices = [self.choice(path) for bound, path in batch if best is None or least_steps(bound.costs) < best]
+            new = [choice for choice in dict.fromkeys(choices) if choice not in self.tried]
+            if len(new) > 1:
+                self.ahead = dict(zip(new, in_processes(self.planner.plan, new, self.processes), strict=True))
+            yield from batch
+        yield from paths
 
     def _roomiest(self, bound: Pieces, best: Candidate) -> Candidate:
         """The candidate that costs as little as the best and leaves most room, as far as a few plans find it.
@@ -211,7 +238,8 @@ class SettingSearch:
     def _planned(self, path: Path) -> Candidate:
         choice = self.choice(path)
         self.paths[choice] = path
-        found = self.tried[choice] = self.planner.plan(choice)
+        known = self.ahead.get(choice)
+        found = self.tried[choice] = self.planner.plan(choice) if known is None else known
         return found
 
 
