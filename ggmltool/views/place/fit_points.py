@@ -5,10 +5,14 @@ from __future__ import annotations
 from ggmltool.inspect.fit_wishes import shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.sources.llama.search.found import Candidate
+from ggmltool.views.place.fit import spilled
 from ggmltool.views.place.fit_chart import Point, fit_chart
 
 _MOST = 40
 """Placements in a chart."""
+
+_APART = ("-c", "--n-cpu-moe", "--n-cpu-ffn", "-ot")
+"""Options that are told otherwise."""
 
 
 def chart_of(fit: Fit) -> str:
@@ -22,7 +26,8 @@ def chart_of(fit: Fit) -> str:
 
 
 def _point(fit: Fit, c: Candidate, rated: bool, best: bool) -> Point:
-    options = {name: value for name, value in fit.wishes.options(c).items() if name != "-c"}
+    options = fit.wishes.options(c)
+    words = shell_words({name: value for name, value in options.items() if name not in _APART})
     layers = float(c.choice.n_gpu_layers)
     low, mid, high = c.seconds.token.rate(1) if rated else (layers, layers, layers)
-    return Point(c.n_ctx, low, mid, high, shell_words(options), best)
+    return Point(c.n_ctx, low, mid, high, " ".join(filter(None, [words, spilled(options)])), best)
