@@ -64,8 +64,8 @@ class FitWanted(NamedTuple):
     def asked(self, wanted: ModelOptions, model: Model, name: str | None) -> FitAsked:
         """What --fit is asked for. A capture has the context that it has; -c 0 asks for the model's own in full."""
         from ggmltool.inspect.chosen import FitAsked
-        from ggmltool.sources.llama.fit_records import FULL_CTX, MIN_CTX
         from ggmltool.sources.llama.model_file import is_model
+        from ggmltool.sources.llama.own_fit.records import FULL_CTX, MIN_CTX
 
         n_ctx = self.n_ctx(wanted)
         least = MIN_CTX if self.ctx is None else self.ctx

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, devices_of
 from ggmltool.scenario.versions import lacks
-from ggmltool.sources.llama.common_fit import common_fit_params
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit_memory import PlacedMemory, fit_devices, fit_model, place_options
-from ggmltool.sources.llama.fit_records import (
+from ggmltool.sources.llama.needs import margins_of
+from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
+from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model, place_options
+from ggmltool.sources.llama.own_fit.records import (
     ALL,
     AUTO,
     MIN_CTX,
@@ -23,7 +24,6 @@ from ggmltool.sources.llama.fit_records import (
     Fitted,
     Measured,
 )
-from ggmltool.sources.llama.needs import margins_of
 from ggmltool.sources.llama.place import Placer
 
 if TYPE_CHECKING:

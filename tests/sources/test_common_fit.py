@@ -21,14 +21,14 @@ from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.common_fit import common_fit_params
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.fit_memory import PlacedMemory, fit_devices, fit_model
-from ggmltool.sources.llama.fit_records import FULL_CTX, FitParams, Fitted
-from ggmltool.sources.llama.fit_records import FitSettings as Ours
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.overrides import parse_overrides
+from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
+from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model
+from ggmltool.sources.llama.own_fit.records import FULL_CTX, FitParams, Fitted
+from ggmltool.sources.llama.own_fit.records import FitSettings as Ours
 from ggmltool.sources.llama.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Refused, Settings
 from tests.sources.gguf_file import write_gguf

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.inspect.chosen import arguments
-from ggmltool.sources.llama.fit_records import Status
+from ggmltool.sources.llama.own_fit.records import Status
 from ggmltool.views.document import Row
 
 if TYPE_CHECKING:
     from ggmltool.inspect.chosen import Chosen
-    from ggmltool.sources.llama.fit_records import Trial
+    from ggmltool.sources.llama.own_fit.records import Trial
 
 
 class TriedRow(Row):

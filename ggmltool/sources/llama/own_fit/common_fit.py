@@ -1,7 +1,7 @@
 """llama.cpp's own choice, `--fit on`: which context, layers, split and overrides it would set for these devices.
 
 `common_fit_params` follows llama.cpp's function of that name step by step, with its numbers and its words. It measures
-through a function that is given to it; fit_memory.py has the one that places a captured model.
+through a function that is given to it; memory.py has the one that places a captured model.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ggmltool.sources.llama.fit_layers import fill_layers
-from ggmltool.sources.llama.fit_log import names
-from ggmltool.sources.llama.fit_records import (
+from ggmltool.sources.llama.own_fit.fitting import Fitting
+from ggmltool.sources.llama.own_fit.layers import fill_layers
+from ggmltool.sources.llama.own_fit.log import names
+from ggmltool.sources.llama.own_fit.records import (
     AUTO,
     FULL_CTX,
     FitCrash,
@@ -29,7 +30,6 @@ from ggmltool.sources.llama.fit_records import (
     mib,
     u32,
 )
-from ggmltool.sources.llama.fitting import Fitting
 
 
 def common_fit_params(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ggmltool.sources.llama.fit_log import breakdown
-from ggmltool.sources.llama.fit_records import FitDevice, FitModel, FitParams, FitSettings, Measure, Measured, Trial
+from ggmltool.sources.llama.own_fit.log import breakdown
+from ggmltool.sources.llama.own_fit.records import FitDevice, FitModel, FitParams, FitSettings, Measure, Measured, Trial
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ggmltool.sources.llama.fit_records import FitDevice, Measured, Parts, mib
+from ggmltool.sources.llama.own_fit.records import FitDevice, Measured, Parts, mib
 
 _PREFIXES = ("NVIDIA ", "GeForce ", "Tesla ", "AMD ", "Radeon ", "Instinct ")
 _HEAD = "| {} | {}   {}    {}   {}   {}   {}    {} |"
