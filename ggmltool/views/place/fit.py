@@ -50,7 +50,8 @@ def progress_text(now: Progress) -> str:
     best = now.best
     texts = [f"{now.done} of {count(now.counts.settings, 'setting')}, {now.counts.planned} placements planned"]
     if best is not None:
-        texts.append(f"best so far: -c {best.n_ctx} {shell_words(best.words)}")
+        layers = {name: best.words[name] for name in ("-ngl", "-ts") if name in best.words}
+        texts.append(f"best so far: -c {best.n_ctx} {shell_words(layers)} {spilled(best.words)}".rstrip())
         texts += [f"{_digits(best.seconds.token.rate(1).mid)} tokens/s"] if best.rated else []
     return ", ".join(texts)
 
