@@ -175,7 +175,7 @@ def model_options(lists: bool = False, parallel: bool = False, doubled: bool = F
 _HELP = {
     "-c": (
         "Context size (default: the model's own).",
-        "Context sizes: 32768, or a range, 8192..131072, whose doublings are tried. Default: 4096 to the model's.",
+        "Context sizes: 32768, or a range, 8192..131072, whose doublings are tried. Default: 8192 to the model's.",
     ),
     "-ub": (
         "Physical batch, in tokens (default: 512).",

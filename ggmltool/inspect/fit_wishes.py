@@ -16,8 +16,8 @@ from ggmltool.sources.llama.search.found import Candidate
 from ggmltool.sources.llama.search.objective import Objective
 from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting, Space
 
-LEAST_CTX = 4096
-"""The shortest context that is tried where none is asked for."""
+LEAST_CTX = 8192
+"""The shortest context that is tried where none is asked for: it has room for what is to be fast (DEPTH, and more)."""
 
 UBATCHES = (512, 1024, 2048)
 """The sizes of ubatch that are tried where none is asked for."""
@@ -32,7 +32,7 @@ _DEFAULT = Setting()
 class Ranges:
     """What is asked for; what is left out is searched, or llama.cpp's default.
 
-    `contexts` (): doublings from 4096 to the model's own. `layers` (): any number; ALL is one. `tensor_split` (): any
+    `contexts` (): doublings from 8192 to the model's own. `layers` (): any number; ALL is one. `tensor_split` (): any
     shares. Of contexts that double, those between are tried, too, where the longest is wanted. `n_cpu_moe` and
     `n_cpu_ffn` None: as many as are needed.
     """
