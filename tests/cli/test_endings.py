@@ -17,7 +17,7 @@ from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line, options
 @EVERY
 def test_a_json_file_has_json_and_a_packed_one_is_packed(call: Call, name: str) -> None:
     """U23 R12"""
-    if name in {*WITHOUT_JSON, "place", "sample"}:
+    if name in {*WITHOUT_JSON, "fit", "place", "sample"}:
         return
     wanted = call(*line(name), "--json").out
     assert call(*line(name), "-o", "out.json").err == "Wrote out.json\n"
@@ -35,7 +35,7 @@ def test_a_format_that_it_cannot_write_is_refused_with_those_it_can(call: Call, 
     """U23"""
     formats = {choice for o in options(name) if o.name == "format" for choice in o.type.to_info_dict()["choices"]}
     for ending, format in FORMATS.items():
-        if format in formats or (name in ("capture", "place", "sample", "ops") and format in ("json", "yaml")):
+        if format in formats or (name in ("capture", "fit", "place", "sample", "ops") and format in ("json", "yaml")):
             continue
         result = call(*line(name), "-o", f"out{ending}")
         assert (result.status, result.out) == (2, "")
