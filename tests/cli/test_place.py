@@ -223,8 +223,8 @@ def test_a_placement_on_all_gpus_is_a_scenario_of_one_device(call: Call) -> None
         (("place", "-ts", "auto"), "with -sm tensor, name the shares"),
         (("place", "--device", "CUDA0,Metal"), "-sm tensor is planned for GPUs of one kind"),
         (("place", "--device", "none"), "-sm tensor needs a GPU"),
-        (("sweep", "-ngl", "1,2"), "it is for `place`"),
-        (("fit",), "it is for `place`"),
+        (("sweep", "-ngl", "1,2"), "is for `place`"),
+        (("fit",), "is for `place`"),
     ],
 )
 def test_what_cannot_be_cut_is_said(call: Call, args: tuple[str, ...], says: str) -> None:
