@@ -1,11 +1,16 @@
-"""The real llama_model_quantize, asked what it would do: a dry run says of every weight which type it would have."""
+"""The real llama_model_quantize, asked what it would do: a dry run says of every weight which type it would have.
+
+It runs in a process of its own: its ggml goes by the same file's name as that of another package.
+"""
 
 from __future__ import annotations
 
 import ctypes as c
 import os
 import re
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -41,9 +46,14 @@ class _Imatrix(c.Structure):
 
 
 @cache
-def _library() -> c.CDLL:
+def _process() -> ProcessPoolExecutor:
     if not has(JUDGE) and not os.environ.get("CI"):
         pytest.skip(f"needs {JUDGE}, installed or in GGMLTOOL_LIBRARIES")
+    return ProcessPoolExecutor(1, get_context("spawn"))
+
+
+@cache
+def _library() -> c.CDLL:
     lib = c.CDLL(str(find(JUDGE).file))
     lib.llama_model_quantize_default_params.restype = _Params
     lib.llama_model_quantize.argtypes = (c.c_char_p, c.c_char_p, c.POINTER(_Params))
@@ -72,6 +82,10 @@ def quantize(path: Path, made: Path, wanted: Quantization) -> None:
 
 def _run(path: Path, made: bytes, wanted: Quantization, dry_run: bool = False) -> tuple[int, list[str]]:
     """Whether it failed, and what it said."""
+    return _process().submit(_run_here, path, made, wanted, dry_run).result()
+
+
+def _run_here(path: Path, made: bytes, wanted: Quantization, dry_run: bool) -> tuple[int, list[str]]:
     lib = _library()
     said: list[str] = []
     log = _LOG(lambda _, text, __: said.append(text.decode("utf-8", "replace")))
