@@ -346,7 +346,7 @@ def test_an_example_of_the_manual_runs(example: str, tmp_path: Path, monkeypatch
 
 def test_the_manual_names_all_that_is_public() -> None:
     methods = {name for name, _ in inspect.getmembers(ggmltool.Scenario, inspect.isfunction) if name[0] != "_"}
-    for name in methods - {"graph_name", "start", "steps", "outputs"}:
+    for name in methods - {"graph_name", "start", "steps", "outputs", "prepared"}:
         assert re.search(rf"^\| `{name}\(|`{name}\(", MANUAL, re.MULTILINE), name
     for name in set(ggmltool.__all__) - {"__version__", "Result", "Scenario"}:
         assert re.search(rf"\b{name}\b", MANUAL), name

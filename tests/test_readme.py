@@ -205,6 +205,7 @@ STANDS_FOR = {'--prompt "The capital of France is"': "--tokens 2,30,40", "2,818,
 SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
 """Commands whose exit status 1 is an answer."""
 PROGRAMS = {
+    "curl": ": the model is there already",
     "ggmltool": 'exec "$PYTHON" -m ggmltool "$@"',
     "llama-cli": """{
 for graph in model model placed; do
