@@ -200,7 +200,13 @@ def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: C
     assert f"{change.key} · since {change.since} · {change.area}\n" in result.out
 
 
-STANDS_FOR = {'--prompt "The capital of France is"': "--tokens 2,30,40", "2,818,5279": "2,18,52", "529,7001": "29,70"}
+STANDS_FOR = {
+    '--prompt "The capital of France is"': "--tokens 2,30,40",
+    "2,818,5279": "2,18,52",
+    "529,7001": "29,70",
+    "Qwen3-8B/": "model.gguf",
+    "model-bf16.gguf": "model.gguf",
+}
 """What the little model, which has no vocabulary and 304 tokens, gets in place of a text and of other tokens."""
 SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
 """Commands whose exit status 1 is an answer."""
