@@ -15,7 +15,7 @@ from ggmltool.inspect.placing import AUTO_SPLIT, Common, asked, devices_of, opti
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.ranges import read_range
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.needs import GraphCost
+from ggmltool.sources.llama.needs import GraphCost, least_room
 from ggmltool.sources.llama.parts import n_layer
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.sweep import Bytes, Job, Outcome, usable_processes
@@ -86,7 +86,7 @@ class Swept(NamedTuple):
     @property
     def room(self) -> int:
         """What the fullest device has left beyond its margin."""
-        return min((n - self.margins.get(device, 0) for device, n in self.left.items()), default=0)
+        return least_room(self.left, self.margins)
 
     @property
     def fits(self) -> bool:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sources.gguf_file import Description, Tensors, write_gguf
+from tests.sources.real_models import Size, values_of
+from tests.sources.real_models import finer as is_finer
 
 
 class Dense(NamedTuple):
@@ -38,26 +40,9 @@ QWEN2_7B = Dense("qwen2", 28, 3584, 18944, 28, 4, 128, 152064, biases=True)
 GEMMA3_4B = Dense("gemma3", 34, 2560, 10240, 8, 4, 256, 262208, tied=True, norms=True)
 
 
-def _finer(i: int, n: int) -> bool:
-    """Whether Q4_K_M gives a layer's V and its way down q6_K: the first and last eighth, and every third."""
-    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
-
-
 def _values(size: Dense, **more: Any) -> dict[str, Any]:
-    return {
-        "vocab_size": size.vocab,
-        "context_length": 131072,
-        "embedding_length": size.embd,
-        "block_count": size.layers,
-        "feed_forward_length": size.ff,
-        "attention.head_count": size.heads,
-        "attention.head_count_kv": size.kv,
-        "attention.key_length": size.head,
-        "attention.value_length": size.head,
-        "attention.layer_norm_rms_epsilon": 1e-5,
-        "rope.freq_base": 1e6,
-        "rope.dimension_count": size.head,
-    } | {key.replace("__", "."): value for key, value in more.items()}
+    alike = Size(size.layers, size.embd, size.ff, size.heads, size.kv, size.head, size.vocab, 131072)
+    return values_of(alike, rope__dimension_count=size.head, **more)
 
 
 def _attention(size: Dense, kind: str, value: str) -> Tensors:
@@ -88,10 +73,10 @@ def _whole(size: Dense, layers: list[Tensors], embeddings: str, output: str) -> 
 
 
 def dense(size: Dense, kind: str, output: str = "", finer: str = "", embeddings: str = "") -> Description:
-    """A transformer whose weights have one type, but for the output, and for V and the way down of `_finer` layers."""
+    """A transformer whose weights have one type, but for the output, and for V and the way down of finer layers."""
     layers: list[Tensors] = []
     for i in range(size.layers):
-        down = finer if finer and _finer(i, size.layers) else kind
+        down = finer if finer and is_finer(i, size.layers) == "q6_K" else kind
         layers.append(
             _attention(size, kind, down)
             | {

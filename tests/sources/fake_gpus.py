@@ -99,27 +99,29 @@ def place(path: Path, devices: Sequence[FakeGpu], settings: Settings | None = No
     `debug` is the GGML_SCHED_DEBUG of its scheduler. Raises Refused.
     """
     request = {"path": str(path), "devices": [asdict(d) for d in devices], "settings": asdict(settings or Settings())}
+    reply = ask("tests.sources.fake_gpus", request, GGML_SCHED_DEBUG=str(debug))
+    splits = [(backend, start, end, tuple(inputs)) for backend, start, end, inputs in reply.pop("splits")]
+    return Placed(splits=splits, **reply)
+
+
+def ask(module: str, request: dict[str, Any], **environment: str) -> dict[str, Any]:
+    """The reply of a module that runs as a child process, with the library. Raises Refused."""
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     child = subprocess.run(
-        [sys.executable, "-P", "-m", "tests.sources.fake_gpus"],
+        [sys.executable, "-P", "-m", module],
         input=json.dumps(request),
         capture_output=True,
         text=True,
-        env=os.environ
-        | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
-            "GGML_SCHED_DEBUG": str(debug),
-            "GGML_NO_BACKTRACE": "1",
-        },
+        env=os.environ | {"PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"} | environment,
         check=False,
     )
     try:
-        reply = json.loads(child.stdout)
+        reply: dict[str, Any] = json.loads(child.stdout)
     except ValueError:
         raise Refused(f"exit status {child.returncode}: {child.stderr.strip()[-2000:]}") from None
     if "error" in reply:
         raise Refused(reply["error"])
-    splits = [(backend, start, end, tuple(inputs)) for backend, start, end, inputs in reply.pop("splits")]
-    return Placed(splits=splits, **reply)
+    return reply
 
 
 class BuftOverride(ctypes.Structure):

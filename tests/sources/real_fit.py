@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.fake_device import FakeGpu
-from tests.sources.fake_gpus import FUNCTIONS, ROOT, BuftOverride, FakeSession, Refused, Settings
+from tests.sources.fake_gpus import FUNCTIONS, SPLIT_MODES, BuftOverride, FakeSession, Settings, ask
 
 FIT = (
     "_Z17common_fit_paramsPKcP18llama_model_paramsP20llama_context_paramsPf"
@@ -31,7 +30,6 @@ FIT = (
 )
 PRINT = "_Z16common_fit_printPKcP18llama_model_paramsP20llama_context_params"
 EXTRA = "PK22common_fit_extra_model"
-SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 MAX_DEVICES, MAX_OVERRIDES = 16, 4096
 TRACE, ERROR_LEVEL = 4, 4
 
@@ -73,22 +71,7 @@ def fit(path: Path, devices: Sequence[FakeGpu], settings: Settings, asked: FitSe
         "asked": asdict(asked),
         "prints": prints,
     }
-    child = subprocess.run(
-        [sys.executable, "-P", "-m", "tests.sources.real_fit"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]), "GGML_NO_BACKTRACE": "1"},
-        check=False,
-    )
-    try:
-        reply = json.loads(child.stdout)
-    except ValueError:
-        raise Refused(f"exit status {child.returncode}: {child.stderr.strip()[-2000:]}") from None
-    if "error" in reply:
-        raise Refused(reply["error"])
-    return Found(**reply)
+    return Found(**ask("tests.sources.real_fit", request))
 
 
 class FitSession(FakeSession):

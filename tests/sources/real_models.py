@@ -34,7 +34,7 @@ def _vector(n: int) -> Shape:
     return "f32", (n,)
 
 
-def _finer(i: int, n: int) -> str:
+def finer(i: int, n: int) -> str:
     """What Q4_K_M gives V and the feed-forward's way down: every third layer, the first and last eighth are finer."""
     return "q6_K" if i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2 else "q4_K"
 
@@ -72,7 +72,8 @@ def _model(size: Size, layers: list[Tensors], embd: str = "q4_K", output: str | 
     return tensors if output is None else tensors | {"output.weight": (output, (size.embd, size.vocab))}
 
 
-def _values(size: Size, **more: Any) -> dict[str, Any]:
+def values_of(size: Size, **more: Any) -> dict[str, Any]:
+    """The metadata of a transformer, with `more`, whose keys have `__` for a dot."""
     values: dict[str, Any] = {
         "vocab_size": size.vocab,
         "context_length": size.context,
@@ -94,9 +95,9 @@ def _gemma(size: Size, window: int) -> Description:
         "post_attention_norm.weight": _vector(size.embd),
         "post_ffw_norm.weight": _vector(size.embd),
     }
-    kinds = [_finer(i, size.layers) for i in range(size.layers)]
+    kinds = [finer(i, size.layers) for i in range(size.layers)]
     layers = [_attention(size, kind) | norms | _ffn(size, kind) for kind in kinds]
-    return Description("gemma3", _values(size, attention__sliding_window=window), _model(size, layers, "q6_K", None))
+    return Description("gemma3", values_of(size, attention__sliding_window=window), _model(size, layers, "q6_K", None))
 
 
 def _gemma_270m() -> Description:
@@ -114,25 +115,25 @@ def _gemma_27b() -> Description:
 def _llama_70b() -> Description:
     size = Size(80, 8192, 28672, 64, 8, 128, 128256, 131072)
     layers = [
-        _attention(size, "q6_K" if _finer(i, 80) == "q6_K" else "q5_K") | _ffn(size, _finer(i, 80)) for i in range(80)
+        _attention(size, "q6_K" if finer(i, 80) == "q6_K" else "q5_K") | _ffn(size, finer(i, 80)) for i in range(80)
     ]
-    return Description("llama", _values(size, rope__dimension_count=128), _model(size, layers))
+    return Description("llama", values_of(size, rope__dimension_count=128), _model(size, layers))
 
 
 def _qwen3_30b_a3b() -> Description:
     size, experts, ff = Size(48, 2048, 6144, 32, 4, 128, 151936, 40960), 128, 768
     layers = []
     for i in range(size.layers):
-        layer = _attention(size, _finer(i, size.layers)) | _head_norms(size)
+        layer = _attention(size, finer(i, size.layers)) | _head_norms(size)
         layer |= {
             "ffn_norm.weight": _vector(size.embd),
             "ffn_gate_inp.weight": ("f32", (size.embd, experts)),
             "ffn_gate_exps.weight": ("q4_K", (size.embd, ff, experts)),
             "ffn_up_exps.weight": ("q4_K", (size.embd, ff, experts)),
-            "ffn_down_exps.weight": (_finer(i, size.layers), (ff, size.embd, experts)),
+            "ffn_down_exps.weight": (finer(i, size.layers), (ff, size.embd, experts)),
         }
         layers.append(layer)
-    values = _values(size, expert_count=experts, expert_used_count=8, expert_feed_forward_length=ff)
+    values = values_of(size, expert_count=experts, expert_used_count=8, expert_feed_forward_length=ff)
     return Description("qwen3moe", values, _model(size, layers))
 
 
@@ -143,9 +144,9 @@ def _nemotron_49b() -> Description:
     ffs = [14336 if i == 0 else (5120, 5632, 14336)[i % 3] if i in bare else 28672 for i in range(size.layers)]
     layers = []
     for i, ff in enumerate(ffs):
-        attention = {} if i in bare else _attention(size, "q6_K" if _finer(i, 80) == "q6_K" else "q5_K")
-        layers.append(attention | _ffn(size, _finer(i, 80), ff))
-    values = _values(size, rope__dimension_count=128, feed_forward_length=ffs)
+        attention = {} if i in bare else _attention(size, "q6_K" if finer(i, 80) == "q6_K" else "q5_K")
+        layers.append(attention | _ffn(size, finer(i, 80), ff))
+    values = values_of(size, rope__dimension_count=128, feed_forward_length=ffs)
     values["attention.head_count"] = [0 if i in bare else size.heads for i in range(size.layers)]
     values["attention.head_count_kv"] = [0 if i in bare else size.kv for i in range(size.layers)]
     return Description("deci", values, _model(size, layers))
@@ -167,7 +168,7 @@ def _mamba_2_8b() -> Description:
     }
     size = Size(64, embd, 0, 0, 0, 0, vocab, 1048576)
     values = {
-        key: value for key, value in _values(size).items() if not key.startswith(("attention.key", "attention.value"))
+        key: value for key, value in values_of(size).items() if not key.startswith(("attention.key", "attention.value"))
     }
     values |= {
         "ssm.conv_kernel": 4,
@@ -182,8 +183,8 @@ def _qwen2vl_7b() -> Description:
     """The text part of a vision model: its positions have three parts."""
     size = Size(28, 3584, 18944, 28, 4, 128, 152064, 32768)
     biases = {"attn_q.bias": _vector(3584), "attn_k.bias": _vector(512), "attn_v.bias": _vector(512)}
-    layers = [_attention(size, _finer(i, 28)) | biases | _ffn(size, _finer(i, 28)) for i in range(28)]
-    return Description("qwen2vl", _values(size, rope__dimension_sections=[16, 24, 24, 0]), _model(size, layers))
+    layers = [_attention(size, finer(i, 28)) | biases | _ffn(size, finer(i, 28)) for i in range(28)]
+    return Description("qwen2vl", values_of(size, rope__dimension_sections=[16, 24, 24, 0]), _model(size, layers))
 
 
 REAL_MODELS: Mapping[str, Callable[[], Description]] = {

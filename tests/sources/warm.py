@@ -25,6 +25,7 @@ import pytest
 ENTRIES = {
     "ggmltool.sources.llama.child": "main",
     "tests.sources.fake_gpus": "_main",
+    "tests.sources.real_fit": "_main",
     "tests.sources.reference": "main",
 }
 """Modules that are started, and the function that `python -m` calls."""

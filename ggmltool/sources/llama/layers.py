@@ -75,7 +75,7 @@ def layer_devices(n_layer: int, gpus: Sequence[BackendSpec], cpu: str, options: 
         if il < first or il - first >= n_act:
             devices.append(cpu)
         else:
-            devices.append(gpus[bisect_right(splits, _f32((il - first) / n_act))].name)
+            devices.append(gpus[bisect_right(splits, f32((il - first) / n_act))].name)
     return LayerDevices(tuple(devices[:-1]), devices[-1])
 
 
@@ -90,13 +90,13 @@ def split_points(gpus: Sequence[BackendSpec], tensor_split: Sequence[float]) -> 
     total = 0.0
     points = []
     for share in shares:
-        total = _f32(total + _f32(share))
+        total = f32(total + f32(share))
         points.append(total)
     if gpus and not 0 < total < float("inf"):
         raise PlaceError("-ts needs a share above 0")
-    return [_f32(point / total) for point in points]
+    return [f32(point / total) for point in points]
 
 
-def _f32(x: float) -> float:
+def f32(x: float) -> float:
     """The nearest single-precision number."""
     return ctypes.c_float(x).value

@@ -36,6 +36,11 @@ class BufferUse:
         return self.weights + self.cache + self.compute + self.output
 
 
+def least_room(left: Mapping[str, int], margins: Mapping[str, int]) -> int:
+    """What the fullest device has left beyond its margin, below 0 if it lacks some; 0 if no memory is known."""
+    return min((n - margins.get(device, 0) for device, n in left.items()), default=0)
+
+
 class GraphCost(NamedTuple):
     """What a graph is planned to: its splits, and the bytes that they copy from elsewhere for a batch."""
 

@@ -8,7 +8,6 @@ From llama.cpp b11549, src/llama-model.cpp, for models whose layers all have att
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import lcm
@@ -17,6 +16,7 @@ from typing import Literal, NamedTuple
 from ggmltool.scenario.model import TensorSpec
 from ggmltool.sources.llama.errors import LlamaRefused, PlaceError
 from ggmltool.sources.llama.heads import Heads, heads_of
+from ggmltool.sources.llama.layers import f32
 from ggmltool.sources.llama.parts import Parts
 from ggmltool.sources.llama.weights import layer_of_cache, weight_of
 
@@ -205,19 +205,14 @@ class TensorSplit:
     def _cut(self, length: int, unit: int, rotation: int) -> list[int]:
         """The part of each GPU, rounded down to whole units; the last one in turn has the rest."""
         turned = [self.shares[(i + rotation) % self.n_gpus] for i in range(self.n_gpus)]
-        ends = list(accumulate(turned, lambda a, b: _f32(a + _f32(b)), initial=0.0))[1:]
+        ends = list(accumulate(turned, lambda a, b: f32(a + f32(b)), initial=0.0))[1:]
         parts, low = [0] * self.n_gpus, 0
         for i in range(self.n_gpus):
             high = length
             if i < self.n_gpus - 1:
                 even = length * (i + 1) // self.n_gpus
-                high = int(_f32(_f32(_f32(length) * ends[i]) / ends[-1])) if ends[-1] else even
+                high = int(f32(f32(f32(length) * ends[i]) / ends[-1])) if ends[-1] else even
                 high -= high % unit
             parts[(i + rotation) % self.n_gpus] = high - low
             low = high
         return parts
-
-
-def _f32(x: float) -> float:
-    """The nearest single-precision number."""
-    return ctypes.c_float(x).value

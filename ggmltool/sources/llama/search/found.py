@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ggmltool.sources.llama.needs import GraphCost
+from ggmltool.sources.llama.needs import GraphCost, least_room
 from ggmltool.sources.llama.search.choice import Choice
 from ggmltool.sources.llama.search.space import Setting
 from ggmltool.sources.llama.search.speed import Seconds
@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
     @property
     def room(self) -> int:
         """What the fullest device has left beyond its margin, below 0 if it lacks some; 0 if no memory is known."""
-        return min((n - self.margins.get(device, 0) for device, n in self.left.items()), default=0)
+        return least_room(self.left, self.margins)
 
     @property
     def fits(self) -> bool:
