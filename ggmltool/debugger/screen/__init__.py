@@ -1,0 +1,1 @@
+"""The debugger on a whole screen of a terminal."""

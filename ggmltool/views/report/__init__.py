@@ -1,0 +1,1 @@
+"""One page that explains a graph to somebody who was not there."""
