@@ -17,8 +17,26 @@ FORMATS = {
     ".pdf": "pdf",
     ".html": "html",
     ".htm": "html",
+    ".ggtrace": "ggtrace",
+    ".pickle": "pickle",
+    ".pkl": "pickle",
+    ".gguf": "gguf",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".tsv": "tsv",
+    ".xml": "xml",
+    ".toml": "toml",
+    ".xlsx": "xlsx",
+    ".parquet": "parquet",
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".gif": "gif",
+    ".webp": "webp",
+    ".eps": "eps",
+    ".ps": "ps",
 }
-"""The endings that name a format; any other one is for text."""
+"""The endings that name a format; any other one is for text. A command refuses those of formats that it has not: no file
+holds something else than its name says."""
 
 
 def is_packed(path: PurePath | None) -> bool:
@@ -42,19 +60,25 @@ def format_of(path: PurePath | None) -> str | None:
     return FORMATS.get(ending_of(path))
 
 
-def refusal(path: PurePath, formats: Iterable[str], chosen: str | None, own: Iterable[str]) -> str | None:
+def refusal(
+    path: PurePath, formats: Iterable[str], chosen: str | None, own: Iterable[str], text: bool = True
+) -> str | None:
     """Why a command that writes these formats cannot write `chosen` (None: its text) to the file; None if it can.
 
-    What the endings in `own` hold, the command itself knows.
+    What the endings in `own` hold, the command itself knows; without `text` it has nothing else for a file that is
+    named otherwise.
     """
     ending, named = ending_of(path), format_of(path)
-    if named is None or named == chosen or ending in own or (named, chosen) == ("yaml", "json"):
+    if ending in own or (named is not None and (named == chosen or (named, chosen) == ("yaml", "json"))):
         return None
-    possible = dict.fromkeys([*own, *(_ending(format) for format in formats), ".txt"])
+    if named is None and text:
+        return None
+    possible = dict.fromkeys([*own, *(_ending(format) for format in formats), *([".txt"] if text else [])])
     if named in formats and chosen is not None:
         return f"{path} would hold {chosen.upper()}: leave the format out, or give the file another name."
     written = ", ".join(sorted(possible, key=lambda ending: ending == ".txt"))
-    return f"{ending} is not written here; what can be written: {written}, each also with .gz."
+    what = f"{ending} is not written here" if ending else f"{path} has no extension"
+    return f"{what}; what can be written: {written}, each also with .gz."
 
 
 def _ending(format: str) -> str:

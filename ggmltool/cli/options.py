@@ -221,15 +221,17 @@ def output_option(command: F) -> F:
 
 
 class _OutputFile(click.Option):
-    """-o, and the endings of files whose format the command knows by itself."""
+    """-o, the endings of files whose format the command knows by itself, and whether it has text for any other."""
 
-    def __init__(self, *args: Any, own: tuple[str, ...] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, own: tuple[str, ...] = (), text: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.own = own
+        self.text = text
 
 
-def output_to(*endings: str) -> Callable[[F], F]:
-    """As output_option, for a command that knows by itself what a file with one of these endings holds."""
+def output_to(*endings: str, text: bool = True) -> Callable[[F], F]:
+    """As output_option, for a command that knows by itself what a file with one of these endings holds; without `text`
+    it refuses all others but those of its formats."""
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -249,6 +251,7 @@ def output_to(*endings: str) -> Callable[[F], F]:
             "output",
             cls=_OutputFile,
             own=endings,
+            text=text,
             metavar="FILE",
             type=click.Path(path_type=Path, allow_dash=True),
             is_eager=True,
@@ -264,13 +267,16 @@ def _check_ending(ctx: click.Context, path: Path | None) -> None:
     if path is None:
         return
     choices = (p.type.choices for p in ctx.command.params if p.name == "format" and isinstance(p.type, click.Choice))
-    refused = refusal(path, [str(choice) for choice in next(choices, ())], ctx.params.get("format"), _own_endings(ctx))
+    formats = [str(choice) for choice in next(choices, ())]
+    file = _output_file(ctx)
+    refused = refusal(path, formats, ctx.params.get("format"), file.own, file.text)
     if refused is not None:
         raise click.UsageError(refused, ctx)
 
 
-def _own_endings(ctx: click.Context) -> tuple[str, ...]:
-    return next((param.own for param in ctx.command.params if isinstance(param, _OutputFile)), ())
+def _output_file(ctx: click.Context) -> _OutputFile:
+    """The command's -o."""
+    return next(param for param in ctx.command.params if isinstance(param, _OutputFile))
 
 
 def depth_option(command: F) -> F:
@@ -310,7 +316,7 @@ def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> st
             raise click.UsageError(f"--json and --format {value} contradict each other.", ctx)
         return "json"
     path = ctx.meta.get("ggmltool.output")
-    named = None if ending_of(path) in _own_endings(ctx) else format_of(path)
+    named = None if path is None or ending_of(path) in _output_file(ctx).own else format_of(path)
     asked = ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
     can = isinstance(param.type, click.Choice) and named in param.type.choices
     return named if can and not asked else value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.cli.endings import FORMATS
+from ggmltool.cli.endings import FORMATS, refusal
 from tests.cli.conftest import Call
 from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line, options
 
@@ -93,3 +93,12 @@ def test_a_sample_is_written_as_what_it_is(call: Call) -> None:
     assert call("ops", "-o", "ops.yaml").status == 2
     assert call("ops", "rope", "--example", "-o", "rope.yaml").status == 0
     assert call("plan", "-q", "rope.yaml").status == 0
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.txt", "x", "x.jpg"])
+def test_a_command_without_text_takes_no_other_name(name: str) -> None:
+    """U23"""
+    said = refusal(Path(name), [], None, [".html"], text=False)
+    assert said is not None
+    assert said.endswith("what can be written: .html, each also with .gz.")
+    assert refusal(Path("x.html.gz"), [], None, [".html"], text=False) is None
