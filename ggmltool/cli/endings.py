@@ -35,8 +35,8 @@ FORMATS = {
     ".eps": "eps",
     ".ps": "ps",
 }
-"""The endings that name a format; any other one is for text. A command refuses those of formats that it has not: no file
-holds something else than its name says."""
+"""The endings that name a format; any other one is for text. A command refuses those of formats that it has not: no
+file holds something else than its name says."""
 
 
 def is_packed(path: PurePath | None) -> bool:
@@ -74,7 +74,7 @@ def refusal(
     if named is None and text:
         return None
     possible = dict.fromkeys([*own, *(_ending(format) for format in formats), *([".txt"] if text else [])])
-    if named in formats and chosen is not None:
+    if named is not None and chosen is not None and named in formats:
         return f"{path} would hold {chosen.upper()}: leave the format out, or give the file another name."
     written = ", ".join(sorted(possible, key=lambda ending: ending == ".txt"))
     what = f"{ending} is not written here" if ending else f"{path} has no extension"
