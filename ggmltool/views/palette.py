@@ -9,32 +9,53 @@ from zlib import crc32
 
 
 class Color(NamedTuple):
-    """`ink` for text and lines, readable on dark and on light; `fill` a tint of it for areas under black text; `term`
-    the ink of a terminal, one of its 256 colors."""
+    """`ink` for text and lines on a light ground, `fill` a tint of it for areas under dark text; `term` the ink of a
+    terminal, one of its 256 colors, on black as on white; `dark_ink` and `dark_fill` the two on a dark ground, the fill
+    under light text."""
 
     ink: str
     fill: str
     term: str
+    dark_ink: str
+    dark_fill: str
 
 
 PALETTE: tuple[Color, ...] = (
-    Color("#2fa84f", "#c9ecd2", "color(71)"),
-    Color("#3b8eea", "#cfe4fb", "color(33)"),
-    Color("#d98a1f", "#f8e3c4", "color(172)"),
-    Color("#b565d9", "#ecd7f6", "color(134)"),
-    Color("#d9534f", "#f8d3d2", "color(167)"),
-    Color("#1fa8a8", "#c5ecec", "color(37)"),
-    Color("#a89a1f", "#efeac0", "color(142)"),
-    Color("#d95f9e", "#f8d5e6", "color(169)"),
-    Color("#6f7fd9", "#d9def7", "color(104)"),
-    Color("#7f9f3f", "#dfeac9", "color(107)"),
-    Color("#c97a5a", "#f3dcd1", "color(173)"),
-    Color("#4fa3c7", "#d0e8f2", "color(74)"),
-    Color("#9a7fc0", "#e4daf1", "color(140)"),
-    Color("#5fa88a", "#d3ebe1", "color(72)"),
-    Color("#b0803f", "#eedfc9", "color(137)"),
-    Color("#8f8f8f", "#e4e4e4", "color(245)"),
+    Color("#1f7e3a", "#c9ecd2", "color(28)", "#32ae52", "#1b502f"),
+    Color("#156dcd", "#cfe4fb", "color(33)", "#579cea", "#204670"),
+    Color("#8f651f", "#f8e3c4", "color(166)", "#d98a1f", "#63441a"),
+    Color("#a23fc6", "#ecd7f6", "color(134)", "#c27fe0", "#543468"),
+    Color("#d22a26", "#f8d3d2", "color(167)", "#de7d79", "#632d2f"),
+    Color("#1d7878", "#c5ecec", "color(30)", "#1faaaa", "#155054"),
+    Color("#7c6e1e", "#efeac0", "color(100)", "#a89a1f", "#4e4b1a"),
+    Color("#ca267a", "#f8d5e6", "color(162)", "#de77aa", "#633250"),
+    Color("#5363cb", "#d9def7", "color(62)", "#8595e1", "#363f68"),
+    Color("#5e752a", "#dfeac9", "color(64)", "#82a542", "#3d4d28"),
+    Color("#a75737", "#f3dcd1", "color(130)", "#d08868", "#5c3d33"),
+    Color("#2c7599", "#d0e8f2", "color(31)", "#4fa3c7", "#294e61"),
+    Color("#8759ad", "#e4daf1", "color(97)", "#a28fc8", "#483f5e"),
+    Color("#43776e", "#d3ebe1", "color(65)", "#5fa88a", "#2f5047"),
+    Color("#86682a", "#eedfc9", "color(94)", "#c38e55", "#514028"),
+    Color("#6d6d6d", "#e4e4e4", "color(243)", "#999999", "#444649"),
 )
+
+NO_BACKEND = Color("#6a6a6a", "#eeeeee", "color(243)", "#9a9a9a", "#3a3d42")
+"""What has no backend, or none alone."""
+
+
+class Ground(NamedTuple):
+    """What pictures and pages are drawn on: `paper`, the `ink` of words, `soft` ink of what matters less, `line` for
+    grids and frames, `hatch` for what is free."""
+
+    paper: str
+    ink: str
+    soft: str
+    line: str
+    hatch: str
+
+
+LIGHT = Ground("#ffffff", "#1f2328", "#59636e", "#d1d9e0", "#dfe3e8")
+DARK = Ground("#0d1117", "#f0f6fc", "#9198a1", "#3d444d", "#262c36")
 
 
 _CPU, *_OTHERS = 1, 0, *range(2, len(PALETTE))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.views.palette import PALETTE, colors
+from ggmltool.views.palette import DARK, LIGHT, NO_BACKEND, PALETTE, Color, Ground, colors
+from tests.contrast import TEXT, contrast, xterm
 
 SYSTEMS = (
     ["CPU"],
@@ -34,3 +35,26 @@ def test_devices_beside_each_other_differ_and_the_cpu_keeps_its_own(names: list[
     inks = colors(names)
     assert len(set(inks.values())) == len(names)
     assert [name for name in names if inks[name] == PALETTE[1]] == [name for name in names if name == "CPU"]
+
+
+@pytest.mark.parametrize("color", [*PALETTE, NO_BACKEND])
+def test_a_color_is_read_on_light_and_on_dark(color: Color) -> None:
+    """As text on paper, and under text as an area; a terminal's ground is not known, so its inks are read on both."""
+    assert contrast(color.ink, LIGHT.paper) >= TEXT
+    assert contrast(color.dark_ink, DARK.paper) >= TEXT
+    assert contrast(color.fill, LIGHT.ink) >= TEXT
+    assert contrast(color.dark_fill, DARK.ink) >= TEXT
+    term = xterm(int(color.term.removeprefix("color(").removesuffix(")")))
+    assert min(contrast(term, "#ffffff"), contrast(term, "#000000")) >= 3.5
+
+
+@pytest.mark.parametrize("ground", [LIGHT, DARK])
+def test_words_are_read_on_paper(ground: Ground) -> None:
+    assert contrast(ground.ink, ground.paper) >= TEXT
+    assert contrast(ground.soft, ground.paper) >= TEXT
+    assert contrast(ground.ink, ground.hatch) >= TEXT
+
+
+def test_no_two_colors_are_alike() -> None:
+    for part in zip(*PALETTE, strict=True):
+        assert len(set(part)) == len(PALETTE)

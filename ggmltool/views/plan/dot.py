@@ -8,14 +8,13 @@ from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-from ggmltool.views.palette import Color, colors
+from ggmltool.views.palette import NO_BACKEND, Color, colors
 from ggmltool.views.text import dims, printable
 
 LARGE = 200
 """Nodes beyond which a picture is laid out more simply: with all its care Graphviz takes minutes for a real model."""
 
 LARGE_LAYOUT = "splines=line; nslimit=1; mclimit=0.2;"
-_NO_BACKEND = Color("#808080", "#eeeeee", "")
 
 
 def escaped(text: str, record: bool = False) -> str:
@@ -135,11 +134,11 @@ class _SplitDrawing:
         for leaf in self.plan.leafs:
             if leaf.id not in self.names:
                 continue
-            color = self.colors.get(leaf.backend or "", _NO_BACKEND)
+            color = self.colors.get(leaf.backend or "", NO_BACKEND)
             yield f"{self.names[leaf.id]} [{_leaf_attributes(leaf, self.tensors[leaf.id], color)}];"
 
     def cluster(self, split: SplitPlan) -> Iterator[str]:
-        color = self.colors.get(split.backend, _NO_BACKEND)
+        color = self.colors.get(split.backend, NO_BACKEND)
         nodes = [node for node in self.plan.nodes[split.i_start : split.i_end] if node.id in self.names]
         copied = [of for of in split.inputs if (of, split.backend) in self.copies]
         if not nodes and not copied:
@@ -197,7 +196,7 @@ def _copy_attributes(of: str, color: Color) -> str:
 
 
 def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -> str:
-    color = inks.get(node.backend or "", _NO_BACKEND)
+    color = inks.get(node.backend or "", NO_BACKEND)
     label = _label(node.name, info.op, f"{node.type} {dims(node.ne)}" if node.type else bytes_of([info]))
     tooltip = f"node {node.index}: {node.backend or 'no backend'}{f', {node.cause}' if node.cause else ''}"
     small = info.view_src is not None and node.op in ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")

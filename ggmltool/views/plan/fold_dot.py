@@ -9,14 +9,13 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.fold import Fold, Item, unfolded
 from ggmltool.inspect.folded import Folded, fold_plan, layers, masked
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import Color, colors
+from ggmltool.views.palette import NO_BACKEND, colors
 from ggmltool.views.plan.dot import LARGE_LAYOUT, escaped
 from ggmltool.views.text import count, dims, printable, shortened, size
 
 _LARGE = 400
 """Drawn nodes beyond which the layout is simpler: Graphviz takes minutes for twice as many."""
 
-_NO_BACKEND = Color("#808080", "#eeeeee", "")
 _TOLD = 'style=dotted, penwidth=1.4, color="#222222"'
 _BETWEEN = "weight=40, minlen=2"
 """Edges between sections leave room for the small boxes above the first node, else sections stand side by side."""
@@ -199,7 +198,7 @@ class _FoldDrawing:
         ids = self.folded.members[f"n{index}"]
         names = [self._name(id) for id in ids]
         node, info = self.plan.nodes[index], self.tensors[ids[0]]
-        color = self.colors.get(node.backend or "", _NO_BACKEND)
+        color = self.colors.get(node.backend or "", NO_BACKEND)
         tooltip = escaped(shortened(names, 4) + (f": {node.cause}" if node.cause else ""))
         if node.op in _VIEWS and info.view_src is not None:
             label, look = _label(f"{info.op} {dims(node.ne)}"), 'fillcolor="#ffffff", fontsize=8, height=0.15'
@@ -216,7 +215,7 @@ class _FoldDrawing:
         for key in self.boxes.get(section, ()):
             ids = self.folded.members[key]
             if key.startswith("l"):
-                ink = self.colors.get(self.leaf[ids[0]].backend or "", _NO_BACKEND).ink
+                ink = self.colors.get(self.leaf[ids[0]].backend or "", NO_BACKEND).ink
                 yield f'{key}_{section} [{self._small(ids)}, style="filled", color="{ink}"];'
             else:
                 ink = self.colors[self.copied[key][1]].ink
