@@ -1,0 +1,119 @@
+"""All that a page tells of one moment: the state, every event that led to it, and where the memory was in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.events import AllocationStarted
+from ggmltool.inspect.memory import Lifetime, MemoryRecorder
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import Watch, Watched
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event, Listener
+    from ggmltool.inspect.opened import Moment, Opened
+
+
+class Allocation(NamedTuple):
+    """A lifetime with the events at which it began and ended (None: never), by their numbers; `took` is the lifetime
+    whose bytes it took over, `given_back` what it gave back of them."""
+
+    life: Lifetime
+    born: int
+    died: int | None
+    took: int | None
+    given_back: int
+
+
+class ToldStep(NamedTuple):
+    """A step of the scenario: its number where it was named by one, its words, and its first event."""
+
+    number: int | None
+    title: str
+    event: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A moment, the events from the step on in which its memory was planned, and the allocations of that plan, whose
+    walk is over the nodes `order`."""
+
+    at: Watched
+    events: Sequence[Event]
+    steps: Sequence[ToldStep]
+    allocations: Sequence[Allocation]
+    order: Sequence[str]
+
+
+class _Tape(Record):
+    """A record that keeps the events themselves, too."""
+
+    def __init__(self, keep: Keep) -> None:
+        super().__init__(keep)
+        self.events: list[Event] = []
+
+    @property
+    def listener(self) -> Listener | None:
+        return self
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        super().__call__(event)
+
+
+class _Walk(MemoryRecorder):
+    """Lifetimes with the events that began and ended them."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        super().__init__()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._born: list[int] = []
+        self._died: dict[int, int] = {}
+        self._took: dict[int, int] = {}
+        self._sizes: list[int] = []
+        self._last = -1
+
+    def _begin(self, life: Lifetime) -> None:
+        if life.reused is not None:
+            self._took[len(self._lives)] = self._last
+        self._born.append(self.now)
+        self._sizes.append(life.size)
+        super()._begin(life)
+
+    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
+        self._last = self._there[tensor, buft, chunk, offset]
+        self._died[self._last] = self.now
+        return super()._end(tensor, buft, chunk, offset, step)
+
+    def allocations(self) -> list[Allocation]:
+        """The lifetimes so far."""
+        return [
+            Allocation(life, self._born[i], self._died.get(i), self._took.get(i), self._sizes[i] - life.size)
+            for i, life in enumerate(self._lives)
+        ]
+
+
+def tell(opened: Opened, moment: Moment) -> Told:
+    """Everything up to a moment. Raises InspectError for a step that is not there."""
+    tape = _Tape(Keep.DECISIONS | Keep.MEMORY | Keep.LIMITS)
+    watch = Watch(opened, moment, tape)
+    steps: list[ToldStep] = []
+    begins = 0
+    for at in watch.each():
+        steps.append(ToldStep(at.number, str(at.step), begins))
+        begins = len(tape.events)
+    planned = [i for i, event in enumerate(tape.events) if isinstance(event, AllocationStarted) and event.at == -1]
+    whose = [n for n, step in enumerate(steps) if planned and step.event <= planned[-1]]
+    kept = steps[whose[-1] if whose else -1 :]
+    first = kept[0].event
+    events = tape.events[first:]
+    walk = _Walk()
+    for walk.now, event in enumerate(events):
+        walk.hear(event)
+    told = [step._replace(event=step.event - first) for step in kept]
+    return Told(at, events, told, walk.allocations(), walk.plan.nodes)

@@ -1,0 +1,197 @@
+"""Puts the document of a report together from what is known of a moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from ggmltool.ggml.device import memory_owner
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.limits import read_gauges
+from ggmltool.inspect.supports import asked
+from ggmltool.inspect.timed import Timed, timed
+from ggmltool.inspect.told import Told, tell
+from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.version import __version__
+from ggmltool.views.document import EstimateRow, head
+from ggmltool.views.palette import colors
+from ggmltool.views.report.advice import advice_rows
+from ggmltool.views.report.document import BackendRow, GaugeRow, MatrixRow, ReportDocument, StepRow, TensorRow, TimeRow
+from ggmltool.views.report.events import Tables, event_rows, kind_rows, reset_rows
+from ggmltool.views.report.graph import TensorRows, fold_rows, split_rows
+from ggmltool.views.report.memory import Buffers, allocation_rows
+from ggmltool.views.report.source import source_row
+from ggmltool.views.report.tables import NONE, Numbers, Tensors, Texts, numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ggmltool.inspect.opened import Moment, Opened
+    from ggmltool.inspect.supports import Asked
+    from ggmltool.inspect.watched import Watched
+    from ggmltool.scenario import tensor_info
+
+
+def report(opened: Opened, moment: Moment, asked_for: str = "") -> ReportDocument:
+    """Everything that the page of a report shows. Raises InspectError for a step that is not there."""
+    told = tell(opened, moment)
+    return _Report(opened, moment, told).document(asked_for)
+
+
+@dataclass(slots=True)
+class _Report:
+    opened: Opened
+    moment: Moment
+    told: Told
+
+    def document(self, asked_for: str) -> ReportDocument:
+        """All parts, in the order in which they number what they name."""
+        at, plan = self.told.at, self.told.at.plan
+        graph = at.graph if plan.graph is None else plan.graph
+        infos = tensor_infos(self.opened.model, graph)
+        answers = self._asked(at, graph)
+        buffers, tables = self._tables(at, infos)
+        rows, tensors = self._tensors(at, infos, answers, tables)
+        seconds, no_seconds = self._seconds(at)
+        splits = split_rows(plan, infos, at.record.decisions, tables, seconds)
+        events = list(event_rows(self.told.events, tables))
+        allocations = allocation_rows(self.told.allocations, tables.tensors, buffers)
+        order = tables.tensors.all(self.told.order)
+        advice = advice_rows(self.opened, self.moment, at, tables)
+        checked = read_gauges(at.run, at.record.limits, graph, plan)
+        tensors += rows.others(len(tensors))
+        return ReportDocument(
+            **head(plan),
+            version=__version__,
+            title=at.title,
+            asked=asked_for,
+            strings=tables.strings.items,
+            texts=tables.texts.all,
+            backends=list(_backends(at)),
+            buffers=list(buffers.rows(at, at.record.memory, allocations)),
+            nodes=len(plan.nodes) or sum(row.kind == 0 for row in tensors),
+            leafs=len(plan.leafs),
+            tensors=tensors,
+            answers=rows.answer_rows(),
+            folds=fold_rows(plan, infos),
+            splits=splits,
+            order=order,
+            allocations=allocations,
+            steps=[StepRow(NONE if s.number is None else s.number, s.title, s.event) for s in self.told.steps],
+            kinds=kind_rows(),
+            events=events,
+            resets=list(reset_rows(self.told.events)),
+            gauges=[_gauge(g) for g in checked.gauges],
+            matrix=_matrix(answers, [name for name, _ in plan.backends]),
+            advice=advice,
+            seconds=UNSET if seconds is None else _time(seconds),
+            no_seconds=no_seconds,
+            log=list(plan.log),
+            source=source_row(self.opened.model),
+            left_out=[],
+            after=UNSET if at.number is None else at.number,
+        )
+
+    def _asked(self, at: Watched, graph: str) -> list[Asked]:
+        """What each backend answers for each node; nothing where the graph cannot be built."""
+        run = self.opened.scenario.start()
+        try:
+            run.start()
+            return asked(run, graph, at.plan)
+        except GgmlError:
+            return []
+
+    def _tables(self, at: Watched, infos: tensor_info.Tensors) -> tuple[Buffers, Tables]:
+        plan = at.plan
+        buffers = Buffers()
+        for _, buft in plan.backends:
+            buffers.compute(buft)
+        ids = [n.id for n in plan.nodes] or [t.id for t in self.opened.model.graphs[at.graph].nodes]
+        tensors = Tensors([*ids, *(leaf.id for leaf in plan.leafs)])
+        for copy in plan.copies:
+            place = None if copy.chunk is None or copy.offset is None else (copy.chunk, copy.offset)
+            tensors.add(copy.name, place)
+        backends = numbered(name for name, _ in plan.backends)
+        return buffers, Tables(Numbers(), Texts(), tensors, backends, buffers.compute, buffers.number)
+
+    def _tensors(
+        self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[Asked], tables: Tables
+    ) -> tuple[TensorRows, list[TensorRow]]:
+        plan = at.plan
+        make = TensorRows(tables, infos, at.record.decisions, answers)
+        nodes = [make.node(n) for n in plan.nodes]
+        if not nodes:
+            nodes = [make.unplanned(infos[t.id]) for t in self.opened.model.graphs[at.graph].nodes]
+        return make, [*nodes, *map(make.leaf, plan.leafs), *make.copies(plan)]
+
+    def _seconds(self, at: Watched) -> tuple[Timed | None, str]:
+        """The estimate, else why there is none."""
+        if not at.plan.ok:
+            return None, ""
+        try:
+            return timed(self.opened, at.plan, self.moment), ""
+        except InspectError as error:
+            return None, str(error)
+
+
+def _backends(at: Watched) -> list[BackendRow]:
+    inks = colors(name for name, _ in at.plan.backends)
+    compute = dict(at.plan.buffer_sizes)
+    held: dict[str, int] = {}
+    for buffer in at.run.buffers:
+        owner = memory_owner(buffer.buft, at.run.backends).name
+        held[owner] = held.get(owner, 0) + buffer.size
+    return [
+        BackendRow(
+            name=b.name,
+            type=b.device.type,
+            about=spec.profile,
+            buft=b.device.buft.name,
+            ink=inks[b.name].ink,
+            fill=inks[b.name].fill,
+            memory=b.device.memory,
+            contexts=held.get(b.name, 0),
+            compute=compute.get(b.name, 0),
+            offload_min_batch=b.device.offload_min_batch,
+        )
+        for b, spec in zip(at.run.backends, at.run.model.backends, strict=True)
+    ]
+
+
+def _gauge(gauge: Any) -> GaugeRow:
+    from ggmltool.views.explain.check import status
+
+    of = gauge.about
+    return GaugeRow(
+        of.group, of.text, gauge.used, gauge.limit, of.nbytes, status(gauge), gauge.where, list(gauge.of), of.beyond
+    )
+
+
+def _matrix(answers: Sequence[Asked], backends: Sequence[str]) -> list[MatrixRow]:
+    """Counts by op, the most frequent first."""
+    rows: dict[str, MatrixRow] = {}
+    n = len(backends)
+    for node in answers:
+        row = rows.get(node.op)
+        if row is None:
+            row = rows[node.op] = MatrixRow(node.op, 0, [0] * n, [0] * n, [0] * n, [0] * n, [0] * n, [""] * n)
+        row.nodes += 1
+        for i, a in enumerate(node.answers):
+            getattr(row, a.state)[i] += 1
+            row.runs[i] += node.backend == backends[i]
+            row.why[i] = row.why[i] or a.why_not or ""
+    return sorted(rows.values(), key=lambda row: -row.nodes)
+
+
+def _time(seconds: Timed) -> TimeRow:
+    return TimeRow(
+        EstimateRow.of(seconds.all),
+        EstimateRow.of(seconds.computes),
+        EstimateRow.of(seconds.copies),
+        seconds.n_tokens,
+        seconds.cached,
+        list(seconds.assumed),
+    )

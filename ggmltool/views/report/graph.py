@@ -1,0 +1,190 @@
+"""The graph in a report: tensors with their places and reasons, folded layers, and splits with what they copy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from ggmltool.ggml.events import SplitStarted
+from ggmltool.ggml.why import Why
+from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.fold import Fold
+from ggmltool.inspect.folded import fold_plan, layers
+from ggmltool.inspect.reasons import reason_of
+from ggmltool.views.document import EstimateRow
+from ggmltool.views.report.document import AnswerRow, FoldRow, InputRow, SplitRow, TensorRow
+from ggmltool.views.report.events import Tables
+from ggmltool.views.report.tables import NONE, Numbers, names_in
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan
+    from ggmltool.inspect.decisions import Decisions
+    from ggmltool.inspect.supports import Asked
+    from ggmltool.inspect.timed import Timed
+    from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+
+_LAYER = re.compile(r"(?:\bblk\.([0-9]{1,6})\.|-([0-9]{1,6})$)")
+
+
+def layer_of(name: str) -> int:
+    """The layer that a name of llama.cpp speaks of, NONE if it speaks of none."""
+    found = _LAYER.search(name)
+    return NONE if found is None else int(found[1] or found[2])
+
+
+class TensorRows:
+    """Makes the rows of tensors: what the plan says of each, with what was said of it while it was planned."""
+
+    def __init__(self, tables: Tables, infos: Tensors, heard: Decisions, asked: Sequence[Asked]) -> None:
+        self.tables = tables
+        self.infos = infos
+        self.heard = heard
+        self.names = list(tables.backends)
+        self.answers = Numbers()
+        self._answered = {a.id: self._answers(a) for a in asked}
+
+    def node(self, node: NodePlan) -> TensorRow:
+        """A node of the plan."""
+        t, info = self.tables, self.infos[node.id]
+        row = self._row(info, 0, node.backend, node.cause)
+        row.split, row.uses = node.split, node.use_count
+        self._place(row, node, node.usage, node.alloc_size or 0)
+        row.answers = self._answered.get(node.id, NONE)
+        row.reads = t.tensors.all(node.src) if node.src != tuple(info.src) else []
+        return row
+
+    def leaf(self, leaf: LeafPlan) -> TensorRow:
+        """A leaf of the plan."""
+        settled = self.heard.settled.get(leaf.id)
+        row = self._row(self.infos[leaf.id], 1, leaf.backend, None if settled is None else settled.cause)
+        self._place(row, leaf, leaf.usage, 0)
+        return row
+
+    def unplanned(self, info: TensorInfo) -> TensorRow:
+        """A node of a graph that was never planned."""
+        return self._row(info, 0, None, None)
+
+    def copies(self, plan: Plan) -> Iterator[TensorRow]:
+        """The copies that the scheduler made."""
+        for copy in plan.copies:
+            info = self.infos.get(copy.of)
+            row = self._blank(copy.name, 2)
+            if info is not None:
+                row.shape, row.nbytes = self.tables.strings[info.shape], info.nbytes
+                row.layer = layer_of(info.name)
+            row.backend = self.tables.backends.get(copy.backend, NONE)
+            row.src = [self.tables.tensors[copy.of]]
+            self._place(row, copy, "compute", 0)
+            yield row
+
+    def others(self, count: int) -> Iterator[TensorRow]:
+        """What the events name besides."""
+        for name in self.tables.tensors.names[count:]:
+            yield self._blank(name, 3)
+
+    def _blank(self, name: str, kind: int) -> TensorRow:
+        none = self.tables.strings["NONE" if kind != 2 else "copy"]
+        return TensorRow(name, kind=kind, op=none)
+
+    def _row(self, info: TensorInfo, kind: int, backend: str | None, cause: str | None) -> TensorRow:
+        t = self.tables
+        row = self._blank(info.id, kind)
+        row.name = "" if info.name == info.id else info.name
+        row.op, row.shape = t.strings[info.op], t.strings[info.shape]
+        row.nbytes, row.flags, row.layer = info.nbytes, info.flags, layer_of(info.name)
+        row.backend = t.backends.get(backend or "", NONE)
+        row.cause = t.strings[cause]
+        row.view_src = t.tensors[info.view_src]
+        row.src = t.tensors.all(info.src)
+        said = self.heard.said.get(info.id, ())
+        if said:
+            reason = reason_of(info.id, info.op if kind == 0 else "", said, self.names)
+            row.reason = t.texts.of_reason(reason)
+            if reason.settled is not None:
+                _, by, other = names_in(reason.settled)
+                row.by, row.other = t.tensors[by], t.tensors[other]
+        return row
+
+    def _place(self, row: TensorRow, of: NodePlan | LeafPlan | object, usage: str | None, size: int) -> None:
+        buffer, chunk, offset = (getattr(of, name) for name in ("buffer", "chunk", "offset"))
+        if buffer is not None:
+            row.buffer = self.tables.memory(buffer, usage or "any")
+        row.chunk, row.offset = (NONE if n is None else n for n in (chunk, offset))
+        row.size = size
+
+    def _answers(self, asked: Asked) -> int:
+        """The number of a node's answers. Sources that a backend cannot read are named by their slots."""
+        strings, texts = self.tables.strings, self.tables.texts
+        src = list(self.infos[asked.id].src)
+        rows = tuple(
+            (
+                strings[a.state],
+                texts.plain(a.why_not),
+                tuple((src.index(c.id) if c.id in src else NONE, texts.plain(c.why)) for c in a.copies),
+            )
+            for a in asked.answers
+        )
+        return self.answers[rows]
+
+    def answer_rows(self) -> list[list[AnswerRow]]:
+        """The answers by their numbers."""
+        return [[AnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers.items]
+
+
+def fold_rows(plan: Plan, infos: Tensors) -> list[FoldRow]:
+    """The repeated layers of a plan."""
+    if not plan.splits or not plan.nodes:
+        return []
+    ids = [node.name for node in plan.nodes]
+    return _folds(fold_plan(plan, infos).items, ids)
+
+
+def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[FoldRow]:
+    return [
+        FoldRow(f.start, f.period, f.times, layers(ids[f.start : f.end]), _folds(f.body, ids))
+        for f in items
+        if isinstance(f, Fold)
+    ]
+
+
+def split_rows(plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, seconds: Timed | None) -> list[SplitRow]:
+    """The splits of a plan: why each begins, what it copies, and its seconds where they are known."""
+    started = {event.split: event for event in heard.started}
+    made = {(event.split, event.tensor): event for event in heard.inputs}
+    inputs: dict[int, list[InputRow]] = {}
+    for i in copied_inputs(plan, infos):
+        event = made.get((i.split, i.tensor))
+        inputs.setdefault(i.split, []).append(
+            InputRow(
+                tables.tensors[i.tensor],
+                tables.strings[i.what],
+                tables.backends.get(i.src, NONE),
+                i.nbytes,
+                NONE if event is None else tables.tensors[event.node],
+                [] if event is None else tables.tensors.all(event.copies),
+            )
+        )
+    rows = []
+    for split in plan.splits:
+        first = plan.nodes[split.i_start].id if split.i_start < len(plan.nodes) else ""
+        start = started.get(split.id) or SplitStarted(split.id, split.backend, split.i_start, first, Why.VIEWS_ONLY)
+        node, _, other = names_in(start)
+        own = inputs.get(split.id, [])
+        row = SplitRow(
+            backend=tables.backends[split.backend],
+            i_start=split.i_start,
+            i_end=split.i_end,
+            nbytes=sum(i.nbytes for i in own),
+            text=tables.texts.of_event(start),
+            tensor=tables.tensors[node],
+            other=tables.tensors[other],
+            inputs=own,
+        )
+        timed = None if seconds is None or split.id >= len(seconds.splits) else seconds.splits[split.id]
+        row.computes = UNSET if timed is None else EstimateRow.of(timed.computes)
+        row.copies = UNSET if timed is None else EstimateRow.of(timed.copies)
+        rows.append(row)
+    return rows
