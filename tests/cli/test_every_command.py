@@ -128,7 +128,8 @@ def test_it_has_json_that_says_what_it_is(call: Call, name: str) -> None:
 def test_a_table_fits_and_colours_change_nothing_but_colours(call: Call, name: str, columns: int) -> None:
     words = [*line(name), *(GIVEN_FORM.get(name) or [])]
     plain = call(*words, columns=columns)
-    assert max(map(len, plain.out.splitlines())) <= columns
+    told = plain.out.replace(str(SAMPLES), SAMPLES.name)  # a command to paste is whole, however long its path is
+    assert max(map(len, told.splitlines())) <= columns
     assert not [row for row in plain.out.splitlines() if row != row.rstrip()]
     coloured = call(*words, "--color", "always", columns=columns)
     assert ANSI.search(coloured.out)
