@@ -1,0 +1,113 @@
+"""Places in a history that a breakpoint can be at: the points of a function, a tensor, a split, a backend, a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ggmltool.ggml.events import (
+    SPLIT_GRAPH,
+    Allocated,
+    AllocationStarted,
+    Assigned,
+    Computed,
+    Entered,
+    Event,
+    Freed,
+    IdsChanged,
+    InputAdded,
+    KeptUntil,
+    NotReused,
+    Reordered,
+    Reused,
+    SplitStarted,
+    TensorCopied,
+)
+from ggmltool.inspect.history.history import Point
+
+
+def about(event: Event) -> Sequence[str]:
+    """The tensors that an event is about."""
+    match event:
+        case SplitStarted(node=node) | AllocationStarted(node=node):
+            return (node,)
+        case InputAdded(tensor=tensor, node=node, copies=copies):
+            return (tensor, node, *copies)
+        case Reordered(nodes=nodes) | Computed(nodes=nodes):
+            return nodes
+        case Reused(tensor=tensor, parent=other) | NotReused(tensor=tensor, parent=other):
+            return (tensor, other)
+        case KeptUntil(tensor=tensor, until=other):
+            return (tensor, other)
+        case TensorCopied(src=src, dst=dst):
+            return (src, dst)
+        case _:
+            tensor = getattr(event, "tensor", "")
+            return (tensor, *getattr(event, "copies", ())) if tensor else ()
+
+
+def of_tensors(points: Sequence[Point]) -> dict[str, list[int]]:
+    """For each tensor that is told of the points at which it is, in order."""
+    out: dict[str, list[int]] = {}
+    for at, point in enumerate(points):
+        if point.event is not None:
+            for tensor in dict.fromkeys(about(point.event)):
+                if tensor:
+                    out.setdefault(tensor, []).append(at)
+    return out
+
+
+def of_split(points: Sequence[Point], split: int | None) -> list[int]:
+    """Where a split begins and where it is computed; None: any split."""
+    return [
+        at
+        for at, point in enumerate(points)
+        if isinstance(point.event, SplitStarted | Computed)
+        and (point.event.split == split if split is not None else point.event.split >= 0)
+    ]
+
+
+def of_backend(points: Sequence[Point], node: str | None) -> list[int]:
+    """Where a tensor gets another backend than it had, in each assignment anew; None: where any tensor that has one
+    gets another, and where a split begins on another backend than the split before it."""
+    return list(_backend_changes(points, node))
+
+
+def _backend_changes(points: Sequence[Point], node: str | None) -> Iterator[int]:
+    assigned: dict[str, str] = {}
+    on = ""
+    for at, point in enumerate(points):
+        match point.event:
+            case Entered(function) if function in SPLIT_GRAPH:
+                assigned.clear()
+                on = ""
+            case Assigned(tensor=tensor, backend=backend):
+                had = assigned.get(tensor)
+                assigned[tensor] = backend
+                if had != backend and (tensor == node or (node is None and had is not None)):
+                    yield at
+            case SplitStarted(backend=backend):
+                if node is None and on not in ("", backend):
+                    yield at
+                on = backend
+            case IdsChanged(tensor=tensor) if node in (None, tensor):
+                yield at
+
+
+def of_byte(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> list[int]:
+    """Where memory at `offset` of a chunk (None: any) of a buffer type is given, taken over or freed."""
+    return list(_byte_events(points, buft, offset, chunk))
+
+
+def _byte_events(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> Iterator[int]:
+    sizes: dict[tuple[int, int], int] = {}
+    for at, point in enumerate(points):
+        match point.event:
+            case Allocated(buft=b, chunk=c, offset=start, size=size) | Freed(buft=b, chunk=c, offset=start, size=size):
+                if b == buft and isinstance(point.event, Allocated):
+                    sizes[c, start] = size
+            case Reused(buft=b, chunk=c, offset=start):
+                size = sizes.get((c, start), 1) if b == buft else 0
+            case _:
+                continue
+        if b == buft and chunk in (None, c) and start <= offset < start + size:
+            yield at
