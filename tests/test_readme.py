@@ -48,6 +48,7 @@ ANSWERS = {
     "splits moe \\| ggmltool splits --by op,backend -": "MUL_MAT_ID      –    2",
     "splits moe \\| ggmltool import -": "which ops run where",
     "supports missing-op": "GPU0 does not support\n  1 ARGSORT\n",
+    "report -o report.html gemma-3-270m-ngl9": "Wrote report.html\n",
     "explain order missing-op": "GPU0       1   128 B  if GPU0 supported ARGSORT",
     "explain split 1 missing-op": "order is on CPU (3.best): GPU0 does not support ARGSORT; CPU is the next that does.",
     "trace --decisions missing-op": "order not on GPU0 in pass 2: ARGSORT is not supported",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.api.placed import Placing
+    from ggmltool.api.report import Report
     from ggmltool.api.result import Result
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
@@ -330,6 +331,22 @@ class Scenario(Base):
         from ggmltool.api import schedule
 
         return schedule.dot(self._look(**when), style, around, radius, split, fold)
+
+    def report(
+        self, other: Base | str | Path | None = None, *, other_graph: str | None = None, **when: Unpack[When]
+    ) -> Report:
+        """The page that explains a graph: `load("moe").report().save("moe.html")`.
+
+        With `other`, a scenario (loaded, or as `load` takes one), or `other_graph`, a second plan stands beside it, and
+        the first node where the two part is marked. Raises InspectError for a step that is not there.
+        """
+        from ggmltool.api import report
+
+        second: Look | None = None
+        if other is not None or other_graph is not None:
+            second = (self if other is None else _own(other))._look(**when)
+            second = Look(second.opened, second.moment._replace(graph=other_graph or second.moment.graph))
+        return report.report(self._look(**when), second)
 
     def diff(
         self,

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend supports which node, and why not.",
     "dot": "Draw the graph.",
+    "report": "Write a page that explains a graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "diff": "Show what differs between two plans, and where they diverge.",
     "verify": "Run the scenario on the real ggml too and show what differs.",

@@ -97,7 +97,7 @@ def ggml_option(command: F) -> F:
         "--ggml",
         "release",
         metavar="VERSION",
-        callback=_one_release,
+        callback=one_release,
         envvar="GGMLTOOL_GGML",
         shell_complete=complete_releases,
         cls=ReleaseOption,
@@ -119,7 +119,8 @@ def ggml_pair_option(command: F) -> F:
     )(command)
 
 
-def _one_release(ctx: click.Context, param: click.Parameter, value: str | None) -> Release | None:
+def one_release(ctx: click.Context, param: click.Parameter, value: str | None) -> Release | None:
+    """The release that an option names, None if it names none. Raises BadParameter for a name that none has."""
     return None if value is None else _release(ctx, param, value)
 
 

@@ -20,6 +20,7 @@ _MODULES = (
     "compute.documents",
     "diff.documents",
     "log.documents",
+    "report.document",
     "place.documents",
     "place.fit_documents",
     "reference.documents",

@@ -33,8 +33,9 @@ VALUES: dict[tuple[str, str], Callable[[], str]] = {
     ("import", "log"): lambda: str(LOGS / "2025-03.log"),
 }
 """What a required argument gets that is no scenario."""
-GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "capture": None, "man": None}
-"""Texts that are ggml's, Graphviz's or roff's, or a scenario: the options with which they are ours, None for never."""
+GIVEN_FORM = {"splits": ["--format", "table"], "graph": None, "dot": None, "report": None, "capture": None, "man": None}
+"""Texts that are ggml's, Graphviz's or roff's, a page or a scenario: the options with which they are ours, None for
+never."""
 WITHOUT_JSON = {"dot", "capture", "man"}
 IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("xllamacpp") is not None}
 """Whether what a command needs is there."""

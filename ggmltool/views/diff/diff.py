@@ -113,7 +113,7 @@ def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
         there = divergence.b or divergence.a
         what = "backend of" if divergence.kind == "backend" else "a split begins at"
         facts = [] if there is None else [f"{what} node {there.index}", f"{there.id} ({there.op})"]
-        lines = [(label, ink, _decision(p)) for label, ink, p in sides if p is not None]
+        lines = [(label, ink, decision_text(p)) for label, ink, p in sides if p is not None]
     return heading(lead, facts, style) + wrapped_lines(lines, style)
 
 
@@ -133,7 +133,7 @@ def _name(place: Place | None) -> str:
     return "no more nodes" if place is None else f"{place.id} ({place.op})"
 
 
-def _decision(place: Place) -> str:
+def decision_text(place: Place) -> str:
     """The backend of a node and why, and the split it is in or begins."""
     reason = "" if place.settled is None else words(place.settled)
     why = ": ".join(part for part in (place.cause, reason) if part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -35,10 +36,18 @@ if TYPE_CHECKING:
     from ggmltool.scenario import tensor_info
 
 
-def report(opened: Opened, moment: Moment, asked_for: str = "") -> ReportDocument:
+def report(opened: Opened, moment: Moment) -> ReportDocument:
     """Everything that the page of a report shows. Raises InspectError for a step that is not there."""
-    told = tell(opened, moment)
-    return _Report(opened, moment, told).document(asked_for)
+    return _Report(opened, moment, tell(opened, moment)).document()
+
+
+def asked_for(opened: Opened, moment: Moment) -> str:
+    """The command that makes the page."""
+    words = ["ggmltool report", opened.options]
+    words += [f"--graph {quote(moment.graph)}"] if moment.graph is not None else []
+    words += [f"--step {moment.step}"] if moment.after is None and moment.step != "alloc" else []
+    words += [f"--after {moment.after}"] if moment.after is not None else []
+    return " ".join(filter(None, (*words, quote(opened.argument) if opened.argument else "")))
 
 
 @dataclass(slots=True)
@@ -47,7 +56,7 @@ class _Report:
     moment: Moment
     told: Told
 
-    def document(self, asked_for: str) -> ReportDocument:
+    def document(self) -> ReportDocument:
         """All parts, in the order in which they number what they name."""
         at, plan = self.told.at, self.told.at.plan
         graph = at.graph if plan.graph is None else plan.graph
@@ -67,7 +76,7 @@ class _Report:
             **head(plan),
             version=__version__,
             title=at.title,
-            asked=asked_for,
+            asked=asked_for(self.opened, self.moment),
             strings=tables.strings.items,
             texts=tables.texts.all,
             backends=list(_backends(at)),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from ggmltool.views.document import EstimateRow, Row, StepDocument
+from ggmltool.views.document import Document, EstimateRow, Row, StepDocument
 
 Text = list[str]
 """Literals at even places, names of fields at odd ones."""
@@ -272,9 +272,10 @@ class LeftOutRow(Row):
 class ReportDocument(StepDocument, kw_only=True):
     """`report --json`: everything the page of `report` shows of a graph.
 
-    `version` is ggmltool's, `asked` the command. `nodes` and `leafs` count the first rows of `tensors`; `order` are the
-    tensors of the allocator's steps. Each row of `events` begins with the number of its kind; walking them from the
-    first gives the state at each, and behind the last the plan. `totals` are bytes and counts of the whole.
+    `version` is ggmltool's, `asked` the command that makes the page. `nodes` and `leafs` count the first rows of
+    `tensors`; `order` are the tensors of the allocator's steps. Each row of `events` begins with the number of its
+    kind; walking them from the first gives the state at each, and behind the last the plan. `no_seconds` is why there
+    is no estimate.
     """
 
     kind: Literal["report"] = "report"
@@ -305,3 +306,67 @@ class ReportDocument(StepDocument, kw_only=True):
     log: list[str]
     source: SourceRow
     left_out: list[LeftOutRow]
+
+
+class DivergenceRow(Row):
+    """Where two plans part: the first node with another order, backend or split (`kind`), as a tensor of each (-1: it
+    is in one of them only), and what each plan decides there."""
+
+    kind: str
+    a: int
+    b: int
+    says_a: str
+    says_b: str
+
+
+class TotalRow(Row):
+    """A number of both plans; `nbytes`: it is bytes."""
+
+    what: str
+    a: int
+    b: int
+    nbytes: bool
+
+
+class GroupRow(Row):
+    """Nodes that differ in the same way: what it is, and the pairs of their tensors (-1: in one plan only)."""
+
+    kind: str
+    title: str
+    pairs: list[tuple[int, int]]
+
+
+class RuleRow(Row):
+    """A rule of ggml's that changed between the two releases, what it was and is, and what it did here; `rule` is ""
+    for what follows from the others."""
+
+    rule: str
+    since: str
+    before: str
+    now: str
+    here: list[str]
+
+
+class ReportComparisonDocument(Document, kw_only=True):
+    """`report --compare --json`: the reports of two plans, and what differs between them.
+
+    `parts` are those that differ, of nodes, splits, copies, buffers, sizes, contexts; the first of `divergences` is
+    where the plans part first. `pairs` are the nodes that are in both, by their tensors.
+    """
+
+    kind: Literal["report_comparison"] = "report_comparison"
+    titles: tuple[str, str]
+    a: ReportDocument
+    b: ReportDocument
+    same: bool
+    parts: list[str]
+    divergences: list[DivergenceRow]
+    totals: list[TotalRow]
+    groups: list[GroupRow]
+    rules: list[RuleRow]
+    pairs: list[tuple[int, int]]
+
+    @property
+    def title(self) -> str:
+        """What the two are called."""
+        return " and ".join(self.titles)

@@ -13,7 +13,7 @@ from ggmltool.views.report.embed import embed
 from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
-    from ggmltool.views.report.document import ReportDocument
+    from ggmltool.views.report.document import ReportComparisonDocument, ReportDocument
 
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; base-uri 'none'; "
@@ -23,7 +23,7 @@ _FOLDER = files("ggmltool.views.report") / "page"
 _PLACE = re.compile(r"\{\{(policy|title|style|script|document)\}\}")
 
 
-def page(document: ReportDocument) -> str:
+def page(document: ReportDocument | ReportComparisonDocument) -> str:
     """The whole page: no part of it is asked for over a network, and nothing in the data can run.
 
     The template `page/page.html` has the places `{{policy}}`, `{{title}}`, `{{style}}`, `{{script}}` and

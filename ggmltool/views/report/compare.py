@@ -1,0 +1,114 @@
+"""Two reports side by side, and what differs between their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ggmltool.inspect.diff.plans import PARTS, Place, PlanDiff, plan_diff
+from ggmltool.inspect.diff.sides import scenario_side
+from ggmltool.views.diff.diff import decision_text
+from ggmltool.views.diff.rules import rules_of
+from ggmltool.views.report.build import report
+from ggmltool.views.report.document import (
+    DivergenceRow,
+    GroupRow,
+    ReportComparisonDocument,
+    ReportDocument,
+    RuleRow,
+    SplitRow,
+    TotalRow,
+)
+from ggmltool.views.report.tables import NONE, numbered
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.opened import Moment, Opened
+
+_Numbers = Mapping[str, int]
+
+
+def compared(a: tuple[Opened, Moment], b: tuple[Opened, Moment]) -> ReportComparisonDocument:
+    """The reports of two moments and their differences. Raises InspectError for a step that is not there."""
+    one, other = report(*a), report(*b)
+    diff = plan_diff(scenario_side(*a), scenario_side(*b))
+    in_a, in_b = (numbered(row.id for row in of.tensors[: of.nodes]) for of in (one, other))
+    parts = [part for part in PARTS if diff.differs(part)]
+    return ReportComparisonDocument(
+        titles=_titles(a, b),
+        a=one,
+        b=other,
+        same=not parts,
+        parts=parts,
+        divergences=[
+            DivergenceRow(d.kind, _number(d.a, in_a), _number(d.b, in_b), _says(d.a), _says(d.b))
+            for d in diff.divergences
+        ],
+        totals=list(_totals(one, other)),
+        groups=_groups(diff, in_a, in_b),
+        rules=[
+            RuleRow(c.key, c.since, c.before, c.now, here) if c else RuleRow("", "", "", "", here)
+            for c, here in ((rule.change, [f.what for f in rule.findings if f.what]) for rule in rules_of(diff))
+        ],
+        pairs=[(in_a[pair.a.id], in_b[pair.b.id]) for pair in diff.pairs],
+    )
+
+
+def _titles(*sides: tuple[Opened, Moment]) -> tuple[str, str]:
+    """What the two are called, told apart by their graphs where the rest is the same."""
+    a, b = (opened.title for opened, _ in sides)
+    if a != b:
+        return a, b
+    one, other = (f"{opened.title}: {opened.scenario.graph_name(moment.graph)}" for opened, moment in sides)
+    return (one, other) if one != other else (f"A: {a}", f"B: {b}")
+
+
+def _number(place: Place | None, numbers: _Numbers) -> int:
+    return NONE if place is None else numbers[place.id]
+
+
+def _says(place: Place | None) -> str:
+    return "not in this graph" if place is None else decision_text(place)
+
+
+def _totals(a: ReportDocument, b: ReportDocument) -> Iterable[TotalRow]:
+    yield TotalRow("nodes", a.nodes, b.nodes, False)
+    yield TotalRow("splits", len(a.splits), len(b.splits), False)
+    inputs, copied = ([sum(map(amount, of.splits)) for of in (a, b)] for amount in (_inputs, _copied))
+    yield TotalRow("inputs copied", inputs[0], inputs[1], False)
+    yield TotalRow("bytes copied", copied[0], copied[1], True)
+    for name in dict.fromkeys(row.name for of in (a, b) for row in of.backends):
+        of_a, of_b = ({row.name: row for row in of.backends}.get(name) for of in (a, b))
+        yield TotalRow(
+            f"compute buffer of {name}", 0 if of_a is None else of_a.compute, 0 if of_b is None else of_b.compute, True
+        )
+
+
+def _inputs(split: SplitRow) -> int:
+    return len(split.inputs)
+
+
+def _copied(split: SplitRow) -> int:
+    return split.nbytes
+
+
+def _groups(diff: PlanDiff, in_a: _Numbers, in_b: _Numbers) -> list[GroupRow]:
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+
+    def add(kind: str, title: str, a: str | None, b: str | None) -> None:
+        pair = (NONE if a is None else in_a.get(a, NONE), NONE if b is None else in_b.get(b, NONE))
+        groups.setdefault((kind, title), []).append(pair)
+
+    for place in diff.gone:
+        add("gone", "only in A", place.id, None)
+    for place in diff.added:
+        add("added", "only in B", None, place.id)
+    for pair in diff.moved:
+        add("moved", f"{pair.a.backend or 'none'} → {pair.b.backend or 'none'}", pair.a.id, pair.b.id)
+    for pair in diff.reordered:
+        add("reordered", "elsewhere in the order", pair.a.id, pair.b.id)
+    for pair in diff.recaused:
+        add("recaused", f"cause {pair.a.cause} → {pair.b.cause}", pair.a.id, pair.b.id)
+    for shaped in diff.shapes:
+        if shaped.id in in_a and shaped.id_b in in_b:
+            add("shape", "another type, other extents or another size", shaped.id, shaped.id_b)
+    return [GroupRow(kind, title, pairs) for (kind, title), pairs in groups.items()]
