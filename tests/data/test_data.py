@@ -42,6 +42,7 @@ from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.inspect.devices import profile_info
+from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.inspect.shape_rules import shape_rules
@@ -61,6 +62,7 @@ for release in RELEASES:
     limits_of(release)
     tables_of("CPU", release)
     duties(release)
+    calls_of(release)
     for profile in profiles_of(RELEASES[release]).values():
         profile_info(profile)
 weight_of("output_norm.weight")

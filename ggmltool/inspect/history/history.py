@@ -4,45 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.history.cells import Cells, cells_of
+from ggmltool.inspect.history.cells import Cells, Key, cells_of
+from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
+from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event
     from ggmltool.scenario.run import Run
     from ggmltool.scenario.scenario import Scenario
 
-START = -1
-"""The number of what comes before the first step: devices, contexts and the scheduler are made."""
 
-
-class Point(NamedTuple):
-    """A place in a history, right after `event` was announced; without an event a step begins, or `ends`.
-
-    `step` is the number of the scenario's step, `START` before the first.
-    """
-
-    step: int
-    event: Event | None = None
-    ends: bool = False
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class History:
-    """The `points` of a run of a scenario, with `compute` all its steps, else those that plan. `error` is what ggml
-    refused in the last step, None if nothing."""
+    """The `points` of a run of a scenario, with `compute` all its steps, else those that plan. `backends` are in their
+    order. `error` is what ggml refused in the last step, None if nothing."""
 
     scenario: Scenario
     points: Sequence[Point]
     compute: bool
+    backends: Sequence[BackendNames] = ()
     error: Mapping[str, str | None] | None = None
+
+    @property
+    def release(self) -> str:
+        """The name of the release that decides."""
+        return self.scenario.model.release.name
+
+    @cached_property
+    def entered(self) -> Sequence[tuple[str, ...]]:
+        """Of each point the functions that were announced to be entered and not left, innermost first."""
+        return entered_at(self.points)
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
         return walk_to(self.scenario, at, self.compute)
+
+    def stack(self, at: int) -> tuple[Frame, ...]:
+        """The call stack of point `at`, innermost first and main last, in ggml's words of the release.
+
+        It is that of the moment at which the decision was made, down to the function of the backend that was asked;
+        who stops in a function shows the stack from it on.
+        """
+        return stack_at(self, at)
+
+    def functions(self, at: int) -> tuple[str, ...]:
+        """The functions of that stack, which need no state to be found."""
+        return functions_at(self, at)
+
+    def diff(self, a: int, b: int) -> set[Key]:
+        """The keys of what is not the same at points `a` and `b`, or only there at one of them."""
+        one, other = self.cells(a), self.cells(b)
+        return {key for key in one.keys() | other.keys() if one.get(key, _NOTHING) != other.get(key, _NOTHING)}
+
+    def changed(self, at: int) -> set[Key]:
+        """The keys of what changed since the point before `at`."""
+        return self.diff(at - 1, at) if at else set(self.cells(0))
+
+
+_NOTHING = object()
 
 
 class _Stop(BaseException):
@@ -52,8 +75,22 @@ class _Stop(BaseException):
 def record_history(scenario: Scenario, compute: bool = False) -> History:
     """The history of the scenario's own steps, up to one that fails."""
     points: list[Point] = []
-    error = _walk(scenario, compute, lambda run, point: points.append(point))
-    return History(scenario, points, compute, error)
+    runs: list[Run] = []
+
+    def visit(run: Run, point: Point) -> None:
+        if not runs:
+            runs.append(run)
+        points.append(point)
+
+    error = _walk(scenario, compute, visit)
+    return History(scenario, points, compute, _backends(runs[0]), error)
+
+
+def _backends(run: Run) -> Sequence[BackendNames]:
+    memory = run.sched.memory_names if run.sched is not None else [b.device.buft.name for b in run.backends]
+    profiles = [spec.profile for spec in run.model.backends]
+    names = zip(run.backends, memory, profiles, strict=False)
+    return [BackendNames(b.name, b.device.buft.name, m, profile) for b, m, profile in names]
 
 
 def walk_to(scenario: Scenario, at: int, compute: bool = False) -> Cells:
@@ -94,3 +131,6 @@ def _walk(scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]
         if isinstance(done, Plan) and done.error is not None:
             return dict(done.error)
     return None
+
+
+__all__ = ["START", "BackendNames", "Frame", "History", "Point", "record_history", "walk_to"]

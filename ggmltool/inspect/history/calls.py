@@ -1,0 +1,97 @@
+"""Who calls whom in a release of ggml, as far as points of a history lie in those functions.
+
+What the engine announces are calls of ggml's API, and decisions. Between the two stand functions that nobody announces;
+which ones is a matter of the release, and data (`frames.toml` of its folder).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import cache
+
+from msgspec import Struct
+
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.interfaces import tables_of
+from ggmltool.inspect.own_data import own_data
+
+MAIN = "main"
+"""The program that calls ggml."""
+
+
+class _Frames(Struct, forbid_unknown_fields=True):
+    """Functions with their parameters, and who calls each; all there are, or what is not as in the release before.
+
+    `instead` has what another release's functions are called here.
+    """
+
+    functions: dict[str, tuple[str, ...]]
+    instead: dict[str, str] = {}
+    whole: bool = False
+
+
+class Calls(Struct, frozen=True):
+    """Of each function of a release the names of its parameters, and the functions that call it."""
+
+    parameters: Mapping[str, tuple[str, ...]]
+    callers: Mapping[str, tuple[str, ...]]
+    instead: Mapping[str, str]
+
+    def called(self, function: str) -> str:
+        """What a function of ggml 0.20.2 is called here."""
+        return self.instead.get(function, function)
+
+    def path(self, inner: str, outer: str) -> tuple[str, ...]:
+        """The functions from `inner` to the one that `outer` calls, without what is between where that is not known.
+
+        Of several ways the shortest, the first of those that are as short.
+        """
+        if inner == outer:
+            return ()
+        before: dict[str, str] = {}
+        queue = deque([inner])
+        while queue:
+            function = queue.popleft()
+            for caller in self.callers.get(function, ()):
+                if caller == outer:
+                    out = [function]
+                    while out[-1] != inner:
+                        out.append(before[out[-1]])
+                    return tuple(reversed(out))
+                if caller not in before:
+                    before[caller] = function
+                    queue.append(caller)
+        return (inner,)
+
+
+@cache
+def calls_of(release: str) -> Calls:
+    """The functions of a release by its name."""
+    of = RELEASES[release]
+    own = own_data(of, "frames.toml", _Frames)
+    parameters: dict[str, tuple[str, ...]] = {}
+    callers: dict[str, tuple[str, ...]] = {}
+    if of.like is not None and (own is None or not own.whole):
+        before = calls_of(of.like.name)
+        parameters, callers = dict(before.parameters), dict(before.callers)
+    for signature, of_function in ({} if own is None else own.functions).items():
+        function, _, names = signature[:-1].partition("(")
+        parameters[function] = tuple(names.split(", "))
+        callers[function] = of_function
+        if not of_function:
+            del parameters[function], callers[function]
+    there = callers.keys() | {MAIN}
+    callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
+    return Calls(parameters, callers, {} if own is None else own.instead)
+
+
+@cache
+def own_function(profile: str, release: str, function: str) -> str | None:
+    """What a backend calls a function of its tables, such as ggml_backend_i.graph_compute; None if it has none, or
+    nothing is known of it."""
+    kind, _, field = function.partition(".")
+    for table in tables_of(profile, release) or ():
+        if table.kind == kind:
+            return next((f.function for f in table.functions if f.field == field), None)
+    return None

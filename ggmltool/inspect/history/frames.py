@@ -1,0 +1,123 @@
+"""The call stack of a point: ggml's functions with their arguments, as a debugger's `bt` has them.
+
+Functions that the engine announces are there from their `Entered` to their `Left`; those between them and a decision
+follow from what was decided (`innermost.py`) and who calls whom in the release (`calls.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.events import Entered, Event, EventCall, Logged, ReallocNeeded, Synchronized, TensorCopied
+from ggmltool.inspect.history.arguments import Argument, Arguments
+from ggmltool.inspect.history.calls import MAIN, Calls, calls_of, own_function
+from ggmltool.inspect.history.innermost import Innermost, innermost
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.history.points import Told
+
+_COPY_INPUT = "ggml_backend_sched_copy_input"
+_RESERVE = "ggml_gallocr_reserve"
+_SET_ASYNC = "ggml_backend_i.set_tensor_async"
+
+
+class Frame(NamedTuple):
+    """A function on the stack, and its arguments by the names of its parameters."""
+
+    function: str
+    arguments: tuple[tuple[str, Argument], ...] = ()
+
+
+def functions_at(history: Told, at: int) -> tuple[str, ...]:
+    """The functions on the stack of a point, innermost first and main last."""
+    return tuple(name for name, _ in _stack(history, at))
+
+
+def stack_at(history: Told, at: int) -> tuple[Frame, ...]:
+    """The frames of a point, innermost first and main last."""
+    parameters = calls_of(history.release).parameters
+    arguments = Arguments(history, at)
+    return tuple(
+        Frame(name, tuple((p, arguments.of(key, p)) for p in parameters.get(key, ())))
+        for name, key in _stack(history, at)
+    )
+
+
+def _stack(history: Told, at: int) -> Iterator[tuple[str, str]]:
+    """The functions on the stack, each by its name and by its key in the data of the release."""
+    calls = calls_of(history.release)
+    outer = (*history.entered[at], MAIN)
+    event = history.points[at].event
+    most = None if event is None else innermost(event)
+    if event is not None and most is not None:
+        whose = most._replace(function=calls.called(most.function))
+        whose = _set_at_once(history, calls, event, whose)
+        stations = [whose.function, *(calls.called(f) for f in (*most.via, *_copying(history, at)))]
+        yield from _named(history, whose, _between(calls, [f for f in stations if f in calls.callers], outer[0]))
+    for inner, around in pairwise(outer):
+        via = [_RESERVE] if _reserves_itself(history, at, inner, around) else []
+        yield from ((key, key) for key in _between(calls, [inner, *via], around))
+    yield MAIN, MAIN
+
+
+def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]:
+    """The functions from the first station, by way of the others, to the one that `outer` calls."""
+    for inner, around in zip(stations, (*stations[1:], outer), strict=True):
+        yield from calls.path(inner, around)
+
+
+def _named(history: Told, most: Innermost, keys: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """The functions with their names: those in the tables of a backend have the backend's, if it has them."""
+    for key in keys:
+        name = own_function(_profile(history, most), history.release, key) if "." in key else key
+        if name is not None:
+            yield name, key
+
+
+def _profile(history: Told, most: Innermost) -> str:
+    """The kind of device that an innermost function belongs to, "" if there is none."""
+    for backend in history.backends:
+        if most.backend == backend.name or (most.buft and most.buft in (backend.memory, backend.buft)):
+            return backend.profile
+    return ""
+
+
+def _set_at_once(history: Told, calls: Calls, event: Event, most: Innermost) -> Innermost:
+    """Where ggml_backend_tensor_set_async is between, a backend that has such a function is asked, not its buffer."""
+    of_async = "ggml_backend_tensor_set_async" in calls.callers.get("ggml_backend_tensor_set", ())
+    is_set = isinstance(event, TensorCopied) and event.how == "set"
+    if of_async and is_set and own_function(_profile(history, most), history.release, _SET_ASYNC) is not None:
+        return most._replace(function=_SET_ASYNC)
+    return most
+
+
+def _copying(history: Told, at: int) -> Iterator[str]:
+    """Whether an input of a split is being copied: what is waited for is waited for before a copy."""
+    points = history.points
+    if history.entered[at][:1] != ("ggml_backend_sched_compute_splits",):
+        return
+    while _waits(points[at].event):
+        at += 1
+        if at == len(points):
+            return
+    if isinstance(points[at].event, TensorCopied):
+        yield _COPY_INPUT
+
+
+def _waits(event: Event | None) -> bool:
+    return isinstance(event, Synchronized) or (isinstance(event, EventCall) and event.call != "record")
+
+
+def _reserves_itself(history: Told, at: int, inner: str, around: str) -> bool:
+    """Whether ggml_gallocr_alloc_graph reserves, which it does if there is one buffer."""
+    if (inner, around) != ("ggml_gallocr_reserve_n", "ggml_backend_sched_alloc_graph"):
+        return False
+    points = history.points
+    while points[at].event != Entered(inner):
+        at -= 1
+    at -= 1
+    while isinstance(points[at].event, Logged):
+        at -= 1
+    return isinstance(points[at].event, ReallocNeeded)

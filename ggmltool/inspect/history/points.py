@@ -1,0 +1,71 @@
+"""The points of a run, and what is known of the run without its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ggmltool.ggml.events import Entered, Left
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event
+    from ggmltool.inspect.history.cells import Cells
+    from ggmltool.scenario.scenario import Scenario
+
+START = -1
+"""The number of what comes before the first step: devices, contexts and the scheduler are made."""
+
+
+class Point(NamedTuple):
+    """A place in a history, right after `event` was announced; without an event a step begins, or `ends`.
+
+    `step` is the number of the scenario's step, `START` before the first.
+    """
+
+    step: int
+    event: Event | None = None
+    ends: bool = False
+
+
+class BackendNames(NamedTuple):
+    """What a backend of a history is called, its default buffer type, the memory that its tensors get, and its kind."""
+
+    name: str
+    buft: str
+    memory: str
+    profile: str
+
+
+class Told(Protocol):
+    """A run that was recorded: the scenario, its points, and the state at each of them."""
+
+    scenario: Scenario
+    points: Sequence[Point]
+    backends: Sequence[BackendNames]
+
+    @property
+    def release(self) -> str:
+        """The name of the release that decides."""
+
+    @property
+    def entered(self) -> Sequence[tuple[str, ...]]:
+        """Of each point the functions that were announced to be entered and not left, innermost first."""
+
+    def cells(self, at: int) -> Cells:
+        """The state at point `at`."""
+
+
+def entered_at(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """Of each point the functions that were announced to be entered and not left, innermost first."""
+    out: list[tuple[str, ...]] = []
+    stack: tuple[str, ...] = ()
+    for point in points:
+        match point.event:
+            case None:
+                stack = ()
+            case Entered(function):
+                stack = (function, *stack)
+            case Left():
+                stack = stack[1:]
+        out.append(stack)
+    return out
