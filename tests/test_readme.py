@@ -130,7 +130,7 @@ def test_a_command_prints_what_a_page_shows(
     call: Call, monkeypatch: pytest.MonkeyPatch, command: str, shown: str, width: int
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert call(*shlex.split(command), columns=width).out.strip("\n") == shown.strip("\n")
+    assert call(*shlex.split(command), columns=width).out.replace("\r\n", "\n").strip("\n") == shown.strip("\n")
 
 
 def test_in_a_process_of_its_own_a_command_prints_it_too() -> None:

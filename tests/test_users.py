@@ -527,7 +527,7 @@ def test_does_the_compute_buffer_grow_with_the_layers_on_the_gpu(call: Call) -> 
     """llama.cpp 27953: a column for the compute buffer of each placement."""
     result = call("sweep", cached("llama"), "-c", "2048", "-ngl", "3..6", "--device", "CUDA0:2GiB", "-f", "csv")
     head, *rows = (line.split(",") for line in result.out.splitlines())
-    at = head.index("CUDA0 compute")
+    at = head.index("parts.CUDA0.compute")
     assert len(rows) == 4
     assert len({row[at] for row in rows}) == 1
 

@@ -8,6 +8,7 @@ import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command
+from ggmltool.cli.options import DOCUMENTS
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.allocations import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from ggmltool.views.document import StepDocument
 
 
-@moment_command("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
+@moment_command(
+    "text", "gdb", *DOCUMENTS, help="Text (default), the structs as gdb prints them, or JSON or CSV with exact bytes."
+)
 @click.option(
     "--trace",
     is_flag=True,

@@ -8,7 +8,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.options import format_option, ggml_option, output_option, scenario_argument
+from ggmltool.cli.options import DOCUMENTS, format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, note
 from ggmltool.inspect.devices import made_backends, profile_info, registered
 from ggmltool.inspect.interfaces import duties_of
@@ -63,7 +63,7 @@ def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -
     "With --format yaml, a file for --device.",
 )
 @ggml_option
-@format_option("text", "json", "yaml", help="Text (default), JSON, or YAML that a scenario or --device reads.")
+@format_option("text", *DOCUMENTS, "yaml", help="Text (default), JSON, CSV, or YAML that a scenario or --device reads.")
 @output_option
 def backends(
     scenario: str | None,
@@ -109,7 +109,7 @@ def backends(
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
         decides = release or DEFAULT
         known = [profile_info(p) for p in profiles_of(decides).values()]
-        if format == "json":
+        if format in DOCUMENTS:
             output.write_document(ProfilesDocument.of(known, decides.name))
         else:
             output.write(profiles_view(known, output.style))
@@ -127,7 +127,7 @@ def backends(
         return 0
     made, bufts = made_backends(model)
     entries = registered(model)
-    if format == "json":
+    if format in DOCUMENTS:
         duties = duties_of(model.ggml) if interface else None
         output.write_document(BackendsDocument.of(made, bufts, model.ggml, entries, duties))
     elif interface:
@@ -162,7 +162,7 @@ def _write_rates(
 ) -> int:
     if format == "yaml":
         raise click.UsageError("--rates is a table; --format yaml without it writes devices.")
-    if format == "json":
+    if format in DOCUMENTS:
         from ggmltool.views.reference.documents import RatesDocument
 
         output.write_document(RatesDocument.of(infos))

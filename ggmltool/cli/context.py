@@ -6,11 +6,12 @@ import click
 
 from ggmltool.cli.complete import complete_contexts
 from ggmltool.cli.moment import Look, moment_command
+from ggmltool.cli.options import DOCUMENTS
 from ggmltool.inspect.contexts import contexts_at
 from ggmltool.views.memory.objects import contexts_view, print_objects
 
 
-@moment_command("table", "ggml", "json", help="A table (default), the text of ggml_print_objects, or JSON.")
+@moment_command("table", "ggml", *DOCUMENTS, help="A table (default), the text of ggml_print_objects, JSON or CSV.")
 @click.option(
     "--only",
     metavar="CONTEXT",

@@ -14,7 +14,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, model_options
-from ggmltool.cli.options import format_option, output_to, scenario_argument
+from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.placing import common_options_of_fit, value_of
 from ggmltool.cli.ranges import Numbers
@@ -77,8 +77,8 @@ class _CountOrAuto(click.IntRange):
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Placements to list.")
 @format_option(
-    "text", "json", "scenario", "svg",
-    help="Text (default), JSON with exact bytes, the best placement as a scenario, or a chart of speed and context.",
+    "text", *DOCUMENTS, "scenario", "svg",
+    help="Text (default), JSON or CSV with exact bytes, the best placement as a scenario, or a chart.",
 )  # fmt: skip
 @output_to(*SCENARIO_ENDINGS, *CHART_ENDINGS)
 def fit(
@@ -201,7 +201,7 @@ def _format_of(output: Output) -> str:
 
 def _write(found: Fit, output: Output, format: str, top: int) -> None:
     """Raises CliError where there is nothing to write."""
-    if format == "json":
+    if format in DOCUMENTS:
         from ggmltool.views.place.fit_documents import FitDocument
 
         output.write_document(FitDocument.of(found))

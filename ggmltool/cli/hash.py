@@ -6,6 +6,7 @@ import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
+from ggmltool.cli.options import DOCUMENTS
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.hash_tables import hash_rows, sched_rows
 from ggmltool.views.memory.gdb import gdb_session
@@ -13,7 +14,9 @@ from ggmltool.views.memory.gdb_allocs import hash_prints, sched_table_prints
 from ggmltool.views.memory.hash_nodes import hash_view, sched_view
 
 
-@moment_command("text", "gdb", "json", help="Text (default), the structs as gdb prints them, or JSON with exact bytes.")
+@moment_command(
+    "text", "gdb", *DOCUMENTS, help="Text (default), the structs as gdb prints them, or JSON or CSV with exact bytes."
+)
 @click.option(
     "--at",
     metavar="NODE",

@@ -9,6 +9,7 @@ import click
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.logs import OpenedLog
 from ggmltool.cli.moment import option_of
+from ggmltool.cli.options import DOCUMENTS
 from ggmltool.cli.output import Output, note
 from ggmltool.sources.sched_log.plan import log_plan
 
@@ -74,7 +75,7 @@ def show_splits(
         counts = all(node.use_count is not None for node in graph.nodes)
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
         return 0
-    _counted(log, graph, by, bytes, format == "json", output)
+    _counted(log, graph, by, bytes, format in DOCUMENTS, output)
     return 0
 
 

@@ -11,6 +11,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
+    DOCUMENTS,
     format_option,
     ggml_option,
     moment_options,
@@ -46,7 +47,8 @@ class Look:
 
     @property
     def json(self) -> bool:
-        return self.format == "json"
+        """Whether a document is wanted, which the output writes in its format."""
+        return self.format in DOCUMENTS
 
     @property
     def style(self) -> Style:
@@ -89,11 +91,11 @@ class Look:
 
 
 def moment_command(
-    *formats: str, help: str = "Text (default), or JSON with exact bytes.", what_if: bool = False
+    *formats: str, help: str = "Text (default), or JSON or CSV with exact bytes.", what_if: bool = False
 ) -> Callable[[Ask], click.Command]:
     """A command whose function is called with a Look, and with the parameters that it has of its own.
 
-    `formats` are text and json if none is named; with `what_if` it has the options of the scheduler, too.
+    `formats` are text and those of documents if none is named; with `what_if` it has the options of the scheduler, too.
     """
 
     def decorate(ask: Ask) -> click.Command:
@@ -111,7 +113,9 @@ def moment_command(
         ) -> int:
             return ask(Look(scenario, moment, what_if or WhatIf(), format, output, release), **others)
 
-        decorated: Any = ggml_option(format_option(*(formats or ("text", "json")), help=help)(output_option(command)))
+        decorated: Any = ggml_option(
+            format_option(*(formats or ("text", *DOCUMENTS)), help=help)(output_option(command))
+        )
         decorated.__click_params__ += [param for param in own if isinstance(param, click.Option)]
         if what_if:
             decorated = what_if_options(decorated)

@@ -190,29 +190,51 @@ def what_if_options(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """-f/--format text|json with its short cut --json, together the parameter `json`, a bool."""
+    """-f/--format text|json|csv with its short cuts, together the parameter `json`: whether a document is wanted, which
+    the Output writes in its format."""
 
     @wraps(command)
     def with_json(*args: object, format: str | None, **kwargs: object) -> object:
-        return command(*args, json=format == "json", **kwargs)
+        return command(*args, json=format in DOCUMENTS, **kwargs)
 
-    return format_option("text", "json", help="Text (default), or JSON with exact bytes.")(cast(F, with_json))
+    help = "Text (default), or JSON or CSV with exact bytes."
+    return format_option("text", *DOCUMENTS, help=help)(cast(F, with_json))
+
+
+DOCUMENTS = ("json", "csv")
+"""The formats of documents, which an Output writes."""
 
 
 def format_option(*formats: str, help: str) -> Callable[[F], F]:
-    """-f/--format, one of `formats` or None, the parameter `format`; --json is its short cut where json is one."""
+    """-f/--format, one of `formats` or None, the parameter `format`; --json and --csv are short for it where documents
+    are among them, and --rows names the table that is written as CSV."""
 
     def decorate(command: F) -> F:
-        if "json" in formats:
+        if "csv" in formats:
             command = click.option(
-                "--json", is_flag=True, expose_value=False, is_eager=True, callback=_keep,
-                help="Short for --format json.",
+                "--rows", metavar="TABLE", expose_value=False, is_eager=True, callback=_keep,
+                help="The table that --csv writes (`help json`).",
+            )(command)  # fmt: skip
+        for format in (format for format in reversed(DOCUMENTS) if format in formats):
+            command = click.option(
+                f"--{format}", is_flag=True, expose_value=False, is_eager=True, callback=_keep,
+                help=f"Short for --format {format}.",
             )(command)  # fmt: skip
         return click.option("-f", "--format", "format", type=click.Choice(formats), callback=_format, help=help)(
             command
         )
 
     return decorate
+
+
+def _table(ctx: click.Context) -> str | None:
+    """The table that is wanted as CSV, "" for the main one, None for no CSV. Raises click.UsageError."""
+    rows = ctx.meta.get("ggmltool.rows")
+    if ctx.params.get("format") == "csv":
+        return rows or ""
+    if rows and ctx.get_parameter_source("rows") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--rows names a table that --csv writes; add --csv, or leave it out.", ctx)
+    return None
 
 
 def output_option(command: F) -> F:
@@ -239,7 +261,8 @@ def output_to(*endings: str, text: bool = True) -> Callable[[F], F]:
         def with_output(*args: object, output: Path | None, **kwargs: object) -> object:
             ctx = click.get_current_context()
             _check_ending(ctx, output)
-            where = Output(output, bool(ctx.meta.get("ggmltool.force")), bool(ctx.meta.get("ggmltool.raw")))
+            force, raw = (bool(ctx.meta.get(f"ggmltool.{flag}")) for flag in ("force", "raw"))
+            where = Output(output, force, raw, _table(ctx))
             where.check()
             return command(*args, output=where, **kwargs)
 
@@ -306,16 +329,20 @@ def raw_option(command: F) -> F:
     )(command)
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Keep a flag for the callback of the option that it belongs to."""
+def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    """Keep a value for the callback of the option that it belongs to."""
     ctx.meta[f"ggmltool.{param.name}"] = value
 
 
 def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if ctx.meta.get("ggmltool.json"):
-        if value not in (None, "json"):
-            raise click.UsageError(f"--json and --format {value} contradict each other.", ctx)
-        return "json"
+    short = [format for format in DOCUMENTS if ctx.meta.get(f"ggmltool.{format}")]
+    if short:
+        others = [f"--{format}" for format in short[1:]] + (
+            [f"--format {value}"] if value not in (None, *short) else []
+        )
+        if others:
+            raise click.UsageError(f"--{short[0]} and {others[0]} contradict each other.", ctx)
+        return short[0]
     path = ctx.meta.get("ggmltool.output")
     named = None if path is None or ending_of(path) in _output_file(ctx).own else format_of(path)
     asked = ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE

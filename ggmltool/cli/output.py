@@ -16,7 +16,7 @@ import click
 
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, suggestion
 from ggmltool.inspect.watched import Watched
 from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
@@ -31,11 +31,13 @@ UNLIMITED = 10_000
 @dataclass(frozen=True, slots=True)
 class Output:
     """The `-o` of a command: `path` None is standard output; `force` allows to overwrite a file; `raw` lets a terminal
-    have ggml's own text as ggml prints it."""
+    have ggml's own text as ggml prints it. `table` is the one of a document that is written as CSV ("": its main one),
+    None for documents as JSON."""
 
     path: Path | None = None
     force: bool = False
     raw: bool = False
+    table: str | None = None
 
     @property
     def to_terminal(self) -> bool:
@@ -94,10 +96,20 @@ class Output:
         self._write(result)
 
     def write_document(self, document: Document) -> None:
-        """Write a document as JSON."""
-        from ggmltool.views.json_text import json_text
+        """Write a document as JSON, or one of its tables as CSV. Raises CliError for a table that it does not have."""
+        if self.table is None:
+            from ggmltool.views.json_text import json_text
 
-        self.write(json_text(document))
+            self.write(json_text(document))
+            return
+        from ggmltool.views.csv_text import UnknownTableError, csv_text
+
+        try:
+            self._write(csv_text(document, self.table).encode())
+        except UnknownTableError as error:
+            there = f"the tables are {', '.join(error.there)}" if error.there else "it is one row; leave out --rows"
+            hint = suggestion(error.name, error.there)
+            raise CliError(f"{document.kind} has no table {error.name!r}; {there}.{hint}") from None
 
     def write_ggml(self, text: str) -> None:
         """Write text as ggml itself prints it, byte for byte, bytes that are no UTF-8 in names included; a terminal

@@ -13,7 +13,7 @@ from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import GGML_FAILED, CliError
 from ggmltool.cli.fitting import FitWanted, fit_options
 from ggmltool.cli.model_options import ModelOptions, model_options
-from ggmltool.cli.options import format_option, output_to, scenario_argument
+from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.placing import common_options, value_of
 from ggmltool.inspect.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
@@ -52,7 +52,9 @@ SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 @fit_options
 @model_options()
 @click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
-@format_option("text", "json", "scenario", help="Text (default), JSON with exact bytes, or the placed scenario.")
+@format_option(
+    "text", *DOCUMENTS, "scenario", help="Text (default), JSON or CSV with exact bytes, or the placed scenario."
+)
 @output_to(*SCENARIO_ENDINGS)
 def place(
     scenario: str | None,
@@ -138,14 +140,14 @@ def _show(found: Found, chosen: Chosen | None, title: str, output: Output, forma
         format = "scenario"
     if format == "scenario":
         output.write(scenario_bytes(found))
-    elif format == "json":
+    elif format in DOCUMENTS:
         from ggmltool.views.place.documents import PlacementDocument
 
         output.write_document(PlacementDocument.of(placed, chosen))
     else:
         search = "" if chosen is None else chosen_view(chosen, output.style) + "\n"
         output.write(search + place_view(placed, title, found.words, output.style, tensors))
-    if placed.error is not None and format != "json":
+    if placed.error is not None and format not in DOCUMENTS:
         from ggmltool.views.errors import ggml_error
 
         note(ggml_error(dict(placed.error)))

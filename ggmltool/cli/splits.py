@@ -9,7 +9,7 @@ import click
 from ggmltool.cli.errors import suggestion
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
-from ggmltool.cli.options import depth_option, raw_option
+from ggmltool.cli.options import DOCUMENTS, depth_option, raw_option
 from ggmltool.cli.output import note
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.record import Keep, Record
@@ -41,7 +41,11 @@ def _complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 @moment_command(
-    "text", "table", "json", help="ggml's own text (default), a table with a line per split, or JSON.", what_if=True
+    "text",
+    "table",
+    *DOCUMENTS,
+    help="ggml's own text (default), a table with a line per split, JSON or CSV.",
+    what_if=True,
 )
 @click.option(
     "--debug",

@@ -9,14 +9,14 @@ import click
 from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.model_options import ModelOptions, model_options
-from ggmltool.cli.options import format_option, output_option, scenarios_argument
+from ggmltool.cli.options import DOCUMENTS, format_option, output_option, scenarios_argument
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.placing import common_options, value_of
 from ggmltool.cli.progress import progress
 from ggmltool.inspect.placing import Common
 from ggmltool.inspect.swept import most_layers, varied
 from ggmltool.inspect.swept import sweep as run_sweep
-from ggmltool.views.place.sweep import sweep_csv, sweep_view
+from ggmltool.views.place.sweep import sweep_view
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place import Placer
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Number of processes (default: one for each core).",
 )
-@format_option("text", "json", "csv", help="Text (default), or JSON or CSV with exact bytes.")
+@format_option("text", *DOCUMENTS, help="Text (default), or JSON or CSV with exact bytes.")
 @output_option
 def sweep(
     scenario: tuple[str, ...],
@@ -96,9 +96,7 @@ def sweep(
         values = varied(most, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
     found = run_sweep(graphs, common, values, jobs, note, _with_progress)
     result = found.sweep
-    if format == "csv":
-        output.write(sweep_csv(result))
-    elif format == "json":
+    if format in DOCUMENTS:
         from ggmltool.views.place.documents import SweepDocument
 
         output.write_document(SweepDocument.of(result))

@@ -6,12 +6,13 @@ import click
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, moment_command
+from ggmltool.cli.options import DOCUMENTS
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.tensor import facts_of, find, gdb_facts_of
 from ggmltool.views.memory.tensor import strides_view, tensor_gdb, tensor_view
 
 
-@moment_command("table", "gdb", "json", help="A table (default), the struct as gdb prints it, or JSON.")
+@moment_command("table", "gdb", *DOCUMENTS, help="A table (default), the struct as gdb prints it, JSON or CSV.")
 @click.argument("name", shell_complete=complete_tensors)
 @click.option("--strides", is_flag=True, help="Draw how the elements lie in memory.")
 def tensor(look: Look, name: str, strides: bool) -> int:

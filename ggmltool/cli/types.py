@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ggmltool.cli.command import Command
-from ggmltool.cli.options import format_option, output_option
+from ggmltool.cli.options import DOCUMENTS, format_option, output_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.table_entries import chosen
 from ggmltool.inspect.types import find_type, type_info
@@ -35,7 +35,7 @@ def _complete_types(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 )
 @click.option("--every", metavar="STEP", help="The step from one entry to the next, of x or of the index.")
 @click.option("--at", multiple=True, metavar="X", help="The entry of this x or index; may be given more than once.")
-@format_option("table", "csv", "json", help="A table (default), comma-separated values, or JSON.")
+@format_option("table", *DOCUMENTS, help="A table (default), JSON or CSV.")
 @output_option
 def types(
     name: str | None,
@@ -68,37 +68,35 @@ def types(
     from ggmltool.ggml.dtypes import TYPES
     from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.views.reference.documents import TypeDocument, TypesDocument
-    from ggmltool.views.reference.types import type_view, types_csv, types_view
+    from ggmltool.views.reference.types import type_view, types_view
 
     if name is None:
         infos = [type_info(type) for type in TYPES.values()]
-        if format == "json":
+        if format in DOCUMENTS:
             output.write_document(TypesDocument.of(infos))
         else:
-            output.write(types_csv(infos) if format == "csv" else types_view(infos, DEFAULT.name, output.style))
+            output.write(types_view(infos, DEFAULT.name, output.style))
         return 0
     info = type_info(find_type(name))
-    if format == "json":
+    if format in DOCUMENTS:
         output.write_document(TypeDocument.of(info))
     else:
-        output.write(types_csv([info]) if format == "csv" else type_view(info, output.style))
+        output.write(type_view(info, output.style))
     return 0
 
 
 def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:
     from ggmltool.ggml.ops.tables import TABLES, table_bits
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.views.reference.value_table import Entry, TableInfo, table_csv, table_view
+    from ggmltool.views.reference.value_table import Entry, TableInfo, table_view
 
     table = TABLES[name]
     info = TableInfo(name, table.symbol, table.index_bits, table.type, table.text, table.note)
     bits = table_bits(name)
     entries = [Entry(index, int(bits[index])) for index in indices]
-    if format == "json":
+    if format in DOCUMENTS:
         from ggmltool.views.reference.documents import TableDocument
 
         output.write_document(TableDocument.of(info, entries))
     else:
-        output.write(
-            table_csv(info, entries) if format == "csv" else table_view(info, entries, DEFAULT.name, output.style)
-        )
+        output.write(table_view(info, entries, DEFAULT.name, output.style))

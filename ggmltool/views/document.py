@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -20,6 +20,9 @@ class Row(Struct):
 class Document(Row, kw_only=True):
     """What a command prints with --json: `ggmltool` is the version of the format, `kind` says what it is."""
 
+    main_table: ClassVar[str | None] = None
+    """The table that --csv writes if no other is asked for: the name of one of its parts, "" for the document itself as
+    one row, None for its first list."""
     ggmltool: Literal[1] = 1
     kind: str
 

@@ -101,7 +101,7 @@ def test_no_command_shows_the_help(call: Call) -> None:
         (("xyzzy",), "No such command 'xyzzy'"),
         (("plan", "--jsn"), "--json"),
         (("splits", "--debug", "3"), "1<=x<=2"),
-        (("splits", "--format", "tabel"), "is not one of 'text', 'table', 'json'. Did you mean 'table'?"),
+        (("splits", "--format", "tabel"), "is not one of 'text', 'table', 'json', 'csv'. Did you mean 'table'?"),
         (("plan", "--step", "resrve", MATMUL), "Did you mean 'reserve'?"),
         (("--color", "allways", "plan"), "Did you mean 'always'?"),
         (("splits", "--json", "--debug", "1", MATMUL), "--debug and --causes are for ggml's text"),

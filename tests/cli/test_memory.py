@@ -201,7 +201,9 @@ def test_csv_and_json_have_what_each_device_needs_memory_for(call: Call) -> None
     assert row["needs"]["CUDA0"] == rows["CUDA0"]["total"] == sum(row["parts"]["CUDA0"].values())
     header, line = call("sweep", *words, "-f", "csv").out.splitlines()
     values = dict(zip(header.split(","), line.split(","), strict=True))
-    assert [int(values[f"CUDA0 {part}"]) for part in row["parts"]["CUDA0"]] == list(row["parts"]["CUDA0"].values())
+    assert [int(values[f"parts.CUDA0.{part}"]) for part in row["parts"]["CUDA0"]] == list(
+        row["parts"]["CUDA0"].values()
+    )
     assert "CUDA0 compute" in call("sweep", *words, columns=80).out
 
 

@@ -94,7 +94,7 @@ def test_a_csv_file_is_known_by_its_name(call: Call) -> None:
     assert call("sweep", "-ngl", "1", "-o", "layers.csv", GEMMA).err == "Wrote layers.csv\n"
     rows = list(csv.DictReader(io.StringIO(Path("layers.csv").read_text("utf-8"))))
     assert [row["-ngl"] for row in rows] == ["1"]
-    assert int(rows[0]["CUDA0"]) > 0
+    assert int(rows[0]["needs.CUDA0"]) > 0
 
 
 def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call) -> None:

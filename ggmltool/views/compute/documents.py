@@ -36,6 +36,7 @@ class TraceStep(Row):
 class TraceDocument(ReleaseDocument, kw_only=True):
     """`trace --json`: the calls that ggml makes, step by step, in order; `Entered` and `Left` make them a tree."""
 
+    main_table = "steps.events"
     kind: Literal["trace"] = "trace"
     ok: bool
     steps: list[TraceStep]
@@ -116,6 +117,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
     `watched` and `times` are there with --watch and --times, `next_token` of a captured prompt.
     """
 
+    main_table = "outputs"
     kind: Literal["run"] = "run"
     ok: bool
     plans: list[PlanDocument]
@@ -266,6 +268,7 @@ class CompareDocument(ReleaseDocument, kw_only=True):
     nodes without values there (`untold`), and names that the graph does not have (`unknown`).
     """
 
+    main_table = "nodes"
     kind: Literal["compare"] = "compare"
     version: Literal[2] = 2
     graph: str

@@ -280,6 +280,7 @@ class DiffDocument(Document, kw_only=True):
     `divergences` say where they part first; `rules`, of two releases of ggml, what changed in it and what that did.
     """
 
+    main_table = "moved"
     kind: Literal["diff"] = "diff"
     same: bool
     compared: list[str]

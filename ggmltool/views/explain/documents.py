@@ -142,6 +142,7 @@ class ExplainNodeDocument(StepDocument, kw_only=True):
     `chain` are the reasons of the tensors that settled it, nearest first; `moves` were each planned, `now` is without.
     """
 
+    main_table = "rules"
     kind: Literal["explain_node"] = "explain_node"
     tensor: str
     op: str | None
@@ -220,6 +221,7 @@ class ExplainSplitDocument(StepDocument, kw_only=True):
     `merges` there are fewer splits than `now`.
     """
 
+    main_table = "inputs"
     kind: Literal["explain_split"] = "explain_split"
     split: int
     splits: int
@@ -290,6 +292,7 @@ class ExplainReallocDocument(ReleaseDocument, kw_only=True):
     second graph needs by itself; `log` is what a debug build logs; `unexpected`: GGML_SCHED_DEBUG_REALLOC=1 aborts.
     """
 
+    main_table = ""
     kind: Literal["explain_realloc"] = "explain_realloc"
     serves: bool
     first: ReallocGraph
@@ -340,6 +343,7 @@ class ExplainErrorDocument(Document, kw_only=True):
     which command shows more, `era` when ggml printed it, if it no longer does.
     """
 
+    main_table = ""
     kind: Literal["explain_error"] = "explain_error"
     found: Literal[True] = True
     key: str
@@ -455,6 +459,7 @@ class CheckedGraph(Row, kw_only=True):
 class CheckDocument(ReleaseDocument, kw_only=True):
     """`check --json`: every limit of ggml with its gauge, graph by graph; `ok` unless one is breached."""
 
+    main_table = "graphs.gauges"
     kind: Literal["check"] = "check"
     step: str
     ok: bool

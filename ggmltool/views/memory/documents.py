@@ -285,6 +285,7 @@ class TensorRow(Row):
 class TensorDocument(StepDocument, kw_only=True):
     """`tensor --json`: everything about one tensor."""
 
+    main_table = "tensor"
     kind: Literal["tensor"] = "tensor"
     tensor: TensorRow
 
@@ -375,6 +376,7 @@ class CGraphRow(Row):
 class ContextDocument(StepDocument, kw_only=True):
     """`context --json`: what lies where in the arenas of the contexts, and how the cgraph is laid out."""
 
+    main_table = "contexts.objects"
     kind: Literal["context"] = "context"
     contexts: list[ContextRow]
     cgraph: CGraphRow

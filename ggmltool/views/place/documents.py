@@ -121,6 +121,7 @@ class PlacementDocument(ReleaseDocument, kw_only=True):
     hardware of the devices is named. With --fit, `fit` is llama.cpp's own choice.
     """
 
+    main_table = "devices"
     kind: Literal["placement"] = "placement"
     options: dict[str, Any]
     fits: bool

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
 from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.swept import Sweep, Swept
-from ggmltool.sources.llama.sweep import NOTHING, Bytes
+from ggmltool.sources.llama.sweep import NOTHING
 from ggmltool.views.estimates import rate_text
 from ggmltool.views.palette import term_colors
 from ggmltool.views.place.place import MARGIN
@@ -239,19 +237,3 @@ def _costs(s: Swept) -> dict[str, int]:
         for name, splits, copied in s.graphs
         for what, n in (("splits", splits), ("copied", copied))
     }
-
-
-def sweep_csv(sweep: Sweep) -> str:
-    """The sweep as comma-separated values, exact bytes: for each device what it needs, what for, and what is left."""
-    out = io.StringIO()
-    names = list(costs_of(sweep.swept[0]))
-    writer = csv.writer(out, lineterminator="\n")
-    parts = [f"{device} {part}" for device in sweep.devices for part in Bytes._fields]
-    writer.writerow([*names, *sweep.devices, *parts, *(f"{device} left" for device in sweep.devices)])
-    for s in sweep.swept:
-        record = costs_of(s)
-        row = [record[name] for name in names]
-        row += [s.needs[device].total if device in s.needs else "" for device in sweep.devices]
-        row += [n for device in sweep.devices for n in s.needs.get(device, ("",) * len(Bytes._fields))]
-        writer.writerow(row + [s.left.get(device, "") for device in sweep.devices])
-    return out.getvalue()

@@ -49,6 +49,7 @@ class PlanDocument(StepDocument, kw_only=True):
     memory of a source, and the bytes that measuring found.
     """
 
+    main_table = "nodes"
     kind: Literal["plan"] = "plan"
     backends: list[PlanBackend]
     splits: list[SplitPlan]
@@ -281,6 +282,7 @@ class PassDocument(StepDocument, kw_only=True):
     `complete` is false, and the rest is missing, where ggml stopped before the end of the pass.
     """
 
+    main_table = "tensors"
     kind: Literal["pass"] = "pass"
     number: int = msgspec.field(name="pass")
     complete: bool

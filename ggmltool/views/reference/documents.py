@@ -351,6 +351,8 @@ class OpsDocument(ReleaseDocument, kw_only=True):
 class OpDocument(document_of(OpRow, "op")):  # type: ignore[misc]
     """`ops NAME --json`: an op in full."""
 
+    main_table = ""
+
     @classmethod
     def of(cls, info: OpInfo) -> OpDocument:
         """An op."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import textwrap
 from collections.abc import Sequence
 
@@ -91,13 +89,3 @@ def type_view(info: TypeInfo, style: Style) -> str:
         for line in textwrap.wrap(value, width, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
     ]
     return heading(info.name, [f"ggml_type {info.number}"], style) + render_lines(["", *lines], style)
-
-
-def types_csv(infos: Sequence[TypeInfo]) -> str:
-    """One line per type below a header; yes and no are true and false."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*TypeInfo._fields, "bits_per_element"])
-    for info in infos:
-        writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in (*info, f"{info.bits:g}")])
-    return out.getvalue()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import struct
 import textwrap
 from collections.abc import Sequence
@@ -76,16 +74,3 @@ def table_view(table: TableInfo, entries: Sequence[Entry], version: str, style: 
     title = heading(f"table {table.name} of ggml {version}", [table.symbol or "no longer kept", of, table.text], style)
     notes = textwrap.wrap(table.note, min(style.width, 120))
     return title + render_lines([*notes, ""], style) + Table(*columns).render(entries, style)
-
-
-def table_csv(table: TableInfo, entries: Sequence[Entry]) -> str:
-    """`index,x,value,bits` below a header, index and bits in hexadecimal."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["index", "x", "value", "bits"])
-    width = 16 if table.type == "f16" else 32
-    for entry in entries:
-        x = number(value_of(entry.argument, "f16")) if table.index_bits == 16 else ""
-        value = number(value_of(entry.bits, table.type))
-        writer.writerow([_hex(entry.argument, table.index_bits), x, value, _hex(entry.bits, width)])
-    return out.getvalue()

@@ -1,0 +1,201 @@
+"""Every table of every command as CSV against the JSON of the same command, which is read here on its own."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggmltool.views.csv_text import cell
+from ggmltool.views.document_tables import parts_of
+from ggmltool.views.documents import kinds
+from tests.cli.conftest import Call
+from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line
+from tests.cli.test_json import COMMANDS, LOGS, OTHERS
+
+KINDS = kinds()
+SCENARIOS = ("transformer", "preallocated", "outgrown", "chunks")
+
+
+def text_of(written: str) -> str:
+    """A text cell read as the manual says: without the apostrophe, then as the inside of a JSON string."""
+    bare = written.removeprefix("'")
+    read = json.loads('"' + bare.replace('"', '\\"') + '"')
+    assert isinstance(read, str)
+    return read
+
+
+def same(written: str, value: Any) -> bool:
+    """Whether a cell is this value."""
+    if value is None or value == "":
+        return written == ""
+    return text_of(written) == value if isinstance(value, str) else bool(json.loads(written) == value)
+
+
+def leaves(row: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """What a JSON row says, each with its keys; not its lists of objects."""
+    for key, value in row.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{before}{key}.")
+        elif not (isinstance(value, list) and value and isinstance(value[0], dict)):
+            yield before + key, value
+
+
+def rows_of(around: dict[str, Any], path: list[str], by_key: bool) -> list[dict[str, Any]]:
+    """The rows of a table of a document, without what is said of the rows around them; `by_key` for an object whose
+    values are the rows."""
+    key, *rest = path
+    found = around.get(key)
+    if found is None:
+        return []
+    if isinstance(found, dict) and by_key:
+        found = [{"key": k, **v} if isinstance(v, dict) else {"key": k, "value": v} for k, v in found.items()]
+    items = found if isinstance(found, list) else [found]
+    return [row for item in items for row in rows_of(item, rest, by_key)] if rest else items
+
+
+def check(call: Call, *words: object) -> int:
+    """Every table of a command; how many there are."""
+    printed = call(*words, "--json")
+    if not printed.out:
+        return 0
+    document = json.loads(printed.out)
+    forms = [parts_of(form) for form in KINDS[document["kind"]]]
+    names = {name for parts in forms for name, part in parts.items() if part.is_table}
+    there = [name for name in sorted(names) if name.partition(".")[0] in document]
+    for name in there:
+        result = call(*words, "--csv", "--rows", name)
+        assert (result.status, result.err) == (printed.status, printed.err)
+        mapping = any(parts[name].is_mapping for parts in forms if name in parts)
+        check_table(result.out, rows_of(document, name.split("."), mapping))
+    main = call(*words, "--csv")
+    assert (main.status, main.err) == (printed.status, printed.err)
+    assert main.out.endswith("\r\n")
+    return len(there)
+
+
+def check_table(out: str, rows: list[dict[str, Any]]) -> None:
+    head, *written = csv.reader(io.StringIO(out, newline=""), strict=True)
+    assert len(set(head)) == len(head)
+    assert out.count("\r\n") == len(written) + 1 == len(rows) + 1
+    assert not re.search("[^\r\n\x20-\x7e\xa0-\U0010ffff]", out)
+    for cells, row in zip(written, rows, strict=True):
+        by_column = dict(zip(head, cells, strict=True))
+        told = dict(leaves(row))
+        for key, value in told.items():
+            if key in by_column:
+                assert same(by_column[key], value), (key, by_column[key], value)
+            else:
+                assert value in (None, []), (key, value)
+        around = {column.rpartition(".")[0] for column in head} if len(told) < len(head) else set()
+        for column, written_cell in by_column.items():
+            outer = any(column.startswith(f"{name}.") for name in around)
+            assert column in told or outer or not written_cell, column
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_table_has_the_rows_and_numbers_of_the_json(call: Call, command: str, scenario: str) -> None:
+    check(call, *command.split(), scenario)
+
+
+@pytest.mark.parametrize("command", [c for c in OTHERS if "page" not in c])
+def test_every_other_command_has_the_rows_of_its_json_too(call: Call, command: str) -> None:
+    check(call, *command.split())
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+def test_what_is_known_of_a_log_is_a_table(call: Call, log: Path) -> None:
+    assert check(call, "import", log)
+    check(call, "plan", log)
+
+
+@EVERY
+def test_a_csv_file_is_one_in_every_command(call: Call, name: str) -> None:
+    if name in WITHOUT_JSON:
+        result = call(*line(name), "-o", "out.csv")
+        assert (result.status, ".csv is not written here" in result.err) == (2, True)
+        return
+    wanted = call(*line(name), "--csv").out
+    assert next(csv.reader(io.StringIO(wanted)))
+    assert call(*line(name), "-f", "csv").out == wanted
+    assert call(*line(name), "-o", "out.csv").err == "Wrote out.csv\n"
+    assert Path("out.csv").read_bytes().decode() == wanted
+    call(*line(name), "-o", "out.csv.gz")
+    assert gzip.decompress(Path("out.csv.gz").read_bytes()).decode() == wanted
+
+
+def test_a_table_is_exact_and_never_cut(call: Call) -> None:
+    narrow = call("plan", "--csv", "transformer", columns=20, tty=True).out
+    assert narrow == call("plan", "--csv", "transformer").out
+    assert 'norm,norm,RMS_NORM,RMS_NORM,f32,"[64,8,1,1]"' in narrow
+    assert "\x1b" not in call("plan", "--csv", "--color", "always", "transformer", tty=True).out
+
+
+def test_the_header_is_there_without_rows(call: Call) -> None:
+    assert call("splits", "--bytes", "--csv", "matmul").out == "split,id,what,from,to,nbytes,nbytes_max\r\n"
+    inputs = call("splits", "--csv", "--rows", "splits.inputs", "matmul").out
+    assert inputs == "splits.id,splits.backend,splits.i_start,splits.i_end,id,nbytes,nbytes_max\r\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--csv", "--rows", "node"), "the tables are backends, splits, nodes, leafs,"),
+        (("--csv", "--rows", "node"), "Did you mean 'nodes'?"),
+        (("--rows", "nodes"), "--rows names a table that --csv writes; add --csv"),
+        (("--csv", "--json"), "--json and --csv contradict each other."),
+        (("--csv", "--format", "json"), "--csv and --format json contradict each other."),
+        (("--csv", "-o", "plan.json"), "plan.json would hold CSV"),
+    ],
+)
+def test_a_table_that_is_not_there_is_refused(call: Call, words: tuple[str, ...], said: str) -> None:
+    result = call("plan", *words, "matmul")
+    assert (result.status, result.out) == (2, "")
+    assert said in " ".join(result.err.split())
+
+
+HOSTILE = (
+    '=HYPERLINK("http://x","y")',
+    "+1",
+    "-1+1",
+    "@SUM(A1)",
+    " =1",
+    "'quoted",
+    'q"u,o',
+    "\\n",
+)
+
+
+def test_a_name_is_no_formula_and_comes_back(call: Call) -> None:
+    nodes = {name: {"op": "sqr", "src": ["x"]} for name in HOSTILE}
+    scenario = {
+        "ggmltool": 1,
+        "contexts": {"c": {"buft": "CPU", "tensors": {"x": {"type": "f32", "ne": [4]}}}},
+        "graphs": {"main": {"nodes": nodes}},
+    }
+    data = json.dumps(scenario).encode()
+    ids = [row["id"] for row in json.loads(call("plan", "--json", "-", stdin=data).out)["nodes"]]
+    assert set(ids) == set(HOSTILE)
+    out = call("plan", "--csv", "-", stdin=data).out
+    rows = list(csv.DictReader(io.StringIO(out, newline="")))
+    assert [text_of(row["id"]) for row in rows] == ids
+    assert not any(value.lstrip().startswith(("=", "+", "-1+", "@")) for row in rows for value in row.values())
+    assert len(out.split("\r\n")) == len(HOSTILE) + 2
+
+
+@given(st.text())
+def test_any_text_comes_back(text: str) -> None:
+    written = cell(text)
+    assert text_of(written) == text
+    assert written.isprintable() or not written
+    assert not written.lstrip(" ").startswith(("=", "+", "@"))
