@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import AllocationStarted
+from ggmltool.ggml.events import AllocationStarted, NotReused, PassedOver, Refused
 from ggmltool.inspect.memory import Lifetime, MemoryRecorder
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
@@ -14,6 +15,11 @@ from ggmltool.inspect.watched import Watch, Watched
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
     from ggmltool.inspect.opened import Moment, Opened
+
+
+MOST_EVENTS = 150_000
+"""Events that are told of at most as they were announced; of more, those that settled nothing are left out."""
+_SETTLE_NOTHING = (PassedOver, Refused, NotReused)
 
 
 class Allocation(NamedTuple):
@@ -38,13 +44,14 @@ class ToldStep(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Told:
     """A moment, the events from the step on in which its memory was planned, and the allocations of that plan, whose
-    walk is over the nodes `order`."""
+    walk is over the nodes `order`. `left_out` counts events that settled nothing and are not among these."""
 
     at: Watched
     events: Sequence[Event]
     steps: Sequence[ToldStep]
     allocations: Sequence[Allocation]
     order: Sequence[str]
+    left_out: int = 0
 
 
 class _Tape(Record):
@@ -112,8 +119,14 @@ def tell(opened: Opened, moment: Moment) -> Told:
     kept = steps[whose[-1] if whose else -1 :]
     first = kept[0].event
     events = tape.events[first:]
+    told = [step._replace(event=step.event - first) for step in kept]
+    left_out = 0
+    if len(events) > MOST_EVENTS:
+        numbers = [i for i, event in enumerate(events) if not isinstance(event, _SETTLE_NOTHING)]
+        told = [step._replace(event=bisect_left(numbers, step.event)) for step in told]
+        left_out = len(events) - len(numbers)
+        events = [events[i] for i in numbers]
     walk = _Walk()
     for walk.now, event in enumerate(events):
         walk.hear(event)
-    told = [step._replace(event=step.event - first) for step in kept]
-    return Told(at, events, told, walk.allocations(), walk.plan.nodes)
+    return Told(at, events, told, walk.allocations(), walk.plan.nodes, left_out)

@@ -1,17 +1,60 @@
-"""What could be changed: options, changes that were planned, and limits that are near."""
+"""What could be changed: options, changes that were planned, ops that a device lacks, and limits that are near."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ggmltool.inspect.advice import Advice, Numbers, fewer_splits, not_supported, numbers_of, other_options
+from ggmltool.views.explain.check import status
+from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.report.document import AdviceRow
+from ggmltool.views.report.tables import NONE
+from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:
+    from ggmltool.inspect.gauges import Gauge
     from ggmltool.inspect.opened import Moment, Opened
     from ggmltool.inspect.watched import Watched
-    from ggmltool.views.report.events import Tables
 
 
-def advice_rows(opened: Opened, moment: Moment, at: Watched, tables: Tables) -> list[AdviceRow]:
-    """Now first, then what was planned otherwise."""
-    return []
+def advice_rows(opened: Opened, moment: Moment, at: Watched, gauges: Iterable[Gauge]) -> list[AdviceRow]:
+    """What there is now first, then what was planned otherwise, then what stands in the way."""
+    return [*_planned(opened, moment, at), *_limits(gauges)]
+
+
+def _planned(opened: Opened, moment: Moment, at: Watched) -> Iterator[AdviceRow]:
+    plan = at.plan
+    if not plan.ok or not plan.splits:
+        return
+    yield _row("now", "as it is", numbers_of(opened, plan))
+    for advice in other_options(opened, moment, plan):
+        yield _row("option", advice.text, advice.numbers)
+    found: dict[str, Advice] = {}
+    for advice in fewer_splits(opened, at):
+        found.setdefault(advice.text, advice)
+    for advice in sorted(found.values(), key=lambda advice: (advice.numbers.splits, advice.numbers.copied)):
+        yield _row("node", advice.text, advice.numbers, advice.split)
+    for unable in not_supported(opened, plan):
+        text = f"{refusal_text(unable.refused)}: {count(unable.nodes, 'node')} on {unable.there}"
+        yield AdviceRow("op", text, NONE, None, None, None)
+
+
+def _limits(gauges: Iterable[Gauge]) -> Iterator[AdviceRow]:
+    for gauge in gauges:
+        if status(gauge) in ("near", "over", "breached"):
+            about = gauge.about
+            used, limit = (size(n) if about.nbytes else str(n) for n in (gauge.used or 0, gauge.limit))
+            where = f" ({gauge.where})" if gauge.where else ""
+            yield AdviceRow(
+                "limit",
+                f"{about.group}: {about.text}, {used} of {limit}{where}; {about.beyond}",
+                NONE,
+                None,
+                None,
+                None,
+            )
+
+
+def _row(kind: str, text: str, numbers: Numbers, split: int | None = None) -> AdviceRow:
+    return AdviceRow(kind, text, NONE if split is None else split, *numbers)

@@ -20,7 +20,16 @@ from ggmltool.version import __version__
 from ggmltool.views.document import EstimateRow, head
 from ggmltool.views.palette import colors
 from ggmltool.views.report.advice import advice_rows
-from ggmltool.views.report.document import BackendRow, GaugeRow, MatrixRow, ReportDocument, StepRow, TensorRow, TimeRow
+from ggmltool.views.report.document import (
+    BackendRow,
+    GaugeRow,
+    LeftOutRow,
+    MatrixRow,
+    ReportDocument,
+    StepRow,
+    TensorRow,
+    TimeRow,
+)
 from ggmltool.views.report.events import Tables, event_rows, kind_rows, reset_rows
 from ggmltool.views.report.graph import TensorRows, fold_rows, split_rows
 from ggmltool.views.report.memory import Buffers, allocation_rows
@@ -69,8 +78,7 @@ class _Report:
         events = list(event_rows(self.told.events, tables))
         allocations = allocation_rows(self.told.allocations, tables.tensors, buffers)
         order = tables.tensors.all(self.told.order)
-        advice = advice_rows(self.opened, self.moment, at, tables)
-        checked = read_gauges(at.run, at.record.limits, graph, plan)
+        gauges = read_gauges(at.run, at.record.limits, graph, plan).gauges
         tensors += rows.others(len(tensors))
         return ReportDocument(
             **head(plan),
@@ -93,14 +101,14 @@ class _Report:
             kinds=kind_rows(),
             events=events,
             resets=list(reset_rows(self.told.events)),
-            gauges=[_gauge(g) for g in checked.gauges],
+            gauges=[_gauge(g) for g in gauges],
             matrix=_matrix(answers, [name for name, _ in plan.backends]),
-            advice=advice,
+            advice=advice_rows(self.opened, self.moment, at, gauges),
             seconds=UNSET if seconds is None else _time(seconds),
             no_seconds=no_seconds,
             log=list(plan.log),
             source=source_row(self.opened.model),
-            left_out=[],
+            left_out=_left_out(self.told),
             after=UNSET if at.number is None else at.number,
         )
 
@@ -144,6 +152,14 @@ class _Report:
             return timed(self.opened, at.plan, self.moment), ""
         except InspectError as error:
             return None, str(error)
+
+
+def _left_out(told: Told) -> list[LeftOutRow]:
+    """What a bound cut."""
+    if not told.left_out:
+        return []
+    of = len(told.events) + told.left_out
+    return [LeftOutRow("events: what was asked and settled nothing", of, len(told.events))]
 
 
 def _backends(at: Watched) -> list[BackendRow]:

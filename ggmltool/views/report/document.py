@@ -227,26 +227,28 @@ class MatrixRow(Row):
 
 
 class AdviceRow(Row):
-    """Something that could be changed, in words, and what comes of it where it was planned: splits, bytes copied, the
-    node's backend; null where it was not. `kind` is now, option, node, limit or op."""
+    """Something that could be changed, in words, for a split (-1: for none), and what it comes to where it was planned:
+    splits, bytes copied, bytes of all compute buffers; null where that is not known.
+
+    `kind` is now (what there is), option (of the scheduler), node, op (which a device does not support) or limit.
+    """
 
     kind: str
     text: str
     split: int
-    tensor: int
-    backend: int
     splits: int | None
     copied: int | None
     nbytes: int | None
 
 
 class SourceRow(Row):
-    """The scenario as text; `whole` is false where only its beginning is here. `nbytes` is the size of all of it."""
+    """The scenario in its long form: `text` is JSON, of a long one its beginning, of `nbytes` in all. `packed` is the
+    whole file compressed by gzip, in base64, to be saved as `name` and planned again; "" for one that is too large."""
 
     text: str
-    format: str
-    whole: bool
     nbytes: int
+    name: str
+    packed: str
 
 
 class TimeRow(Row):

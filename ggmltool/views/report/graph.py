@@ -50,6 +50,7 @@ class TensorRows:
         """A node of the plan."""
         t, info = self.tables, self.infos[node.id]
         row = self._row(info, 0, node.backend, node.cause)
+        row.name = "" if node.name == node.id else node.name
         row.split, row.uses = node.split, node.use_count
         self._place(row, node, node.usage, node.alloc_size or 0)
         row.answers = self._answered.get(node.id, NONE)
@@ -174,7 +175,7 @@ def split_rows(plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, sec
         node, _, other = names_in(start)
         own = inputs.get(split.id, [])
         row = SplitRow(
-            backend=tables.backends[split.backend],
+            backend=tables.backends.get(split.backend, NONE),
             i_start=split.i_start,
             i_end=split.i_end,
             nbytes=sum(i.nbytes for i in own),

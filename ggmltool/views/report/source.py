@@ -1,7 +1,9 @@
-"""The scenario in a report: its text, whole where that is small enough."""
+"""The scenario in a report: its text, and the file to plan it again."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import TYPE_CHECKING
 
@@ -11,14 +13,18 @@ from ggmltool.views.report.document import SourceRow
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
 
-MOST = 300_000
-"""Characters of a scenario that a page holds."""
+SHOWN = 40_000
+"""Characters of a scenario that a page shows."""
+CARRIED = 400_000
+"""Characters of the compressed scenario that a page carries."""
 
 
 def source_row(model: Model) -> SourceRow:
     """The scenario in its long form as JSON, a line for each tensor and node."""
     text = scenario_text(model)
-    return SourceRow(text[:MOST], "json", len(text) <= MOST, len(text))
+    shown = text if len(text) <= SHOWN else text[: text.rindex("\n", 0, SHOWN) + 1]
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return SourceRow(shown, len(text), "scenario.json.gz", packed if len(packed) <= CARRIED else "")
 
 
 def scenario_text(model: Model) -> str:

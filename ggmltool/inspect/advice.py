@@ -1,0 +1,115 @@
+"""What could be changed in a scenario so that its graph runs with fewer splits, fewer copies or less memory: each was
+planned, within a bound on the work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.node import changes
+from ggmltool.inspect.opened import WhatIf
+from ggmltool.inspect.reasons import TurnedDown, unsupported
+from ggmltool.inspect.watched import watch
+from ggmltool.inspect.what_if import Change, try_changes
+from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.scenario.versions import has_no_op_offload
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.plan import Plan, SplitPlan
+    from ggmltool.inspect.opened import Moment, Opened
+    from ggmltool.inspect.watched import Watched
+
+_SPLITS = 3
+"""Splits for which changes are looked for: those that copy most, one of each kind."""
+_NODES_PLANNED = 12_000
+"""Nodes that are planned at most for them, over all changes; at least one change for each is."""
+_MOST = 8
+_NUMBER = re.compile(r"\d+")
+
+
+class Numbers(NamedTuple):
+    """What a plan comes to: splits, the bytes that they copy, and those of all compute buffers, None if not known."""
+
+    splits: int
+    copied: int
+    nbytes: int | None = None
+
+
+class Advice(NamedTuple):
+    """A change in words, for `split` if it is for one, and what it comes to."""
+
+    text: str
+    numbers: Numbers
+    split: int | None = None
+
+
+class Unable(NamedTuple):
+    """How many nodes run on `there` since the backend does not support their op."""
+
+    refused: TurnedDown
+    there: str
+    nodes: int
+
+
+def numbers_of(opened: Opened, plan: Plan) -> Numbers:
+    """What a plan comes to."""
+    inputs = copied_inputs(plan, tensor_infos(opened.model, plan.graph or ""))
+    return Numbers(len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes))
+
+
+def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice]:
+    """The options of the scheduler the other way round, where that plans otherwise."""
+    scheduler = opened.model.scheduler
+    options = [] if has_no_op_offload(opened.model.release) else [WhatIf(op_offload=not scheduler.op_offload)]
+    options += [WhatIf(parallel=False)] if scheduler.parallel else []
+    for option in options:
+        other = watch(opened.what_if(option), moment).plan
+        if other.ok and (other.splits, other.buffer_sizes) != (plan.splits, plan.buffer_sizes):
+            yield Advice(str(option), numbers_of(opened, other))
+
+
+def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
+    """Changes with which the graph has fewer splits, looked for at the splits that copy most."""
+    plan, heard = at.plan, at.record.decisions
+    tried = max(_NODES_PLANNED // max(len(plan.nodes), 1) // _SPLITS, 1)
+    for split in _largest(opened, plan):
+        node = next((e.node for e in heard.started if e.split == split.id), plan.nodes[split.i_start].id)
+        found = changes(opened, at.graph, node, heard.deciders(node))
+        own = (change for change in found if change.model.scheduler == opened.model.scheduler)
+        named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
+        for out in try_changes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
+            yield Advice(out.text, Numbers(out.splits, out.copied), split.id)
+
+
+def _naming(change: Change, node: str) -> Change:
+    return change._replace(text=f"{change.text} for {node}") if change.of_node else change
+
+
+def _largest(opened: Opened, plan: Plan) -> list[SplitPlan]:
+    """The splits that copy most, one of those whose nodes differ in their numbers only."""
+    copied: dict[int, int] = {}
+    for i in copied_inputs(plan, tensor_infos(opened.model, plan.graph or "")):
+        copied[i.split] = copied.get(i.split, 0) + i.nbytes
+    found: dict[object, SplitPlan] = {}
+    for split in sorted(plan.splits[1:], key=lambda s: -copied.get(s.id, 0)):
+        if split.i_start < len(plan.nodes) and split.id in copied:
+            kind = split.backend, _NUMBER.sub("N", plan.nodes[split.i_start].id)
+            found.setdefault(kind, split)
+    return list(found.values())[:_SPLITS]
+
+
+def not_supported(opened: Opened, plan: Plan) -> list[Unable]:
+    """The ops that GPUs do not support, the most frequent first."""
+    if not plan.ok or plan.graph is None:
+        return []
+    run = opened.scenario.start()
+    try:
+        nodes = run.build(plan.graph).nodes
+    except GgmlError:
+        return []
+    found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
+    return [Unable(refused, there, n) for (refused, there), n in found.most_common()]
