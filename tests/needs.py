@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 
@@ -50,6 +51,12 @@ def has_library(release: str = DEFAULT.name) -> bool:
     return True
 
 
+def draws_png() -> bool:
+    """Whether the extra that makes pixels of a drawing is here, as it has to be where CI is set."""
+    return bool(os.environ.get("CI")) or importlib.util.find_spec("resvg_py") is not None
+
+
+needs_resvg = pytest.mark.skipif(not draws_png(), reason="needs resvg_py: pip install 'ggmltool[png]'")
 needs_dot = program("dot", "graphviz")
 needs_groff = program("groff", "groff")
 needs_bash = program("bash", "bash")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.tensor import TensorFacts
+    from ggmltool.views.svg import Svg
 
 
 def buffers(look: Look) -> Result[MemoryPlan]:
@@ -39,6 +40,13 @@ def buffers(look: Look) -> Result[MemoryPlan]:
         lambda style: buffers_view(plan, memory, tensors, title, style, MAX_TENSORS),
         memory.lifetimes,
     )
+
+
+def memory_map(look: Look) -> Svg:
+    from ggmltool.views.memory.map_svg import map_svg
+
+    at = look.watch(Record(Keep.MEMORY))
+    return map_svg(at.plan, at.record.memory, at.title)
 
 
 def chunks(look: Look) -> Result[MemoryPlan]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.trace import Trace
     from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.model import Model
+    from ggmltool.views.svg import Svg
 
 
 def _plan_html(plan: Plan) -> str:
@@ -177,6 +178,12 @@ class Scenario(Base):
         if copies:
             return memory.copies(at)
         return memory.chunks(at) if chunks else memory.buffers(at)
+
+    def memory_map(self, **when: Unpack[When]) -> Svg:
+        """The compute buffers over time as an SVG drawing, which a notebook shows."""
+        from ggmltool.api import memory
+
+        return memory.memory_map(self._look(**when))
 
     @overload
     def allocs(self, **when: Unpack[When]) -> Result[tuple[AllocRow, ...]]: ...

@@ -8,16 +8,27 @@ import click
 
 from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
+from ggmltool.cli.options import DOCUMENTS
+from ggmltool.cli.output import status_of
+from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.views.memory.buffers import MAX_TENSORS
 
 
-@moment_command(what_if=True)
+@moment_command(
+    "text", *DOCUMENTS, *PICTURES,
+    help="Text (default), JSON or CSV with exact bytes, or with --chart a drawing.",
+    what_if=True,
+)  # fmt: skip
 @click.option("--peak", is_flag=True, help="Show the tensors that are alive at the peak, largest first (default).")
 @click.option("--all", is_flag=True, help=f"Show all tensors at the peak, not only the {MAX_TENSORS} largest.")
-@click.option("--chart", is_flag=True, help="Draw what is where: program order to the right, offsets upwards.")
+@click.option(
+    "--chart",
+    is_flag=True,
+    help="Draw what is where: program order to the right, offsets upwards. With -o map.svg, .png or .html a picture.",
+)
 @click.option("--ascii", is_flag=True, help="Draw the chart with ASCII characters only.")
 @click.option("--chunks", is_flag=True, help="Show the chunks: sizes, limits, and the tensor that opened each.")
 @click.option("--copies", is_flag=True, help="Show what pipeline copies cost: the same plan with and without them.")
@@ -27,14 +38,23 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     The peak is the node at which the most bytes are alive. A buffer is larger than its peak if free memory between
     living tensors is fragmented.
 
+    With -o map.svg (.png, .html) the chart is a drawing: every tensor where it lies and as long as it lives, in the
+    color of its backend, with layers, the highest byte in use, and the peak. `help pictures` has more.
+
     \b
     Example:
       ggmltool buffers --graph decode model.yaml
       ggmltool buffers --chart model.yaml
+      ggmltool buffers -o map.svg model.yaml
       ggmltool buffers --after 3 model.yaml
       ggmltool buffers --no-parallel model.yaml
     """
     view = choose(peak=peak, chart=chart, chunks=chunks, copies=copies)
+    picture = look.format if look.format in PICTURES else None
+    if picture is not None and view not in ("", "chart"):
+        raise click.UsageError(f"only --chart is a drawing; leave out {option_of(view)}, or name a .txt or .json file.")
+    if picture is not None and (all or ascii):
+        raise click.UsageError(f"{option_of('all' if all else 'ascii')} is for text; leave it out for a drawing.")
     if all and view not in ("", "peak"):
         raise click.UsageError(f"--all is for the tensors at the peak; leave it out with {option_of(view)}.")
     if ascii and not chart:
@@ -43,11 +63,14 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     if copies and look.what_if.parallel is not None:
         raise click.UsageError("--copies plans with and without --parallel; leave it out.")
+    check_picture(picture, look.output)
     opened = look.open()
     if copies:
         return _copies(look, opened)
     watched = watch(opened, look.moment, Record(Keep.MEMORY))
     plan, memory = watched.plan, watched.record.memory
+    if picture is not None:
+        return _picture(look, watched, picture)
     if chart:
         from ggmltool.views.memory.chart import chart_view
 
@@ -62,6 +85,15 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
 
     limit, tensors = None if all else MAX_TENSORS, opened.tensors(watched.graph)
     return look.answer(watched, buffers_view(plan, memory, tensors, watched.title, look.style, limit))
+
+
+def _picture(look: Look, watched: Watched, format: str) -> int:
+    """The chart as a drawing."""
+    from ggmltool.views.memory.map_svg import map_svg
+
+    svg = map_svg(watched.plan, watched.record.memory, watched.title)
+    look.output.write(picture_of(svg, format, watched.title, look.output))
+    return status_of(watched)
 
 
 def _chunks(look: Look, opened: Opened, watched: Watched) -> int:

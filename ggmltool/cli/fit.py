@@ -16,6 +16,7 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, note
+from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.cli.placing import common_options_of_fit, value_of
 from ggmltool.cli.ranges import Numbers
 from ggmltool.cli.scenario import open_scenario
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.search.found import Progress
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
-CHART_ENDINGS = (".svg",)
 _OBJECTIVES = ("fastest", "longest", "smallest", "fewest-splits")
 _AUTO = "auto"
+_NO_CONTEXT = "there is no chart: it shows speed over tokens of context, and this graph was captured from no context"
 
 
 class _CountOrAuto(click.IntRange):
@@ -77,10 +78,11 @@ class _CountOrAuto(click.IntRange):
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Placements to list.")
 @format_option(
-    "text", *DOCUMENTS, "scenario", "svg",
-    help="Text (default), JSON or CSV with exact bytes, the best placement as a scenario, or a chart.",
+    "text", *DOCUMENTS, "scenario", *PICTURES,
+    help="Text (default), JSON or CSV with exact bytes, the best placement as a scenario, or a picture: speed and "
+         "context.",
 )  # fmt: skip
-@output_to(*SCENARIO_ENDINGS, *CHART_ENDINGS)
+@output_to(*SCENARIO_ENDINGS)
 def fit(
     scenario: str | None,
     objective: Any,
@@ -115,6 +117,7 @@ def fit(
       ggmltool fit --device CUDA0:24GiB -o placed.json.gz model.gguf
       ggmltool fit --device CUDA0:2GiB gemma-3-270m
     """
+    check_picture(format, output)
     with value_of("-ts"):
         shares = shares_of("" if tensor_split in (None, AUTO_SPLIT) else str(tensor_split))
     wishes = _wishes(
@@ -196,7 +199,7 @@ def _search_progress() -> Iterator[Any]:
 
 def _format_of(output: Output) -> str:
     ending = ending_of(output.path)
-    return "scenario" if ending in SCENARIO_ENDINGS else "svg" if ending in CHART_ENDINGS else "text"
+    return "scenario" if ending in SCENARIO_ENDINGS else "text"
 
 
 def _write(found: Fit, output: Output, format: str, top: int) -> None:
@@ -205,10 +208,14 @@ def _write(found: Fit, output: Output, format: str, top: int) -> None:
         from ggmltool.views.place.fit_documents import FitDocument
 
         output.write_document(FitDocument.of(found))
-    elif format == "svg":
+    elif format in PICTURES:
         from ggmltool.views.place.fit_points import chart_of
 
-        output.write(chart_of(found))
+        if not found.found.ranked:
+            raise CliError("nothing fits, so there is no chart")
+        if not all(ranked.candidate.n_ctx for ranked in found.found.ranked):
+            raise CliError(_NO_CONTEXT)
+        output.write(picture_of(chart_of(found), format, found.title, output))
     elif format == "scenario":
         from ggmltool.cli.place import scenario_bytes
 

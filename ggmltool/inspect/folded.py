@@ -12,7 +12,7 @@ from ggmltool.inspect.fold import FoldNode, Item, fold, unfolded
 from ggmltool.scenario.tensor_info import Tensors
 
 _NUMBER = re.compile(r"(\d+)")
-_LAYER = re.compile(r"(?:\bblk\.([0-9]{1,6})\.|-([0-9]{1,6})$)")
+_LAYER = re.compile(r"(?:\bblk\.([0-9]{1,6})\.|-([0-9]{1,6})(?=$|[ ~#]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,18 @@ def masked(names: Sequence[str]) -> str:
 
 def layers(names: Iterable[str]) -> str:
     """Which layers the names of llama.cpp speak of: `layers 0–8`, or nothing."""
-    found = [int(match[1] or match[2]) for name in names if (match := _LAYER.search(name))]
+    found = [number for name in names if (number := layer_of(name)) is not None]
     if not found:
         return ""
     low, high = min(found), max(found)
     return f"layer {low}" if low == high else f"layers {low}–{high}"
+
+
+def layer_of(name: str) -> int | None:
+    """The layer that a name of llama.cpp speaks of: of a weight, of a node, of a view or a copy of them.
+
+    >>> layer_of("blk.3.attn_q.weight"), layer_of("Kcur-12 (view)"), layer_of("CUDA0#ffn_inp-2#0"), layer_of("norm")
+    (3, 12, 2, None)
+    """
+    match = _LAYER.search(name)
+    return None if match is None else int(match[1] or match[2])

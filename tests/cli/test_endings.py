@@ -5,13 +5,25 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from ggmltool.cli.endings import FORMATS, refusal
 from tests.cli.conftest import Call
 from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line, options
+from tests.needs import draws_png, needs_resvg
+
+NEEDS = {
+    ("dot", "svg"): lambda: shutil.which("dot"),
+    ("dot", "pdf"): lambda: shutil.which("dot"),
+    ("dot", "png"): lambda: shutil.which("dot"),
+    ("buffers", "png"): draws_png,
+}
+"""What writes a format, where it is no part of ggmltool, is there."""
 
 
 @EVERY
@@ -59,12 +71,6 @@ def test_a_name_that_contradicts_the_format_is_refused(call: Call) -> None:
     assert json.loads(Path("plan.txt").read_text())["kind"] == "plan"
 
 
-def test_a_chart_is_no_picture(call: Call) -> None:
-    """U23"""
-    result = call("buffers", "--chart", "-o", "chart.svg", "moe")
-    assert (result.status, ".txt" in result.err) == (2, True)
-
-
 def test_the_file_on_the_line_goes_before_the_format_in_the_environment(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,3 +108,80 @@ def test_a_command_without_text_takes_no_other_name(name: str) -> None:
     assert said is not None
     assert said.endswith("what can be written: .html, each also with .gz.")
     assert refusal(Path("x.html.gz"), [], None, [".html"], text=False) is None
+
+
+def is_one(path: Path, format: str) -> bool:
+    """Whether a file holds what its name says."""
+    data = path.read_bytes()
+    if format == "svg":
+        return ElementTree.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
+    if format == "json":
+        return bool(json.loads(data))
+    if format == "csv":
+        return len({len(row) for row in csv.reader(data.decode().splitlines())}) == 1
+    starts = {"png": b"\x89PNG\r\n", "pdf": b"%PDF-", "html": b"<!doctype html>", "dot": b"digraph "}
+    head = data[:20].lower() if format == "html" else data
+    return bool(data) and head.startswith(starts.get(format, b""))
+
+
+@EVERY
+def test_every_ending_is_what_the_file_holds_or_is_refused(call: Call, name: str) -> None:
+    """U23: no file is written that holds something else than its name says."""
+    for ending, format in FORMATS.items():
+        if (name, format) in NEEDS and not NEEDS[name, format]():
+            continue
+        result = call(*line(name), "-o", f"out{ending}")
+        path = Path(f"out{ending}")
+        assert (result.status == 0) == path.exists(), result.err
+        assert result.status in (0, 2), (ending, result.err)
+        assert not path.exists() or is_one(path, format), ending
+
+
+def test_what_the_file_is_for_decides_what_is_drawn(call: Call) -> None:
+    """U23: a picture of buffers is their chart."""
+    assert call("buffers", "-o", "map.svg", "moe").err == "Wrote map.svg\n"
+    assert call("buffers", "--chart", "-o", "chart.svg", "moe").err == "Wrote chart.svg\n"
+    assert Path("map.svg").read_text("utf-8") == Path("chart.svg").read_text("utf-8")
+    assert call("buffers", "--chart", "-f", "svg", "moe").out == Path("map.svg").read_text("utf-8")
+    for wrong in (["--peak"], ["--chunks"], ["--copies"], ["--all"], ["--chart", "--ascii"]):
+        result = call("buffers", *wrong, "-o", "no.svg", "moe")
+        assert (result.status, result.out, Path("no.svg").exists()) == (2, "", False)
+        assert "leave" in result.err
+
+
+def test_pixels_are_not_for_terminals(call: Call) -> None:
+    """U23"""
+    result = call("buffers", "--format", "png", "moe", tty=True)
+    assert (result.status, result.out) == (2, "")
+    assert "cannot be shown on a terminal" in result.err
+
+
+def test_without_a_program_that_draws_it_is_told_which_there_are(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U23"""
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    monkeypatch.setenv("PATH", "")
+    result = call("buffers", "-o", "map.png", "moe")
+    assert (result.status, result.out) == (2, "")
+    assert "pip install 'ggmltool[png]'" in result.err
+    assert "-o map.svg" in result.err
+    assert not Path("map.png").exists()
+
+
+@needs_resvg
+def test_a_png_has_the_pixels_of_the_drawing_twice(call: Call) -> None:
+    """U23"""
+    call("buffers", "-o", "map.svg", "moe")
+    call("buffers", "-o", "map.png", "moe")
+    root = ElementTree.parse("map.svg").getroot()
+    data = Path("map.png").read_bytes()
+    size = [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)]
+    assert size == [2 * int(root.attrib[name]) for name in ("width", "height")]
+
+
+def test_a_page_is_the_drawing_and_nothing_that_runs(call: Call) -> None:
+    """U23"""
+    call("buffers", "-o", "map.html", "moe")
+    page = Path("map.html").read_text("utf-8")
+    assert call("buffers", "-f", "svg", "moe").out.rstrip() in page
+    assert "default-src 'none'" in page
+    assert "<script" not in page

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
-from math import ceil, floor, log2, log10
+from math import ceil, floor, log2
 from typing import NamedTuple
 
-from ggmltool.views.text import printable
+from ggmltool.views.palette import DARK, LIGHT, PALETTE
+from ggmltool.views.svg import Box, Svg, Text, document, number, path, rect, round_numbers, style
 
 _WIDTH, _PLOT_HEIGHT = 860, 400
 _LEFT, _RIGHT, _TOP = 64, 24, 62
 _CHAR, _LINE = 7.0, 18
 _RADIUS = 4.5
-_FONT = 'font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11.5"'
-_INK, _SOFT, _BEST, _GRID = "#1f4e8c", "#9db7d5", "#c2571a", "#e3e3e3"
+_MONO = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_LIKE, _BEST = PALETTE[1], PALETTE[2]
+"""Of the points, and of the best."""
 
 
 class Point(NamedTuple):
@@ -26,18 +27,6 @@ class Point(NamedTuple):
     high: float
     words: str
     best: bool = False
-
-
-class Box(NamedTuple):
-    """A part of the picture that is taken."""
-
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-    def meets(self, other: Box) -> bool:
-        return self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
 
 
 class _Axes(NamedTuple):
@@ -54,7 +43,7 @@ class _Axes(NamedTuple):
         return _TOP + _PLOT_HEIGHT * (1 - value / self.top)
 
 
-def fit_chart(points: Sequence[Point], title: str, unit: str) -> str:
+def fit_chart(points: Sequence[Point], title: str, unit: str) -> Svg:
     """The chart of some placements, numbered as in the list below it; the line joins those that nothing beats in both.
 
     `unit` is what the values are. Whiskers show the range of an estimate.
@@ -63,21 +52,32 @@ def fit_chart(points: Sequence[Point], title: str, unit: str) -> str:
     axes = _axes(ordered)
     rows = [f"{i:>2}  {_row(p, unit)}" for i, p in enumerate(ordered, 1)]
     bottom = _TOP + _PLOT_HEIGHT
-    width = max(_WIDTH, _LEFT + max(map(len, rows), default=0) * _CHAR + _RIGHT, len(title) * 9.5 + _LEFT)
+    head = Text(_LEFT, 26, title, 15, bold=True)
+    width = max(_WIDTH, _LEFT + max(map(len, rows), default=0) * _CHAR + _RIGHT, head.box.x1 + _RIGHT)
     height = bottom + 66 + _LINE * len(rows)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" {_FONT}>',
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        _text(_LEFT, 26, title, size=15, weight="bold"),
-        _text(_LEFT, 46, unit, color="#555555"),
+    best = next((row for row, point in zip(rows, ordered, strict=True) if point.best), "")
+    elements = [
+        style((_LIKE, _BEST), *_rules()),
+        rect(Box(0, 0, width, height), "paper"),
+        head.element,
+        Text(_LEFT, 46, unit, look="soft").element,
         *_grid(axes),
         *_frontier(ordered, axes),
         *_marks(ordered, axes),
     ]
     for i, (row, point) in enumerate(zip(rows, ordered, strict=True)):
-        weight = "bold" if point.best else "normal"
-        out.append(_text(_LEFT, bottom + 66 + _LINE * i, row, color=_BEST if point.best else "#222222", weight=weight))
-    return "\n".join([*out, "</svg>", ""])
+        look = "mono i1" if point.best else "mono"
+        elements.append(Text(_LEFT, bottom + 66 + _LINE * i, row, 11.5, look=look, bold=point.best).element)
+    words = f"{unit}, over tokens of context; {len(rows)} placements. The best: {' '.join(best.split())}"
+    return document((width, height), title, words, elements)
+
+
+def _rules() -> tuple[str, str]:
+    """The chart's own rules on a light and on a dark ground."""
+    rules = f".mono{{font-family:{_MONO}}}.whisker{{stroke-opacity:.45}}"
+    lines = (f".frontier{{stroke:{ground.soft};stroke-width:1.5;fill:none}}" for ground in (LIGHT, DARK))
+    light, dark = lines
+    return rules + light, dark
 
 
 def pareto(points: Sequence[Point]) -> list[Point]:
@@ -97,45 +97,24 @@ def pareto(points: Sequence[Point]) -> list[Point]:
 def _axes(points: Sequence[Point]) -> _Axes:
     low = floor(log2(min(p.n_ctx for p in points)))
     high = ceil(log2(max(p.n_ctx for p in points)))
-    return _Axes((low - 0.15, max(high, low + 1) + 0.15), _steps(max(p.high for p in points))[-1])
-
-
-def _steps(most: float) -> list[float]:
-    """Round numbers from 0 to at least the largest value.
-
-    >>> _steps(43)
-    [0, 10, 20, 30, 40, 50]
-    >>> _steps(0.7)[1:3]
-    [0.2, 0.4]
-    """
-    if most <= 0:
-        return [0, 1]
-    tens = 10 ** floor(log10(most / 4))
-    step = next(n * tens for n in (1, 2, 2.5, 5, 10) if n * tens * 6 >= most)
-    return [_short(i * step) for i in range(ceil(most / step) + 1)]
-
-
-def _short(value: float) -> float:
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    return _Axes((low - 0.15, max(high, low + 1) + 0.15), round_numbers(max(p.high for p in points))[-1])
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
     """Lines and numbers of both axes: a context for every power of two."""
     bottom, right = _TOP + _PLOT_HEIGHT, _WIDTH - _RIGHT
-    for value in _steps(axes.top):
+    for value in round_numbers(axes.top):
         y = axes.y(value)
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{_GRID}"/>'
-        yield _text(_LEFT - 8, y + 4, f"{value:,}", anchor="end")
+        yield path(f"M{_LEFT} {number(y)}H{right}", "grid")
+        yield Text(_LEFT - 8, y + 4, f"{value:,}", anchor="end").element
     first, last = ceil(axes.ctx[0]), floor(axes.ctx[1])
     every = max(1, ceil((last - first + 1) / 12))
     for power in range(first, last + 1, every):
         x = axes.x(2**power)
-        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" stroke="{_GRID}"/>'
-        yield _text(x, bottom + 18, _tokens(2**power), anchor="middle")
-    yield f'<line x1="{_LEFT}" y1="{bottom}" x2="{right}" y2="{bottom}" stroke="#444444"/>'
-    yield f'<line x1="{_LEFT}" y1="{_TOP}" x2="{_LEFT}" y2="{bottom}" stroke="#444444"/>'
-    yield _text((_LEFT + right) / 2, bottom + 38, "context, tokens", anchor="middle", color="#555555")
+        yield path(f"M{number(x)} {_TOP}V{bottom}", "grid")
+        yield Text(x, bottom + 18, _tokens(2**power), anchor="middle").element
+    yield path(f"M{_LEFT} {_TOP}V{bottom}H{right}", "axis")
+    yield Text((_LEFT + right) / 2, bottom + 38, "context, tokens", anchor="middle", look="soft").element
 
 
 def _tokens(n: int) -> str:
@@ -151,8 +130,7 @@ def _tokens(n: int) -> str:
 def _frontier(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
     joined = pareto(points)
     if len(joined) > 1:
-        path = " ".join(f"{axes.x(p.n_ctx):.1f},{axes.y(p.mid):.1f}" for p in joined)
-        yield f'<polyline points="{path}" fill="none" stroke="{_SOFT}" stroke-width="1.5"/>'
+        yield path("M" + "L".join(f"{number(axes.x(p.n_ctx))} {number(axes.y(p.mid))}" for p in joined), "frontier")
 
 
 def _marks(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
@@ -160,17 +138,16 @@ def _marks(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
     taken: list[Box] = []
     for p in points:
         x, y = axes.x(p.n_ctx), axes.y(p.mid)
-        ink = _BEST if p.best else _INK
         if p.high > p.low:
             top, low = axes.y(p.high), axes.y(p.low)
-            yield f'<path d="M{x:.1f} {top:.1f}V{low:.1f}" stroke="{ink}" stroke-opacity="0.45"/>'
+            yield path(f"M{number(x)} {number(top)}V{number(low)}", f"k{int(p.best)} whisker")
             taken.append(Box(x - 1, top, x + 1, low))
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}" fill="{ink}"/>'
+        yield f'<circle class="i{int(p.best)}" cx="{number(x)}" cy="{number(y)}" r="{_RADIUS}"/>'
         taken.append(Box(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS))
     for i, p in enumerate(points, 1):
-        box = _free(axes.x(p.n_ctx), axes.y(p.mid), len(str(i)) * _CHAR + 2, taken)
+        box = _free(axes.x(p.n_ctx), axes.y(p.mid), len(str(i)) * _CHAR * 1.3 + 2, taken)
         taken.append(box)
-        yield _text(box.x0 + 1, box.y1 - 3, str(i), color=_BEST if p.best else _INK, weight="bold")
+        yield Text(box.x0 + 1, box.y1 - 3, str(i), look=f"i{int(p.best)}", bold=True).element
 
 
 def _free(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
@@ -190,11 +167,3 @@ def _free(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
 def _row(point: Point, unit: str) -> str:
     about = f"{point.mid:.3g}" + (f" ({point.low:.3g}–{point.high:.3g})" if point.high > point.low else "")
     return f"{point.n_ctx:>7}  {about} {unit.partition(',')[0]}  {point.words}"
-
-
-def _text(
-    x: float, y: float, text: str, size: float = 0, anchor: str = "", color: str = "#222222", weight: str = ""
-) -> str:
-    more = f' font-size="{size}"' * bool(size) + f' text-anchor="{anchor}"' * bool(anchor)
-    more += f' font-weight="{weight}"' * (weight == "bold")
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}"{more} xml:space="preserve">{escape(printable(text))}</text>'

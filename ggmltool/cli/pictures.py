@@ -1,0 +1,64 @@
+"""Pictures as files: SVG as it is, as a page, or as pixels by a program that draws SVG."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.output import Output
+from ggmltool.views.svg import FONT
+
+PICTURES = ("svg", "png", "html")
+"""What a drawing can be written as."""
+
+HOW_TO_GET_PNG = (
+    "a PNG needs a program that draws SVG, and none is installed. Get one with `pip install 'ggmltool[png]'` or "
+    "`apt-get install librsvg2-bin` (rsvg-convert), or write the drawing itself: -o {stem}.svg"
+)
+_ZOOM = 2
+"""Pixels per unit of a drawing."""
+
+_LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text y="9" font-family="{}">{}</text></svg>'
+
+
+def check_picture(format: str | None, output: Output) -> None:
+    """Refuse to show bytes on a terminal. Raises CliError."""
+    if format in ("png", "pdf") and output.to_terminal:
+        raise CliError(f"a {format.upper()} cannot be shown on a terminal; name a file with -o picture.{format}")
+
+
+def picture_of(svg: str, format: str, title: str, output: Output) -> str | bytes:
+    """The drawing in one of the formats. Raises CliError where nothing makes a PNG of it."""
+    if format == "png":
+        return _png(svg, output)
+    if format == "html":
+        from ggmltool.views.picture_page import picture_page
+
+        return picture_page(svg, title)
+    return svg
+
+
+def _png(svg: str, output: Output) -> bytes:
+    try:
+        import resvg_py
+    except ImportError:
+        return _by_rsvg(svg, output)
+    letter, none = (resvg_py.svg_to_bytes(svg_string=_LETTER.format(FONT, text)) for text in "M ")
+    if letter == none:
+        raise CliError(f"a PNG needs one of the fonts {FONT}; get one with `apt-get install fonts-dejavu-core`")
+    try:
+        return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM))
+    except ValueError as error:
+        raise CliError(f"resvg failed: {error}") from None
+
+
+def _by_rsvg(svg: str, output: Output) -> bytes:
+    program = shutil.which("rsvg-convert")
+    if program is None:
+        stem = output.path.name.partition(".")[0] if output.path is not None else "picture"
+        raise CliError(HOW_TO_GET_PNG.format(stem=stem))
+    done = subprocess.run([program, "--zoom", str(_ZOOM)], input=svg.encode(), capture_output=True, check=False)
+    if done.returncode:
+        raise CliError(f"rsvg-convert failed: {done.stderr.decode('utf-8', 'replace').strip()}")
+    return done.stdout

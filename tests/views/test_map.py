@@ -1,0 +1,153 @@
+"""The memory map: what is drawn is where it lies, nothing covers anything else, and all of it can be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ggmltool
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.memory import Lifetime, MemoryPlan
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
+from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.views.memory.map import MemoryMap, memory_map
+from ggmltool.views.memory.map_svg import map_svg
+from tests.conformance.fuzz import scenario as random_scenario
+from tests.conformance.fuzz_wide import wide_scenario
+from tests.conformance.test_random_of_old_versions import scenarios
+from tests.golden import check_golden
+from tests.lifetimes import memory_plan
+from tests.views.drawn import check_drawing, meeting
+from tests.views.plans import EVENTS, TWO_DEVICES
+
+GOLDEN = Path(__file__).parent / "golden"
+OLD, SEEDS = ("2025-03", "2024-01"), 12
+HOSTILE = "</text><script>alert(1)</script>&\"'\x1b[31m\x00\ud800\u202e"
+
+
+def at_once(lives: tuple[Lifetime, Lifetime]) -> bool:
+    """Whether two lives have a byte in common at one step: what ggml itself gets wrong is drawn as it is."""
+    a, b = lives
+    ends = [float("inf") if life.end is None else life.end for life in lives]
+    together = a.start <= ends[1] and b.start <= ends[0]
+    return together and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+
+
+def check_map(plan: Plan, memory: MemoryPlan, title: str) -> MemoryMap:
+    """A drawing of these is sound, and its tiles lie as the tensors do."""
+    laid = memory_map(plan, memory)
+    assert len(check_drawing(map_svg(plan, memory, title)).texts) >= 2
+    for panel in laid.panels:
+        boxes = [tile.box for tile in panel.tiles]
+        for one, other in meeting(boxes):
+            assert at_once((panel.tiles[one].life, panel.tiles[other].life))
+        for a, b in combinations(panel.tiles, 2):
+            if a.life.offset + a.life.size <= b.life.offset:
+                assert a.box.y0 >= b.box.y1
+        for box in boxes:
+            assert panel.frame.x0 <= box.x0 < box.x1 <= panel.frame.x1 + 0.1
+            assert panel.frame.y0 - 0.1 <= box.y0 < box.y1 <= panel.frame.y1
+    drawn = sum(len(panel.tiles) + len(panel.small) for panel in laid.panels)
+    assert drawn == len([life for life in memory.lifetimes if life.size])
+    return laid
+
+
+@pytest.mark.parametrize("sample", [sample_name(path) for path in samples()])
+def test_every_sample_is_drawn(sample: str) -> None:
+    opened = Opened(ggmltool.load(sample), sample)
+    for graph in opened.model.graphs:
+        at = watch(opened, Moment(graph, "alloc"), Record(Keep.MEMORY))
+        check_map(at.plan, at.record.memory, at.title)
+
+
+@cache
+def random_scenarios(release: str) -> list[Any]:
+    """Some for a release; the older ones lack what others may have, so that theirs are those they were judged by."""
+    if release in OLD:
+        return [recorded["scenario"] for recorded in scenarios(release)[:SEEDS]]
+    return [random_scenario(seed) if seed % 2 else wide_scenario(seed) for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_scenarios_are_drawn(seed: int, release: str) -> None:
+    scenario = ggmltool.load(random_scenarios(release)[seed], ggml=release)
+    for graph in scenario.model.graphs:
+        at = watch(Opened(scenario, "it"), Moment(graph, "alloc"), Record(Keep.MEMORY))
+        check_map(at.plan, at.record.memory, at.title)
+
+
+@st.composite
+def memories(draw: st.DrawFn) -> MemoryPlan:
+    """What an allocator could have planned: in each column of bytes one tensor after the other."""
+    n = draw(st.integers(1, 400))
+    lives, offset = [], 0
+    for lane in range(draw(st.integers(1, 12))):
+        size = draw(st.integers(1, 1 << draw(st.integers(1, 40))))
+        step = -1
+        while step < n and draw(st.integers(0, 5)):
+            start = draw(st.integers(step, n - 1))
+            end = draw(st.none() | st.integers(start, n - 1))
+            name = draw(st.sampled_from(["ffn_out-3", "blk.11.attn_q.weight (view)", HOSTILE, "", "é" * 90]))
+            kept = draw(st.booleans())
+            lives.append(Lifetime(f"{name}{lane}", "CUDA0", 0, offset, size, start, end, kept))
+            step = n if end is None else end + 1
+        offset += size
+    return MemoryPlan(tuple(lives), tuple(f"node-{i // 7}" if i % 3 else HOSTILE for i in range(n)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(memories(), st.sampled_from(["a graph", HOSTILE, "w" * 300]))
+def test_whatever_lies_in_memory_is_drawn(memory: MemoryPlan, title: str) -> None:
+    laid = check_map(replace(TWO_DEVICES, buffer_sizes=()), memory, title)
+    assert bool(laid.panels) == bool(memory.lifetimes)
+
+
+def test_a_graph_of_thousands_of_nodes_stays_small() -> None:
+    n = 10_000
+    names = tuple(f"a-name-as-long-as-ggml-lets-tensors-have-them-in-its-struct-{i}" for i in range(n))
+    for k in (10, 2_000, n):
+        lives = (
+            Lifetime(names[i], "CUDA0", 0, 1_000_003 * (i % 97), 900_000 + 17 * i, i, min(i + 89, k - 1))
+            for i in range(k)
+        )
+        svg = map_svg(TWO_DEVICES, MemoryPlan(tuple(lives), names[:k]), "many")
+        assert len(svg) < 1_000_000
+        check_drawing(svg)
+    assert re.search(r">[1-9]\d\d\d tensors below a pixel, drawn together<", svg)
+
+
+def test_what_few_nodes_need_leaves_room_for_the_rest() -> None:
+    """A tensor a hundred times as large as all others, for one node of many: the scale changes above the others."""
+    rest = [Lifetime(f"t{i}", "CUDA0", 0, 0, 10 << 20, i, i) for i in range(200)]
+    large = Lifetime("logits", "CUDA0", 0, 10 << 20, 1 << 30, 150, 151)
+    memory = MemoryPlan((*rest, large), tuple(f"n{i}" for i in range(200)))
+    (panel,) = check_map(TWO_DEVICES, memory, "logits").panels
+    assert panel.bend == 10 << 20
+    assert panel.y(0) - panel.y(panel.bend) > 0.6 * (panel.frame.y1 - panel.frame.y0)
+    svg = map_svg(TWO_DEVICES, memory, "logits")
+    assert "the scale changes" in svg
+    assert ">logits, 1 GiB<" in svg
+    (plain,) = memory_map(TWO_DEVICES, MemoryPlan(tuple(rest), memory.nodes)).panels
+    assert plain.bend == 0
+
+
+def test_two_devices_look_as_accepted() -> None:
+    check_golden(GOLDEN / "map.svg", map_svg(TWO_DEVICES, memory_plan(EVENTS), "two devices"))
+
+
+def test_a_notebook_shows_it() -> None:
+    svg = ggmltool.load("moe").memory_map(step="reserve")
+    assert svg._repr_svg_() == svg
+    assert "reserve main" in svg
