@@ -49,6 +49,8 @@ class AnyScheduler(ABC):
     the backends that can use it, with their devices. `homes` are the backends of tensors in it that no op computes,
     where that depends on nothing else.
 
+    While a graph is being cut `n_splits` is 0, and `n_begun` how many have begun.
+
     `on_pass` is called after every pass with its number and the scheduler. With `debug` it keeps what GGML_SCHED_DEBUG
     prints: of the last split in `debug_record`, after each pass in `printed`. `log_lines` is what it logs,
     `debug_lines` what only a debug build does, None for a ggml of which that is not kept. `measured` are the bytes that
@@ -95,6 +97,7 @@ class AnyScheduler(ABC):
         self.cur_copy = 0
         self.splits: list[Split] = []
         self.n_splits = 0
+        self.n_begun = 0
         self.graph_inputs: list[Tensor] = []
         self.clear_state()
         self.is_reset = True

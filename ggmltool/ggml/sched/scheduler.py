@@ -50,6 +50,8 @@ class Scheduler(SchedulerState):
         Rewrites the sources of the graph's nodes to the copies, and builds `nodes` and `leafs`, the scheduler's own
         graph with copies and dependencies, with `node_ids` and `leaf_ids`, for the allocator.
         """
+        self.n_splits = self.n_begun = 0
+        self.graph_inputs = []
         self.is_reset = False
         self.gallocr.settle()
         self.arena.clear()

@@ -44,7 +44,6 @@ class Cut:
         """Begin the splits of a graph, and give its nodes the copies in place of their sources."""
         s = self.s
         ids = s.ids
-        s.graph_inputs = []
         first = next((n for n in graph.nodes if not n.is_view_op), None)
         if first is not None:
             self.cur_split.backend_id = ids[first.index]
@@ -91,6 +90,7 @@ class Cut:
 
     def begin(self, at: int, node: Tensor | None, why: Why, source: Tensor | None = None) -> None:
         """The split begins at number `at`, for `node`, which has no place in the one before."""
+        self.s.n_begun = self.i_split + 1
         self.cur_split.i_start = at
         self.cur_split.inputs = []
 

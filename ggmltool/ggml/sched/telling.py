@@ -1,12 +1,13 @@
 """The passes where somebody listens: the same ones, which tell what they did from the state before and after.
 
-Nothing is decided here. What a rule could not settle is asked of the same devices once more.
+Nothing is decided here. What a rule could not settle is asked of the same devices once more. What a pass has decided is
+taken back and given again, tensor by tensor as it is told: who hears of one finds the state that ggml has then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.errors import GgmlAbort
@@ -19,6 +20,24 @@ from ggmltool.ggml.why import NO_FACTS, Facts, Sweep, Why
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.state import SchedulerState
+
+
+class Given(NamedTuple):
+    """The backend that a pass gave a tensor, and its cause."""
+
+    backend_id: int
+    cause: str | None
+
+
+def _take_back(s: SchedulerState, t: Tensor, before: Given) -> Given:
+    """What a tensor has been given since, which it has no more."""
+    given = Given(s.ids[t.index], s.causes[t.index])
+    _give(s, t, before)
+    return given
+
+
+def _give(s: SchedulerState, t: Tensor, given: Given) -> None:
+    s.ids[t.index], s.causes[t.index] = given
 
 
 def _tell(s: SchedulerState, events: Iterator[Event]) -> None:
@@ -34,13 +53,16 @@ def assign_from_buffers(s: SchedulerState, tensors: Sequence[Tensor]) -> None:
             continue
         _tell(s, _asked_of_memory(s, t))
         home = (t.view_src or t).buffer
+        before = Given(-1, s.causes[t.index])
         try:
             assign.assign_from_buffers(s, [t])
         except GgmlAbort:
             if home is not None:
                 _tell(s, _passed_higher(s, t, "1.dst", home.buft, -1))
             raise
-        _tell(s, _assigned_from_buffers(s, t))
+        given = _take_back(s, t, before)
+        _tell(s, _assigned_from_buffers(s, t, given))
+        _give(s, t, given)
 
 
 def _asked_of_memory(s: SchedulerState, t: Tensor) -> Iterator[Event]:
@@ -62,22 +84,22 @@ def _weight(t: Tensor) -> Tensor | None:
     return next((src for src in sources if src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS), None)
 
 
-def _assigned_from_buffers(s: SchedulerState, t: Tensor) -> Iterator[Event]:
+def _assigned_from_buffers(s: SchedulerState, t: Tensor, given: Given) -> Iterator[Event]:
     """What settled a tensor, and what of higher priority did not get it."""
-    b, cause = s.ids[t.index], s.causes[t.index] or ""
+    b, cause = given.backend_id, given.cause or ""
     home = (t.view_src or t).buffer
     weight = _weight(t)
     if home is not None:
         yield from _passed_higher(s, t, cause, home.buft, b)
-        yield _assigned(s, t, 1, Why.MEMORY, (t.view_src or t).label, Facts(buft=home.buft.name))
+        yield _assigned(s, t, given, 1, Why.MEMORY, (t.view_src or t).label, Facts(buft=home.buft.name))
     elif cause == "1.inp":
-        yield _assigned(s, t, 1, Why.INPUT, t.id)
+        yield _assigned(s, t, given, 1, Why.INPUT, t.id)
     elif cause.startswith(("1.off", "1.wgt")) and weight is not None and weight.buffer is not None:
-        yield from _by_weight(s, t, weight, weight.buffer.buft)
+        yield from _by_weight(s, t, given, weight, weight.buffer.buft)
 
 
-def _by_weight(s: SchedulerState, t: Tensor, weight: Tensor, buft: BufferType) -> Iterator[Event]:
-    b, cause = s.ids[t.index], s.causes[t.index] or ""
+def _by_weight(s: SchedulerState, t: Tensor, given: Given, weight: Tensor, buft: BufferType) -> Iterator[Event]:
+    b, cause = given.backend_id, given.cause or ""
     last = len(s.backends) - 1
     if cause == "1.off" or (b == last and buft.host):
         for higher in range((b if cause == "1.off" else last) if s.op_offload else 0):
@@ -87,11 +109,11 @@ def _by_weight(s: SchedulerState, t: Tensor, weight: Tensor, buft: BufferType) -
     if cause == "1.off":
         device = s.backends[b].device
         facts = Facts(buft=buft.name, batch=device.batch_size(t), min_batch=device.offload_min_batch)
-        yield _assigned(s, t, 1, Why.OFFLOAD, weight.id, facts)
+        yield _assigned(s, t, given, 1, Why.OFFLOAD, weight.id, facts)
         return
     yield from _passed_higher(s, t, cause, buft, b)
     if b != -1:
-        yield _assigned(s, t, 1, Why.WEIGHT, weight.id, Facts(buft=buft.name))
+        yield _assigned(s, t, given, 1, Why.WEIGHT, weight.id, Facts(buft=buft.name))
 
 
 def _not_offloaded(s: SchedulerState, t: Tensor, b: int) -> Event:
@@ -123,31 +145,36 @@ def _refused(s: SchedulerState, t: Tensor, b: int, rule: int, cause: str) -> Ref
     return Refused(t.id, s.names[b], rule, cause, condition, lacks)
 
 
-def _assigned(s: SchedulerState, t: Tensor, rule: int, why: Why, by: str = "", facts: Facts = NO_FACTS) -> Assigned:
-    return Assigned(t.label, s.names[s.ids[t.index]], rule, s.causes[t.index] or "", why, by, facts)
+def _assigned(
+    s: SchedulerState, t: Tensor, given: Given, rule: int, why: Why, by: str = "", facts: Facts = NO_FACTS
+) -> Assigned:
+    """A tensor gets what it was given: what to tell of it."""
+    _give(s, t, given)
+    return Assigned(t.label, s.names[given.backend_id], rule, given.cause or "", why, by, facts)
 
 
 def expand(s: SchedulerState, real: Sequence[Tensor]) -> None:
     """Pass 2. A device that fails where it is asked fails again where its answer is told, at the same node."""
     for sweep in assign.SWEEPS:
-        before = s.ids[:]
+        before = [Given(s.ids[n.index], s.causes[n.index]) for n in real]
         try:
             assign.expand_once(s, real, sweep)
         finally:
-            _tell(s, _expanded(s, real, sweep, before))
+            given = {n.index: _take_back(s, n, b) for n, b in zip(real, before, strict=True)}
+            _tell(s, _expanded(s, real, sweep, given))
 
 
-def _expanded(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep, before: Sequence[int]) -> Iterator[Event]:
+def _expanded(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep, given: Mapping[int, Given]) -> Iterator[Event]:
     """What a sweep did to each node that had no backend before it."""
     last = len(s.backends) - 1
     origin: Tensor | None = None
     for n in real if sweep.down else reversed(real):
-        if before[n.index] != -1:
+        if s.ids[n.index] != -1:
             origin = n
         elif origin is None:
             yield PassedOver(n.id, 2, "2.sup", Why.NO_NEIGHBOR, facts=Facts(sweep=sweep))
-        elif s.ids[n.index] != -1:
-            yield _assigned(s, n, 2, Why.NEIGHBOR, origin.label, Facts(sweep=sweep))
+        elif given[n.index].backend_id != -1:
+            yield _assigned(s, n, given[n.index], 2, Why.NEIGHBOR, origin.label, Facts(sweep=sweep))
         elif sweep.skips_last and s.ids[origin.index] == last:
             facts = Facts(tensor=origin.label, backend=s.names[last], sweep=sweep)
             yield PassedOver(n.id, 2, "2.sup", Why.SPREADS_LAST, facts=facts)
@@ -160,34 +187,36 @@ def choose_or_upgrade(s: SchedulerState, real: Sequence[Tensor]) -> None:
     upgrades = assign.equal_bufts(s)
     for n in real:
         b = s.ids[n.index]
+        before = Given(b, s.causes[n.index])
         if b == -1:
             readable = assign.choose_best(s, n)
-            _tell(s, _chosen(s, n, readable))
+            _tell(s, _chosen(s, n, _take_back(s, n, before), readable))
         elif upgrades[b]:
             assign.upgrade(s, n, upgrades[b])
-            _tell(s, _upgraded(s, n, b, upgrades[b]))
+            _tell(s, _upgraded(s, n, _take_back(s, n, before), upgrades[b]))
 
 
-def _chosen(s: SchedulerState, n: Tensor, readable: dict[int, int]) -> Iterator[Event]:
+def _chosen(s: SchedulerState, n: Tensor, given: Given, readable: dict[int, int]) -> Iterator[Event]:
     """`readable` is how many sources each backend that supports the op can read."""
     for b in range(len(s.backends)):
         if b not in readable:
             yield _refused(s, n, b, 3, "3.best")
     for b, count in readable.items():
-        if b != s.ids[n.index]:
+        if b != given.backend_id:
             yield PassedOver(n.id, 3, "3.best", Why.FEWER_SOURCES, s.names[b], Facts(n_src=count))
     if len(readable) > 1:
         counts = tuple((s.names[b], count) for b, count in readable.items())
         facts = Facts(n_src=sum(src is not None for src in n.src), readable=counts)
-        yield _assigned(s, n, 3, Why.MOST_SOURCES, facts=facts)
+        yield _assigned(s, n, given, 3, Why.MOST_SOURCES, facts=facts)
     elif readable:
-        yield _assigned(s, n, 3, Why.ONLY_ONE, facts=Facts(n_backends=len(s.backends)))
+        yield _assigned(s, n, given, 3, Why.ONLY_ONE, facts=Facts(n_backends=len(s.backends)))
 
 
-def _upgraded(s: SchedulerState, n: Tensor, before: int, candidates: Sequence[int]) -> Iterator[Event]:
+def _upgraded(s: SchedulerState, n: Tensor, given: Given, candidates: Sequence[int]) -> Iterator[Event]:
+    before = s.ids[n.index]
     for b in candidates:
-        if b == s.ids[n.index]:
-            yield _assigned(s, n, 3, Why.SAME_BUFT, facts=Facts(backend=s.names[before]))
+        if b == given.backend_id:
+            yield _assigned(s, n, given, 3, Why.SAME_BUFT, facts=Facts(backend=s.names[before]))
             return
         if s.backends[b].device.supports_op(n):
             yield PassedOver(n.id, 3, "3.upg", Why.SOURCES, s.names[b])
@@ -199,24 +228,29 @@ def assign_sources(s: SchedulerState, nodes: Sequence[Tensor]) -> None:
     """Pass 4."""
     for n in nodes:
         unassigned = {t.index: t for t in (n, *n.src) if t is not None and s.ids[t.index] == -1}
+        before = {i: Given(-1, s.causes[i]) for i in unassigned}
         try:
             assign.assign_sources(s, [n])
         finally:
             if unassigned:
-                _tell(s, _assigned_sources(s, n, list(unassigned.values())))
+                tensors = list(unassigned.values())
+                _tell(s, _assigned_sources(s, n, tensors, [_take_back(s, t, before[t.index]) for t in tensors]))
 
 
-def _assigned_sources(s: SchedulerState, n: Tensor, unassigned: Sequence[Tensor]) -> Iterator[Event]:
+def _assigned_sources(
+    s: SchedulerState, n: Tensor, unassigned: Sequence[Tensor], given: Sequence[Given]
+) -> Iterator[Event]:
     """Which of a node and its sources, in the order they are looked at, got a backend; the node itself may be last."""
-    for t in sorted(unassigned, key=lambda t: t is n and s.causes[t.index] == "2.sup"):
-        if s.ids[t.index] == -1:
-            continue
-        if s.causes[t.index] == "2.sup":
-            yield _assigned(s, t, 4, Why.FIRST_ABLE)
+    pairs = zip(unassigned, given, strict=True)
+    for t, to in sorted(pairs, key=lambda pair: pair[0] is n and pair[1].cause == "2.sup"):
+        if to.backend_id == -1:
+            _give(s, t, to)
+        elif to.cause == "2.sup":
+            yield _assigned(s, t, to, 4, Why.FIRST_ABLE)
         elif t.view_src is not None:
-            yield _assigned(s, t, 4, Why.VIEW, t.view_src.label)
+            yield _assigned(s, t, to, 4, Why.VIEW, t.view_src.label)
         else:
-            yield _assigned(s, t, 4, Why.READER, n.label)
+            yield _assigned(s, t, to, 4, Why.READER, n.label)
 
 
 def split(s: SchedulerState, graph: CGraph) -> None:

@@ -8,7 +8,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("id", t)` | the backend of a tensor, -1: none |
 | `("cause", t)` | ggml's label of the rule that gave it |
 | `("copies", t)` | for each backend None or the copies of the tensor there, one for each pipeline copy |
-| `("split", i)` | a `SplitCell` |
+| `("split", i)` | a `SplitCell`; while a graph is being cut, when `n_splits` is 0, those that have begun |
 | `("sched_graph", "nodes")`, `"leafs"` | tensors of the scheduler's own graph |
 | `("sched_graph", "inputs")` | the graph inputs that it copies |
 | `("node_ids", i)`, `("leaf_ids", i)` | the backends of its own graph, as its arrays have them |
@@ -21,7 +21,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("node_alloc", i)` | of the reserved plan: a node's (buffer id, chunk, offset, size_max), and those of its sources |
 | `("leaf_alloc", i)` | the place of a leaf |
 | `("tensor", t)` | a `TensorCell` |
-| `("cgraph", name, "nodes")`, `"leafs"` | tensors of the newest build of a graph of the scenario |
+| `("cgraph", name, "nodes")`, `"leafs"` | tensors of the newest build of a graph of the scenario, while it is there |
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ggmltool.inspect.allocations import chunk_states, hash_node
+from ggmltool.inspect.allocations import hash_node
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.dyn_tallocr import Planner
     from ggmltool.ggml.gallocr_common import AnyGallocr
+    from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.ggml.vbuffer import TensorAlloc
@@ -82,9 +84,11 @@ def cells_of(run: Run) -> Cells:
 def _all(run: Run, sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
     yield from _sched(sched)
     yield from _galloc(sched.gallocr)
-    for t in _tensors(run, sched):
+    yield from _memory(sched)
+    tensors, graphs = there_are(run, sched)
+    for t in tensors.values():
         yield ("tensor", t.index), tensor_cell(t)
-    for name, (graph, _) in run.newest.items():
+    for name, graph in graphs.items():
         yield ("cgraph", name, "nodes"), _indices(graph.nodes)
         yield ("cgraph", name, "leafs"), _indices(graph.leafs)
 
@@ -99,7 +103,7 @@ def _sched(sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
         yield ("cause", t), cause
         if copies is not None:
             yield ("copies", t), tuple(None if of is None else _indices(of) for of in copies)
-    for i, split in enumerate(sched.splits[: sched.n_splits]):
+    for i, split in enumerate(sched.splits[: max(sched.n_splits, sched.n_begun)]):
         inputs = _indices(split.inputs)
         yield ("split", i), SplitCell(split.backend_id, split.i_start, split.i_end, inputs, split.inputs_capacity)
     for name, tensors in (("nodes", sched.nodes), ("leafs", sched.leafs), ("inputs", sched.graph_inputs)):
@@ -115,35 +119,44 @@ def _galloc(gallocr: AnyGallocr) -> Iterator[tuple[Key, Value]]:
     yield ("galloc", "n_leafs"), len(gallocr.leaf_allocs)
     for t in range(len(gallocr.hash_nodes.offset)):
         yield ("hash_node", t), hash_node(gallocr, t)
-    for b in range(len(gallocr.buf_tallocs)):
-        for c, chunk in enumerate(chunk_states(gallocr, b)):
-            yield ("free", b, c), tuple((block.offset, block.size) for block in chunk.free)
-            yield ("max_size", b, c), chunk.max_size
-    for b, buffer in enumerate(gallocr.buffers):
-        yield ("buffer", b), None if buffer is None else tuple((part.base, part.size) for part in buffer.chunks)
     for i, (dst, srcs) in enumerate(gallocr.node_allocs):
         yield ("node_alloc", i), (_alloc(dst), tuple(_alloc(src) for src in srcs))
     for i, leaf in enumerate(gallocr.leaf_allocs):
         yield ("leaf_alloc", i), _alloc(leaf)
 
 
+def _memory(sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
+    """Free blocks and buffers, which in January 2024 are those of the scheduler's own allocators."""
+    tallocrs = getattr(sched, "tallocs", None)
+    planners: Sequence[Planner] = sched.gallocr.buf_tallocs if tallocrs is None else tallocrs
+    for b, planner in enumerate(planners):
+        for c, chunk in enumerate(planner.chunks):
+            yield ("free", b, c), tuple(map(tuple, chunk.free_blocks))
+            yield ("max_size", b, c), chunk.max_size
+    if tallocrs is not None:
+        for b, tallocr in enumerate(tallocrs):
+            yield ("buffer", b), ((tallocr.buffer.base, tallocr.buffer.size),)
+    for b, buffer in enumerate(sched.gallocr.buffers):
+        yield ("buffer", b), None if buffer is None else tuple((part.base, part.size) for part in buffer.chunks)
+
+
 def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
     return alloc.buffer_id, alloc.chunk, alloc.offset, alloc.size_max
 
 
-def _tensors(run: Run, sched: AnyScheduler) -> Iterator[Tensor]:
-    """Each tensor there is: those of contexts that keep them, of the newest builds, and what the scheduler made."""
-    seen: set[int] = set()
-    tables: list[Sequence[Tensor | None]] = [
-        run.persistent,
-        *(table for _, table in run.newest.values()),
-        sched.arena.made(),
-    ]
-    for table in tables:
-        for t in table:
-            if t is not None and t.index not in seen:
-                seen.add(t.index)
-                yield t
+def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:
+    """Each tensor there is, by its index: those of contexts that keep them, of the newest builds, and what the
+    scheduler made; and the graphs of those builds.
+
+    A build is gone when one of its tensors is: after a reset, others may be made in its place.
+    """
+    tensors = {t.index: t for t in (*run.persistent, *sched.arena.made()) if t is not None}
+    graphs: dict[str, CGraph] = {}
+    for name, (graph, table) in reversed(run.newest.items()):
+        if all(tensors.get(t.index, t) is t for t in table):
+            tensors.update((t.index, t) for t in table)
+            graphs[name] = graph
+    return tensors, graphs
 
 
 def tensor_cell(t: Tensor) -> TensorCell:

@@ -20,6 +20,12 @@ class Point(NamedTuple):
     """A place in a history, right after `event` was announced; without an event a step begins, or `ends`.
 
     `step` is the number of the scenario's step, `START` before the first.
+
+    The state at a point is ggml's when it has done what the event tells. What ggml does between two points without a
+    word is there at the second: a node's turn in pass 4 that settles nothing, the children that are counted off when
+    a node is done, sources that become copies which are there already. What a choice writes while it compares is not:
+    a tensor has no backend until it has the one it keeps. The scheduler's own graph is there when all of it is.
+    `Grown`, `TensorWritten`, `TensorCopied` and `Computed` are told before it is done.
     """
 
     step: int

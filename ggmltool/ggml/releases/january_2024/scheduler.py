@@ -73,13 +73,11 @@ class Scheduler(SchedulerState):
         self.split_graph(graph)
         self._alloc_splits()
         self.measured = tuple(t.max_size for t in self.tallocs)
-        self.tallocs = [
-            new_from_buft(buft, size, self.addresses, self.misalign, name)
-            for buft, size, name in zip(self.bufts, self.measured, self.memory_names, strict=True)
-        ]
-        if self.events:
-            for tallocr in self.tallocs:
-                self.events(Grown(tallocr.name, 0, tallocr.buffer.size))
+        self.tallocs = list(self.tallocs)
+        for b, (buft, size, name) in enumerate(zip(self.bufts, self.measured, self.memory_names, strict=True)):
+            self.tallocs[b] = new_from_buft(buft, size, self.addresses, self.misalign, name)
+            if self.events:
+                self.events(Grown(name, 0, self.tallocs[b].buffer.size))
         self.first_allocr_is_freed = self.splits[0].backend_id != NO_ALLOCR
         self.reset()
 
@@ -113,7 +111,7 @@ class Scheduler(SchedulerState):
         Rewrites the sources of the graph's nodes to the copies, and builds `nodes`, the scheduler's own graph: before
         each split its copies, each with what it copies as its source.
         """
-        self.n_splits = 0
+        self.n_splits = self.n_begun = 0
         self.is_reset = False
         self.arena.clear()
         self.seen_graphs.append(graph)

@@ -73,6 +73,7 @@ class Cut:
 
     def begin(self, at: int, node: Tensor | None, why: Why) -> None:
         """The split begins at number `at`, for `node`, which has no place in the one before."""
+        self.s.n_begun = self.i_split + 1
         self.cur_split.i_start = at
         self.cur_split.inputs = []
 

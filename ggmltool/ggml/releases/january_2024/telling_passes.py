@@ -4,7 +4,7 @@ after. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
@@ -68,19 +68,26 @@ def _from_buffer(s: SchedulerState, t: Tensor) -> Iterator[Event]:
 def expand(s: SchedulerState, graph: CGraph) -> None:
     """Pass 2."""
     for number in range(1, len(assign.SWEEPS) + 1):
-        before = s.ids[:]
+        before = [(n.index, s.ids[n.index], s.causes[n.index]) for n in graph.nodes]
         assign.expand_once(s, graph, number)
-        _tell(s, _expanded(s, graph, number, before))
+        given = {i: (s.ids[i], s.causes[i]) for i, _, _ in before}
+        for i, b, cause in before:
+            s.ids[i], s.causes[i] = b, cause
+        _tell(s, _expanded(s, graph, number, given))
 
 
-def _expanded(s: SchedulerState, graph: CGraph, number: int, before: Sequence[int]) -> Iterator[Event]:
-    """What a sweep did to each node that had no backend before it."""
+def _expanded(
+    s: SchedulerState, graph: CGraph, number: int, given: Mapping[int, tuple[int, str | None]]
+) -> Iterator[Event]:
+    """What a sweep did to each node that had no backend before it, done again as it is told."""
     sweep, cause = assign.SWEEPS[number - 1], f"2.{number}"
     origin: Tensor | None = None
     for n in assign.in_order(graph, sweep):
-        if before[n.index] != -1:
+        if s.ids[n.index] != -1:
             origin = n
-        elif origin is None:
+            continue
+        s.ids[n.index], s.causes[n.index] = given[n.index]
+        if origin is None:
             yield PassedOver(n.label, 2, cause, Why.NO_NEIGHBOR, facts=Facts(sweep=sweep))
         elif s.ids[n.index] != -1:
             yield _assigned(s, n, 2, Why.NEIGHBOR, origin, Facts(sweep=sweep))
@@ -94,15 +101,22 @@ def assign_sources(s: SchedulerState, graph: CGraph) -> None:
     for n in graph.nodes:
         asked = [n] if n.view_src is not None else []
         asked = [t for t in (*asked, *s.sources(n)) if s.ids[t.index] == -1]
+        causes = {t.index: s.causes[t.index] for t in asked}
         assign.assign_sources(s, [n])
-        _tell(s, _from_root_or_reader(s, n, asked))
+        given = {i: (s.ids[i], s.causes[i]) for i in causes}
+        for i, cause in causes.items():
+            s.ids[i], s.causes[i] = -1, cause
+        _tell(s, _from_root_or_reader(s, n, asked, given))
 
 
-def _from_root_or_reader(s: SchedulerState, n: Tensor, asked: Sequence[Tensor]) -> Iterator[Event]:
-    """What came of a node and its sources, each as often as it was asked for."""
+def _from_root_or_reader(
+    s: SchedulerState, n: Tensor, asked: Sequence[Tensor], given: Mapping[int, tuple[int, str | None]]
+) -> Iterator[Event]:
+    """What came of a node and its sources, each as often as it was asked for; done again as it is told."""
     done: set[int] = set()
     for t in asked:
         by = t.view_src or n
+        s.ids[t.index], s.causes[t.index] = given[t.index]
         if s.ids[t.index] == -1:
             cause = "3.cur" if t.view_src is None else "3.vsrc"
             yield PassedOver(t.label, 3, cause, Why.NO_BACKEND, facts=Facts(tensor=by.label))
