@@ -30,7 +30,7 @@ JSON = (
     "plan", "plan --step reserve", "splits", "splits --bytes", "splits --by op,backend", "splits --pass 4", "buffers",
     "buffers --chunks", "buffers --copies", "allocs", "allocs --trace", "hash", "hash --sched", "check",
     "lifetime NODE", "context", "tensor NODE", "trace --no-compute", "supports", "graph", "explain NODE",
-    "explain split 0", "run --zeros",
+    "explain split 0", "run --zeros", "report",
 )  # fmt: skip
 ONLY_LATER = ("buffers --copies",)
 """Views of what that ggml may not have; they say so."""

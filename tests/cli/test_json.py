@@ -28,7 +28,7 @@ OTHERS = (
     "place -ngl 9 gemma-3-270m", "explain kq transformer", "sweep --n-gpu-layers 0,9 gemma-3-270m",
     "lifetime kq ffn_out transformer", "tensor kq transformer", "allocs --free-blocks kq transformer",
     "hash --at kq transformer", "run --watch * matmul", "compare wrong-kernel", "backends --ggml 2024-01 matmul",
-    "run --times --ggml 2024-01 matmul",
+    "run --times --ggml 2024-01 matmul", "report --compare moe transformer", "report --compare-ggml 2024-01 matmul",
 )  # fmt: skip
 LOGS = sorted((Path(__file__).parents[1] / "sources" / "logs").glob("*.log"))
 SCENARIOS = ("matmul", "transformer", "moe", "preallocated", "outgrown", "views", "graph-twice", "chunks", "pipeline")
@@ -36,6 +36,7 @@ COMMANDS = (
     "plan", "splits", "splits --by op,backend", "splits --bytes", "splits --pass 2", "splits --pass 5", "graph",
     "graph --sched", "buffers", "buffers --chunks", "buffers --copies", "allocs", "allocs --trace", "hash",
     "hash --sched", "context", "check", "check --all", "supports", "explain split 0", "trace", "run --no-compute",
+    "report", "report --step reserve",
 )  # fmt: skip
 
 

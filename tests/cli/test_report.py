@@ -1,0 +1,222 @@
+"""`ggmltool report`: the page as a file, its document, two plans side by side, and names that are data."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ggmltool
+from ggmltool.version import __version__
+from ggmltool.views.report.embed import embed
+from ggmltool.views.report.page import page
+from tests.cli.conftest import SAMPLES, Call
+from tests.golden import check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>", "<!--", "<script>", "]]>", "\u2028\u2029", "\u202eabc",
+    "a" * 61 + "\u20ac", "{{document}}", "{{policy}}", '"\\', "&lt;", "\ue000tensor\ue000",
+)  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and what a browser would load or run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.content: dict[str, str] = {}
+        self._in = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._in = dict(attrs).get("id") or tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        self.content[self._in] = self.content.get(self._in, "") + data
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((f"inplace-{release}", f"--ggml {release} inplace") for release in ("0.26", "0.20.2", "2025-03", "2024-01")),
+        ("moe", "moe"),
+        ("missing-op", "missing-op"),
+        ("preallocated", "preallocated"),
+        ("outgrown-2", "--after 2 outgrown"),
+        ("priority-compared", "--compare-ggml 0.20.2 priority-any"),
+    ],
+)
+def test_the_document_is_as_accepted(call: Call, name: str, words: str) -> None:
+    out = call("report", "--json", *words.split()).out
+    assert f'"{__version__}"' in out
+    told = re.sub('"packed": "[^"]*"', '"packed": ""', out.replace(f'"{__version__}"', '"0"'))
+    check_golden(GOLDEN / f"report_json_{name}.txt", told)
+
+
+def test_a_page_is_one_file_that_asks_for_nothing(call: Call) -> None:
+    result = call("report", "-o", "report.html", "transformer")
+    assert (result.status, result.out, result.err) == (0, "", "Wrote report.html\n")
+    text = Path("report.html").read_text("utf-8")
+    elements = Elements(text)
+    assert json.loads(elements.content["document"]) == json.loads(call("report", "--json", "transformer").out)
+    assert not [attrs for _, attrs in elements.found if {"src", "href", "action", "style", "onclick"} & set(attrs)]
+    assert [tag for tag, _ in elements.found if tag in ("script", "style")] == ["style", "script", "script"]
+    policy = next(a["content"] or "" for tag, a in elements.found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_the_policy_names_the_script_and_the_style_as_they_are_in_the_page(call: Call) -> None:
+    import base64
+
+    text = call("report", "moe").out
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    script = text.rpartition("<script>")[2].partition("</script>")[0]
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    for kind, content in (("script", script), ("style", style)):
+        digest = base64.b64encode(sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy[1]
+
+
+def test_a_page_is_not_for_a_terminal(call: Call) -> None:
+    result = call("report", "moe", tty=True)
+    assert (result.status, result.out) == (2, "")
+    assert "-o report.html" in result.err
+    assert call("report", "--json", "moe", tty=True).status == 0
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "csv", "pdf"])
+def test_a_file_that_is_no_page_is_refused(call: Call, ending: str) -> None:
+    result = call("report", "-o", f"report.{ending}", "moe")
+    assert result.status == 2
+    assert f".{ending} is not written here; what can be written: .html, .json" in result.err
+
+
+def test_where_ggml_refuses_its_words_come_along(call: Call) -> None:
+    result = call("report", "-o", "report.html", "preallocated")
+    assert result.status == 1
+    assert "in a buffer (GPU0) that cannot run the operation" in result.err
+    document = json.loads(Elements(Path("report.html").read_text("utf-8")).content["document"])
+    assert document["ok"] is False
+    assert "pre-allocated tensor" in document["error"]["message"]
+    assert "keep it in memory" in document["error"]["explanation"]
+    assert (document["nodes"], document["splits"]) == (1, [])
+
+
+def compared(call: Call, *words: str) -> dict[str, Any]:
+    result = call("report", "-q", "--json", *words)
+    assert (result.status, result.err) == (0, "")
+    document: dict[str, Any] = json.loads(result.out)
+    assert document["kind"] == "report_comparison"
+    return document
+
+
+def test_two_options_stand_side_by_side(call: Call) -> None:
+    document = compared(call, "--compare-no-parallel", "pipeline")
+    assert document["titles"] == ["pipeline parallel", "pipeline parallel, --no-parallel"]
+    assert (document["same"], document["a"]["ok"], document["b"]["ok"]) == (False, True, True)
+    totals = {row["what"]: (row["a"], row["b"]) for row in document["totals"]}
+    assert totals["compute buffer of GPU0"][0] > totals["compute buffer of GPU0"][1]
+    assert compared(call, "--no-parallel", "--compare-no-parallel", "pipeline")["same"]
+
+
+def test_the_first_divergence_is_the_one_of_diff(call: Call) -> None:
+    for words in (("--ggml", "2025-03,0.26", "versions-since-2025"), ("--no-op-offload", "offload")):
+        found = json.loads(call("diff", "--json", *words).out)["divergences"]
+        mine = ["--compare-no-op-offload", words[1]] if len(words) == 2 else []
+        document = compared(call, *(mine or ["--ggml", "2025-03", "--compare-ggml", "0.26", words[2]]))
+        told = [
+            (d["kind"], *(None if d[s] == -1 else document[s]["tensors"][d[s]][0] for s in "ab"))
+            for d in document["divergences"]
+        ]
+        assert told == [(d["kind"], *(None if d[s] is None else d[s]["id"] for s in "ab")) for d in found]
+        assert told
+
+
+def test_another_graph_and_another_scenario_stand_beside(call: Call) -> None:
+    document = compared(call, "--compare", f"{SAMPLES / 'outgrown.yaml'}:large", SAMPLES / "outgrown.yaml")
+    assert (document["a"]["graph"], document["b"]["graph"]) == ("small", "large")
+    document = compared(call, "--compare", "moe", "transformer")
+    assert document["b"]["asked"] == "ggmltool report moe"
+    assert {"gone", "added", "moved"} <= {row["kind"] for row in document["groups"]}
+    assert sum(len(row["pairs"]) for row in document["groups"] if row["kind"] == "gone") == (
+        document["a"]["nodes"] - len(document["pairs"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--compare", "nothing", "moe"), "nothing: there is no such file"),
+        (("--compare-ggml", "0.1", "moe"), "'0.1' is not one of"),
+        (("--after", "2", "--compare", "outgrown:large", "outgrown"), "leave out :large"),
+        (("--compare-ggml", "0.20.2", "-"), "standard input can be read only once"),
+        (("--after", "9", "moe"), "there is no step 9"),
+        (("--graph", "mian", "moe"), "mian"),
+    ],
+)
+def test_wrong_use_is_told_in_one_message(call: Call, words: tuple[str, ...], told: str) -> None:
+    scenario = (SAMPLES / "moe.yaml").read_bytes() if "-" in words else b""
+    result = call("report", *words, stdin=scenario)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_is_data(call: Call, tmp_path: Path, name: str) -> None:
+    """A tensor, a backend and a scenario of any name: the page has the same elements, and the names are in the data."""
+    scenario = {
+        "ggmltool": 1,
+        "name": f"n{name}",
+        "backends": [{"name": f"G{name}", "profile": "CUDA"}, "CPU"],
+        "contexts": {"c": {"buft": "CPU", "tensors": {f"x{name}": "f32[64]"}}},
+        "graphs": {"main": {"nodes": {f"y{name}": {"op": "sqr", "src": [f"x{name}"]}}}},
+    }
+    report = ggmltool.load(scenario).report()
+    text = report.html
+    harmless = ggmltool.load(yaml.safe_load(json.dumps(scenario).replace(json.dumps(name)[1:-1], "z"))).report().html
+    assert [tag for tag, _ in Elements(text).found] == [tag for tag, _ in Elements(harmless).found]
+    data = text.partition('id="document">')[2].partition("</script>")[0]
+    assert data.isascii()
+    assert not set(data) & set("<>&\x7f")
+    document = json.loads(data)
+    assert document["tensors"][0][0] == f"y{name}"
+    assert document["backends"][0]["name"] == f"G{name}"
+    why = document["texts"][document["tensors"][0][17]]
+    assert "".join(why[::2])
+
+
+def test_an_embedded_document_is_read_as_it_was() -> None:
+    document = ggmltool.load("moe").report().document
+    assert embed(document).isascii()
+    assert "</" not in embed(document)
+    assert page(document).count("<script") == 2
+
+
+def test_the_scenario_can_be_saved_and_planned_again(tmp_path: Path) -> None:
+    import base64
+
+    for name in ("gemma-3-270m-ngl9", "moe"):
+        scenario = ggmltool.load(name)
+        source = scenario.report().as_dict()["source"]
+        (tmp_path / source["name"]).write_bytes(base64.b64decode(source["packed"]))
+        assert ggmltool.load(tmp_path / source["name"]).model == scenario.model
+        assert len(source["text"]) <= source["nbytes"]
+
+
+def test_a_large_model_is_a_small_page() -> None:
+    document = ggmltool.load("gemma-3-270m-ngl9").report()
+    assert len(document.html) < 1000 * document.document.nodes  # type: ignore[union-attr]
