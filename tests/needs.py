@@ -60,3 +60,4 @@ needs_resvg = pytest.mark.skipif(not draws_png(), reason="needs resvg_py: pip in
 needs_dot = program("dot", "graphviz")
 needs_groff = program("groff", "groff")
 needs_bash = program("bash", "bash")
+needs_chromium = program("chromium", "chromium")
