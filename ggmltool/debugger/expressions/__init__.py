@@ -1,1 +1,29 @@
-"""Expressions in C over the state of a run, as a debugger of C takes them: parsed, never run as Python."""
+"""Expressions of C over a program that is looked at: parsed, evaluated in a scope, printed as gdb prints them.
+
+Nothing of an expression is ever run as Python. What is wrong with one is an ExpressionError, in gdb's words.
+"""
+
+from __future__ import annotations
+
+from ggmltool.debugger.expressions.complete import complete
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.evaluate import value_of
+from ggmltool.debugger.expressions.examine import Examined, examine
+from ggmltool.debugger.expressions.parser import parse
+from ggmltool.debugger.expressions.ptype import type_text
+from ggmltool.debugger.expressions.scope import Scope
+from ggmltool.debugger.expressions.values import CValue
+
+__all__ = [
+    "CValue", "Examined", "ExpressionError", "Scope", "complete", "evaluate", "examine", "truth", "type_text",
+]  # fmt: skip
+
+
+def evaluate(text: str, scope: Scope) -> CValue:
+    """The value of an expression. Raises ExpressionError."""
+    return value_of(parse(text, scope.layout), scope)
+
+
+def truth(text: str, scope: Scope) -> bool:
+    """Whether a condition holds. Raises ExpressionError."""
+    return evaluate(text, scope).truth()

@@ -1,0 +1,1 @@
+"""The structs of ggml, a file for each ggml whose structs differ."""

@@ -1,0 +1,292 @@
+"""Types as C writes them: `struct ggml_tensor *`, `int64_t ne[4]`, `void (*free)(ggml_backend_t)`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.lexer import Token, words
+from ggmltool.debugger.expressions.types import (
+    BOOL,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INT128,
+    LONG,
+    SHORT,
+    SIGNED_CHAR,
+    UNSIGNED_CHAR,
+    UNSIGNED_INT,
+    UNSIGNED_LONG,
+    UNSIGNED_SHORT,
+    VOID,
+    Array,
+    Const,
+    CType,
+    Enum,
+    Float,
+    Function,
+    Int,
+    Pointer,
+    Struct,
+    Typedef,
+)  # fmt: skip
+
+_LONG_LONG = Int("long long", 8)
+_UNSIGNED_LONG_LONG = Int("unsigned long long", 8, signed=False)
+_LONG_DOUBLE = Float("long double", 16)
+_WORDS = frozenset(("void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "bool"))
+_BASIC: dict[str, CType] = {
+    "void": VOID, "char": CHAR, "char signed": SIGNED_CHAR, "char unsigned": UNSIGNED_CHAR, "short": SHORT,
+    "short unsigned": UNSIGNED_SHORT, "int": INT, "unsigned": UNSIGNED_INT, "long": LONG,
+    "long unsigned": UNSIGNED_LONG, "long long": _LONG_LONG,
+    "long long unsigned": _UNSIGNED_LONG_LONG, "float": FLOAT, "double": DOUBLE,
+    "_Bool": BOOL, "bool": BOOL, "double long": _LONG_DOUBLE,
+}  # fmt: skip
+"""By the sorted words, without an `int` and a `signed` that say nothing."""
+
+_NAMES: dict[str, CType] = {
+    name: Typedef(name, to)
+    for name, to in (
+        ("int8_t", SIGNED_CHAR),
+        ("uint8_t", UNSIGNED_CHAR),
+        ("int16_t", SHORT),
+        ("uint16_t", UNSIGNED_SHORT),
+        ("int32_t", INT),
+        ("uint32_t", UNSIGNED_INT),
+        ("int64_t", LONG),
+        ("uint64_t", UNSIGNED_LONG),
+        ("size_t", UNSIGNED_LONG),
+        ("ssize_t", LONG),
+        ("intptr_t", LONG),
+        ("uintptr_t", UNSIGNED_LONG),
+    )
+}
+STANDARD: dict[str, CType] = {**_NAMES, "__int128": INT128}
+"""The names of types that every program has."""
+
+DEEPEST = 64
+"""How deep an expression or a type may be nested."""
+MOST_ELEMENTS = 1 << 40
+
+
+class Types(Protocol):
+    """Who knows types by name."""
+
+    def struct(self, name: str) -> Struct:
+        """A struct. Raises ExpressionError if there is none."""
+
+    def enum(self, name: str) -> Enum:
+        """An enum. Raises ExpressionError if there is none."""
+
+    def typedef(self, name: str) -> CType | None:
+        """What a name stands for, None if it is no type."""
+
+
+class Cursor:
+    """The words of an expression, read from left to right."""
+
+    __slots__ = ("_at", "_depth", "_words")
+
+    def __init__(self, text: str) -> None:
+        self._words = words(text)
+        self._at = 0
+        self._depth = 0
+
+    @property
+    def next(self) -> Token:
+        """The word that comes next; the last one is `end`."""
+        return self._words[self._at]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all words were read."""
+        return self.next.kind == "end"
+
+    @property
+    def after(self) -> Token:
+        """The word after the next."""
+        return self._words[min(self._at + 1, len(self._words) - 1)]
+
+    def take(self) -> Token:
+        """The next word, which is read then."""
+        token = self.next
+        if token.kind != "end":
+            self._at += 1
+        return token
+
+    def accept(self, operator: str) -> bool:
+        """Whether the next word is this operator or name; then it is read."""
+        if self.is_next(operator):
+            self._at += 1
+            return True
+        return False
+
+    def is_next(self, *texts: str) -> bool:
+        """Whether the next word is one of these operators or names."""
+        return self.next.kind in ("operator", "name") and self.next.text in texts
+
+    def expect(self, operator: str) -> None:
+        """Read this operator. Raises ExpressionError if another word comes."""
+        if not self.accept(operator):
+            raise self.syntax_error()
+
+    def syntax_error(self) -> ExpressionError:
+        """What gdb says of a word that cannot stand here."""
+        rest = " ".join(word.text for word in self._words[self._at : -1])
+        return ExpressionError(f"A syntax error in expression, near `{rest}'.")
+
+    def deeper(self) -> Depth:
+        """Go one level deeper. Raises ExpressionError if that is too deep."""
+        return Depth(self)
+
+
+class Depth:
+    """A level of nesting, left at the end of a `with`."""
+
+    __slots__ = ("_cursor",)
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    def __enter__(self) -> None:
+        self._cursor._depth += 1
+        if self._cursor._depth > DEEPEST:
+            raise ExpressionError(f"The expression is nested deeper than {DEEPEST} levels.")
+
+    def __exit__(self, *raised: object) -> None:
+        self._cursor._depth -= 1
+
+
+def begins_type(token: Token, types: Types) -> bool:
+    """Whether a type begins with this word."""
+    if token.kind != "name":
+        return False
+    text = token.text
+    return text in _WORDS or text in ("struct", "enum", "const", "union") or types.typedef(text) is not None
+
+
+def read_type(cursor: Cursor, types: Types) -> CType:
+    """A type without a name, as in a cast. Raises ExpressionError."""
+    name, type = _read(cursor, types)
+    if name:
+        raise cursor.syntax_error()
+    return type
+
+
+def declaration(text: str, types: Types) -> tuple[str, CType, int]:
+    """A field as a struct declares it: its name, its type, the alignment that it asks for (1: none).
+
+    Raises ExpressionError.
+    """
+    cursor = Cursor(text)
+    least = 1
+    if cursor.accept("_Alignas"):
+        cursor.expect("(")
+        least = int(cursor.take().text)
+        cursor.expect(")")
+    name, type = _read(cursor, types)
+    if not cursor.ended:
+        raise cursor.syntax_error()
+    return name, type, least
+
+
+def _read(cursor: Cursor, types: Types) -> tuple[str, CType]:
+    base = _base(cursor, types)
+    return _declarator(cursor, types, base)
+
+
+def _base(cursor: Cursor, types: Types) -> CType:
+    const = cursor.accept("const")
+    keyword = cursor.next.text
+    if cursor.is_next("struct", "enum", "union"):
+        cursor.take()
+        tag = cursor.take()
+        if tag.kind != "name":
+            raise cursor.syntax_error()
+        if keyword == "union":
+            raise ExpressionError(f"No union type named {tag.text}.")
+        base: CType = types.struct(tag.text) if keyword == "struct" else types.enum(tag.text)
+    elif cursor.next.kind == "name" and keyword in _WORDS:
+        said = []
+        while cursor.next.kind == "name" and cursor.next.text in _WORDS:
+            said.append(cursor.take().text)
+        base = _basic(said)
+    else:
+        found = types.typedef(keyword) if cursor.next.kind == "name" else None
+        if found is None:
+            raise cursor.syntax_error()
+        cursor.take()
+        base = found
+    const = cursor.accept("const") or const
+    return Const(base) if const else base
+
+
+def _basic(said: list[str]) -> CType:
+    words = [word for word in said if word != "int"] or ["int"]
+    if "char" not in words:
+        words = [word for word in words if word != "signed"] or ["int"]
+    found = _BASIC.get(" ".join(sorted(words)))
+    if found is None:
+        raise ExpressionError(f"No type is called {' '.join(said)}.")
+    return found
+
+
+def _declarator(cursor: Cursor, types: Types, base: CType) -> tuple[str, CType]:
+    """The rest of a declaration of `base`: pointers before the name, arrays and parameters behind it."""
+    with cursor.deeper():
+        while cursor.accept("*"):
+            base = Pointer(base)
+            if cursor.accept("const"):
+                base = Const(base)
+        inner = cursor.is_next("(") and (cursor.after.text in ("*", "("))
+        if inner:
+            cursor.take()
+            hole = Struct("")
+            name, shape = _declarator(cursor, types, hole)
+            cursor.expect(")")
+            return name, _filled(shape, hole, _suffixes(cursor, types, base))
+        name = cursor.take().text if cursor.next.kind == "name" else ""
+        return name, _suffixes(cursor, types, base)
+
+
+def _suffixes(cursor: Cursor, types: Types, base: CType) -> CType:
+    if cursor.accept("("):
+        parameters = []
+        while not cursor.accept(")"):
+            parameters.append(_read(cursor, types)[1])
+            if not cursor.is_next(")"):
+                cursor.expect(",")
+        return Function(base, () if parameters == [VOID] else tuple(parameters))
+    lengths = []
+    while cursor.accept("["):
+        lengths.append(_length(cursor))
+    for length in reversed(lengths):
+        base = Array(base, length)
+    return base
+
+
+def _length(cursor: Cursor) -> int:
+    token = cursor.take()
+    cursor.expect("]")
+    if token.kind != "number" or not token.text.isdecimal() or int(token.text) > MOST_ELEMENTS:
+        raise ExpressionError("An array's length is a number.")
+    return int(token.text)
+
+
+def _filled(shape: CType, hole: Struct, filling: CType) -> CType:
+    """The type with something in place of the hole."""
+    if shape is hole:
+        return filling
+    match shape:
+        case Pointer(to):
+            return Pointer(_filled(to, hole, filling))
+        case Const(to):
+            return Const(_filled(to, hole, filling))
+        case Array(of, length):
+            return Array(_filled(of, hole, filling), length)
+        case Function(result, parameters):
+            return Function(_filled(result, hole, filling), parameters)
+        case _:
+            return shape

@@ -1,0 +1,177 @@
+"""The value of an expression: its parts, computed in a scope."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from ggmltool.debugger.expressions import arithmetic
+from ggmltool.debugger.expressions.access import dereferenced, field_of, subscript
+from ggmltool.debugger.expressions.errors import ExpressionError, NoMemoryError
+from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.syntax import (
+    Binary,
+    Call,
+    Cast,
+    Choice,
+    Field,
+    Name,
+    Node,
+    Number,
+    Text,
+    TypeName,
+    Unary,
+    Variable,
+)  # fmt: skip
+from ggmltool.debugger.expressions.types import (
+    CHAR,
+    UNSIGNED_LONG,
+    Array,
+    CType,
+    Float,
+    Language,
+    Pointer,
+    Struct,
+    bare,
+    size_of,
+)  # fmt: skip
+from ggmltool.debugger.expressions.values import CValue, fraction, whole
+
+MOST_REPEATED = 65536
+"""The bytes of an array made by `@`, at most: `max-value-size`."""
+
+
+class Names(Protocol):
+    """Who knows what names and functions stand for. All raise ExpressionError where they do not."""
+
+    @property
+    def memory(self) -> Memory:
+        """The program's memory."""
+
+    @property
+    def language(self) -> Language:
+        """What the function is written in that is looked at."""
+
+    def name(self, name: str, quoted: bool = False) -> CValue:
+        """The value of a name."""
+
+    def variable(self, text: str) -> CValue:
+        """The value of a convenience variable, or of one of the history."""
+
+    def set_variable(self, text: str, value: CValue) -> bool:
+        """Give a convenience variable a value; False if it cannot have one."""
+
+    def call(self, name: str, arguments: list[CValue]) -> CValue:
+        """The result of a function."""
+
+
+def value_of(node: Node, scope: Names) -> CValue:
+    """The value of a part of an expression. Raises ExpressionError."""
+    match node:
+        case Number(value, type):
+            if isinstance(bare(type), Float):
+                return fraction(scope.memory, type, value, scope.language)
+            return whole(scope.memory, type, int(value), scope.language)
+        case Text(text):
+            raw = text.encode("utf-8", "surrogateescape") + b"\0"
+            return CValue(Array(CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
+        case Name(name, quoted):
+            return scope.name(name, quoted)
+        case Variable(name):
+            return scope.variable(name)
+        case TypeName():
+            raise ExpressionError("Attempt to use a type name as an expression")
+        case Field(of, name):
+            return field_of(value_of(of, scope), name)
+        case Unary(operator, operand):
+            return _unary(operator, operand, scope)
+        case Binary(operator, left, right):
+            return _binary(operator, left, right, scope)
+        case Choice(condition, then, otherwise):
+            return value_of(then if value_of(condition, scope).truth() else otherwise, scope)
+        case Cast(type, operand):
+            return arithmetic.cast(_complete(type), value_of(operand, scope))
+        case Call(function, arguments):
+            return scope.call(function, [value_of(argument, scope) for argument in arguments])
+
+
+def _complete(type: CType) -> CType:
+    if isinstance(type, Struct) and type.members is None:
+        raise ExpressionError(f"No struct type named {type.name}.")
+    return type
+
+
+def _unary(operator: str, operand: Node, scope: Names) -> CValue:
+    if operator == "sizeof":
+        type = operand.type if isinstance(operand, TypeName) else value_of(operand, scope).type
+        return whole(scope.memory, UNSIGNED_LONG, size_of(_complete(type)), scope.language)
+    value = value_of(operand, scope)
+    if operator == "*":
+        return dereferenced(value)
+    if operator == "&":
+        return _address(value)
+    return arithmetic.unary(operator, value)
+
+
+def _address(value: CValue) -> CValue:
+    if value.address is None:
+        raise ExpressionError("Attempt to take address of value not located in memory.")
+    return whole(value.memory, Pointer(value.type), value.address, value.language)
+
+
+def _binary(operator: str, left: Node, right: Node, scope: Names) -> CValue:
+    if operator == "=":
+        return _assigned(left, value_of(right, scope), scope)
+    a = value_of(left, scope)
+    if operator in ("&&", "||"):
+        if a.truth() == (operator == "||"):
+            return arithmetic.truth_value(operator == "||", a)
+        return arithmetic.truth_value(value_of(right, scope).truth(), a)
+    b = value_of(right, scope)
+    match operator:
+        case ",":
+            return b
+        case "@":
+            return _repeated(a, b)
+        case "[":
+            return subscript(a, b)
+    same = _texts(a, b) if operator in ("==", "!=") else None
+    if same is not None:
+        return arithmetic.truth_value(same == (operator == "=="), a)
+    return arithmetic.binary(operator, a, b)
+
+
+def _assigned(to: Node, value: CValue, scope: Names) -> CValue:
+    """What `to = value` gives: only convenience variables can be set."""
+    if isinstance(to, Variable) and scope.set_variable(to.name, value):
+        return value
+    target = value_of(to, scope)
+    if target.address is None:
+        raise ExpressionError("Left operand of assignment is not an lvalue.")
+    raise NoMemoryError(target.address)
+
+
+def _texts(a: CValue, b: CValue) -> bool | None:
+    """Whether two char arrays say the same, where one of them is a string of the expression; None of others."""
+    if a.address is not None and b.address is not None:
+        return None
+    texts = []
+    for value in (a, b):
+        t = value.bare
+        if not isinstance(t, Array) or bare(t.of) != CHAR:
+            return None
+        texts.append(value.raw().partition(b"\0")[0])
+    return texts[0] == texts[1]
+
+
+def _repeated(a: CValue, b: CValue) -> CValue:
+    """`a@n`: an array of so many values, the first of which is `a`."""
+    if a.address is None:
+        raise ExpressionError("Only values in memory can be extended with '@'.")
+    n = b.integer()
+    if n <= 0:
+        raise ExpressionError(f"Invalid number {n} of repetitions.")
+    size = n * size_of(a.type)
+    if size > MOST_REPEATED:
+        raise ExpressionError(f"value requires {size} bytes, which is more than max-value-size")
+    return replace(a, type=Array(a.type, n), own=None)

@@ -1,0 +1,111 @@
+"""What expressions stand on: a point of a history with the program's memory, and the selected frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from ggmltool.debugger.expressions.access import field_of
+from ggmltool.debugger.expressions.declarations import Cursor, read_type
+from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.image import Image
+from ggmltool.debugger.expressions.layouts import Layout, layout
+from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.types import CType, Language, Pointer, Struct, bare
+from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.inspect.history.frames import Frame
+from ggmltool.inspect.history.history import History
+
+
+class Ground:
+    """A point `at` of a history and the selected `frame` of its stack (0 is the innermost).
+
+    `structs` names the ggml whose structs are shown, None for those of the release that decides.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        at: int,
+        frame: int = 0,
+        structs: str | None = None,
+    ) -> None:
+        self.history = history
+        self.at = at
+        self.frame = frame
+        self.layout: Layout = layout(structs or history.release)
+
+    @cached_property
+    def image(self) -> Image:
+        """The program's memory."""
+        return Image(self.history, self.at, self.layout)
+
+    @property
+    def memory(self) -> Memory:
+        """The program's memory, by addresses."""
+        return self.image.memory
+
+    @cached_property
+    def stack(self) -> Sequence[Frame]:
+        """The frames of the point, innermost first."""
+        return self.history.stack(self.at)
+
+    @property
+    def event(self) -> Any:
+        """What was announced at the point."""
+        return self.history.points[self.at].event
+
+    @property
+    def function(self) -> str:
+        """The function of the selected frame, "" if there is no such frame."""
+        return self.stack[self.frame].function if 0 <= self.frame < len(self.stack) else ""
+
+    @cached_property
+    def language(self) -> Language:
+        """What the source of the selected frame's function is written in."""
+        return "c++" if self.layout.cxx and self.function.startswith(self.layout.cxx) else "c"
+
+    @cached_property
+    def labels(self) -> dict[str, int]:
+        """The tensors by what events call them; of several with one id those of the graph that the step is about."""
+        tensors = self.image.tensors
+        out = {cell.id or cell.name: index for index, cell in tensors.all()}
+        step = self.history.points[self.at].step
+        graph = self.history.scenario.model.steps[step].graph if step >= 0 else None
+        for part in ("leafs", "nodes"):
+            for index in self.image.cells.get(("cgraph", graph or "", part), ()):
+                cell = tensors.cell(index)
+                if cell is not None and cell.id:
+                    out[cell.id] = index
+        return out
+
+    def cell(self, label: str) -> TensorCell | None:
+        """The tensor that an event calls so."""
+        index = self.labels.get(label)
+        return None if index is None else self.image.tensors.cell(index)
+
+    def place(self, thing: str) -> int:
+        """Where a thing of the scheduler or the allocator lies."""
+        return addresses.HEAP[thing]
+
+    def of(self, type: CType, number: int) -> CValue:
+        """A number or an address as a value of a type."""
+        return whole(self.memory, type, number, self.language)
+
+    def typed(self, declared: str, number: int) -> CValue:
+        """The same of a type that is declared in C."""
+        return self.of(read_type(Cursor(declared), self.layout), number)
+
+    def field(self, value: CValue, name: str) -> CValue:
+        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
+        return field_of(value, name)
+
+    def optional(self, value: CValue, name: str) -> CValue | None:
+        """A field that not every ggml's struct has."""
+        t = value.bare
+        t = bare(t.to) if isinstance(t, Pointer) else t
+        if isinstance(t, Struct) and name in (t.members or {}):
+            return self.field(value, name)
+        return None

@@ -1,0 +1,119 @@
+"""What a value is: a type, and bytes, in memory or of its own."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Self
+
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.types import (
+    Array,
+    CType,
+    Enum,
+    Float,
+    Function,
+    Int,
+    Language,
+    Pointer,
+    Void,
+    bare,
+    size_of,
+    type_name,
+)  # fmt: skip
+
+FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+MOST_BYTES = 1 << 26
+"""What is read of one value at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value.
+
+    `address` is where it lies (None: nowhere, a value that was computed), `own` are its bytes where they are not to be
+    read there; `language` is that of the function it was asked for in.
+    """
+
+    type: CType
+    memory: Memory
+    address: int | None = None
+    own: bytes | None = None
+    language: Language = "c"
+
+    @property
+    def bare(self) -> CType:
+        """Its type behind typedefs and const."""
+        return bare(self.type)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return size_of(self.type)
+
+    def raw(self, offset: int = 0, n: int | None = None) -> bytes:
+        """Its bytes, or some of them. Raises NoMemoryError where nothing is."""
+        n = self.size - offset if n is None else n
+        if n > MOST_BYTES:
+            raise ExpressionError(f"value requires {n} bytes, which is more than max-value-size")
+        if self.own is not None:
+            return self.own[offset : offset + n]
+        return (
+            self.memory.read(self.address or 0, n) if offset == 0 else self.memory.read((self.address or 0) + offset, n)
+        )
+
+    def fetched(self) -> Self:
+        """The same value, which stays as it is when the state changes: what the value history keeps."""
+        if self.own is not None or isinstance(self.bare, (Void, Function)):
+            return self
+        return replace(self, own=self.raw())
+
+    def part(self, type: CType, offset: int) -> Self:
+        """What lies so many bytes into it."""
+        if self.own is not None:
+            address = None if self.address is None else self.address + offset
+            return replace(self, type=type, address=address, own=self.own[offset : offset + size_of(type)])
+        return replace(self, type=type, address=(self.address or 0) + offset)
+
+    def integer(self) -> int:
+        """The whole number that it is: of a pointer the address, of an array where it lies. Raises ExpressionError."""
+        t = self.bare
+        match t:
+            case Int(signed=signed):
+                return int.from_bytes(self.raw(), "little", signed=signed)
+            case Pointer():
+                return int.from_bytes(self.raw(), "little")
+            case Enum():
+                return int.from_bytes(self.raw(), "little", signed=True)
+            case Float():
+                return _whole(self.floating())
+            case Array() | Function():
+                if self.address is None:
+                    raise ExpressionError("Attempt to take address of value not located in memory.")
+                return self.address
+            case _:
+                raise ExpressionError("Value can't be converted to integer.")
+
+    def floating(self) -> float:
+        """The number that it is. Raises ExpressionError."""
+        t = self.bare
+        if isinstance(t, Float):
+            if t.size not in FLOATS:
+                raise ExpressionError(f"No values of type {t.name} are kept.")
+            return float(struct.unpack(FLOATS[t.size], self.raw())[0])
+        return float(self.integer())
+
+    def truth(self) -> bool:
+        """Whether it is anything but zero."""
+        return self.floating() != 0 if isinstance(self.bare, Float) else self.integer() != 0
+
+    def type_name(self) -> str:
+        """How gdb writes its type."""
+        return type_name(self.type, language=self.language)
+
+
+def _whole(number: float) -> int:
+    if number != number or number in (float("inf"), float("-inf")):
+        return -(1 << 63)
+    return int(number)

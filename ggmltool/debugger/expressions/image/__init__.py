@@ -1,0 +1,1 @@
+"""The memory image of a point: ggml's structs as bytes, at simulated addresses."""

@@ -1,0 +1,62 @@
+"""All of a program's memory at a point, as far as ggml's structs are known."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.contexts import Contexts
+from ggmltool.debugger.expressions.image.devices import Devices
+from ggmltool.debugger.expressions.image.galloc import Galloc
+from ggmltool.debugger.expressions.image.graphs import Graphs
+from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
+from ggmltool.debugger.expressions.image.program import program_of
+from ggmltool.debugger.expressions.image.sched import Sched
+from ggmltool.debugger.expressions.image.tensors import Tensors
+from ggmltool.debugger.expressions.layouts import Layout
+from ggmltool.debugger.expressions.memory import Memory, made_once
+from ggmltool.inspect.history.history import History
+
+_HALVES = 1 << 16
+
+
+class Image:
+    """The program at point `at` of a history, in the structs of `layout`.
+
+    `there`: the scheduler was made; before that there is nothing to see but the program's devices.
+    """
+
+    def __init__(self, history: History, at: int, layout: Layout) -> None:
+        self.program = program = program_of(history)
+        self.cells = cells = history.cells(at)
+        self.layout = layout
+        self.there = bool(cells)
+        self.memory = memory = Memory()
+        self.tensors = tensors = Tensors(program, cells, layout, memory)
+        self.devices = Devices(program, cells, layout, memory)
+        self.graphs = Graphs(program, cells, layout, tensors, memory)
+        self.contexts = Contexts(program, layout, self.graphs, memory)
+        tensors.buffer_of = self.devices.by_base()
+        tensors.gpus = self.devices.gpu_bases()
+        self.galloc: Galloc | OldGalloc
+        self.sched: Sched | OldSched
+        if program.release.reserves:
+            self.galloc = Galloc(program, cells, layout, tensors, self.devices, memory)
+            self.sched = Sched(program, cells, layout, tensors, self.devices, self.graphs, memory)
+        else:
+            self.galloc = OldGalloc(program, cells, layout, tensors, memory)
+            self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
+        table = "ggml_table_f32_f16" if program.release.reserves else "table_f32_f16"
+        memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), table)
+        self.table = table
+
+    def data(self, base: int, size: int, read: Callable[[int, int], bytes]) -> None:
+        """Bytes that a tensor has."""
+        self.memory.add(base, size, read)
+
+
+def _halves() -> bytes:
+    """The table with a float for each of the 65536 half-precision numbers."""
+    halves = struct.unpack(f"<{_HALVES}e", b"".join(i.to_bytes(2, "little") for i in range(_HALVES)))
+    return struct.pack(f"<{_HALVES}f", *halves)

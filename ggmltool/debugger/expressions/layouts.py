@@ -1,0 +1,125 @@
+"""The structs, enums and type names of a ggml: data of `data/structs/`, a file for each ggml whose structs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from ggmltool.data import load
+from ggmltool.debugger.expressions.declarations import STANDARD, Cursor, declaration, read_type
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.types import CType, Enum, Struct, Typedef, lay_out
+
+_PACKAGE = "ggmltool.data.structs"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file says besides that of the ggml that it is `like`; what is empty is gone. `cxx` are the functions whose
+    source is C++, by what their names begin with."""
+
+    like: str = ""
+    cxx: tuple[str, ...] | None = None
+    typedefs: dict[str, str] = {}
+    enums: dict[str, tuple[str, ...]] = {}
+    structs: dict[str, tuple[str, ...]] = {}
+
+
+class Layout:
+    """The types of one ggml. `constants` are the members of its enums, each with its enum and value."""
+
+    def __init__(self, name: str, data: _File) -> None:
+        self.name = name
+        self.cxx = data.cxx or ()
+        self.enums = {tag: _enum(tag, members) for tag, members in data.enums.items() if members}
+        self.structs = {tag: Struct(tag) for tag, fields in data.structs.items() if fields}
+        self.constants = {m: (enum, value) for enum in self.enums.values() for m, value in enum.members.items()}
+        self._opaque: dict[str, Struct] = {}
+        self._typedefs: dict[str, CType] = dict(STANDARD)
+        for alias, to in data.typedefs.items():
+            self._typedefs[alias] = Typedef(alias, read_type(Cursor(to), self))
+        # A struct that lies inside another has to be laid out before it: the files have them in that order.
+        for tag, fields in data.structs.items():
+            if fields:
+                lay_out(self.structs[tag], [declaration(field, self) for field in fields])
+
+    def struct(self, name: str) -> Struct:
+        """A struct; one that is only pointed to has no members. Raises ExpressionError for a name never heard of."""
+        found = self.structs.get(name) or self._opaque.get(name)
+        if found is None:
+            if not name.startswith("ggml_"):
+                raise ExpressionError(f"No struct type named {name}.")
+            found = self._opaque.setdefault(name, Struct(name))
+        return found
+
+    def known_struct(self, name: str) -> Struct:
+        """A struct with members. Raises ExpressionError if there is none."""
+        found = self.structs.get(name)
+        if found is None:
+            raise ExpressionError(f"No struct type named {name}.")
+        return found
+
+    def enum(self, name: str) -> Enum:
+        """An enum. Raises ExpressionError if there is none."""
+        found = self.enums.get(name)
+        if found is None:
+            raise ExpressionError(f"No enum type named {name}.")
+        return found
+
+    def typedef(self, name: str) -> CType | None:
+        """What a name stands for, None if it is no type."""
+        return self._typedefs.get(name)
+
+    def type_names(self) -> list[str]:
+        """All names of types, as they are written in an expression."""
+        return [*(f"struct {s}" for s in self.structs), *(f"enum {e}" for e in self.enums), *self._typedefs]
+
+
+@cache
+def layout(name: str) -> Layout:
+    """The types of a ggml by its name: a release, or one of the days that has a file. Raises ExpressionError."""
+    if name not in layout_names():
+        raise ExpressionError(f"There are no structs of {name!r}; there are those of {', '.join(layout_names())}.")
+    return Layout(name, _merged(name))
+
+
+@cache
+def layout_names() -> tuple[str, ...]:
+    """The ggmls whose structs are known."""
+    names = (file.name for file in files(_PACKAGE).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+def _merged(name: str) -> _File:
+    own = load(f"{name}.toml", _File, _PACKAGE)
+    if not own.like:
+        return own
+    base = _merged(own.like)
+    return _File(
+        cxx=base.cxx if own.cxx is None else own.cxx,
+        typedefs=_changed(base.typedefs, own.typedefs),
+        enums=_changed(base.enums, own.enums),
+        structs=_changed(base.structs, own.structs),
+    )
+
+
+def _changed(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    return {**base, **own}
+
+
+def _enum(tag: str, members: Sequence[str]) -> Enum:
+    values: dict[str, int] = {}
+    value = -1
+    for member in members:
+        name, _, said = member.partition("=")
+        value = int(said) if said else value + 1
+        values[name.strip()] = value
+    bits = 0
+    flags = True
+    for value in values.values():
+        flags = flags and value > 0 and not value & bits
+        bits |= value
+    return Enum(tag, values, flags)

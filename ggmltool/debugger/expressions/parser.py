@@ -1,0 +1,220 @@
+"""From the text of an expression to its parts, as gdb's parser of C reads it."""
+
+from __future__ import annotations
+
+import re
+
+from ggmltool.debugger.expressions.declarations import Cursor, Types, begins_type, read_type
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.syntax import (
+    Binary,
+    Call,
+    Cast,
+    Choice,
+    Field,
+    Name,
+    Node,
+    Number,
+    Text,
+    TypeName,
+    Unary,
+    Variable,
+)  # fmt: skip
+from ggmltool.debugger.expressions.types import (
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    UNSIGNED_INT,
+    UNSIGNED_LONG,
+    CType,
+    Int,
+    Struct,
+)  # fmt: skip
+
+_BINARY = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("@",), ("+", "-"),
+    ("*", "/", "%"),
+)  # fmt: skip
+"""The operators between two operands, those that bind least first."""
+_FLOATING = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?([fFlL]?)")
+_WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)([uUlL]{0,3})")
+
+
+def parse(text: str, types: Types) -> Node:
+    """The parts of an expression. Raises ExpressionError."""
+    cursor = Cursor(text)
+    if not text.strip():
+        raise ExpressionError("Argument required (expression to compute).")
+    node = _comma(cursor, types)
+    if not cursor.ended:
+        if cursor.is_next(")", "]", "}"):
+            raise ExpressionError("Junk after end of expression.")
+        raise cursor.syntax_error()
+    return node
+
+
+def _comma(cursor: Cursor, types: Types) -> Node:
+    node = _assignment(cursor, types)
+    while cursor.accept(","):
+        node = Binary(",", node, _assignment(cursor, types))
+    return node
+
+
+def _assignment(cursor: Cursor, types: Types) -> Node:
+    with cursor.deeper():
+        left = _choice(cursor, types)
+        if cursor.accept("="):
+            return Binary("=", left, _assignment(cursor, types))
+        return left
+
+
+def _choice(cursor: Cursor, types: Types) -> Node:
+    condition = _binary(cursor, types, 0)
+    if not cursor.accept("?"):
+        return condition
+    with cursor.deeper():
+        then = _comma(cursor, types)
+        cursor.expect(":")
+        return Choice(condition, then, _choice(cursor, types))
+
+
+def _binary(cursor: Cursor, types: Types, level: int) -> Node:
+    if level == len(_BINARY):
+        return _unary(cursor, types)
+    left = _binary(cursor, types, level + 1)
+    while cursor.next.kind == "operator" and cursor.next.text in _BINARY[level]:
+        operator = cursor.take().text
+        left = Binary(operator, left, _binary(cursor, types, level + 1))
+    return left
+
+
+def _unary(cursor: Cursor, types: Types) -> Node:
+    with cursor.deeper():
+        if cursor.next.kind == "operator" and cursor.next.text in ("*", "&", "-", "+", "!", "~"):
+            return Unary(cursor.take().text, _unary(cursor, types))
+        if cursor.is_next("sizeof"):
+            cursor.take()
+            if cursor.is_next("(") and begins_type(cursor.after, types):
+                cursor.take()
+                type = _closed_type(cursor, types)
+                return Unary("sizeof", TypeName(type))
+            return Unary("sizeof", _unary(cursor, types))
+        if cursor.is_next("(") and begins_type(cursor.after, types):
+            cursor.take()
+            type = _closed_type(cursor, types)
+            if _ends_here(cursor):
+                return TypeName(type)
+            return Cast(type, _unary(cursor, types))
+        return _postfix(cursor, types)
+
+
+def _closed_type(cursor: Cursor, types: Types) -> CType:
+    type = read_type(cursor, types)
+    cursor.expect(")")
+    return type
+
+
+def _ends_here(cursor: Cursor) -> bool:
+    return cursor.ended or cursor.is_next(")", "]", ",", ":")
+
+
+def _postfix(cursor: Cursor, types: Types) -> Node:
+    node = _primary(cursor, types)
+    while True:
+        if cursor.accept("->") or cursor.accept("."):
+            if cursor.next.kind != "name":
+                raise cursor.syntax_error()
+            node = Field(node, cursor.take().text)
+        elif cursor.accept("["):
+            with cursor.deeper():
+                node = Binary("[", node, _comma(cursor, types))
+            cursor.expect("]")
+        elif cursor.is_next("(") and isinstance(node, Name):
+            cursor.take()
+            node = Call(node.name, _arguments(cursor, types))
+        else:
+            return node
+
+
+def _arguments(cursor: Cursor, types: Types) -> tuple[Node, ...]:
+    arguments: list[Node] = []
+    with cursor.deeper():
+        while not cursor.accept(")"):
+            arguments.append(_assignment(cursor, types))
+            if not cursor.is_next(")"):
+                cursor.expect(",")
+    return tuple(arguments)
+
+
+def _primary(cursor: Cursor, types: Types) -> Node:
+    token = cursor.next
+    match token.kind:
+        case "number":
+            return number(cursor.take().text)
+        case "char":
+            return Number(_char(cursor.take().text), CHAR)
+        case "string":
+            parts = []
+            while cursor.next.kind == "string":
+                parts.append(cursor.take().text)
+            return Text("".join(parts))
+        case "quoted":
+            return Name(cursor.take().text, quoted=True)
+        case "variable":
+            return Variable(cursor.take().text)
+        case "name" if begins_type(token, types):
+            return TypeName(_named(read_type(cursor, types), types))
+        case "name":
+            return Name(cursor.take().text)
+    if cursor.accept("("):
+        with cursor.deeper():
+            node = _comma(cursor, types)
+        cursor.expect(")")
+        return node
+    raise cursor.syntax_error()
+
+
+def _named(type: CType, types: Types) -> CType:
+    """A type that stands alone has to have fields, if it is a struct."""
+    if isinstance(type, Struct) and type.members is None:
+        raise ExpressionError(f"No struct type named {type.name}.")
+    return type
+
+
+def _char(text: str) -> int:
+    code = ord(text)
+    return code - 256 if 128 <= code < 256 else code
+
+
+def number(text: str) -> Number:
+    """A number as C writes it. Raises ExpressionError."""
+    floating = _FLOATING.fullmatch(text)
+    if floating:
+        suffix = floating.group(1)
+        return Number(float(text.rstrip("fFlL")), FLOAT if suffix in ("f", "F") and suffix else DOUBLE)
+    whole = _WHOLE.fullmatch(text)
+    if whole is None:
+        raise ExpressionError(f'Invalid number "{text}".')
+    digits, suffix = whole.group(1), whole.group(2).lower()
+    octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+    try:
+        value = int(digits, 8) if octal else int(digits, 0)
+    except ValueError:
+        raise ExpressionError(f'Invalid number "{text}".') from None
+    if value >= 1 << 64:
+        raise ExpressionError("Numeric constant too large.")
+    return Number(value, _type_of(value, suffix, octal or not digits.isdecimal()))
+
+
+def _type_of(value: int, suffix: str, any_sign: bool) -> Int:
+    """The first type that has room for a constant, of those that its spelling allows."""
+    if "l" not in suffix:
+        if "u" not in suffix and value < 1 << 31:
+            return INT
+        if ("u" in suffix or any_sign) and value < 1 << 32:
+            return UNSIGNED_INT
+    if "u" not in suffix and value < 1 << 63:
+        return LONG
+    return UNSIGNED_LONG

@@ -1,0 +1,277 @@
+"""Where an expression is evaluated: a point of a history, a frame of its stack, and the values that were printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from ggmltool.debugger.expressions import arithmetic
+from ggmltool.debugger.expressions.declarations import declaration
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
+from ggmltool.debugger.expressions.ground import Ground
+from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.keys import built
+from ggmltool.debugger.expressions.locals import locals_of
+from ggmltool.debugger.expressions.types import (
+    CHAR,
+    FLOAT,
+    INT,
+    VOID,
+    Array,
+    Const,
+    CType,
+    Function,
+    Pointer,
+    Struct,
+    bare,
+)  # fmt: skip
+from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.inspect.history.history import History
+
+_HALVES = 1 << 16
+_SIZES = frozenset(("size", "offset", "nbytes"))
+_TENSOR = "struct ggml_tensor *"
+_GRAPH = "struct ggml_cgraph *"
+_TYPES = {
+    "sched": "ggml_backend_sched_t", "galloc": "ggml_gallocr_t", "tensor": _TENSOR, "backend": "ggml_backend_t",
+    "device": "ggml_backend_dev_t", "split": "struct ggml_backend_sched_split *", "split_graph": _GRAPH,
+    "graph": _GRAPH, "sched_graph": _GRAPH, "tallocr": "struct ggml_dyn_tallocr *",
+    "node_alloc": "struct tensor_alloc *", "event": "ggml_backend_event_t", "buft": "ggml_backend_buffer_type_t",
+    "data": "const void *", "node_ids": "const int *", "leaf_ids": "const int *", "id": "int *",
+    "buffer": "ggml_backend_buffer_t", "hash_set": "struct ggml_hash_set *", "tallocrs": "ggml_tallocr_t *",
+    "optimize_params": "void *",
+}  # fmt: skip
+"""The type of an argument, by what it points to."""
+_PLACES = {
+    "sched": "sched", "galloc": "galloc", "node_ids": "node_backend_ids", "leaf_ids": "leaf_backend_ids",
+    "tallocrs": "hv_tensor_backend_ids",
+}  # fmt: skip
+"""Where such things lie, of which there is one."""
+
+
+class Scope(Ground):
+    """The names of a point and a frame.
+
+    `values` are the values of `$1`, `$2` and so on, `variables` the convenience variables by name: scopes may share
+    both.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        at: int,
+        frame: int = 0,
+        values: Sequence[CValue] = (),
+        variables: dict[str, CValue] | None = None,
+        structs: str | None = None,
+    ) -> None:
+        super().__init__(history, at, frame, structs)
+        self.values = values
+        self.variables = {} if variables is None else variables
+
+    def arguments(self) -> dict[str, CValue]:
+        """The arguments of the selected frame, by the names of ggml's parameters."""
+        if not 0 <= self.frame < len(self.stack):
+            return {}
+        return {name: self._argument(name, value) for name, value in self.stack[self.frame].arguments}
+
+    def locals(self) -> dict[str, CValue]:
+        """The other variables of the selected frame that are known."""
+        return {name: self.typed(type, number) for name, (type, number) in locals_of(self, self.function).items()}
+
+    def _argument(self, name: str, value: Any) -> CValue:
+        if isinstance(value, int):
+            return self.of(INT, value) if name not in _SIZES else self.typed("size_t", value)
+        if isinstance(value, str):
+            constant = self.layout.constants.get(value)
+            if constant is not None:
+                return self.of(constant[0], constant[1])
+            return CValue(Array(CHAR, len(value) + 1), self.memory, own=value.encode() + b"\0", language=self.language)
+        declared = _TYPES.get(value.kind, "void *")
+        if value.kind == "tallocr" and "ggml_dyn_tallocr" not in self.layout.structs:
+            declared = "ggml_tallocr_t"
+        return self.typed(declared, self._target(value.kind, value.index))
+
+    def _target(self, kind: str, index: Any) -> int:
+        """Where the thing lies that an argument points to."""
+        image = self.image
+        if not image.there:
+            return 0
+        match kind:
+            case "tensor":
+                return image.tensors.address(index if isinstance(index, int) else self.labels.get(index))
+            case "backend":
+                return int(image.devices.backend(index))
+            case "device":
+                return image.devices.device(index) if index >= 0 else 0
+            case "split":
+                return image.sched.split(index)
+            case "split_graph":
+                return image.sched.split_graph(index)
+            case "graph":
+                return image.graphs.address(str(index)) if index in image.program.graphs else 0
+            case "sched_graph":
+                return image.sched.own_graph()
+            case "tallocr":
+                return image.galloc.tallocr(index) if index >= 0 else 0
+            case "node_alloc":
+                return addresses.HEAP["node_allocs"] + int(index) * self.layout.structs["node_alloc"].size
+            case "event":
+                return image.sched.event(index)
+            case "buft":
+                return self._buft(index)
+            case "id":
+                return addresses.HEAP["hv_tensor_backend_ids"] + 4 * image.sched.slot(image.tensors.address(index))
+            case "buffer":
+                cell = image.tensors.cell(index)
+                return 0 if cell is None or cell.buffer is None else image.tensors.buffer_of.get(cell.buffer, 0)
+            case "hash_set":
+                members = self.layout.structs["ggml_backend_sched"].members or {}
+                return addresses.HEAP["sched"] + members["hash_set"].offset
+        return addresses.HEAP.get(_PLACES.get(kind, ""), 0)
+
+    def _buft(self, name: str) -> int:
+        for number, buft in enumerate(self.image.program.bufts):
+            if buft.name == name:
+                return self.image.devices.buft(number)
+        return 0
+
+    def name(self, name: str, quoted: bool = False) -> CValue:
+        """The value of a name: a variable of the frame, a tensor, a global, a function. Raises ExpressionError."""
+        found = None if quoted else self._of_frame(name)
+        found = found or self._tensor(name) or self._global(name)
+        if found is None:
+            raise ExpressionError(f'No symbol "{name}" in current context.')
+        return found
+
+    def _of_frame(self, name: str) -> CValue | None:
+        if 0 <= self.frame < len(self.stack):
+            for argument, value in self.stack[self.frame].arguments:
+                if argument == name:
+                    return self._argument(name, value)
+        local = locals_of(self, self.function).get(name)
+        return None if local is None else self.typed(*local)
+
+    def _tensor(self, name: str) -> CValue | None:
+        """The tensor of this id, else the first of this name."""
+        index = self.labels.get(name)
+        if index is None:
+            index = next((i for i, cell in self.image.tensors.all() if cell.name == name), None)
+        return None if index is None else self.typed(_TENSOR, self.image.tensors.address(index))
+
+    def _global(self, name: str) -> CValue | None:
+        image = self.image
+        if name in ("sched", "galloc") and image.there:
+            return self.typed(_TYPES[name], addresses.HEAP[name])
+        if name in ("graph", "cgraph", "gf") and image.there:
+            return self.typed(_GRAPH, image.graphs.address(self._newest_graph()))
+        if name in image.program.graphs:
+            return self.typed(_GRAPH, image.graphs.address(name))
+        if name == "ctx" or name in image.program.contexts:
+            number = image.program.contexts.index(name) if name != "ctx" else 0
+            return self.typed("struct ggml_context *", image.contexts.address(number))
+        if name == image.table:
+            type = Array(FLOAT, _HALVES)
+            return CValue(type, self.memory, addresses.TABLES, language=self.language)
+        if name in ("true", "false"):
+            return arithmetic.truth_value(name == "true", self.of(INT, 0))
+        if name == "NULL":
+            return self.of(Pointer(VOID), 0)
+        constant = self.layout.constants.get(name)
+        if constant is not None:
+            return self.of(constant[0], constant[1])
+        return self._function(name)
+
+    def _newest_graph(self) -> str:
+        return next(iter(reversed(built(self.image.cells))), self.image.program.graphs[0])
+
+    def _function(self, name: str) -> CValue | None:
+        """A function, with where it lies."""
+        found = self.image.devices.functions.get(name)
+        if found is not None:
+            return CValue(found[1], self.memory, found[0], language=self.language)
+        known = FUNCTIONS.get(name)
+        if known is None:
+            return None
+        at = addresses.TEXT + list(FUNCTIONS).index(name) * addresses.TEXT_STEP
+        self.memory.add(at, addresses.TEXT_STEP, lambda offset, n: b"\xc3" * n, name)
+        return CValue(self._signature(known.declaration), self.memory, at, language=self.language)
+
+    def _signature(self, declared: str) -> Function:
+        type = declaration(declared, self.layout)[1]
+        assert isinstance(type, Function)
+        return type
+
+    def call(self, name: str, arguments: list[CValue]) -> CValue:
+        """The result of a function of ggml. Raises ExpressionError."""
+        if name == "tensor" and len(arguments) == 1:
+            return self._called(text_of(arguments[0]).decode("utf-8", "surrogateescape"))
+        known = FUNCTIONS.get(name)
+        if known is None:
+            self.name(name)
+            raise ExpressionError("You can't do that without a process to debug.")
+        type = self._signature(known.declaration)
+        if len(arguments) < len(type.parameters):
+            raise ExpressionError("Too few arguments in function call.")
+        if len(arguments) > len(type.parameters):
+            raise ExpressionError("Too many arguments in function call.")
+        given = [_passed(value, parameter) for value, parameter in zip(arguments, type.parameters, strict=True)]
+        result = known.answer(self, given)
+        if isinstance(result, str):
+            return self.of(type.result, self._interned(result))
+        return self.of(type.result, result)
+
+    def _called(self, name: str) -> CValue:
+        found = self._tensor(name)
+        if found is None:
+            raise ExpressionError(f'No tensor is called "{name}".')
+        return found
+
+    def _interned(self, text: str) -> int:
+        """Where a string of the program lies."""
+        raw = text.encode("utf-8", "surrogateescape") + b"\0"
+        at = addresses.STRINGS + addresses.TEXT_STEP * 4 * len(self._strings)
+        if raw not in self._strings:
+            self._strings[raw] = at
+            self.memory.add(at, len(raw), lambda offset, n: raw[offset : offset + n])
+        return self._strings[raw]
+
+    @cached_property
+    def _strings(self) -> dict[bytes, int]:
+        return {}
+
+    def variable(self, text: str) -> CValue:
+        """The value of `$`, `$$`, `$3`, `$$3` or `$name`. Raises ExpressionError."""
+        name = text.removeprefix("$")
+        if name == "" or name[0].isdigit():
+            back = 0 if name == "" else len(self.values) - int(name)
+        elif name.startswith("$"):
+            back = int(name[1:] or 1)
+        else:
+            return self.variables.get(name, CValue(VOID, self.memory))
+        if name and name[0].isdigit() and not 1 <= int(name) <= len(self.values):
+            raise ExpressionError(f"History has not yet reached ${name}.")
+        if back >= len(self.values):
+            return CValue(VOID, self.memory)
+        return self.values[len(self.values) - 1 - back]
+
+    def set_variable(self, text: str, value: CValue) -> bool:
+        """`$name = value`; False of what is no convenience variable."""
+        name = text.removeprefix("$")
+        if not name or name[0].isdigit() or name.startswith("$"):
+            return False
+        self.variables[name] = value.fetched()
+        return True
+
+
+def _passed(value: CValue, parameter: CType) -> CValue:
+    """A value as a function gets it."""
+    t = bare(parameter)
+    if isinstance(t, Pointer) and isinstance(value.bare, Struct) and bare(t.to) is value.bare:
+        # The hash set that some ggml's functions take as it is, and others a pointer to.
+        return whole(value.memory, parameter, value.address or 0, value.language)
+    if isinstance(t, Pointer) and isinstance(value.bare, Array) and value.address is None:
+        return value
+    return arithmetic.cast(parameter.to if isinstance(parameter, Const) else parameter, value)
