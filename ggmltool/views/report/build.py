@@ -126,7 +126,7 @@ class _Report:
         buffers = Buffers()
         for _, buft in plan.backends:
             buffers.compute(buft)
-        ids = [n.id for n in plan.nodes] or [t.id for t in self.opened.model.graphs[at.graph].nodes]
+        ids = [n.id for n in plan.nodes] or self._unplanned(at)
         tensors = Tensors([*ids, *(leaf.id for leaf in plan.leafs)])
         for copy in plan.copies:
             place = None if copy.chunk is None or copy.offset is None else (copy.chunk, copy.offset)
@@ -139,10 +139,13 @@ class _Report:
     ) -> tuple[TensorRows, list[TensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)
-        nodes = [make.node(n) for n in plan.nodes]
-        if not nodes:
-            nodes = [make.unplanned(infos[t.id]) for t in self.opened.model.graphs[at.graph].nodes]
+        nodes = [make.node(n) for n in plan.nodes] or [make.unplanned(infos[id]) for id in self._unplanned(at)]
         return make, [*nodes, *map(make.leaf, plan.leafs), *make.copies(plan)]
+
+    def _unplanned(self, at: Watched) -> list[str]:
+        """The nodes of a graph to which ggml did not come, as the scenario has them."""
+        refused = at.plan.error is not None and not at.plan.leafs
+        return [t.id for t in self.opened.model.graphs[at.graph].nodes] if refused else []
 
     def _seconds(self, at: Watched) -> tuple[Timed | None, str]:
         """The estimate, else why there is none."""

@@ -45,7 +45,8 @@ _RENAMED = {
 }  # fmt: skip
 _OF_NODE = (ev.SplitStarted, ev.AllocationStarted)
 """Events whose own tensor is called node."""
-_NO_PLACE = (ev.Allocated, ev.Freed, ev.Reused)
+_PLACED = (ev.Allocated, ev.Freed, ev.Reused)
+"""Events that say where their tensors lie."""
 
 _TENSORS = {"tensor", "by", "node", "until", "src", "dst"}
 _LISTS = {"copies", "nodes"}
@@ -104,7 +105,7 @@ def event_rows(events: Iterable[ev.Event], tables: Tables) -> Iterator[list[Any]
 def _coder(number: int, kind: type, tables: Tables) -> Callable[[Any], list[Any]]:
     codes = [_code(name, tables) for name, _ in _FIELDS[kind]]
     of = [field for _, field in _FIELDS[kind]]
-    is_placed, is_reasoned = kind in _NO_PLACE, kind in get_args(Reasoned)
+    is_placed, is_reasoned = kind in _PLACED, kind in get_args(Reasoned)
 
     def row(event: Any) -> list[Any]:
         out = [number]
@@ -113,8 +114,8 @@ def _coder(number: int, kind: type, tables: Tables) -> Callable[[Any], list[Any]
                 out.append(tables.texts.of_event(event))
             elif field == "facts":
                 out.append(tables.tensors[names_in(event)[2]])
-            elif field == "tensor" and is_placed:
-                out.append(tables.tensors.at(event.tensor, event.chunk, event.offset))
+            elif field in ("tensor", "parent") and is_placed:
+                out.append(tables.tensors.at(getattr(event, field), event.chunk, event.offset))
             else:
                 out.append(code(getattr(event, field)))
         return trimmed(out)
