@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.folded import masked
 from ggmltool.inspect.node import changes
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.inspect.watched import watch
-from ggmltool.inspect.what_if import Change, try_changes
+from ggmltool.inspect.what_if import Change, put_all, try_changes
+from ggmltool.inspect.words import size
+from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.scenario.versions import has_no_op_offload
 
@@ -22,12 +25,15 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, SplitPlan
     from ggmltool.inspect.opened import Moment, Opened
     from ggmltool.inspect.watched import Watched
+    from ggmltool.scenario.model import Model
 
 _SPLITS = 3
 """Splits for which changes are looked for: those that copy most, one of each kind."""
 _NODES_PLANNED = 12_000
 """Nodes that are planned at most for them, over all changes; at least one change for each is."""
 _MOST = 8
+_KINDS = 5
+"""Kinds of weights, such as those of one product in every layer, that are put elsewhere together."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -55,9 +61,9 @@ class Unable(NamedTuple):
     nodes: int
 
 
-def numbers_of(opened: Opened, plan: Plan) -> Numbers:
+def numbers_of(model: Model, plan: Plan) -> Numbers:
     """What a plan comes to."""
-    inputs = copied_inputs(plan, tensor_infos(opened.model, plan.graph or ""))
+    inputs = copied_inputs(plan, tensor_infos(model, plan.graph or ""))
     return Numbers(len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes))
 
 
@@ -69,20 +75,47 @@ def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice
     for option in options:
         other = watch(opened.what_if(option), moment).plan
         if other.ok and (other.splits, other.buffer_sizes) != (plan.splits, plan.buffer_sizes):
-            yield Advice(str(option), numbers_of(opened, other))
+            yield Advice(str(option), numbers_of(opened.model, other))
 
 
 def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
-    """Changes with which the graph has fewer splits, looked for at the splits that copy most."""
+    """Changes with which the graph has fewer splits, looked for at the splits that copy most; but for weights of which
+    others of their kind are copied as well, for which see `put_together`."""
     plan, heard = at.plan, at.record.decisions
+    together = {id for kind in _kinds(opened, at).values() if len(kind) > 1 for id in kind}
     tried = max(_NODES_PLANNED // max(len(plan.nodes), 1) // _SPLITS, 1)
     for split in _largest(opened, plan):
         node = next((e.node for e in heard.started if e.split == split.id), plan.nodes[split.i_start].id)
         found = changes(opened, at.graph, node, heard.deciders(node))
-        own = (change for change in found if change.model.scheduler == opened.model.scheduler)
+        own = (c for c in found if c.model.scheduler == opened.model.scheduler and c.moved not in together)
         named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
         for out in try_changes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
             yield Advice(out.text, Numbers(out.splits, out.copied), split.id)
+
+
+def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
+    """All weights that are copied and are called the same but for their numbers, in the memory of who copies them: the
+    largest kinds, where that copies less."""
+    plan, graph = at.plan, at.graph
+    largest = sorted(_kinds(opened, at).items(), key=lambda kind: -sum(kind[1].values()))
+    for (_, backend), weights in largest[: min(_KINDS, max(_NODES_PLANNED // max(len(plan.nodes), 1), 1))]:
+        if len(weights) < 2:
+            continue
+        model = put_all(opened.model, weights, backend)
+        other = Scenario(model).plan(graph)
+        now, then = numbers_of(opened.model, plan), numbers_of(model, other)
+        if other.ok and then.copied < now.copied:
+            what = f"{len(weights)} weights {masked(list(weights))}, {size(sum(weights.values()))}"
+            yield Advice(f"put {what}, into {backend}'s memory", then)
+
+
+def _kinds(opened: Opened, at: Watched) -> dict[tuple[str, str], dict[str, int]]:
+    """The weights that are copied with their bytes, by their names without numbers and the backend that gets them."""
+    kinds: dict[tuple[str, str], dict[str, int]] = {}
+    for i in copied_inputs(at.plan, tensor_infos(opened.model, at.graph)):
+        if i.what == "weight":
+            kinds.setdefault((_NUMBER.sub("N", i.tensor), i.dst), {})[i.tensor] = i.nbytes
+    return kinds
 
 
 def _naming(change: Change, node: str) -> Change:

@@ -23,11 +23,13 @@ _NODES_PLANNED = 40_000
 
 
 class Change(NamedTuple):
-    """A changed scenario, and in words what was changed; `of_node`: the words leave out which node it was."""
+    """A changed scenario, and in words what was changed; `of_node`: the words leave out which node it was. `moved` is
+    the tensor that lies elsewhere, None if the change is another one."""
 
     text: str
     model: Model
     of_node: bool = False
+    moved: str | None = None
 
 
 class Outcome(NamedTuple):
@@ -111,6 +113,15 @@ def _context_of(model: Model, id: str) -> ContextSpec | None:
     return next((c for c in model.contexts if any(t.id == id for t in c.tensors)), None)
 
 
+def put_all(model: Model, ids: Iterable[str], backend: str) -> Model:
+    """The scenario with these tensors of its contexts in the backend's own buffer type."""
+    spec = next(b for b in model.backends if b.name == backend)
+    for id in ids:
+        for change in _put(model, id, spec):
+            model = change.model
+    return model
+
+
 def _put(model: Model, id: str, backend: BackendSpec) -> Iterator[Change]:
     """A context's tensor, with its views, in the backend's own buffer type."""
     from ggmltool.scenario.backends import default_buft
@@ -124,7 +135,7 @@ def _put(model: Model, id: str, backend: BackendSpec) -> Iterator[Change]:
     there = ContextSpec(f"{own.name}, {id}", buft, usage, [t for t in own.tensors if t.id in taken])
     rest = replace(own, tensors=[t for t in own.tensors if t.id not in taken])
     contexts = [c for context in model.contexts for c in ((there, rest) if context is own else (context,))]
-    yield Change(f"put {id} into {buft}", replace(model, contexts=contexts))
+    yield Change(f"put {id} into {buft}", replace(model, contexts=contexts), moved=id)
 
 
 def _mark(model: Model, id: str) -> Iterator[Change]:

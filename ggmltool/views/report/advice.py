@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ggmltool.inspect.advice import Advice, Numbers, fewer_splits, not_supported, numbers_of, other_options
+from ggmltool.inspect.advice import (
+    Advice,
+    Numbers,
+    fewer_splits,
+    not_supported,
+    numbers_of,
+    other_options,
+    put_together,
+)
 from ggmltool.views.explain.check import status
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.report.document import AdviceRow
@@ -27,9 +35,11 @@ def _planned(opened: Opened, moment: Moment, at: Watched) -> Iterator[AdviceRow]
     plan = at.plan
     if not plan.ok or not plan.splits:
         return
-    yield _row("now", "as it is", numbers_of(opened, plan))
+    yield _row("now", "as it is", numbers_of(opened.model, plan))
     for advice in other_options(opened, moment, plan):
         yield _row("option", advice.text, advice.numbers)
+    for advice in put_together(opened, at):
+        yield _row("weights", advice.text, advice.numbers)
     found: dict[str, Advice] = {}
     for advice in fewer_splits(opened, at):
         found.setdefault(advice.text, advice)

@@ -8,7 +8,7 @@ function summarize(model) {
   const odd = oddities(model);
   byId("odd").hidden = odd.length === 0;
   fill(byId("odd-list"), odd.map((item) => el("li", {}, item)));
-  const advice = data.advice.filter((row) => row.kind === "option" || row.kind === "node");
+  const advice = data.advice.filter((row) => ["option", "weights", "node"].includes(row.kind));
   byId("change").hidden = advice.length === 0;
   fill(byId("change-list"), advice.slice(0, 40).map((row) => el("li", {}, adviceText(row))));
   byId("failed").hidden = data.ok;
