@@ -4,8 +4,11 @@ const comparison = {
   /** Fills the section of differences; nothing where there is one report only. */
   start(data) {
     this.data = data;
-    byId("differences").hidden = false;
-    byId("differences-link").hidden = false;
+    for (const id of ["differences", "differences-link"]) {
+      const part = byId(id);
+      part.hidden = false;
+      part.parentElement.prepend(part);
+    }
     this.pairs = [new Map(data.pairs), new Map(data.pairs.map(([a, b]) => [b, a]))];
     const choice = byId("side-choice");
     choice.hidden = false;

@@ -37,6 +37,11 @@ function clean(text) {
   return String(text).replace(HIDDEN, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
 }
 
+/** A sentence in which `words like these` are code. */
+function withCode(text) {
+  return clean(text).split("`").map((part, i) => (i % 2 === 0 ? part : el("code", { text: part })));
+}
+
 /** A name of a file in the middle of a sentence. */
 function name(text) {
   return el("bdi", { class: "name", text: clean(text) });

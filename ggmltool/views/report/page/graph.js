@@ -55,7 +55,7 @@ const graph = {
   },
 
   get width() {
-    return theme.printing ? 980 : this.canvas.parentElement.clientWidth;
+    return theme.printing ? PAPER : this.canvas.parentElement.clientWidth;
   },
 
   get tall() {

@@ -267,7 +267,7 @@ class MemoryMap {
   }
 
   draw() {
-    this.width = theme.printing ? 980 : this.root.clientWidth;
+    this.width = theme.printing ? PAPER : this.root.clientWidth;
     if (!this.width) return;
     this.related = this.relatedOf(store.side === this.side ? store.tensor : -1);
     this.drawOverview();
@@ -410,6 +410,7 @@ class MemoryMap {
     this.drawGrid(ctx, made);
     this.clip(ctx, tall);
     const view = { ctx, made, x0: this.span.from, x1: this.span.to, event: this.event, past: this.event < this.model.lastEvent };
+    view.reset = this.model.lastReset(2, view.event);
     for (const block of lane.blocks) this.drawBlock(view, block);
     for (const block of lane.blocks) this.outline(view, block);
     this.drawMarks(ctx, tall);
@@ -452,7 +453,7 @@ class MemoryMap {
     const [x, y, w, h] = box;
     const t = this.model.tensors[block.tensor];
     const unborn = view.past && block.born > view.event;
-    ctx.globalAlpha = !view.past || this.model.isLive(block, view.event) ? 1 : unborn ? 0.16 : 0.4;
+    ctx.globalAlpha = !view.past || this.model.isLive(block, view.event, view.reset) ? 1 : unborn ? 0.16 : 0.4;
     ctx.fillStyle = this.colorOf(t, block.i);
     ctx.fillRect(x, y, w, h);
     if (w > 3 && h > 3) {

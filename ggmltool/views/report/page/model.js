@@ -206,12 +206,14 @@ class Model {
     return this.splitEvents.some(([when, of]) => of === split && when <= e && when >= from);
   }
 
-  isLive(block, e) {
-    return block.born <= e && (block.died < 0 || e < block.died) && block.born >= this.lastReset(2, e);
+  /** Whether a block has its memory after event e; `reset` is the last event at which all memory was forgotten. */
+  isLive(block, e, reset = this.lastReset(2, e)) {
+    return block.born <= e && (block.died < 0 || e < block.died) && block.born >= reset;
   }
 
   live(lane, e) {
-    return lane.blocks.filter((block) => this.isLive(block, e)).sort((a, b) => a.offset - b.offset);
+    const reset = this.lastReset(2, e);
+    return lane.blocks.filter((block) => this.isLive(block, e, reset)).sort((a, b) => a.offset - b.offset);
   }
 
   /** What nobody has in a chunk after an event: pairs of offset and size. */

@@ -8,7 +8,7 @@ function makeMaps(models, titles, first) {
   const asks = () => maps.forEach((map) => map.redraw());
   const maps = models.map((model, side) => {
     const root = el("div", { class: "map" });
-    const head = both ? el("h3", { class: "map-title" }, "AB"[side], " ", el("bdi", { text: clean(titles[side]) })) : null;
+    const head = both ? el("h3", { class: "map-title", title: clean(titles[side]) }, "AB"[side], " ", el("bdi", { text: clean(titles[side]) })) : null;
     byId("maps").append(el("div", { class: "map-side" }, head, root));
     const map = new MemoryMap(root, model, side, span, asks);
     if (first) {
@@ -115,7 +115,7 @@ function begin() {
   followLinks();
   store.listen((changed) => {
     if (changed.has("side")) showSide();
-    else if (changed.has("tensor")) tables.forEach((table) => table.again());
+    else if (changed.has("tensor")) tables.forEach((table) => table.mark());
   });
   const redraw = () => {
     maps.forEach((map) => timed("map", () => map.draw()));

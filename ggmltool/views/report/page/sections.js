@@ -74,7 +74,7 @@ function oddities(model) {
 }
 
 function sentence(text) {
-  return clean(/[.!?]$/.test(text) ? text : text + ".");
+  return withCode(/[.!?]$/.test(text) ? text : text + ".");
 }
 
 function gaugeValue(gauge, value) {
@@ -157,7 +157,7 @@ function showScenario(model) {
   byId("scenario-cut").textContent = source.whole ? "" : `This is the beginning; all of it is ${bytes(source.nbytes)}.`;
   byId("log").hidden = log.length === 0;
   byId("log-text").textContent = log.map(clean).join("\n");
-  byId("no-seconds").textContent = model.data.seconds ? "" : clean(model.data.no_seconds ? `No seconds: ${model.data.no_seconds}` : "");
+  fill(byId("no-seconds"), model.data.seconds || !model.data.no_seconds ? "" : withCode(`No seconds: ${model.data.no_seconds}`));
 }
 
 /** What has memory after the event, as a table: the map in words. */

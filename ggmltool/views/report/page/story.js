@@ -172,5 +172,5 @@ function adviceText({ text, splits, copied, nbytes }) {
   if (splits !== null) facts.push(count(splits, "split"));
   if (copied !== null) facts.push(`${bytes(copied)} copied`);
   if (nbytes !== null) facts.push(`${bytes(nbytes)} of compute buffers`);
-  return [clean(text), facts.length ? el("span", { class: "quiet", text: " → " + facts.join(", ") }) : ""];
+  return [withCode(text), facts.length ? el("span", { class: "quiet", text: " → " + facts.join(", ") }) : ""];
 }

@@ -98,16 +98,22 @@ class Table {
   row(row, i) {
     const cells = this.columns.map((column, c) => {
       const cell = column.cell ? column.cell(row) : column.value(row);
-      const shown = cell === null || cell === undefined ? "" : typeof cell === "number" ? integer(cell) : typeof cell === "string" ? clean(cell) : cell;
-      return c === 0 ? el("th", { scope: "row", class: column.number ? "number" : null }, shown)
-        : el("td", { class: column.number ? "number" : column.wide ? "wide" : null }, shown);
+      const said = cell === null || cell === undefined ? "" : typeof cell === "number" ? integer(cell) : typeof cell === "string" ? clean(cell) : cell;
+      return c === 0 ? el("th", { scope: "row", class: column.number ? "number" : null }, said)
+        : el("td", { class: column.number ? "number" : column.wide ? "wide" : null }, said);
     });
-    const isChosen = this.chosen && this.chosen(row);
-    return el("tr", { "aria-rowindex": i + 2, class: isChosen ? "chosen" : null }, cells);
+    const shown = el("tr", { "aria-rowindex": i + 2, class: this.chosen(row) ? "chosen" : null }, cells);
+    shown.shows = row;
+    return shown;
   }
 
   again() {
     this.first = -1;
     this.draw();
+  }
+
+  /** Marks the rows of what is chosen. */
+  mark() {
+    for (const row of this.body.rows) row.classList.toggle("chosen", row.shows !== undefined && this.chosen(row.shows));
   }
 }

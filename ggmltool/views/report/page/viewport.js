@@ -92,6 +92,9 @@ function gestures(element, { zoom, pan, click, hover, leave }) {
   element.addEventListener("pointerleave", () => leave());
 }
 
+/** How wide pictures are on paper, in CSS pixels. */
+const PAPER = 760;
+
 /** Makes a canvas as fine as the screen, `width` by `height` in CSS pixels; its context, scaled. */
 function context(canvas, width, height) {
   const ratio = theme.printing ? 2 : window.devicePixelRatio || 1;
