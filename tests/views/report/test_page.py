@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ggmltool
 from tests.needs import needs_chromium
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_the_answer_comes_first(show: Show) -> None:
     shown = show(GEMMA)
     answer = shown.text("#answer")
     assert "727 nodes in 152 splits on CUDA0 (666) and CPU (61)" in answer
-    assert "71.1 MiB are copied between them, in 179 tensors" in answer
+    assert "71.1 MiB are copied between backends, in 179 tensors" in answer
     assert "513 MiB of CUDA0" in answer
     assert "130 copied tensors are weights" in shown.text("#odd-list")
 
@@ -148,7 +149,7 @@ def test_the_story_says_why_a_node_is_on_the_cpu(show: Show) -> None:
     story = show("four-passes.yaml", "#t=out").text("#story-body")
     assert "CPU by rule 1.wgt0: its weight down is in CPU." in story
     assert "cannot read down: CPU is not one of the buffer types it can use (CUDA0)" in story
-    assert re.search(r"What would change its split\s+`usage: any` for the context host → 1 split", story)
+    assert re.search(r"What would change its split\s+usage: any for the context host → 1 split", story)
 
 
 def test_the_address_keeps_the_choice_and_back_goes_back(show: Show) -> None:
@@ -277,6 +278,16 @@ def test_a_long_table_holds_the_rows_that_are_seen(show: Show) -> None:
     shown.page.wait_for_selector("#tensors-table >> text=result_norm")
     index = shown.js("document.querySelector('#tensors-table tbody tr:nth-child(2)').getAttribute('aria-rowindex')")
     assert int(index) > 600
+
+
+def test_the_scenario_can_be_saved_and_planned_again(show: Show, tmp_path: Path) -> None:
+    shown = show("inplace.yaml")
+    shown.page.click("#scenario-box summary")
+    with shown.page.expect_download() as saved:
+        shown.page.click("#save")
+    path = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(path)
+    assert len(ggmltool.load(path).plan().nodes) == 14
 
 
 def test_links_go_to_sections_and_leave_the_address(show: Show) -> None:

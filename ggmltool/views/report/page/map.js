@@ -266,6 +266,14 @@ class MemoryMap {
     if (of.length) this.span.reveal(this.left(of[0]), Math.min(this.right(of[0]), this.left(of[0]) + (this.span.to - this.span.from) / 2));
   }
 
+  /** Says in words what a lane shows. */
+  describe({ canvas, lane, title }) {
+    const live = this.model.live(lane, this.event);
+    const used = live.reduce((n, block) => n + block.size, 0);
+    canvas.setAttribute("aria-label", `${title}, ${bytes(lane.size)}: now ${count(live.length, "tensor")} in ${bytes(used)}. ` +
+      "Up and down choose a tensor that has memory now, W and S zoom, A and D move. The table below has the same.");
+  }
+
   draw() {
     this.width = theme.printing ? PAPER : this.root.clientWidth;
     if (!this.width) return;
@@ -332,25 +340,9 @@ class MemoryMap {
     const ctx = context(this.ruler, this.width, this.ruler.tall);
     this.clip(ctx, this.ruler.tall);
     const { model } = this;
-    const { xs } = model;
     ctx.font = FONT;
     ctx.textBaseline = "alphabetic";
-    let free = -1e9;
-    for (const run of model.layers) {
-      const x = this.px(xs[this.firstColumn(run.start) + 1]);
-      const end = this.px(xs[this.firstColumn(run.end) + 1]);
-      if (end < GUTTER || x > GUTTER + this.plot) continue;
-      ctx.fillStyle = paint("--line");
-      ctx.fillRect(Math.round(x), 14, 1, this.ruler.tall);
-      const label = model.layers.length === 1 ? "" : run.layer < 0 ? "" : String(run.layer);
-      const from = Math.max(x + 4, GUTTER + 2, free);
-      const text = label && measured(ctx, "layer " + label) < end - from ? "layer " + label : label;
-      if (!text || from + measured(ctx, text) > end + 2 || (from > x + 4 && from > GUTTER + 2)) continue;
-      ctx.fillStyle = paint("--quiet");
-      ctx.textAlign = "left";
-      ctx.fillText(text, from, 12);
-      free = from + measured(ctx, text) + 12;
-    }
+    this.drawLayers(ctx);
     const from = Math.max(model.columnAt(this.span.from), 0);
     const to = Math.min(model.columnAt(this.span.to) + 1, model.columns - 1);
     this.drawStrip(ctx, from, to);
@@ -359,6 +351,32 @@ class MemoryMap {
     ctx.fillStyle = paint("--quiet");
     ctx.textAlign = "right";
     ctx.fillText("runs on", GUTTER - 8, 29);
+  }
+
+  /** A tick where a layer begins, and the numbers of as many as there is room for. */
+  drawLayers(ctx) {
+    const { layers, xs } = this.model;
+    if (layers.length === 1) return;
+    const places = layers.map((run) => this.px(xs[this.firstColumn(run.start) + 1]));
+    places.push(this.px(xs[this.model.columns + 1]));
+    const numbered = layers.filter((run) => run.layer >= 0).length || 1;
+    const apart = (places[layers.length] - places[0]) / layers.length;
+    const every = apart > 54 || numbered < 4 ? 1 : nice(24 / apart);
+    let free = GUTTER;
+    layers.forEach((run, i) => {
+      const [x, end] = [places[i], places[i + 1]];
+      if (end < GUTTER || x > GUTTER + this.plot) return;
+      ctx.fillStyle = paint("--line");
+      if (apart > 3 || run.layer % every === 0) ctx.fillRect(Math.round(x), 14, 1, this.ruler.tall);
+      if (run.layer < 0 || run.layer % every !== 0) return;
+      const from = Math.max(x + 3, GUTTER + 2);
+      const text = end - from > measured(ctx, `layer ${run.layer}`) + 6 ? `layer ${run.layer}` : String(run.layer);
+      if (from < free || (from > x + 3 && measured(ctx, text) > end - from)) return;
+      ctx.fillStyle = paint("--quiet");
+      ctx.textAlign = "left";
+      ctx.fillText(text, from, 12);
+      free = from + measured(ctx, text) + 8;
+    });
   }
 
   firstColumn(number) {
@@ -403,6 +421,7 @@ class MemoryMap {
   drawLane(made) {
     const { canvas, lane } = made;
     const tall = canvas.tall;
+    this.describe(made);
     const ctx = context(canvas, this.width, tall);
     ctx.font = FONT;
     ctx.fillStyle = paint("--plot");
@@ -453,7 +472,7 @@ class MemoryMap {
     const [x, y, w, h] = box;
     const t = this.model.tensors[block.tensor];
     const unborn = view.past && block.born > view.event;
-    ctx.globalAlpha = !view.past || this.model.isLive(block, view.event, view.reset) ? 1 : unborn ? 0.16 : 0.4;
+    ctx.globalAlpha = !view.past || this.model.isLive(block, view.event, view.reset) ? 1 : unborn ? 0.26 : 0.5;
     ctx.fillStyle = this.colorOf(t, block.i);
     ctx.fillRect(x, y, w, h);
     if (w > 3 && h > 3) {
@@ -600,10 +619,11 @@ class MemoryMap {
     ctx.fillStyle = paint("--quiet");
     const width = this.span.to - this.span.from;
     const step = nice(width / (this.plot / 80));
-    let free = GUTTER;
-    for (let x = Math.ceil(this.span.from / step) * step; x <= this.span.to; x += step) {
-      const text = x === 0 ? "start" : integer(x - 1);
-      const at = this.px(x === 0 ? 0 : x);
+    let free = GUTTER - 1;
+    for (let column = Math.floor(this.span.from / step) * step - step; column <= this.span.to; column += step) {
+      const isStart = column < 0;
+      const text = isStart ? "start" : integer(column);
+      const at = this.px(isStart ? 0 : column + 1);
       if (at < free || at + measured(ctx, text) > GUTTER + this.plot) continue;
       ctx.fillRect(Math.round(at), 0, 1, 4);
       ctx.textAlign = "left";

@@ -29,7 +29,7 @@ function answerOf(model) {
   return [
     el("strong", { text: count(model.nodes, "node") }), " in ", el("strong", { text: count(data.splits.length, "split") }), used.length ? " on " : "",
     list(used.map((b) => [backendChip(model, b), used.length > 1 ? ` (${integer(runs[b])})` : ""])), "; ",
-    copies ? [el("strong", { text: bytes(nbytes) }), ` ${copies === 1 ? "is" : "are"} copied between them, in ${count(copies, "tensor")}`] : "nothing is copied",
+    copies ? [el("strong", { text: bytes(nbytes) }), ` ${copies === 1 ? "is" : "are"} copied between backends, in ${count(copies, "tensor")}`] : "nothing is copied",
     "; ", compute.length ? [list(compute.map((buffer) => [el("strong", { text: bytes(buffer.size) }), ` of ${clean(buffer.buft)}`])), " for results"] : "no memory for results", ".",
   ];
 }
@@ -155,9 +155,17 @@ function showScenario(model) {
   fill(byId("asked"), el("code", { text: clean(asked.startsWith("ggmltool") ? asked : `ggmltool ${asked}`) }));
   byId("scenario-text").textContent = source.text.replace(/[^\n\t]/g, (c) => (HIDDEN.test(c) ? ((HIDDEN.lastIndex = 0), clean(c)) : c));
   byId("scenario-cut").textContent = source.whole ? "" : `This is the beginning; all of it is ${bytes(source.nbytes)}.`;
+  byId("save").onclick = () => save(source);
   byId("log").hidden = log.length === 0;
   byId("log-text").textContent = log.map(clean).join("\n");
   fill(byId("no-seconds"), model.data.seconds || !model.data.no_seconds ? "" : withCode(`No seconds: ${model.data.no_seconds}`));
+}
+
+/** Gives the reader the scenario as a file. */
+function save({ text, format }) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  el("a", { href: url, download: `scenario.${format === "json" ? "json" : "yaml"}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 /** What has memory after the event, as a table: the map in words. */
