@@ -33,7 +33,7 @@ def type_text(text: str, scope: Scope, whatis: bool = False) -> str:
     type = node.type if isinstance(node, TypeName) else value_of(node, scope).type
     if whatis:
         return f"type = {type_name(_one_level(type) if named else type, language=scope.language)}"
-    return f"type = {_written_out(type, scope.language)}"
+    return f"type = {written_out(type, scope.language)}"
 
 
 def _one_level(type: CType) -> CType:
@@ -43,7 +43,8 @@ def _one_level(type: CType) -> CType:
     return type.to if isinstance(type, Typedef) else type
 
 
-def _written_out(type: CType, language: Language) -> str:
+def written_out(type: CType, language: Language) -> str:
+    """A type as `ptype` writes it behind `type = `."""
     type = bare(type) if innermost(bare(type)) is not innermost(type) else type
     inner = bare(innermost(type))
     while inner is not innermost(inner):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-
 from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.contents import Contents
 from ggmltool.debugger.expressions.image.contexts import Contexts
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
@@ -47,14 +46,10 @@ class Image:
         else:
             self.galloc = OldGalloc(program, cells, layout, tensors, memory)
             self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
+        Contents(program, tensors, self.devices, memory)
         table = "ggml_table_f32_f16" if program.release.reserves else "table_f32_f16"
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), table)
         self.table = table
-
-    def data(self, base: int, size: int, read: Callable[[int, int], bytes]) -> None:
-        """Bytes that a tensor has."""
-        self.memory.add(base, size, read)
-
 
 def _halves() -> bytes:
     """The table with a float for each of the 65536 half-precision numbers."""
