@@ -35,7 +35,7 @@ def dereferenced(value: CValue) -> CValue:
             return value
         if is_whole(value.type):
             return CValue(LONG, value.memory, value.integer(), language=value.language)
-        raise ExpressionError("Attempt to take contents of a non-pointer value.")
+        raise _without_operator(value, "*", "Attempt to take contents of a non-pointer value.")
     if isinstance(bare(of), Void):
         raise ExpressionError("Attempt to take contents of a non-pointer value.")
     if value.own is not None and isinstance(value.bare, Array):
@@ -49,7 +49,7 @@ def subscript(a: CValue, b: CValue) -> CValue:
     if of is None:
         if pointed(b) is not None:
             return subscript(b, a)
-        raise ExpressionError(f"cannot subscript something of type `{a.type_name()}'")
+        raise _without_operator(a, "[]", f"cannot subscript something of type `{a.type_name()}'")
     if not is_whole(b.type):
         raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
     i, t = b.integer(), a.bare
@@ -60,3 +60,10 @@ def subscript(a: CValue, b: CValue) -> CValue:
     if isinstance(t, Array) and 0 <= i < t.length:
         return a.part(of, i * size_of(of))
     return dereferenced(arithmetic.binary("+", a, b))
+
+
+def _without_operator(value: CValue, operator: str, otherwise: str) -> ExpressionError:
+    """What is said of an operator that a value has not: a struct would have to have one of its own."""
+    if isinstance(value.bare, Struct):
+        return ExpressionError(f"Structure has no component named operator{operator}.")
+    return ExpressionError(otherwise)

@@ -162,7 +162,7 @@ def unary(operator: str, v: CValue) -> CValue:
     if isinstance(type, Float):
         if operator == "~":
             raise ExpressionError("Argument to complement operation not an integer, boolean.")
-        return fraction(v.memory, type, -v.floating() if operator == "-" else v.floating(), v.language)
+        return fraction(v.memory, type, 0 - v.floating() if operator == "-" else v.floating(), v.language)
     number = v.integer()
     return whole(v.memory, type, {"-": -number, "+": number, "~": ~number}[operator], v.language)
 

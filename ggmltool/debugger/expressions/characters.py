@@ -58,17 +58,13 @@ def _runs(codes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _text(codes: Sequence[int], quote: str) -> str:
     out = []
-    escaped = False
     for code in codes:
         code &= 0xFF
         letter = chr(code)
         if code in _ESCAPED:
             out.append(_ESCAPED[code])
-            escaped = False
-        elif 32 <= code < 127 and not (escaped and letter.isdigit()):
+        elif 32 <= code < 127:
             out.append(f"\\{letter}" if letter in (quote, "\\") else letter)
-            escaped = False
         else:
             out.append(f"\\{code:03o}")
-            escaped = True
     return "".join(out)

@@ -17,7 +17,7 @@ from ggmltool.debugger.expressions.types import CType, Enum, Struct, Typedef, la
 _PACKAGE = "ggmltool.data.structs"
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class TypesFile(msgspec.Struct, forbid_unknown_fields=True):
     """What a file says besides that of the ggml that it is `like`; what is empty is gone. `cxx` are the functions whose
     source is C++, by what their names begin with."""
 
@@ -31,7 +31,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 class Layout:
     """The types of one ggml. `constants` are the members of its enums, each with its enum and value."""
 
-    def __init__(self, name: str, data: _File) -> None:
+    def __init__(self, name: str, data: TypesFile) -> None:
         self.name = name
         self.cxx = data.cxx or ()
         self.enums = {tag: _enum(tag, members) for tag, members in data.enums.items() if members}
@@ -93,12 +93,12 @@ def layout_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
-def _merged(name: str) -> _File:
-    own = load(f"{name}.toml", _File, _PACKAGE)
+def _merged(name: str) -> TypesFile:
+    own = load(f"{name}.toml", TypesFile, _PACKAGE)
     if not own.like:
         return own
     base = _merged(own.like)
-    return _File(
+    return TypesFile(
         cxx=base.cxx if own.cxx is None else own.cxx,
         typedefs=_changed(base.typedefs, own.typedefs),
         enums=_changed(base.enums, own.enums),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.expressions.evaluate import value_of
+from ggmltool.debugger.expressions.evaluate import Names, value_of
+from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.syntax import TypeName
 from ggmltool.debugger.expressions.types import (
@@ -12,6 +13,7 @@ from ggmltool.debugger.expressions.types import (
     Enum,
     Language,
     Struct,
+    Typedef,
     bare,
     base_name,
     innermost,
@@ -28,18 +30,21 @@ def type_text(text: str, scope: Scope, whatis: bool = False) -> str:
 
     Raises ExpressionError.
     """
-    node = parse(text, scope.layout)
+    return described(text, scope, scope.layout, whatis)
+
+
+def described(text: str, names: Names, types: Layout, whatis: bool = False) -> str:
+    """The same where names and types are known to others. Raises ExpressionError."""
+    node = parse(text, types)
     named = isinstance(node, TypeName)
-    type = node.type if isinstance(node, TypeName) else value_of(node, scope).type
+    type = node.type if isinstance(node, TypeName) else value_of(node, names).type
     if whatis:
-        return f"type = {type_name(_one_level(type) if named else type, language=scope.language)}"
-    return f"type = {written_out(type, scope.language)}"
+        return f"type = {type_name(_one_level(type) if named else type, language=names.language)}"
+    return f"type = {written_out(type, names.language)}"
 
 
 def _one_level(type: CType) -> CType:
     """What `whatis` says of the name of a type: the type that it is another name of."""
-    from ggmltool.debugger.expressions.types import Typedef
-
     return type.to if isinstance(type, Typedef) else type
 
 

@@ -1,4 +1,4 @@
-"""The structs and enums of each ggml are those of its sources: gdb's `ptype` of them, compiled, is recorded in `ptype/`.
+"""The structs and enums of each ggml are those of its sources: what gdb says of them is recorded in `ptype/`.
 
 Recorded of objects that gcc 12 made with -g of ggml.c, ggml-alloc.c and ggml-backend.c (.cpp) as they were then.
 """

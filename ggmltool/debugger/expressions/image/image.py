@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.contents import Contents
 from ggmltool.debugger.expressions.image.contexts import Contexts
@@ -50,6 +51,7 @@ class Image:
         table = "ggml_table_f32_f16" if program.release.reserves else "table_f32_f16"
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), table)
         self.table = table
+
 
 def _halves() -> bytes:
     """The table with a float for each of the 65536 half-precision numbers."""
