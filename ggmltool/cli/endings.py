@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 FORMATS = {
+    ".perfetto.json": "perfetto",
     ".json": "json",
     ".csv": "csv",
     ".yaml": "yaml",
@@ -39,6 +40,10 @@ FORMATS = {
 file holds something else than its name says."""
 
 
+_ALSO = {("yaml", "json"), ("json", "perfetto")}
+"""What a file of one format may hold besides: all JSON is YAML, and what Perfetto reads is JSON."""
+
+
 def is_packed(path: PurePath | None) -> bool:
     """Whether the file is to be compressed: `plan.json.gz`."""
     return path is not None and path.suffix.lower() == ".gz"
@@ -52,7 +57,9 @@ def ending_of(path: PurePath | None) -> str:
     """
     if path is None:
         return ""
-    return PurePath(path.stem).suffix.lower() if is_packed(path) else path.suffix.lower()
+    name = path.stem if is_packed(path) else path.name
+    double = "".join(PurePath(name).suffixes[-2:]).lower()
+    return double if double in FORMATS else PurePath(name).suffix.lower()
 
 
 def format_of(path: PurePath | None) -> str | None:
@@ -69,7 +76,7 @@ def refusal(
     named otherwise.
     """
     ending, named = ending_of(path), format_of(path)
-    if ending in own or (named is not None and (named == chosen or (named, chosen) == ("yaml", "json"))):
+    if ending in own or (named is not None and (named == chosen or (named, chosen) in _ALSO)):
         return None
     if named is None and text:
         return None

@@ -205,6 +205,10 @@ DOCUMENTS = ("json", "csv")
 """The formats of documents, which an Output writes."""
 
 
+_SHORT = (*DOCUMENTS, "perfetto")
+"""The formats that have an option of their own, too."""
+
+
 def format_option(*formats: str, help: str) -> Callable[[F], F]:
     """-f/--format, one of `formats` or None, the parameter `format`; --json and --csv are short for it where documents
     are among them, and --rows names the table that is written as CSV."""
@@ -215,7 +219,7 @@ def format_option(*formats: str, help: str) -> Callable[[F], F]:
                 "--rows", metavar="TABLE", expose_value=False, is_eager=True, callback=_keep,
                 help="The table that --csv writes (`help json`).",
             )(command)  # fmt: skip
-        for format in (format for format in reversed(DOCUMENTS) if format in formats):
+        for format in (format for format in reversed(_SHORT) if format in formats):
             command = click.option(
                 f"--{format}", is_flag=True, expose_value=False, is_eager=True, callback=_keep,
                 help=f"Short for --format {format}.",
@@ -335,7 +339,7 @@ def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
 
 
 def _format(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    short = [format for format in DOCUMENTS if ctx.meta.get(f"ggmltool.{format}")]
+    short = [format for format in _SHORT if ctx.meta.get(f"ggmltool.{format}")]
     if short:
         others = [f"--{format}" for format in short[1:]] + (
             [f"--format {value}"] if value not in (None, *short) else []

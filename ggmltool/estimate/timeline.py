@@ -7,7 +7,7 @@ while it computes. Only from pinned memory does the copy go on without the host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -49,6 +49,40 @@ class Step(NamedTuple):
     copies: tuple[StepCopy, ...]
 
 
+class Doing(Enum):
+    """What is done in a stretch of time."""
+
+    COMPUTE = "compute"
+    """A device, or the host itself, computes a split."""
+    COPY = "copy"
+    """A tensor comes to a split's backend."""
+    WAIT = "wait"
+    """The host waits for a backend."""
+
+
+class Stretch(NamedTuple):
+    """Something that lasts from `start` until `end`, in seconds: for the number `step`, of a copy its number `copy`
+    among those of the step. `backend` is who computes, to whom is copied, or who is waited for."""
+
+    doing: Doing
+    backend: str
+    step: int
+    copy: int
+    start: float
+    end: float
+
+
+LIKELY = 1
+"""The case of an estimate that is drawn: neither its least nor its most."""
+
+
+def time_table(steps: Sequence[Step], copies: int) -> list[Stretch]:
+    """When what is done in one batch, in the order in which the host comes to it, with so many pipeline copies."""
+    table: list[Stretch] = []
+    _Clock(steps, copies, LIKELY, table.append).run(1)
+    return table
+
+
 def duration(steps: Iterable[Step], batches: int, copies: int) -> Estimate:
     """The seconds from the first to the last of so many batches, with so many pipeline copies (1: none).
 
@@ -70,10 +104,14 @@ def _duration(steps: Sequence[Step], copies: int, case: int, batches: int) -> fl
 class _Clock:
     """The times at which the host and each device are through with what they were given, in one case of three."""
 
-    def __init__(self, steps: Sequence[Step], copies: int, case: int) -> None:
+    def __init__(
+        self, steps: Sequence[Step], copies: int, case: int, tell: Callable[[Stretch], None] | None = None
+    ) -> None:
         self.steps = steps
         self.copies = copies
         self.case = case
+        self.tell = tell
+        self.at = (0, 0)
         self.host = 0.0
         self.device = {step.backend: 0.0 for step in steps}
         self.events: dict[tuple[str, int], float] = {}
@@ -86,10 +124,13 @@ class _Clock:
 
     def _batch(self, copy: int) -> None:
         before = ""
-        for step in self.steps:
+        for i, step in enumerate(self.steps):
+            self.at = (i, 0)
             if not step.copies and before not in ("", step.backend):
-                self._wait(self._used(before, copy))
-            for c in sorted(step.copies, key=lambda c: c.way in (Way.EXPERTS, Way.EXPERTS_QUEUED)):
+                self._wait(self._used(before, copy), before)
+            numbered = enumerate(step.copies)
+            for k, c in sorted(numbered, key=lambda n: n[1].way in (Way.EXPERTS, Way.EXPERTS_QUEUED)):
+                self.at = (i, k)
                 self._copy(c, step.backend, copy)
             self._compute(step)
             self.events[step.backend, copy] = self.device[step.backend]
@@ -99,33 +140,44 @@ class _Clock:
         """When a backend is through with what it did for this pipeline copy; without copies, with everything."""
         return self.device[backend] if self.copies == 1 else self.events.get((backend, copy), 0.0)
 
-    def _wait(self, until: float) -> None:
-        self.host = max(self.host, until)
+    def _wait(self, until: float, backend: str) -> None:
+        if until > self.host:
+            self._say(Doing.WAIT, backend, self.host, until)
+            self.host = until
+
+    def _say(self, doing: Doing, backend: str, start: float, end: float) -> None:
+        if self.tell is not None:
+            self.tell(Stretch(doing, backend, *self.at, start, end))
 
     def _copy(self, c: StepCopy, backend: str, copy: int) -> None:
         seconds = c.seconds[self.case]
         device = self.device
         if c.way is Way.QUEUED:
             if self.copies == 1:
-                self._wait(device[backend])
-            start = max(device[c.source], self.host)
+                self._wait(device[backend], backend)
+            start = max(device.get(c.source, 0.0), self.host)
+            self._say(Doing.COPY, backend, start, start + seconds)
             device[c.source] = start + seconds
             device[backend] = max(device[backend], start + seconds)
             return
         if c.way in (Way.EXPERTS, Way.EXPERTS_QUEUED):
-            self._wait(device[backend])
+            self._wait(device[backend], backend)
         else:
-            self._wait(self._used(backend, copy))
+            self._wait(self._used(backend, copy), backend)
         if c.way is Way.WAITING:
-            self._wait(device.get(c.source, 0.0))
+            self._wait(device.get(c.source, 0.0), c.source)
+        start = max(device[backend], self.host) if c.way is Way.EXPERTS_QUEUED else self.host
+        self._say(Doing.COPY, backend, start, start + seconds)
         if c.way is Way.EXPERTS_QUEUED:
-            device[backend] = max(device[backend], self.host) + seconds
+            device[backend] = start + seconds
         else:
             self.host += seconds
             device[backend] = max(device[backend], self.host)
 
     def _compute(self, step: Step) -> None:
-        end = max(self.device[step.backend], self.host) + step.seconds[self.case]
+        start = max(self.device[step.backend], self.host)
+        end = start + step.seconds[self.case]
+        self._say(Doing.COMPUTE, step.backend, start, end)
         self.device[step.backend] = end
         if step.waits:
             self.host = end

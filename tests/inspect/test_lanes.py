@@ -1,0 +1,238 @@
+"""What Perfetto gets, read by a checker of its own that knows the format and nothing of who wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggmltool.api.loading import load
+from ggmltool.estimate.timeline import duration
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.lane_measured import measured_steps
+from ggmltool.inspect.lane_steps import drawn_steps
+from ggmltool.inspect.lane_times import LaneTimes
+from ggmltool.inspect.lanes import COMPUTE, COPIES, HOST, Clock, Lanes
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.views.compute.perfetto import perfetto_text
+from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_wide import wide_scenario
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+FIELDS = {
+    "M": {"args"}, "X": {"ts", "dur", "cat", "args"}, "i": {"ts", "s", "cat", "args"}, "C": {"ts", "args"},
+    "s": {"ts", "id", "cat"}, "t": {"ts", "id", "cat", "bp"}, "f": {"ts", "id", "cat", "bp"},
+}  # fmt: skip
+"""What an event of each phase has besides name, process and thread, by the description of the format."""
+
+
+def opened(spec: Any, ggml: str | None = None) -> Opened:
+    return Opened(load(spec, ggml), str(spec) if isinstance(spec, Path) else "random")
+
+
+def ns(microseconds: float) -> int:
+    whole = round(microseconds * 1000)
+    assert abs(microseconds * 1000 - whole) < 1e-3
+    return whole
+
+
+def checked(lanes: Lanes) -> list[dict[str, Any]]:
+    """The events of a trace, every rule of the format checked."""
+    document = json.loads(perfetto_text(lanes))
+    assert set(document) == {"displayTimeUnit", "otherData", "traceEvents"}
+    events: list[dict[str, Any]] = document["traceEvents"]
+    threads = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    processes = {e["pid"] for e in events if e["name"] == "process_name"}
+    assert len({tid for _, tid in threads}) == len(threads), "a number of a thread is one thread's"
+    for e in events:
+        own = {"ph", "name", "pid"} | FIELDS[e["ph"]]
+        assert set(e) | {"tid", "ts"} == own | {"tid", "ts"}, e
+        assert e["pid"] in processes
+        assert e["ph"] in "MC" or (e["pid"], e["tid"]) in threads
+        assert isinstance(e["name"], str)
+    timed = [e for e in events if e["ph"] != "M"]
+    assert [e["ts"] for e in timed] == sorted(e["ts"] for e in timed)
+    check_nesting(timed)
+    for e in timed:
+        assert e["ph"] != "C" or all(isinstance(v, int) and v >= 0 for v in e["args"].values())
+    return events
+
+
+def check_nesting(timed: list[dict[str, Any]]) -> None:
+    """Slices within slices, and arrows at the innermost slice that stands open, from one that is made to one read."""
+    stacks: dict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
+    arrows: dict[int, str] = defaultdict(str)
+    for e in timed:
+        stack = stacks[e["pid"], e.get("tid", 0)]
+        at = ns(e["ts"])
+        if e["ph"] == "X":
+            while stack and stack[-1][1] <= at:
+                stack.pop()
+            end = at + ns(e["dur"])
+            assert end >= at
+            assert not stack or end <= stack[-1][1], (e, stack)
+            stack.append((e["name"], end))
+        elif e["ph"] in "stf":
+            assert stack
+            assert stack[-1][1] > at, "an arrow is of a slice that stands open"
+            arrows[e["id"]] += e["ph"]
+    assert set(arrows.values()) <= {"sf", "stf"}
+
+
+def peaks(lanes: Lanes) -> dict[tuple[str, str], int]:
+    out: dict[tuple[str, str], int] = {}
+    for level in lanes.levels:
+        key = level.process, level.name
+        out[key] = max(out.get(key, 0), level.values["live"])
+    return out
+
+
+@pytest.mark.parametrize("ggml", RELEASES)
+def test_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
+    drawn = 0
+    for seed in range(60):
+        try:
+            found = opened(scenario(seed), ggml)
+        except ScenarioError:
+            continue
+        lanes = drawn_steps(found)
+        events = checked(lanes)
+        assert lanes.clock is Clock.ORDER
+        drawn += sum(e["ph"] == "X" and e["cat"] == "node" for e in events)
+    assert drawn > 100
+
+
+@pytest.mark.parametrize("ggml", RELEASES)
+def test_wide_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
+    for seed in range(40):
+        try:
+            found = opened(wide_scenario(seed), ggml)
+        except ScenarioError:
+            continue
+        checked(drawn_steps(found))
+
+
+@pytest.mark.parametrize("ggml", RELEASES)
+def test_random_scenarios_that_are_computed_are_drawn_by_the_rules(ggml: str) -> None:
+    nodes = 0
+    for seed in range(25):
+        try:
+            found = opened(scenario(seed, values=True), ggml)
+        except ScenarioError:
+            continue
+        lanes = measured_steps(found)
+        checked(lanes)
+        assert lanes.clock is Clock.MEASURED
+        nodes += sum(s.category == "node" for s in lanes.slices)
+    assert nodes > 20 or not RELEASES[ggml].reserves, "that release has few of the ops"
+
+
+def test_a_run_of_the_first_scheduler_is_drawn_by_the_rules() -> None:
+    lanes = measured_steps(opened(SAMPLES / "four-passes.yaml"))
+    checked(lanes)
+    assert len([s for s in lanes.slices if s.category == "node"]) > 10
+    assert "sched_compute_splits()" in [s.name for s in lanes.slices]
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_sample_is_drawn_with_all_nodes_and_copies_of_its_plan(path: Path) -> None:
+    found = opened(path)
+    for graph in found.model.graphs:
+        alone = (
+            replace(found.model, steps=list(found.scenario.steps([f"alloc {graph}"])))
+            if found.model.release.reserves
+            else None
+        )
+        if alone is None:
+            continue
+        one = Opened(type(found.scenario)(alone), path.stem)
+        watched = watch(one, Moment(graph), Record(Keep.MEMORY))
+        lanes = drawn_steps(one)
+        checked(lanes)
+        plan = watched.plan
+        if not plan.ok:
+            assert lanes.error is not None
+            continue
+        assert [s.name for s in lanes.slices if s.category == "node"] == [n.id for n in plan.nodes]
+        copies = [(s.args["split"], s.name) for s in lanes.slices if s.category == "copy"]
+        assert sorted(copies) == sorted((s.id, i) for s in plan.splits for i in s.inputs)
+        assert len(lanes.arrows) == len(copies)
+        memory = watched.record.memory
+        bufts = {buft: name for name, buft in reversed(plan.backends)}
+        wanted = {(bufts[b], f"{b} compute buffer"): memory.peak(b) for b in {life.buft for life in memory.lifetimes}}
+        assert peaks(lanes) == {key: peak.nbytes for key, peak in wanted.items() if peak is not None}
+
+
+def test_an_arrow_goes_from_who_makes_a_tensor_by_the_copy_to_who_reads_it() -> None:
+    lanes = drawn_steps(opened(SAMPLES / "pipeline.yaml"))
+    stops = {a.name: [(s.lane.process, s.lane.thread, s.name) for s in a.stops] for a in lanes.arrows}
+    assert stops == {
+        "x": [("GPU0", COPIES, "x"), ("GPU0", COMPUTE, "h")],
+        "act": [("GPU0", COMPUTE, "act"), ("GPU1", COPIES, "act"), ("GPU1", COMPUTE, "y")],
+    }
+    calls = [s.name for s in lanes.of(lanes.slices[0].lane) if s.lane.process == HOST]
+    assert next(name for name in calls if "synchronize" in name) == "ggml_backend_event_synchronize(GPU0)"
+    assert "ggml_backend_sched_compute_splits" in calls
+
+
+RATED = """
+ggmltool: 1
+backends:
+- {name: CUDA0, profile: CUDA, rates: RTX 3090}
+- {name: CUDA1, profile: CUDA, rates: RTX 3060 12GB}
+- {name: CPU, rates: Ryzen 9 7950X}
+scheduler: {parallel: true}
+contexts:
+  w: {buft: CUDA0, usage: weights, tensors: {a: "q8_0[4096, 4096]", b: "q8_0[4096, 4096]"}}
+  v: {buft: CUDA1, usage: weights, tensors: {c: "q8_0[4096, 4096]"}}
+  h: {buft: CPU, usage: weights, tensors: {d: "q8_0[4096, 64]"}}
+  i: {tensors: {x: {type: f32, ne: [4096, 8], flags: [input]}}}
+graphs:
+  main:
+    nodes:
+      one: mul_mat(a, x)
+      two: mul_mat(b, one)
+      three: mul_mat(c, two)
+      four: mul_mat(d, three)
+"""
+
+
+@pytest.fixture
+def rated(tmp_path: Path) -> Opened:
+    path = tmp_path / "rated.yaml"
+    path.write_text(RATED)
+    return opened(path)
+
+
+def test_estimated_lanes_are_the_time_table_of_the_estimate(rated: Opened) -> None:
+    """What the estimator says of a batch is how long the drawing of it is."""
+    lanes = drawn_steps(rated)
+    checked(lanes)
+    assert lanes.clock is Clock.ESTIMATED
+    assert "RTX 3090" in lanes.about
+    plan = watch(rated, Moment()).plan
+    batch = LaneTimes(rated.model).batch(plan, 4)
+    splits = [s for s in lanes.slices if s.category == "split"]
+    begin = min(s.start for s in lanes.slices if s.category in ("split", "copy"))
+    assert max(s.end for s in splits) - begin == pytest.approx(1e9 * duration(batch.steps, 1, 4).mid, abs=10)
+    for split, stretch in zip(splits, batch.steps, strict=True):
+        assert split.end - split.start == pytest.approx(1e9 * stretch.seconds.mid, abs=3)
+        nodes = [s for s in lanes.slices if s.category == "node" and s.args["split"] == int(split.name[6:])]
+        assert sum(n.end - n.start for n in nodes) == pytest.approx(split.end - split.start, abs=len(nodes) + 1)
+
+
+def test_a_name_is_text_whatever_it_is() -> None:
+    name = '</script>"\\\u202e'
+    spec = {
+        "ggmltool": 1,
+        "contexts": {"c": {"buft": "CPU", "tensors": {"x": {"type": "f32", "ne": [4], "name": name}}}},
+        "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
+    }
+    assert "\u202e" not in perfetto_text(drawn_steps(opened(spec)))
