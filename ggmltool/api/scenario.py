@@ -329,6 +329,7 @@ class Scenario(Base):
         radius: int = 2,
         split: int | None = None,
         fold: bool = False,
+        overview: bool = False,
         **when: Unpack[When],
     ) -> str:
         """The graph as text for Graphviz: `graphviz.Source(scenario.dot(fold=True))` draws it in a notebook.
@@ -337,7 +338,7 @@ class Scenario(Base):
         """
         from ggmltool.api import schedule
 
-        return schedule.dot(self._look(**when), style, around, radius, split, fold)
+        return schedule.dot(self._look(**when), style, around, radius, split, fold, overview)
 
     def report(
         self, other: Base | str | Path | None = None, *, other_graph: str | None = None, **when: Unpack[When]

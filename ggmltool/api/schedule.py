@@ -174,30 +174,33 @@ def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Ten
     return answer(at, "graph of the scheduler", (nodes, leafs), document, lambda style: graph_print(nodes, leafs))
 
 
-def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> str:
+def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:
     from ggmltool.inspect.built import built_graph
     from ggmltool.inspect.neighbors import near, part_of
     from ggmltool.inspect.watched import graph_at
     from ggmltool.views.plan.dot import ggml_dot, split_dot
     from ggmltool.views.plan.fold_dot import fold_dot
+    from ggmltool.views.plan.overview_dot import overview_dot
 
     if style not in ("ggml", "ggmltool"):
         raise InspectError(f'no style of drawing is called {style!r}; they are "ggmltool" and "ggml"')
     if style == "ggml":
-        if split is not None or fold:
-            raise InspectError('split and fold are for style="ggmltool"; ggml draws every node and knows of no splits')
+        if split is not None or fold or overview:
+            raise InspectError(
+                'split, fold and overview are for style="ggmltool"; ggml draws every node, and no splits'
+            )
         name = graph_at(look.opened, look.moment)
         tensors = look.opened.tensors(name)
         nodes, leafs = built_graph(look.opened.scenario, name, tensors)
         return ggml_dot(nodes, leafs, tensors, near([t.id for t in (*nodes, *leafs)], tensors, around, radius))
-    if (split is not None) + (around is not None) + fold > 1:
-        raise InspectError("split, around and fold are different drawings; choose one")
+    if (split is not None) + (around is not None) + fold + overview > 1:
+        raise InspectError("split, around, fold and overview are different drawings; choose one")
     at = look.watch()
     if at.plan.error is not None and not at.plan.splits:
         raise at.refusal("there is no plan to draw:\n")
     tensors = look.tensors(at)
-    if fold:
-        return fold_dot(at.plan, tensors, at.title)
+    if fold or overview:
+        return (fold_dot if fold else overview_dot)(at.plan, tensors, at.title)
     return split_dot(at.plan, tensors, at.title, part_of(at.plan, tensors, around, radius, split))
 
 

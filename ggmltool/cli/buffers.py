@@ -63,7 +63,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     if copies and look.what_if.parallel is not None:
         raise click.UsageError("--copies plans with and without --parallel; leave it out.")
-    check_picture(picture, look.output)
+    check_picture(picture, look.output, "map")
     opened = look.open()
     if copies:
         return _copies(look, opened)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
+from click.core import ParameterSource
 
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
+from ggmltool.cli.graphviz_program import draw, has_pixels
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command
 from ggmltool.cli.output import Output, note, status_of
-from ggmltool.cli.progress import progress
+from ggmltool.cli.pictures import check_picture, picture_of
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.built import built_graph
 from ggmltool.inspect.neighbors import near, part_of
+from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.watched import Watched, graph_at, watch
-from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
+from ggmltool.views.plan.finished import finished
 from ggmltool.views.plan.fold_dot import fold_dot
+from ggmltool.views.plan.overview_dot import overview_dot
 
-PICTURES = ("svg", "png", "pdf")
+PICTURES = ("svg", "png", "pdf", "html")
 TEXTS = (".txt", "")
-
-HOW_TO_GET_DOT = (
-    "drawing needs the program `dot` of Graphviz, which is not installed. Get it with `apt-get install graphviz`, "
-    "`dnf install graphviz`, `brew install graphviz` or `winget install graphviz`, or write the text instead: "
-    "ggmltool dot -o graph.dot"
-)
 
 
 @moment_command("dot", *PICTURES, help="Graphviz's text or a picture (default: from the file's name).")
@@ -55,18 +55,23 @@ HOW_TO_GET_DOT = (
     is_flag=True,
     help="Draw repeated layers once, with their count (with --style ggmltool).",
 )
-def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool) -> int:
-    """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png or .pdf.
+@click.option(
+    "--overview", is_flag=True, help="Draw a whole model on one screen: a column per layer, a box per split in it."
+)
+def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> int:
+    """Draw the graph: as text for Graphviz, or as a picture with -o graph.svg, .png, .pdf or .html.
 
     --style ggmltool draws a cluster per split in its backend's color, and the copies between splits as dashed arrows
     with their bytes. With --fold a whole model fits, too: consecutive layers with the same ops, shapes and backends are
-    one box "× 10"; the types of their weights and the parameters of their ops may differ.
+    one box "× 10"; the types of their weights and the parameters of their ops may differ. --overview fits a screen: a
+    box for what each layer does in each split, with the bytes that are copied before it.
 
     A GGML_SCHED_DEBUG=2 log can take the place of the scenario (with --style ggmltool); --graph is then a graph's
     number or a part of its title.
 
     \b
     Example:
+      ggmltool dot --overview -o model.svg model.json.gz
       ggmltool dot --style ggmltool --fold -o model.svg model.json.gz
     """
     opened, output = open_either(look.scenario, look.moment.graph, look.release), look.output
@@ -74,42 +79,88 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
         style = _style_of_log(style)
     if split is not None and style == "ggml":
         raise click.UsageError("--split needs --style ggmltool; ggml's drawing has no splits.")
-    choose(split=split, around=around)
+    choose(split=split, around=around, overview=overview)
+    if overview:
+        style = _style_of_overview(fold)
     if fold and style == "ggml":
         raise click.UsageError("--fold needs --style ggmltool; ggml's drawing has every node.")
     if fold and (split is not None or around is not None):
         raise click.UsageError("--fold draws the whole graph; leave out --split and --around.")
     format = look.format or _text_for(output)
-    if format in ("png", "pdf") and output.to_terminal:
-        raise CliError(f"a {format.upper()} cannot be shown on a terminal; name a file with -o graph.{format}")
+    check_picture(format, output, "graph")
     if isinstance(opened, OpenedLog):
-        from ggmltool.sources.sched_log.plan import log_plan
-
-        tensors: Tensors
-        plan, tensors = log_plan(opened.graph())
-        part = part_of(plan, tensors, around, radius, split)
-        text = split_dot(plan, tensors, opened.title, part)
-        status, drawn = FINE, len(plan.nodes if part is None else part)
+        made = _of_log(opened, around, radius, split, overview)
     elif style == "ggml":
-        name = graph_at(opened, look.moment)
-        tensors = opened.tensors(name)
-        nodes, leafs = built_graph(opened.scenario, name, tensors)
-        part = near([t.id for t in (*nodes, *leafs)], tensors, around, radius)
-        text = ggml_dot(nodes, leafs, tensors, part)
-        if format != "dot":
-            text = simpler_layout(text, len(nodes if part is None else part))
-        status, drawn = FINE, len(nodes if part is None else part)
+        made = _as_ggml(opened, look, around, radius, format != "dot")
     else:
-        watched = watch(opened, look.moment)
-        plan = _planned(watched)
-        tensors = opened.tensors(watched.graph)
-        part = None if fold else part_of(plan, tensors, around, radius, split)
-        text = fold_dot(plan, tensors, watched.title) if fold else split_dot(plan, tensors, watched.title, part)
-        status, drawn = status_of(watched), 0 if fold else len(plan.nodes if part is None else part)
+        made = _of_plan(opened, look, around, radius, split, fold, overview)
     if format != "dot":
-        _tell_of_size(drawn)
-    output.write(text if format == "dot" else _draw(text, format))
-    return status
+        _tell_of_size(made.drawn)
+    output.write(made.text if format == "dot" else _picture(made, format, output))
+    return made.status
+
+
+class _Drawing(NamedTuple):
+    """Text for Graphviz; what it is of, in words; how many nodes it has; and the exit status."""
+
+    text: str
+    title: str
+    drawn: int
+    status: int = FINE
+
+
+def _of_log(opened: OpenedLog, around: str | None, radius: int, split: int | None, overview: bool) -> _Drawing:
+    from ggmltool.sources.sched_log.plan import log_plan
+
+    plan, tensors = log_plan(opened.graph())
+    if overview:
+        return _Drawing(overview_dot(plan, tensors, opened.title), opened.title, 0)
+    part = part_of(plan, tensors, around, radius, split)
+    return _Drawing(split_dot(plan, tensors, opened.title, part), opened.title, _count(plan, part))
+
+
+def _as_ggml(opened: Opened, look: Look, around: str | None, radius: int, drawn: bool) -> _Drawing:
+    """ggml's own drawing, laid out more simply where it is drawn and large."""
+    name = graph_at(opened, look.moment)
+    tensors = opened.tensors(name)
+    nodes, leafs = built_graph(opened.scenario, name, tensors)
+    part = near([t.id for t in (*nodes, *leafs)], tensors, around, radius)
+    text, n = ggml_dot(nodes, leafs, tensors, part), len(nodes if part is None else part)
+    return _Drawing(simpler_layout(text, n) if drawn else text, f"{opened.title}, graph {name}", n)
+
+
+def _of_plan(
+    opened: Opened, look: Look, around: str | None, radius: int, split: int | None, fold: bool, overview: bool
+) -> _Drawing:
+    watched = watch(opened, look.moment)
+    plan, title, tensors = _planned(watched), watched.title, opened.tensors(watched.graph)
+    if fold or overview:
+        text = fold_dot(plan, tensors, title) if fold else overview_dot(plan, tensors, title)
+        return _Drawing(text, title, 0, status_of(watched))
+    part = part_of(plan, tensors, around, radius, split)
+    return _Drawing(split_dot(plan, tensors, title, part), title, _count(plan, part), status_of(watched))
+
+
+def _count(plan: Plan, part: frozenset[str] | None) -> int:
+    return len(plan.nodes if part is None else part)
+
+
+def _picture(made: _Drawing, format: str, output: Output) -> str | bytes:
+    """The drawing in a format. Raises CliError where nobody draws it."""
+    if format == "pdf" or (format == "png" and has_pixels()):
+        return draw(made.text, format)
+    svg = finished(draw(made.text, "svg").decode(), made.title)
+    return picture_of(svg, format, made.title, output)
+
+
+def _style_of_overview(fold: bool) -> str:
+    """The style of an overview, which is ggmltool's whatever the default is. Raises UsageError for ggml's."""
+    source = click.get_current_context().get_parameter_source("style")
+    if fold or (source is ParameterSource.COMMANDLINE and click.get_current_context().params["style"] == "ggml"):
+        raise click.UsageError(
+            f"--overview is another drawing than {'--fold' if fold else '--style ggml'}; choose one."
+        )
+    return "ggmltool"
 
 
 def _style_of_log(style: str) -> str:
@@ -127,8 +178,8 @@ def _tell_of_size(drawn: int) -> None:
     """Before a picture that nobody can read is drawn: what would be drawn instead."""
     if drawn > LARGE:
         note(
-            f"A picture of {drawn} nodes is huge and can take Graphviz minutes; --style ggmltool --fold draws repeated "
-            "layers once, --around ID or --split N a part"
+            f"A picture of {drawn} nodes is huge and can take Graphviz minutes; --overview fits a screen, "
+            "--style ggmltool --fold draws repeated layers once, --around ID or --split N a part"
         )
 
 
@@ -143,19 +194,6 @@ def _text_for(output: Output) -> str:
     """Graphviz's text, where the file's name may stand for text. Raises CliError if it is of a picture, perhaps."""
     if output.path is None or ending_of(output.path) in TEXTS:
         return "dot"
-    raise CliError(f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf or .dot, or say --format")
-
-
-def _draw(text: str, format: str) -> bytes:
-    """The picture, made by Graphviz. Raises CliError without it, or where it fails."""
-    import graphviz
-
-    try:
-        with progress("drawing"):
-            picture: bytes = graphviz.Source(text).pipe(format=format)
-    except graphviz.ExecutableNotFound:
-        raise CliError(HOW_TO_GET_DOT) from None
-    except graphviz.CalledProcessError as error:
-        said = (error.stderr or b"").decode("utf-8", "replace").strip()
-        raise CliError(f"Graphviz failed: {said or error}") from None
-    return picture
+    raise CliError(
+        f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf, .html or .dot, or say --format"
+    )

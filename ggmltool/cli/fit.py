@@ -117,7 +117,7 @@ def fit(
       ggmltool fit --device CUDA0:24GiB -o placed.json.gz model.gguf
       ggmltool fit --device CUDA0:2GiB gemma-3-270m
     """
-    check_picture(format, output)
+    check_picture(format, output, "chart")
     with value_of("-ts"):
         shares = shares_of("" if tensor_split in (None, AUTO_SPLIT) else str(tensor_split))
     wishes = _wishes(

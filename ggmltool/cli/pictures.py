@@ -22,10 +22,10 @@ _ZOOM = 2
 _LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text y="9" font-family="{}">{}</text></svg>'
 
 
-def check_picture(format: str | None, output: Output) -> None:
-    """Refuse to show bytes on a terminal. Raises CliError."""
+def check_picture(format: str | None, output: Output, stem: str) -> None:
+    """Refuse to show bytes on a terminal, and say how to write a file, such as `stem`.png. Raises CliError."""
     if format in ("png", "pdf") and output.to_terminal:
-        raise CliError(f"a {format.upper()} cannot be shown on a terminal; name a file with -o picture.{format}")
+        raise CliError(f"a {format.upper()} cannot be shown on a terminal; name a file with -o {stem}.{format}")
 
 
 def picture_of(svg: str, format: str, title: str, output: Output) -> str | bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ggmltool.ggml.plan import LeafPlan, Plan
 from ggmltool.inspect.fold import FoldNode, Item, fold, unfolded
@@ -141,3 +142,31 @@ def layer_of(name: str) -> int | None:
     """
     match = _LAYER.search(name)
     return None if match is None else int(match[1] or match[2])
+
+
+class LayerSpan(NamedTuple):
+    """Nodes `[start, end)` of a layer."""
+
+    start: int
+    end: int
+    layer: int
+
+
+def layer_spans(names: Sequence[str]) -> Iterator[LayerSpan]:
+    """Where the layers of a model begin, by the names of nodes in their order. Each next one, or 0 for another stack of
+    them, ends the one before; the last ends with its last name.
+
+    >>> [tuple(span) for span in layer_spans(["embd", "q-0", "x", "q-1", "out-1", "norm"])]
+    [(1, 3, 0), (3, 5, 1)]
+    """
+    start, current, end = 0, -1, 0
+    for place, name in enumerate(names):
+        found = layer_of(name)
+        if found == current:
+            end = place + 1
+        elif found is not None and (found > current or found == 0):
+            if current >= 0:
+                yield LayerSpan(start, place, current)
+            start, current, end = place, found, place + 1
+    if current >= 0:
+        yield LayerSpan(start, end, current)

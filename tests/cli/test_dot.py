@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -69,7 +72,7 @@ def test_the_part_around_a_node_has_only_its_neighbors(call: Call, style: str) -
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[1] < sizes[2] < sizes[3]
     assert drawn(400).count("attn_norm") > 17
-    assert drawn(0).count("->") == 0
+    assert not [line for line in drawn(0).splitlines() if "->" in line and "style=invis" not in line]
 
 
 @needs_dot
@@ -89,6 +92,9 @@ def test_a_split_of_a_real_model_is_drawn_alone(call: Call) -> None:
         (("--style", "ggmltool", "--split", "99"), "there is no split 99; the last one is 2"),
         (("--fold",), "--fold needs --style ggmltool"),
         (("--style", "ggmltool", "--fold", "--split", "1"), "--fold draws the whole graph"),
+        (("--overview", "--style", "ggmltool", "--fold"), "--overview is another drawing than --fold"),
+        (("--overview", "--style", "ggml"), "--overview is another drawing than --style ggml"),
+        (("--overview", "--around", "q"), "different views; choose one"),
     ],
 )
 def test_a_part_that_is_not_there_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
@@ -102,13 +108,13 @@ MODELS = ("gemma-3-270m-ngl9.json.gz", "gemma-3-270m.json.gz", "transformer.yaml
 
 
 def clusters_of(text: str) -> dict[str, list[str]]:
-    """The labels of the clusters around each node of a drawing, outermost first."""
+    """The titles of the clusters around each node of a drawing, outermost first."""
     around: list[str] = []
     out = {}
     for line in map(str.strip, text.splitlines()[1:]):
         if line.startswith("subgraph"):
             around.append("")
-        elif line.startswith("label=") and around:
+        elif re.match(r"t\d+ \[label=", line):
             around[-1] = line.split('"')[1]
         elif line == "}" and around:
             around.pop()
@@ -174,3 +180,94 @@ def test_a_huge_picture_names_the_ways_to_a_smaller_one(
     assert "--fold" in result.err
     assert call("-q", "dot", "--style", style, sample, "-o", "q.svg").err == ""
     assert call("dot", "--style", style, sample).err == ""
+
+
+def screens(svg: str) -> tuple[float, float]:
+    """The size of a picture in pixels."""
+    size = re.search(r'<svg[^>]* width="(\d+)pt" height="(\d+)pt"', svg)
+    assert size is not None
+    return int(size[1]) * 4 / 3, int(size[2]) * 4 / 3
+
+
+@needs_dot
+@pytest.mark.parametrize("sample", ["transformer.yaml", "gemma-3-270m-ngl9.json.gz", "gemma-3-270m.json.gz"])
+def test_an_overview_fits_a_screen_and_nothing_crosses_a_title(call: Call, sample: str) -> None:
+    assert call("dot", "--overview", SAMPLES / sample, "-o", "o.svg").status == 0
+    svg = Path("o.svg").read_text("utf-8")
+    wide, high = screens(svg)
+    assert wide <= 1920
+    assert high <= 1080
+    assert min(map(float, re.findall(r'font-size="([\d.]+)"', svg))) >= 10
+    check_titles(svg)
+
+
+@needs_dot
+@pytest.mark.parametrize("sample", ["transformer.yaml", "gemma-3-270m-ngl9.json.gz", "pipeline.yaml"])
+@pytest.mark.parametrize("options", [FOLDED, ("--style", "ggmltool")])
+def test_no_edge_crosses_the_title_of_a_cluster(call: Call, sample: str, options: tuple[str, ...]) -> None:
+    if "--fold" not in options and "gemma" in sample:
+        return  # its edges are straight lines, whatever is in their way
+    assert call("dot", *options, SAMPLES / sample, "-o", "o.svg").status == 0
+    check_titles(Path("o.svg").read_text("utf-8"))
+
+
+def check_titles(svg: str) -> None:
+    """No point of an edge lies in a title: the nodes `h…` and `t…`."""
+    root = ElementTree.fromstring(svg)
+    groups = {group: group.get("class") for group in root.iter("{http://www.w3.org/2000/svg}g")}
+    titles, lines = [], []
+    for group, kind in groups.items():
+        name = group.findtext("{http://www.w3.org/2000/svg}title") or ""
+        if kind == "node" and re.fullmatch(r"[ht]\d+", name):
+            (text,) = group.iter("{http://www.w3.org/2000/svg}text")
+            x, y, size = (float(text.get(key, "0")) for key in ("x", "y", "font-size"))
+            half = 0.2 * size * len(text.text or "")
+            titles.append((x - half, x + half, y - 0.7 * size, y))
+        elif kind == "edge":
+            path = next(group.iter("{http://www.w3.org/2000/svg}path"))
+            numbers = [float(n) for n in re.findall(r"-?[\d.]+", path.get("d", ""))]
+            lines.append(list(zip(numbers[::2], numbers[1::2], strict=True)))
+    assert titles
+    for points in lines:
+        for i in range(0, len(points) - 3, 3):
+            for x, y in (bezier(points[i : i + 4], t / 20) for t in range(21)):
+                assert not [box for box in titles if box[0] < x < box[1] and box[2] < y < box[3]]
+
+
+def bezier(points: list[tuple[float, float]], t: float) -> tuple[float, float]:
+    while len(points) > 1:
+        points = [(a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t) for a, b in pairwise(points)]
+    return points[0]
+
+
+@needs_dot
+def test_a_picture_is_dark_where_that_is_wanted_and_has_a_name(call: Call) -> None:
+    call("dot", "--overview", SAMPLES / "transformer.yaml", "-o", "o.svg")
+    svg = Path("o.svg").read_text("utf-8")
+    dark = re.search(r"prefers-color-scheme:dark\)\{(.*)\}</style>", svg)
+    assert dark is not None
+    drawn = set(re.findall(r'(?:fill|stroke)="(#\w+|white|black)"', svg))
+    assert not [color for color in drawn if f'="{color}"]' not in dark[1]]
+    root = ElementTree.fromstring(svg)
+    assert (root.get("role"), root.get("aria-labelledby")) == ("img", "ggmltool-title")
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "transformer block"
+
+
+def test_the_wasm_build_draws_where_there_is_no_graphviz(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of its name stands for it here: called as it is, with the file of the text."""
+    program = Path("bin/wasm-graphviz-cli")
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nassert sys.argv[1:3] == ['-T', 'svg']\n"
+        "print('<svg width=\"9pt\"><title>' + open(sys.argv[3]).read().split()[0] + '</title></svg>')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent.resolve()))
+    assert call("dot", "--overview", "moe", "-o", "o.svg").err == "Wrote o.svg\n"
+    assert "<title>digraph</title>" in Path("o.svg").read_text("utf-8")
+    assert call("dot", "--overview", "moe", "-o", "o.html").status == 0
+    refused = call("dot", "--overview", "moe", "-o", "o.pdf")
+    assert (refused.status, "draws no PDF" in refused.err) == (2, True)
+    program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no layout')\n")
+    broken = call("dot", "--overview", "moe", "-o", "p.svg")
+    assert (broken.status, "no layout" in broken.err) == (2, True)

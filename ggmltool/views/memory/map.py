@@ -12,7 +12,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.folded import layer_of
+from ggmltool.inspect.folded import LayerSpan, layer_spans
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.views.memory.buffers import Buffer, buffers_of
 from ggmltool.views.svg import Box
@@ -49,11 +49,11 @@ class Tile(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Steps `[start, end)` that have something in common: the number of a layer, or of a backend."""
+    """Steps `[start, end)` whose nodes one backend computes."""
 
     start: int
     end: int
-    number: int
+    backend: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class MemoryMap:
     """All panels, from top to bottom, and what their axis shows: layers, and the backend that computes each step."""
 
     panels: tuple[Panel, ...]
-    layers: tuple[Span, ...]
+    layers: tuple[LayerSpan, ...]
     computing: tuple[Span, ...]
     bottom: float
 
@@ -114,7 +114,7 @@ def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
         if nbytes
     ]
     names = {node.id: node.name for node in plan.nodes}
-    layers = tuple(_layers([names.get(node, node) for node in memory.nodes]))
+    layers = tuple(layer_spans([names.get(node, node) for node in memory.nodes]))
     below = FOOT + (LAYER_ROW if layers else 0)
     order = [name for name, _ in plan.backends]
     copies = {copy.name for copy in plan.copies if copy.name != copy.of}
@@ -176,21 +176,6 @@ def _water(lives: Sequence[Lifetime]) -> Iterator[tuple[int, int]]:
         if life.offset + life.size > high:
             high = life.offset + life.size
             yield life.start, high
-
-
-def _layers(names: Sequence[str]) -> Iterator[Span]:
-    """Where the layers of a model begin; each next one, or 0 for another stack of them, ends the one before."""
-    open_at, current, last = 0, -1, 0
-    for step, name in enumerate(names):
-        found = layer_of(name)
-        if found == current:
-            last = step + 1
-        elif found is not None and (found > current or found == 0):
-            if current >= 0:
-                yield Span(open_at, step, current)
-            open_at, current, last = step, found, step + 1
-    if current >= 0:
-        yield Span(open_at, last, current)
 
 
 def _computing(plan: Plan, memory: MemoryPlan) -> Iterator[Span]:

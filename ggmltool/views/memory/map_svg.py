@@ -192,7 +192,7 @@ def _axes(panel: Panel, laid: MemoryMap) -> Iterator[str]:
     if panel.bend:
         yield path(f"M{number(frame.x0)} {number(panel.y(panel.bend))}H{number(frame.x1)}", "bend")
     for span in laid.computing:
-        yield rect(Box(panel.x(span.start), frame.y1 + 3, panel.x(span.end), frame.y1 + 9), f"i{span.number}")
+        yield rect(Box(panel.x(span.start), frame.y1 + 3, panel.x(span.end), frame.y1 + 9), f"i{span.backend}")
     y = frame.y1 + 22
     yield Text(frame.x0 - 8, y, "node", SMALL, "end", "soft").element
     steps = [int(n) for n in round_numbers(panel.n_steps, 12) if n == int(n) and n < panel.n_steps]
@@ -202,7 +202,7 @@ def _axes(panel: Panel, laid: MemoryMap) -> Iterator[str]:
         y += LAYER_ROW
         yield Text(frame.x0 - 8, y, "layer", SMALL, "end", "soft").element
         middles = ((panel.x(s.start) + panel.x(s.end)) / 2 for s in laid.layers)
-        names = (Text(x, y, str(s.number), SMALL, "middle", "soft") for x, s in zip(middles, laid.layers, strict=True))
+        names = (Text(x, y, str(s.layer), SMALL, "middle", "soft") for x, s in zip(middles, laid.layers, strict=True))
         yield from (text.element for text in spread(names, gap=3))
         ticks = (f"M{number(panel.x(s.start))} {number(y - 10)}v12" for s in laid.layers)
         if len(laid.layers) <= _PLOT / 8:
@@ -257,7 +257,7 @@ def _keys(laid: MemoryMap, inks: dict[str, Color]) -> list[_Key]:
         _Key("bend", "the scale changes", "line") if any(panel.bend for panel in laid.panels) else None,
         *(_Key(f"i{i}", f"{printable(name)} computes", "bar") for i, name in enumerate(inks)),
     ]
-    computing = {span.number for span in laid.computing}
+    computing = {span.backend for span in laid.computing}
     return [key for key in keys if key and (key.shape != "bar" or int(key.look[1:]) in computing)]
 
 

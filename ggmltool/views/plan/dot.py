@@ -144,8 +144,10 @@ class _SplitDrawing:
         if not nodes and not copied:
             return
         yield f"subgraph cluster_{split.id} {{"
-        yield f'  label="split #{split.id} · {escaped(split.backend)}"; fontcolor="{color.ink}"; fontsize=13;'
-        yield f'  labeljust=l; style="rounded"; color="{color.ink}"; penwidth=1.6;'
+        yield f'  label=""; style="rounded"; color="{color.ink}"; penwidth=1.6;'
+        first = self.names[nodes[0].id] if nodes else self.copies[copied[0], split.backend]
+        look = f'fontsize=13, fontcolor="{color.ink}"'
+        yield f"  {title_node(f't{split.id}', f'split #{split.id} · {split.backend}', look, first)}"
         for of in copied:
             yield f"  {self.copies[of, split.backend]} [{_copy_attributes(of, color)}];"
         for node in nodes:
@@ -176,6 +178,12 @@ class _SplitDrawing:
                 copy = self.copies.get((written, backend)) if src != written else None
                 if copy is not None or written in self.names:
                     yield f"{copy or self.names[written]} -> {self.names[node.id]};"
+
+
+def title_node(name: str, title: str, look: str, first: str) -> str:
+    """The title of a cluster as a node above its first one: edges go around nodes, but across labels of clusters."""
+    node = f'{name} [label="{escaped(title)}", shape=plaintext, style="", margin="0,0", {look}];'
+    return f"{node} {name} -> {first} [style=invis, weight=30];"
 
 
 def _label(*lines: str) -> str:

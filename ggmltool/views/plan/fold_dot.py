@@ -10,7 +10,7 @@ from ggmltool.inspect.fold import Fold, Item, unfolded
 from ggmltool.inspect.folded import Folded, fold_plan, layers, masked
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.palette import NO_BACKEND, colors
-from ggmltool.views.plan.dot import LARGE_LAYOUT, escaped
+from ggmltool.views.plan.dot import LARGE_LAYOUT, escaped, title_node
 from ggmltool.views.text import count, dims, printable, shortened, size
 
 _LARGE = 400
@@ -20,17 +20,18 @@ _TOLD = 'style=dotted, penwidth=1.4, color="#222222"'
 _BETWEEN = "weight=40, minlen=2"
 """Edges between sections leave room for the small boxes above the first node, else sections stand side by side."""
 
-_FOLD = 'style="rounded,filled"; fillcolor="#f5f5f5"; color="#888888"; fontcolor="#222222"; penwidth=2.5; fontsize=15;'
+_FOLD = 'style="rounded,filled"; fillcolor="#f5f5f5"; color="#888888"; penwidth=2.5;'
 _VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
 
 
 def fold_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     """The plan as Graphviz's text, its repeated layers folded."""
     drawing = _FoldDrawing(plan, tensors, fold_plan(plan, tensors))
+    layout = LARGE_LAYOUT if drawing.drawn > _LARGE else "newrank=true;"
     lines = [
         "digraph ggml {",
-        f'  label="{escaped(title)}\\n{drawing.summary()}\\n "; labelloc=t; fontname="Helvetica"; fontsize=16;',
-        f"  rankdir=TB; ranksep=0.22; nodesep=0.15; {LARGE_LAYOUT if drawing.drawn > _LARGE else 'newrank=true;'}",
+        f'  label="{escaped(title)}\\n{plan_summary(plan, tensors)}\\n "; labelloc=t; fontname="Helvetica";',
+        f"  fontsize=16; rankdir=TB; ranksep=0.22; nodesep=0.15; {layout}",
         '  node [fontname="Helvetica", fontsize=10, shape=box, style="filled,rounded"];',
         '  node [margin="0.09,0.04", height=0.2];',
         '  edge [fontname="Helvetica", fontsize=8, color="#666666", arrowsize=0.5];',
@@ -41,6 +42,19 @@ def fold_dot(plan: Plan, tensors: Tensors, title: str) -> str:
         "}\n",
     ]
     return "\n".join(lines)
+
+
+def plan_summary(plan: Plan, tensors: Tensors) -> str:
+    """What the whole graph holds, on one line."""
+    nbytes = sum(tensors[of].nbytes for split in plan.splits for of in split.inputs)
+    copied = sum(len(split.inputs) for split in plan.splits)
+    parts = [
+        count(len(plan.nodes), "node"),
+        count(len(plan.leafs), "leaf"),
+        count(len(plan.splits), "split"),
+        f"{count(copied, 'input')} copied, {size(nbytes)}" if copied else "nothing copied",
+    ]
+    return " · ".join(parts)
 
 
 class _FoldDrawing:
@@ -116,18 +130,6 @@ class _FoldDrawing:
         """The sections outside of folds."""
         return [section for section in sorted(set(self.section.values())) if section % 2 == 0]
 
-    def summary(self) -> str:
-        """What the whole graph holds, on one line."""
-        nbytes = sum(self.tensors[of].nbytes for split in self.plan.splits for of in split.inputs)
-        copied = sum(len(split.inputs) for split in self.plan.splits)
-        parts = [
-            count(len(self.plan.nodes), "node"),
-            count(len(self.plan.leafs), "leaf"),
-            count(len(self.plan.splits), "split"),
-            f"{count(copied, 'input')} copied, {size(nbytes)}" if copied else "nothing copied",
-        ]
-        return " · ".join(parts)
-
     def legend(self) -> Iterator[str]:
         rows = [
             f'<tr><td bgcolor="{c.fill}" color="{c.ink}" border="1">&#160;&#160;&#160;&#160;</td>'
@@ -171,12 +173,15 @@ class _FoldDrawing:
         ids = [self.plan.nodes[self.place[id]].split for id in self.folded.members[f"n{first}"]]
         backend = self.plan.splits[ids[0]].backend
         ink = self.colors[backend].ink
-        yield from self._cluster(f"{_numbers(ids)} · {backend}", f'fontcolor="{ink}"; color="{ink}"; penwidth=1.4;')
+        label = f"{'split' if len(set(ids)) == 1 else 'splits'} {split_numbers(ids)} · {backend}"
+        look = f'fontsize=11, fontcolor="{ink}"'
+        yield from self._cluster(label, f'style="rounded"; color="{ink}"; penwidth=1.4;', look, first)
 
-    def _cluster(self, label: str, attributes: str) -> Iterator[str]:
+    def _cluster(self, title: str, attributes: str, look: str, first: int) -> Iterator[str]:
         self.clusters += 1
         yield f"subgraph cluster_{self.clusters} {{"
-        yield f'  label="{escaped(label)}"; labeljust=l; fontsize=11; style="rounded"; {attributes}'
+        yield f'  label=""; {attributes}'
+        yield f"  {title_node(f't{self.clusters}', title, look, f'n{first}')}"
 
     def _fold_cluster(self, run: Fold, split: int | None) -> Iterator[str]:
         nodes = self.plan.nodes[run.start : run.end]
@@ -189,7 +194,8 @@ class _FoldDrawing:
             count(len(nodes), "node"),
             f"{size(nbytes)} of weights" if nbytes else "",
         ]
-        yield from self._cluster(" · ".join(fact for fact in facts if fact), _FOLD)
+        look = 'fontsize=15, fontcolor="#222222"'
+        yield from self._cluster(" · ".join(fact for fact in facts if fact), _FOLD, look, run.start)
         yield from self.small_boxes(self.section[f"n{run.start}"]) if run in self.folded.items else ()
         yield from self.parts(run.body, split)
         yield "}"
@@ -293,14 +299,12 @@ def _sections(items: Sequence[Item]) -> dict[str, int]:
     return out
 
 
-def _numbers(splits: Iterable[int]) -> str:
-    """Which splits a cluster stands for: `split #4`, `splits #3 and #18`, `splits #3, #18 … #138`."""
+def split_numbers(splits: Iterable[int]) -> str:
+    """Which splits a part stands for: `#4`, `#3 and #18`, `#3, #18 … #138`."""
     ids = list(dict.fromkeys(splits))
-    if len(ids) == 1:
-        return f"split #{ids[0]}"
-    if len(ids) == 2:
-        return f"splits #{ids[0]} and #{ids[1]}"
-    return f"splits #{ids[0]}, #{ids[1]} … #{ids[-1]}"
+    if len(ids) < 3:
+        return " and ".join(f"#{id}" for id in ids)
+    return f"#{ids[0]}, #{ids[1]} … #{ids[-1]}"
 
 
 def _label(*lines: str) -> str:
