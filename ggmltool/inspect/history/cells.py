@@ -26,15 +26,15 @@ A key is an area and where in it. Tensors are named by their index, backends and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.inspect.allocations import hash_node
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.dyn_tallocr import Planner
-    from ggmltool.ggml.gallocr_common import AnyGallocr
+    from ggmltool.ggml.dyn_tallocr import Chunk, Planner
     from ggmltool.ggml.graph import CGraph
+    from ggmltool.ggml.sched.arena import Copies, Split
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.ggml.vbuffer import TensorAlloc
@@ -78,66 +78,125 @@ def cells_of(run: Run) -> Cells:
     """The whole state of a run now; no cells before it has a scheduler."""
     if run.sched is None:
         return {}
-    return dict(_all(run, run.sched))
+    out: Cells = {}
+    for area in (sched_cells, id_cells, copies_cells, split_cells, own_graph_cells, array_cells, galloc_cells):
+        out.update(area(run.sched))
+    for area in (hash_cells, alloc_cells, planner_cells, buffer_cells):
+        out.update(area(run.sched))
+    tensors, graphs = there_are(run, run.sched)
+    out.update((("tensor", t.index), tensor_cell(t)) for t in tensors.values())
+    out.update(graph_cells(graphs))
+    return out
 
 
-def _all(run: Run, sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
-    yield from _sched(sched)
-    yield from _galloc(sched.gallocr)
-    yield from _memory(sched)
-    tensors, graphs = there_are(run, sched)
-    for t in tensors.values():
-        yield ("tensor", t.index), tensor_cell(t)
-    for name, graph in graphs.items():
-        yield ("cgraph", name, "nodes"), _indices(graph.nodes)
-        yield ("cgraph", name, "leafs"), _indices(graph.leafs)
+Items = Iterator[tuple[Key, Value]]
 
 
-def _sched(sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
+def sched_cells(sched: AnyScheduler) -> Items:
+    """The plain fields of the scheduler."""
     for name in ("n_splits", "n_copies", "cur_copy", "next_copy", "is_reset", "is_alloc", "op_offload", "hash_size"):
         value = getattr(sched, name, None)
         if value is not None:
             yield ("sched", name), value
-    for t, (b, cause, copies) in enumerate(zip(sched.ids, sched.causes, sched.copies, strict=True)):
+
+
+def id_cells(sched: AnyScheduler) -> Items:
+    """The backend of every tensor, and its cause."""
+    for t, (b, cause) in enumerate(zip(sched.ids, sched.causes, strict=True)):
         yield ("id", t), b
         yield ("cause", t), cause
-        if copies is not None:
-            yield ("copies", t), tuple(None if of is None else _indices(of) for of in copies)
-    for i, split in enumerate(sched.splits[: max(sched.n_splits, sched.n_begun)]):
-        inputs = _indices(split.inputs)
-        yield ("split", i), SplitCell(split.backend_id, split.i_start, split.i_end, inputs, split.inputs_capacity)
+
+
+def copies_cells(sched: AnyScheduler) -> Items:
+    """The copies of the tensors that have any."""
+    return ((("copies", t), copies_value(of)) for t, of in enumerate(sched.copies) if of is not None)
+
+
+def copies_value(copies: Copies) -> tuple[tuple[int, ...] | None, ...]:
+    """The copies of a tensor, by backend."""
+    return tuple(None if of is None else indices(of) for of in copies)
+
+
+def split_cells(sched: AnyScheduler) -> Items:
+    """The splits of the graph, as far as it is cut."""
+    return ((("split", i), split_cell(sched.splits[i])) for i in range(max(sched.n_splits, sched.n_begun)))
+
+
+def split_cell(split: Split) -> SplitCell:
+    """A split as it is now."""
+    inputs = indices(split.inputs)
+    return SplitCell(split.backend_id, split.i_start, split.i_end, inputs, split.inputs_capacity)
+
+
+def own_graph_cells(sched: AnyScheduler) -> Items:
+    """The scheduler's own graph."""
     for name, tensors in (("nodes", sched.nodes), ("leafs", sched.leafs), ("inputs", sched.graph_inputs)):
-        yield ("sched_graph", name), _indices(tensors)
-    for name in ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids"):
-        for i, b in enumerate(getattr(sched, name, ())):
-            yield (name, i), b
+        yield ("sched_graph", name), indices(tensors)
 
 
-def _galloc(gallocr: AnyGallocr) -> Iterator[tuple[Key, Value]]:
+ARRAYS = ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids")
+
+
+def array_cells(sched: AnyScheduler) -> Items:
+    """The backends of its own graph and of the one before."""
+    return (((name, i), b) for name in ARRAYS for i, b in enumerate(getattr(sched, name, ())))
+
+
+def galloc_cells(sched: AnyScheduler) -> Items:
+    """The plain fields of the allocator."""
+    gallocr = sched.gallocr
     yield ("galloc", "hash_set.size"), gallocr.hash_size
     yield ("galloc", "n_nodes"), len(gallocr.node_allocs)
     yield ("galloc", "n_leafs"), len(gallocr.leaf_allocs)
-    for t in range(len(gallocr.hash_nodes.offset)):
-        yield ("hash_node", t), hash_node(gallocr, t)
+
+
+def hash_cells(sched: AnyScheduler) -> Items:
+    """What the allocator knows of every tensor."""
+    gallocr = sched.gallocr
+    return ((("hash_node", t), hash_node(gallocr, t)) for t in range(len(gallocr.hash_nodes.offset)))
+
+
+def alloc_cells(sched: AnyScheduler) -> Items:
+    """The reserved plan."""
+    gallocr = sched.gallocr
     for i, (dst, srcs) in enumerate(gallocr.node_allocs):
         yield ("node_alloc", i), (_alloc(dst), tuple(_alloc(src) for src in srcs))
     for i, leaf in enumerate(gallocr.leaf_allocs):
         yield ("leaf_alloc", i), _alloc(leaf)
 
 
-def _memory(sched: AnyScheduler) -> Iterator[tuple[Key, Value]]:
-    """Free blocks and buffers, which in January 2024 are those of the scheduler's own allocators."""
-    tallocrs = getattr(sched, "tallocs", None)
-    planners: Sequence[Planner] = sched.gallocr.buf_tallocs if tallocrs is None else tallocrs
-    for b, planner in enumerate(planners):
+def planners(sched: AnyScheduler) -> Sequence[Planner]:
+    """Who gives out memory, by buffer id: in January 2024 the scheduler's own allocators."""
+    tallocrs: Sequence[Planner] | None = getattr(sched, "tallocs", None)
+    return sched.gallocr.buf_tallocs if tallocrs is None else tallocrs
+
+
+def planner_cells(sched: AnyScheduler) -> Items:
+    """Free blocks, and the highest byte that was ever used."""
+    for b, planner in enumerate(planners(sched)):
         for c, chunk in enumerate(planner.chunks):
-            yield ("free", b, c), tuple(map(tuple, chunk.free_blocks))
+            yield ("free", b, c), free_value(chunk)
             yield ("max_size", b, c), chunk.max_size
-    if tallocrs is not None:
-        for b, tallocr in enumerate(tallocrs):
-            yield ("buffer", b), ((tallocr.buffer.base, tallocr.buffer.size),)
+
+
+def free_value(chunk: Chunk) -> tuple[tuple[int, ...], ...]:
+    """The free blocks of a chunk."""
+    return tuple([(offset, size) for offset, size in chunk.free_blocks])
+
+
+def buffer_cells(sched: AnyScheduler) -> Items:
+    """The buffers that graphs are allocated in."""
+    for b, tallocr in enumerate(getattr(sched, "tallocs", ())):
+        yield ("buffer", b), ((tallocr.buffer.base, tallocr.buffer.size),)
     for b, buffer in enumerate(sched.gallocr.buffers):
         yield ("buffer", b), None if buffer is None else tuple((part.base, part.size) for part in buffer.chunks)
+
+
+def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
+    """The graphs of the newest builds."""
+    for name, graph in graphs.items():
+        yield ("cgraph", name, "nodes"), indices(graph.nodes)
+        yield ("cgraph", name, "leafs"), indices(graph.leafs)
 
 
 def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
@@ -178,5 +237,6 @@ def tensor_cell(t: Tensor) -> TensorCell:
     )
 
 
-def _indices(tensors: list[Tensor]) -> tuple[int, ...]:
-    return tuple(t.index for t in tensors)
+def indices(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+    """Tensors as cells name them."""
+    return tuple([t.index for t in tensors])

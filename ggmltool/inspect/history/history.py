@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.history.cells import Cells, Key, cells_of
+from ggmltool.inspect.history.changes import Watched
+from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
+from ggmltool.inspect.history.shadow import GONE, Changes
+from ggmltool.scenario.run import collector_paused
 
 if TYPE_CHECKING:
     from ggmltool.scenario.run import Run
@@ -25,6 +29,7 @@ class History:
 
     scenario: Scenario
     points: Sequence[Point]
+    changes: Sequence[Changes]
     compute: bool
     backends: Sequence[BackendNames] = ()
     error: Mapping[str, str | None] | None = None
@@ -41,7 +46,19 @@ class History:
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
-        return walk_to(self.scenario, at, self.compute)
+        return dict(self._cursor.move_to(at))
+
+    def cursor(self, at: int = 0) -> Cursor:
+        """A place that moves through the history, with the state there: a step takes microseconds."""
+        return Cursor(self._timeline, at)
+
+    @cached_property
+    def _timeline(self) -> Timeline:
+        return Timeline(self.changes)
+
+    @cached_property
+    def _cursor(self) -> Cursor:
+        return self.cursor()
 
     def stack(self, at: int) -> tuple[Frame, ...]:
         """The call stack of point `at`, innermost first and main last, in ggml's words of the release.
@@ -57,15 +74,14 @@ class History:
 
     def diff(self, a: int, b: int) -> set[Key]:
         """The keys of what is not the same at points `a` and `b`, or only there at one of them."""
-        one, other = self.cells(a), self.cells(b)
-        return {key for key in one.keys() | other.keys() if one.get(key, _NOTHING) != other.get(key, _NOTHING)}
+        keys = {key for i in range(min(a, b) + 1, max(a, b) + 1) for key, _ in self.changes[i]}
+        one = self.cells(a)
+        other = self._cursor.move_to(b)
+        return {key for key in keys if one.get(key, GONE) != other.get(key, GONE)}
 
     def changed(self, at: int) -> set[Key]:
         """The keys of what changed since the point before `at`."""
-        return self.diff(at - 1, at) if at else set(self.cells(0))
-
-
-_NOTHING = object()
+        return {key for key, _ in self.changes[at]}
 
 
 class _Stop(BaseException):
@@ -75,15 +91,18 @@ class _Stop(BaseException):
 def record_history(scenario: Scenario, compute: bool = False) -> History:
     """The history of the scenario's own steps, up to one that fails."""
     points: list[Point] = []
-    runs: list[Run] = []
+    changes: list[Changes] = []
+    watched: list[Watched] = []
 
     def visit(run: Run, point: Point) -> None:
-        if not runs:
-            runs.append(run)
+        if not watched:
+            watched.append(Watched(run))
         points.append(point)
+        changes.append(watched[0].look(point))
 
-    error = _walk(scenario, compute, visit)
-    return History(scenario, points, compute, _backends(runs[0]), error)
+    with collector_paused():
+        error = visit_points(scenario, compute, visit)
+    return History(scenario, points, changes, compute, _backends(watched[0].run), error)
 
 
 def _backends(run: Run) -> Sequence[BackendNames]:
@@ -106,13 +125,15 @@ def walk_to(scenario: Scenario, at: int, compute: bool = False) -> Cells:
             raise _Stop
 
     try:
-        _walk(scenario, compute, stop)
+        visit_points(scenario, compute, stop)
     except _Stop:
         return found[0]
     raise IndexError(f"the history has {n + 1} points")
 
 
-def _walk(scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]) -> Mapping[str, str | None] | None:
+def visit_points(
+    scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]
+) -> Mapping[str, str | None] | None:
     """Do the steps and visit every point; what ggml refused."""
     step = START
     run: Run = scenario.start(lambda event: visit(run, Point(step, event)), values=compute)
@@ -123,7 +144,7 @@ def _walk(scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]
         return refused.as_dict()
     visit(run, Point(step, ends=True))
     for step, spec in enumerate(scenario.model.steps):
-        if not compute and spec.kind not in ("reserve", "alloc", "reset"):
+        if not compute and spec.kind not in (*run.plan_steps, "reset"):
             continue
         visit(run, Point(step))
         done = run.step(spec)
@@ -133,4 +154,4 @@ def _walk(scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]
     return None
 
 
-__all__ = ["START", "BackendNames", "Frame", "History", "Point", "record_history", "walk_to"]
+__all__ = ["START", "BackendNames", "Frame", "History", "Point", "record_history", "visit_points", "walk_to"]
