@@ -65,6 +65,10 @@ def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
     for form, ref in zip(forms, refs, strict=True):
         written = [field.encode_name for field in msgspec.structs.fields(form) if field.default is not msgspec.UNSET]
         parts[ref["$ref"].rpartition("/")[2]]["required"] = written
+    for name, row in _rows(forms):
+        if name in parts:
+            for part, field in zip(parts[name]["prefixItems"], msgspec.structs.fields(row), strict=True):
+                part["title"] = field.name
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ggmltool:schema:{kind}:1",
@@ -72,3 +76,11 @@ def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
         **(refs[0] if len(refs) == 1 else {"anyOf": list(refs)}),
         "$defs": parts,
     }
+
+
+def _rows(forms: tuple[type[Document], ...]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """The rows that are written as arrays, of which a schema has no names."""
+    for form in forms:
+        for name, value in vars(import_module(form.__module__)).items():
+            if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__struct_config__.array_like:
+                yield name, value

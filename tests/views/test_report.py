@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 import ggmltool
 from ggmltool.api.report import Report
@@ -22,6 +25,7 @@ from ggmltool.views.explain.reasons import reason_sentence, reason_text
 from ggmltool.views.explain.words import words
 from ggmltool.views.report.build import report
 from ggmltool.views.report.events import _KINDS
+from tests.cli.conftest import SAMPLES
 from tests.conformance import fuzz
 from tests.conformance.test_random_of_old_versions import scenarios
 
@@ -269,6 +273,23 @@ def test_what_was_asked_and_settled_nothing_is_left_out_of_many_events(monkeypat
     check(scenario.opened, Moment())
 
 
+def test_seconds_are_there_where_the_hardware_is_named() -> None:
+    spec = yaml.safe_load((SAMPLES / "transformer.yaml").read_text("utf-8"))
+    document = document_of(ggmltool.load(spec))
+    assert "Name the hardware" in document["no_seconds"]
+    assert "seconds" not in document
+    assert all("computes" not in split for split in document["splits"])
+    spec["backends"][0] = {"name": "CUDA0", "rates": "RTX 3090"}
+    rated = ggmltool.load(spec)
+    document = document_of(rated)
+    told = rated.splits(seconds=True)
+    for row, split in zip(document["splits"], told.rows, strict=True):
+        assert row["computes"]["mid"] == pytest.approx(split.computes.mid, rel=1e-3)
+        assert row["copies"]["high"] == pytest.approx(split.copies.high, rel=1e-3)
+    assert document["seconds"]["all"]["mid"] == pytest.approx(told.facts.all.mid, rel=1e-3)
+    assert document["no_seconds"] == ""
+
+
 def test_every_kind_of_event_says_what_it_is() -> None:
     document = document_of(ggmltool.load("moe"))
     for kind in document["kinds"]:
@@ -293,3 +314,11 @@ def test_a_walk_forgets_what_a_new_split_forgets() -> None:
             assert document["strings"][row["function"]] in SPLIT_GRAPH
         elif what == 2:
             assert (kind, row["at"]) == ("AllocationStarted", -1)
+
+
+def test_the_walk_of_the_manual_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    manual = (Path(ggmltool.__file__).parent / "docs" / "report.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
+    exec(code, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "3584 bytes with out"
