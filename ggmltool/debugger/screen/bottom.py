@@ -1,0 +1,191 @@
+"""What lies at the top and at the bottom of the screen: the title, the tabs, the scrubber, hints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ggmltool.debugger.screen.bar import fitted
+from ggmltool.debugger.screen.pane import strip_of
+from ggmltool.ggml.events import SPLIT_GRAPH
+from ggmltool.views.text import printable
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.screen.app import DebuggerApp
+
+
+class Lines(Widget):
+    """A widget of few lines that are made anew each time."""
+
+    def made(self, y: int, width: int) -> Text:
+        """A line."""
+        raise NotImplementedError
+
+    @property
+    def home(self) -> DebuggerApp:
+        """The app, with what is shown now."""
+        return cast("DebuggerApp", self.app)
+
+    def render_line(self, y: int) -> Strip:
+        look = self.home.look
+        base = Style(color=look.ground.ink, bgcolor=look.ground.paper) if look.colored else Style()
+        width = self.size.width
+        return strip_of(self.made(y, width), width, base, self.home.console)
+
+
+class Title(Lines):
+    """The scenario, the step, and where one is."""
+
+    DEFAULT_CSS = "Title { height: 1; }"
+
+    def made(self, y: int, width: int) -> Text:
+        home, face = self.home, self.home.look.face
+        now, scene = home.now, home.scene
+        step = printable(scene.step_title(now.point.step))
+        right = f" {step}  event {now.at} of {scene.last} "
+        call = next(iter(scene.frames(now.at)), "").partition(" ")[0]
+        where = f" in {call} " if call and width >= 100 else ""
+        room = max(width - cell_len(right) - cell_len(where), 1)
+        line = Text(fitted(f" {printable(scene.opened.title)}", room), face.bold)
+        line.append(where, face.soft)
+        line.append(right, face.here)
+        return line
+
+
+class Tabs(Lines):
+    """The panes by their numbers, where only one has room."""
+
+    DEFAULT_CSS = "Tabs { height: 1; display: none; }"
+
+    class Chosen(Message):
+        """A tab was clicked."""
+
+        def __init__(self, pane: int) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def _titles(self) -> list[str]:
+        return [f" {i} {pane.name_of_pane} " for i, pane in enumerate(self.home.panes, 1)]
+
+    def made(self, y: int, width: int) -> Text:
+        line = Text()
+        for i, title in enumerate(self._titles()):
+            line.append(title, Style(reverse=True) if i == self.home.tab else self.home.look.face.soft)
+            line.append(" ")
+        return line
+
+    def on_click(self, event: events.Click) -> None:
+        left = 0
+        for i, title in enumerate(self._titles()):
+            if left <= event.x < left + len(title):
+                self.post_message(self.Chosen(i))
+            left += len(title) + 1
+
+
+class Scrubber(Lines):
+    """The history from left to right: its steps and functions, and where one is. A click goes there."""
+
+    DEFAULT_CSS = "Scrubber { height: 2; }"
+
+    class Moved(Message):
+        """Another point was chosen."""
+
+        def __init__(self, at: int) -> None:
+            super().__init__()
+            self.at = at
+
+    def _column(self, at: int, width: int) -> int:
+        return at * (width - 1) // max(self.home.scene.last, 1)
+
+    def _point(self, column: int, width: int) -> int:
+        last = self.home.scene.last
+        return min(max((column * last + (width - 2) // 2) // max(width - 1, 1), 0), last)
+
+    def made(self, y: int, width: int) -> Text:
+        return self._labels(width) if y == 0 else self._slider(width)
+
+    def _labels(self, width: int) -> Text:
+        """The steps, each where it begins."""
+        scene, face = self.home.scene, self.home.look.face
+        line = Text()
+        marks = scene.timeline.step_marks
+        for i, mark in enumerate(marks):
+            left = self._column(mark, width)
+            right = self._column(marks[i + 1], width) if i + 1 < len(marks) else width
+            if right <= left:
+                continue
+            line.append(" " * max(left - cell_len(line.plain), 0))
+            title = printable(scene.step_title(scene.history.points[mark].step))
+            here = mark <= self.home.now.at < (marks[i + 1] if i + 1 < len(marks) else scene.last + 1)
+            line.append(fitted("│" + title, right - left), face.bold if here else face.soft)
+        return line
+
+    def _slider(self, width: int) -> Text:
+        """A line that is thick where the scheduler works and double where the allocator does."""
+        home, face = self.home, self.home.look.face
+        kinds = ["─"] * width
+        for first, last, function in home.scene.work:
+            fill = "━" if function in SPLIT_GRAPH else "═"
+            left, right = self._column(first, width), self._column(last, width)
+            kinds[left : right + 1] = fill * (right - left + 1)
+        for at in home.marked:
+            kinds[self._column(at, width)] = "●"
+        place = self._column(home.now.at, width)
+        line = Text("".join(kinds[:place]), face.note)
+        line.append("◆", face.here)
+        line.append("".join(kinds[place + 1 :]), face.soft)
+        return line
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self.capture_mouse()
+        self._go(event.x)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if event.button:
+            self._go(event.x)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        self.release_mouse()
+
+    def _go(self, column: int) -> None:
+        self.post_message(self.Moved(self._point(min(max(column, 0), self.size.width - 1), self.size.width)))
+
+
+class Hints(Lines):
+    """The keys, or what there is to say."""
+
+    DEFAULT_CSS = "Hints { height: 1; }"
+    KEYS = (
+        ("←→", "step"),
+        ("n N", "node, split"),
+        ("/", "find"),
+        ("b", "break"),
+        ("c r", "continue"),
+        ("Tab", "pane"),
+        ("?", "help"),
+        ("q", "quit"),
+        ("g", "go"),
+        (":", "command"),
+        ("m", "map"),
+        ("t", "theme"),
+        ("z", "zoom pane"),
+    )
+
+    def made(self, y: int, width: int) -> Text:
+        home, face = self.home, self.home.look.face
+        if home.told:
+            return Text(fitted(f" {printable(home.told)}", width), face.note)
+        line = Text()
+        for key, what in self.KEYS:
+            part = Text.assemble((f" {key}", face.bold), (f" {what} ", face.soft))
+            if cell_len(line.plain) + cell_len(part.plain) > width:
+                break
+            line.append_text(part)
+        return line

@@ -1,0 +1,157 @@
+"""The panes that are plain lists: events, calls, the story of a tensor, and answers of the debugger."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+
+from ggmltool.debugger.screen.bar import fitted
+from ggmltool.debugger.screen.pane import Pane
+from ggmltool.debugger.screen.said import event_line
+from ggmltool.debugger.screen.story import Line, story
+from ggmltool.views.text import printable
+
+
+class EventPane(Pane):
+    """Every point of the history with what happened and why; the cursor is where one is."""
+
+    name_of_pane: ClassVar[str] = "events"
+
+    @property
+    def count(self) -> int:
+        return len(self.home.scene.history.points)
+
+    def show_now(self) -> None:
+        super().show_now()
+        self.cursor = self.home.now.at
+        calls = [printable(text) for text in self.home.scene.frames(self.home.now.at)]
+        self.border_subtitle = fitted(" < ".join(calls), max(self.width - 4, 1)).strip() if calls else ""
+        self.keep_in_sight(self.cursor)
+
+    def chosen(self, number: int) -> None:
+        self.post_message(self.Went(number))
+
+    def line(self, number: int) -> tuple[Text, Style | None]:
+        home, face = self.home, self.home.look.face
+        is_here = number == home.now.at
+        digits = len(str(self.count))
+        line = Text("▶" if is_here else "●" if home.stops_at(number) else " ", face.here if is_here else face.bad)
+        line.append(f"{number:>{digits}} ", face.hit if home.is_hit(number) else face.soft)
+        line.append_text(event_line(home.scene, home.look, number))
+        if number > home.now.at:
+            line.stylize(Style(dim=True))
+        line.truncate(self.width, overflow="ellipsis")
+        return line, face.cursor if is_here else None
+
+
+class CallPane(Pane):
+    """The calls that are open, the innermost first."""
+
+    name_of_pane: ClassVar[str] = "calls"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self._frames: list[str] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._frames)
+
+    @property
+    def function(self) -> str:
+        """The function that the cursor is on."""
+        return self._frames[self.cursor].partition(" ")[0] if self._frames else ""
+
+    def show_now(self) -> None:
+        frames = self.home.scene.frames(self.home.now.at)
+        if frames != self._frames:
+            self._frames, self.cursor = frames, 0
+        super().show_now()
+
+    def line(self, number: int) -> tuple[Text, Style | None]:
+        face = self.home.look.face
+        function, _, arguments = self._frames[number].partition(" ")
+        line = Text(f"#{number:<2} ", face.soft)
+        line.append(printable(function), face.bold)
+        line.append(f" {printable(arguments)}" if arguments else "", face.plain)
+        line.truncate(self.width, overflow="ellipsis")
+        return line, face.cursor if number == self.cursor and self.has_focus else None
+
+
+class LinesPane(Pane):
+    """Text that is wrapped to the width; a line may name a tensor, which a click selects."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self._lines: list[tuple[Text, str]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    def wrapped(self, lines: list[Line]) -> None:
+        """Show these lines."""
+        self._lines = [(text, line.tensor) for line in lines for text in self._wrap(line)]
+        super().show_now()
+
+    def _wrap(self, line: Line) -> list[Text]:
+        width = self.width - 1
+        first, *rest = line.text.wrap(self.home.console, max(width, 8)) or [Text()]
+        if not rest:
+            return [first]
+        cut = len(first.plain)
+        behind = line.text[cut:]
+        behind = behind[len(behind.plain) - len(behind.plain.lstrip()) :]
+        hang = Text(" " * line.hang)
+        return [first, *(hang + text for text in behind.wrap(self.home.console, max(width - line.hang, 8)))]
+
+    def line(self, number: int) -> tuple[Text, Style | None]:
+        text, _ = self._lines[number]
+        text.no_wrap = True
+        return text, self.home.look.face.cursor if number == self.cursor and self.has_focus else None
+
+    def pointed(self, number: int, column: int) -> None:
+        tensor = self._lines[number][1]
+        if tensor:
+            self.post_message(self.Selected(tensor))
+
+
+class StoryPane(LinesPane):
+    """The selected tensor. Enter or a click on a line goes to the tensor that it names."""
+
+    name_of_pane: ClassVar[str] = "details"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self._shown: tuple[object, ...] = ()
+        self._tensor = ""
+
+    def show_now(self) -> None:
+        home = self.home
+        key = (home.now.at, home.selected, self.width, home.look)
+        if key != self._shown:
+            if home.selected != self._tensor:
+                self.scroll_to(y=0, animate=False, force=True)
+                self.cursor = 0
+            self._shown, self._tensor = key, home.selected
+            self.wrapped(story(home.now, home.selected, home.look))
+        self.border_title = f"details {printable(home.selected)}".rstrip()
+
+    def key_enter(self) -> None:
+        if self._lines:
+            self.pointed(self.cursor, 0)
+
+
+class AnswerPane(LinesPane):
+    """What the debugger answered."""
+
+    name_of_pane: ClassVar[str] = "answer"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.told: list[Line] = []
+
+    def show_now(self) -> None:
+        self.wrapped(self.told)

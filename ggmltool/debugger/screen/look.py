@@ -1,0 +1,112 @@
+"""Colors and faces of the screen: on a dark ground, on a light one, or without colors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from rich.color import Color as RichColor
+from rich.color import blend_rgb
+from rich.color_triplet import ColorTriplet
+from rich.style import Style
+
+from ggmltool.views.palette import DARK, LIGHT, NO_BACKEND, Color, Ground, colors
+
+_SHADES = (0.0, 0.3, -0.4, 0.5)
+"""Ranges that touch are told apart by their shade: the fill, more of the ink, more of the paper, much of the ink."""
+
+
+class Face(NamedTuple):
+    """The styles of words and rows, whatever they are about."""
+
+    plain: Style
+    soft: Style
+    bold: Style
+    head: Style
+    good: Style
+    bad: Style
+    note: Style
+    cursor: Style
+    here: Style
+    hit: Style
+    line: Style
+    hatch: Style
+
+
+class Look:
+    """The styles for a ground. `backends` get the colors that they have everywhere."""
+
+    def __init__(self, backends: Iterable[str], dark: bool = True, colored: bool = True) -> None:
+        self.dark = dark
+        self.colored = colored
+        self.ground: Ground = DARK if dark else LIGHT
+        self.mark = "#f2cc60" if dark else "#8a5a00"
+        self._colors = colors(backends) if colored else {}
+        self.face = _colored(self.ground, self.mark, dark) if colored else _plain()
+        self.ink = cache(self._ink)
+        self.range = cache(self._range)
+
+    def _ink(self, backend: str) -> Style:
+        """The style of a backend's name, and of what belongs to it."""
+        if not self.colored:
+            return self.face.plain
+        color = self._colors.get(backend, NO_BACKEND)
+        return Style(color=color.dark_ink if self.dark else color.ink)
+
+    def _range(self, backend: str, shade: int, selected: bool = False) -> Style:
+        """A range of a backend's memory in one of its shades."""
+        if not self.colored:
+            return Style(reverse=shade % 2 == 0, bold=selected, underline=selected)
+        color = self._colors.get(backend, NO_BACKEND)
+        ink, fill = (color.dark_ink, color.dark_fill) if self.dark else (color.ink, color.fill)
+        if selected:
+            return Style(color=self.ground.paper, bgcolor=ink, bold=True)
+        return Style(
+            color=self.ground.ink, bgcolor=_shaded(fill, ink, self.ground.paper, _SHADES[shade % len(_SHADES)])
+        )
+
+
+def _shaded(fill: str, ink: str, paper: str, shade: float) -> RichColor:
+    towards = ink if shade > 0 else paper
+    return RichColor.from_triplet(blend_rgb(_triplet(fill), _triplet(towards), abs(shade)))
+
+
+def _triplet(color: str) -> ColorTriplet:
+    return RichColor.parse(color).get_truecolor()
+
+
+def _colored(ground: Ground, mark: str, dark: bool) -> Face:
+    good, bad = (Color("#1f7e3a", "", "", "#32ae52", ""), Color("#d22a26", "", "", "#de7d79", ""))
+    return Face(
+        plain=Style(color=ground.ink),
+        soft=Style(color=ground.soft),
+        bold=Style(color=ground.ink, bold=True),
+        head=Style(color=ground.soft, bold=True),
+        good=Style(color=good.dark_ink if dark else good.ink),
+        bad=Style(color=bad.dark_ink if dark else bad.ink),
+        note=Style(color=mark),
+        cursor=Style(bgcolor="#1f2a3a" if dark else "#dbe9fb"),
+        here=Style(color=mark, bold=True),
+        hit=Style(color="#0d1117" if dark else "#ffffff", bgcolor=mark),
+        line=Style(color=ground.line),
+        hatch=Style(color=ground.soft, bgcolor=ground.hatch),
+    )
+
+
+def _plain() -> Face:
+    none = Style()
+    return Face(
+        plain=none,
+        soft=Style(dim=True),
+        bold=Style(bold=True),
+        head=Style(bold=True),
+        good=none,
+        bad=Style(bold=True),
+        note=Style(bold=True),
+        cursor=Style(underline=True),
+        here=Style(bold=True),
+        hit=Style(reverse=True),
+        line=Style(dim=True),
+        hatch=Style(dim=True),
+    )

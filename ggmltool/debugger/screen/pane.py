@@ -1,0 +1,159 @@
+"""A pane: a list of lines of which only those in sight are made, with a cursor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ggmltool.debugger.screen.app import DebuggerApp
+
+
+def strip_of(text: Text, width: int, below: Style, console: Console) -> Strip:
+    """A line of exactly so many cells, with a style below those of the text."""
+    style = below + text.style if isinstance(text.style, Style) else below
+    return Strip(Text.assemble(text).render(console)).adjust_cell_length(width, style).apply_style(style)
+
+
+class Pane(ScrollView, can_focus=True):
+    """Lines by their numbers. A subclass says how many there are (`count`) and what each is (`line`); what happens when
+    the cursor comes to one (`chosen`)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "app.step(-1)", show=False),
+        Binding("right", "app.step(1)", show=False),
+        Binding("home", "app.edge(False)", show=False),
+        Binding("end", "app.edge(True)", show=False),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("tab", "app.next_pane(1)", show=False),
+        Binding("shift+tab", "app.next_pane(-1)", show=False),
+    ]
+    DEFAULT_CSS = """
+    Pane {
+        border: round $panel;
+        border-title-align: left;
+        border-title-color: $foreground;
+        border-subtitle-color: $foreground 70%;
+        scrollbar-size-vertical: 1;
+        scrollbar-size-horizontal: 0;
+        overflow-x: hidden;
+        overflow-y: auto;
+    }
+    Pane:focus { border: round $accent; }
+    """
+    name_of_pane: ClassVar[str] = ""
+
+    class Selected(Message):
+        """A tensor was selected."""
+
+        def __init__(self, tensor: str) -> None:
+            super().__init__()
+            self.tensor = tensor
+
+    class Went(Message):
+        """Another point was chosen."""
+
+        def __init__(self, at: int) -> None:
+            super().__init__()
+            self.at = at
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self.cursor = 0
+        self.border_title = self.name_of_pane
+
+    @property
+    def home(self) -> DebuggerApp:
+        """The app, with what is shown now."""
+        return cast("DebuggerApp", self.app)
+
+    @property
+    def width(self) -> int:
+        """The columns of a line."""
+        return max(self.scrollable_content_region.width, 1)
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def line(self, number: int) -> tuple[Text, Style | None]:
+        """A line, and the style that lies below it, None for the pane's own."""
+        raise NotImplementedError
+
+    def chosen(self, number: int) -> None:
+        """The cursor was put on a line."""
+
+    def show_now(self) -> None:
+        """Something else is to be shown: a point, a tensor, a size."""
+        self.virtual_size = Size(self.width, self.count)
+        self.cursor = min(self.cursor, max(self.count - 1, 0))
+        self.refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.show_now()
+
+    def render_line(self, y: int) -> Strip:
+        base = Style(color=self.home.look.ground.ink, bgcolor=self.home.look.ground.paper)
+        if not self.home.look.colored:
+            base = Style()
+        number = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
+        if number >= self.count:
+            return Strip.blank(width, base)
+        text, below = self.line(number)
+        style = base if below is None else base + below
+        return strip_of(text, width, style, self.home.console)
+
+    def keep_in_sight(self, number: int, centered: bool = False) -> None:
+        """Scroll so that a line is seen, in the middle if it was out of sight."""
+        height = self.scrollable_content_region.height
+        top = self.scroll_offset.y
+        if top <= number < top + height and not centered:
+            return
+        far = centered or not top - height <= number < top + 2 * height
+        aim = number - height // 2 if far else number if number < top else number - height + 1
+        self.scroll_to(y=min(max(aim, 0), max(self.count - height, 0)), animate=False, force=True)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        if self.count:
+            self.cursor = min(max(self.cursor + by, 0), self.count - 1)
+            self.keep_in_sight(self.cursor)
+            self.refresh()
+            self.chosen(self.cursor)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by what is in sight."""
+        self.action_move(by * max(self.scrollable_content_region.height - 1, 1))
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        number = offset.y + self.scroll_offset.y
+        if number < self.count:
+            self.cursor = number
+            self.refresh()
+            self.pointed(number, offset.x)
+
+    def pointed(self, number: int, column: int) -> None:
+        """A line was clicked."""
+        self.chosen(number)
+
+    def refresh_line_of(self, number: int) -> None:
+        """Draw one line again."""
+        self.refresh(Region(0, number - self.scroll_offset.y, self.width, 1))

@@ -1,0 +1,296 @@
+"""What the screen shows of a history: the graph of a step in program order, and the state of all of it at a point."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline
+from ggmltool.debugger.walk import Walker
+from ggmltool.ggml.dtypes import F32
+from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, PassedOver, Refused
+from ggmltool.ggml.tensor import Tensor, dims, op_desc
+from ggmltool.inspect.history.history import START
+from ggmltool.inspect.reasons import Said
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.device import Backend
+    from ggmltool.ggml.graph import CGraph
+    from ggmltool.inspect.history.cells import Cells, SplitCell, TensorCell
+    from ggmltool.inspect.history.history import History, Point
+    from ggmltool.inspect.opened import Opened
+    from ggmltool.scenario.tensor_info import Tensors
+
+Asked = Mapping[str, Sequence[tuple[int, Said]]]
+"""What was said of each tensor, with the point of each."""
+
+_KEPT_STATES = 64
+_ENDLESS = 1 << 60
+"""The last free block of a chunk has no end; what is larger than this is it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A tensor of a graph: its `number` among the nodes (or leafs), its index in the cells, how it is called."""
+
+    number: int
+    index: int
+    label: str
+    op: str
+    shape: str
+    is_leaf: bool
+
+
+class Program(NamedTuple):
+    """A graph in program order, nodes before leafs; `at` finds a tensor among the members."""
+
+    graph: str
+    members: Sequence[Member]
+    at: dict[str, int]
+    n_nodes: int
+
+
+NO_PROGRAM = Program("", (), {}, 0)
+
+
+class Chunk(NamedTuple):
+    """A chunk of a compute buffer as the planner has it: what lies there in order of offsets, the free blocks between,
+    the highest byte ever used, and the bytes that the whole plan needs."""
+
+    place: Place
+    backends: tuple[str, ...]
+    spans: tuple[Span, ...]
+    free: tuple[tuple[int, int], ...]
+    max_size: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class Now:
+    """The state at point `at`."""
+
+    scene: Scene
+    at: int
+    cells: Cells
+
+    @property
+    def point(self) -> Point:
+        """The point itself."""
+        return self.scene.history.points[self.at]
+
+    @cached_property
+    def program(self) -> Program:
+        """The graph that the step works on."""
+        return self.scene.program(self.at)
+
+    @cached_property
+    def planning(self) -> Planning | None:
+        """The allocator's newest walk."""
+        return self.scene.timeline.planning(self.at)
+
+    def backend(self, index: int) -> str:
+        """The backend of a tensor now, "" if it has none."""
+        number = self.cells.get(("id", index), -1)
+        return self.scene.backends[number] if 0 <= number < len(self.scene.backends) else ""
+
+    def cause(self, index: int) -> str:
+        """ggml's label of the rule that gave a tensor its backend."""
+        return self.cells.get(("cause", index)) or "" if self.backend(index) else ""
+
+    def label(self, index: int) -> str:
+        """How a tensor of the cells is called."""
+        cell = self.cells.get(("tensor", index))
+        return f"#{index}" if cell is None else cell.id or cell.name
+
+    @cached_property
+    def splits(self) -> tuple[SplitCell, ...]:
+        """The splits there are now."""
+        n = self.cells.get(("sched", "n_splits"), 0)
+        found = (self.cells.get(("split", i)) for i in range(n))
+        return tuple(s for s in found if s is not None)
+
+    def span(self, label: str) -> Span | None:
+        """Where a tensor lies now, else where it lay last or will lie first in this plan."""
+        if self.planning is None:
+            return None
+        spans = self.planning.by_tensor.get(label, ())
+        begun = [s for s in spans if s.first <= self.at]
+        return next((s for s in spans if s.alive(self.at)), begun[-1] if begun else spans[0] if spans else None)
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks of all compute buffers, those that backends share once."""
+        return tuple(self._chunks())
+
+    def _chunks(self) -> Iterator[Chunk]:
+        plan = self.planning
+        alive = [] if plan is None else [s for s in plan.spans if s.alive(self.at)]
+        for buft in dict.fromkeys(self.scene.bufts):
+            b = self.scene.bufts.index(buft)
+            backends = tuple(n for n, t in zip(self.scene.backends, self.scene.bufts, strict=True) if t == buft)
+            planned = [] if plan is None else [c for name, c in plan.extent if name == buft]
+            c = 0
+            while ("max_size", b, c) in self.cells or c in planned or c == 0:
+                place = (buft, c)
+                there = sorted((s for s in alive if s.place == place), key=lambda s: s.offset)
+                max_size = self.cells.get(("max_size", b, c), 0)
+                extent = max(max_size, 0 if plan is None else plan.extent.get(place, 0))
+                free = tuple(
+                    (offset, min(nbytes, max(max_size - offset, 0)) if nbytes >= _ENDLESS else nbytes)
+                    for offset, nbytes in self.cells.get(("free", b, c), ())
+                )
+                yield Chunk(place, backends, tuple(there), tuple(f for f in free if f[1] > 0), max_size, extent)
+                c += 1
+
+
+class Scene:
+    """A history and what the screen knows of it beforehand. `error` is ggml's message where the run was refused."""
+
+    def __init__(self, opened: Opened, history: History) -> None:
+        self.opened = opened
+        self.history = history
+        self.timeline = Timeline(history.points)
+        self.walker = Walker(history)
+        self.error = "" if history.error is None else history.error.get("message") or "ggml failed"
+        self._fresh = opened.scenario.start()
+        self.backends: list[str] = []
+        self.bufts: list[str] = []
+        try:
+            sched = self._fresh.start()
+            self.backends = list(sched.names)
+            self.bufts = [b.name for b in sched.gallocr.bufts]
+        except GgmlError:
+            self.backends = [b.name for b in opened.model.backends]
+        self.families = {name: buft.family for name, buft in self._fresh.bufts.items()}
+        self.now = lru_cache(_KEPT_STATES)(self._now)
+        self.built = lru_cache(None)(self._built)
+        self.tensors = lru_cache(None)(self._tensors)
+        self.readers = lru_cache(None)(self._readers)
+        self._said = lru_cache(None)(self._asked)
+        self._programs: dict[int, Program] = {}
+
+    @property
+    def last(self) -> int:
+        """The last point."""
+        return len(self.history.points) - 1
+
+    def _now(self, at: int) -> Now:
+        return Now(self, at, self.history.cells(at))
+
+    def frames(self, at: int) -> list[str]:
+        """The functions of ggml that a point is inside of, the innermost first."""
+        return [name for name in self.history.functions(at) if name != MAIN]
+
+    @cached_property
+    def work(self) -> list[tuple[int, int, str]]:
+        """From where to where the scheduler splits a graph and the allocator plans it."""
+        calls = self.walker.calls
+        names = [name for name in calls.functions if name in SPLIT_GRAPH or name.startswith("ggml_gallocr")]
+        starts = sorted(start for name in names for start in calls.starts(name))
+        return [(start, calls[calls.innermost[start]].last, calls[calls.innermost[start]].function) for start in starts]
+
+    def programs(self) -> list[Program]:
+        """The graphs of all steps."""
+        return [self.program(mark) for mark in self.timeline.step_marks]
+
+    def depth(self, at: int) -> int:
+        """How many of ggml's functions that are announced a point is inside of."""
+        return len(self.history.entered[at])
+
+    def asked(self, at: int) -> Asked:
+        """What was said of each tensor while the graph was split that a point belongs to, with the points: the newest
+        split of the step up to there, else the first of it."""
+        first, last = self.step_of(at)
+        calls = self.walker.calls
+        starts = [call for name in SPLIT_GRAPH for call in calls.starts(name) if first <= call <= last]
+        begun = [start for start in starts if start <= at]
+        start = begun[-1] if begun else starts[0] if starts else None
+        return {} if start is None else self._said(first, start)
+
+    def _asked(self, first: int, start: int) -> Asked:
+        """What is said between the step's beginning and the end of the call that starts at a point."""
+        calls = self.walker.calls
+        out: dict[str, list[tuple[int, Said]]] = {}
+        for at in range(first, calls[calls.innermost[start]].last + 1):
+            event = self.history.points[at].event
+            if isinstance(event, Assigned | PassedOver | Refused) and (at > start or event.rule == 0):
+                out.setdefault(event.tensor, []).append((at, event))
+        return out
+
+    def step_title(self, step: int) -> str:
+        """A step as people call it."""
+        steps = self.opened.model.steps
+        return "start" if step == START else str(steps[step]) if step < len(steps) else f"step {step + 1}"
+
+    def step_of(self, at: int) -> tuple[int, int]:
+        """The first and the last point of the step that a point is in."""
+        marks = self.timeline.step_marks
+        place = max(bisect_right(marks, at) - 1, 0)
+        return marks[place], (marks[place + 1] if place + 1 < len(marks) else self.last + 1) - 1
+
+    def program(self, at: int) -> Program:
+        """The graph of the step that a point is in; of a step that has none, that of the one before, or of the next."""
+        first, last = self.step_of(at)
+        if first not in self._programs:
+            graph = self._graph(self.history.points[first].step)
+            found = self._program(graph, last) if graph else NO_PROGRAM
+            if not found.members and last < self.last:
+                found = self.program(last + 1)
+            self._programs[first] = found
+        return self._programs[first]
+
+    def _graph(self, step: int) -> str:
+        """The graph that was given last, up to a step."""
+        steps = self.opened.model.steps[: step + 1]
+        return next((s.graph for s in reversed(steps) if s.graph is not None), "")
+
+    def _program(self, graph: str, at: int) -> Program:
+        cells = self.now(at).cells
+        members = []
+        for kind, is_leaf in (("nodes", False), ("leafs", True)):
+            for number, index in enumerate(cells.get(("cgraph", graph, kind), ())):
+                cell = cells[("tensor", index)]
+                members.append(_member(number, index, cell, is_leaf))
+        n_nodes = sum(not m.is_leaf for m in members)
+        return Program(graph, members, {m.label: i for i, m in enumerate(members)}, n_nodes)
+
+    def _built(self, graph: str) -> dict[str, Tensor]:
+        """The tensors of a graph before anything is planned, by id: what backends are asked about."""
+        try:
+            built: CGraph = self._fresh.build(graph)
+        except GgmlError:
+            return {}
+        return {t.id: t for t in (*built.leafs, *built.nodes)}
+
+    def _readers(self, graph: str) -> dict[str, list[str]]:
+        """The nodes that read each tensor."""
+        out: dict[str, list[str]] = {}
+        for t in self.built(graph).values():
+            for src in dict.fromkeys(s.label for s in t.src if s is not None):
+                out.setdefault(src, []).append(t.label)
+        return out
+
+    def _tensors(self, graph: str) -> Tensors:
+        return self.opened.tensors(graph)
+
+    @property
+    def devices(self) -> Sequence[Backend]:
+        """The backends, to be asked what they support."""
+        return self._fresh.backends
+
+
+def _member(number: int, index: int, cell: TensorCell, is_leaf: bool) -> Member:
+    return Member(number, index, cell.id or cell.name, _op(cell), f"{cell.type}{dims(cell.ne)}", is_leaf)
+
+
+def _op(cell: TensorCell) -> str:
+    return _op_name(cell.op, cell.op_params[:1]) if cell.op else ""
+
+
+@lru_cache(256)
+def _op_name(op: int, params: tuple[int, ...]) -> str:
+    return op_desc(Tensor(F32, (1, 1, 1, 1), op=op, op_params=params))

@@ -1,0 +1,199 @@
+"""An index of a history: where steps, nodes and splits have their turn, and who lay where from which point to which.
+It is made once, so that a step of the screen looks at little.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ggmltool.ggml.events import (
+    Allocated,
+    AllocationStarted,
+    Assigned,
+    Computed,
+    Event,
+    Freed,
+    Kept,
+    PassedOver,
+    Refused,
+    Reused,
+    SplitStarted,
+)
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.history.history import Point
+
+Place = tuple[str, int]
+"""A buffer type's name, and the number of a chunk."""
+
+
+SHADES = 4
+"""Ranges that touch are told apart by so many shades."""
+_LOOK_BACK = 32
+
+
+@dataclass(slots=True)
+class Span:
+    """A tensor in a compute buffer, from point `first` until `last` (None: to the end of the plan), while the allocator
+    turned to the nodes from `start` to `end`. Until point `trim` it had `extra` bytes more. `heir` takes its memory
+    over, as it took that of `reused`; `kept`: it is an output. `shade` is another number than that of what it touches.
+    """
+
+    tensor: str
+    place: Place
+    offset: int
+    size: int
+    first: int
+    start: int
+    last: int | None = None
+    end: int | None = None
+    reused: str | None = None
+    heir: str | None = None
+    kept: bool = False
+    trim: int = -1
+    extra: int = 0
+    shade: int = 0
+
+    def alive(self, at: int) -> bool:
+        """Whether the tensor lies there at a point."""
+        return self.first <= at and (self.last is None or at < self.last)
+
+    def size_at(self, at: int) -> int:
+        """Its bytes at a point."""
+        return self.size + (self.extra if at < self.trim else 0)
+
+
+@dataclass
+class Planning:
+    """One walk of the allocator over a graph, from point `first`: the spans in the order of their allocation, and the
+    nodes it turned to (each with the point)."""
+
+    first: int
+    spans: list[Span] = field(default_factory=list)
+    nodes: list[tuple[int, str]] = field(default_factory=list)
+    extent: dict[Place, int] = field(default_factory=dict)
+
+    @cached_property
+    def by_tensor(self) -> dict[str, list[Span]]:
+        """The spans of each tensor."""
+        out: dict[str, list[Span]] = {}
+        for span in self.spans:
+            out.setdefault(span.tensor, []).append(span)
+        return out
+
+    def neighbors(self, span: Span) -> list[Span]:
+        """All that has one of its bytes at some time, itself among them, in order."""
+        end = span.offset + span.size + span.extra
+        return [
+            s
+            for s in self.spans
+            if s.place == span.place and s.offset < end and span.offset < s.offset + s.size + s.extra
+        ]
+
+    def node_at(self, at: int) -> int:
+        """The number of the node that the allocator turned to last, -1 before the first."""
+        return bisect_right(self.nodes, (at, "\U0010ffff")) - 1
+
+
+class Timeline:
+    """What happens when in a history. `step_marks` are the points where a step begins, `node_marks` those where another
+    node has its turn, `split_marks` those where another split has.
+    """
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.plannings: list[Planning] = []
+        self.step_marks: list[int] = []
+        self.node_marks: list[int] = []
+        self.split_marks: list[int] = []
+        self._living: dict[tuple[str, str, int, int], Span] = {}
+        self._about = ""
+        for at, point in enumerate(points):
+            if point.event is not None:
+                self._hear(at, point.event)
+            elif not point.ends:
+                self.step_marks.append(at)
+                self._about = ""
+
+    def planning(self, at: int) -> Planning | None:
+        """The allocator's newest walk at a point, None before the first."""
+        place = bisect_right(self.plannings, at, key=lambda p: p.first) - 1
+        return self.plannings[place] if place >= 0 else None
+
+    def _hear(self, at: int, event: Event) -> None:
+        match event:
+            case Assigned(tensor) | PassedOver(tensor) | Refused(tensor):
+                if tensor != self._about:
+                    self.node_marks.append(at)
+                self._about = tensor
+            case SplitStarted():
+                self.split_marks.append(at)
+            case Computed():
+                self.split_marks.append(at)
+                self.node_marks.append(at)
+            case AllocationStarted() | Allocated() | Reused() | Freed() | Kept():
+                self._place(at, event)
+            case _:
+                pass
+
+    def _place(self, at: int, event: AllocationStarted | Allocated | Reused | Freed | Kept) -> None:
+        if isinstance(event, AllocationStarted):
+            self._turn(at, event)
+            return
+        if not self.plannings:
+            return
+        plan = self.plannings[-1]
+        match event:
+            case Allocated(tensor, buft, chunk, offset, size) if size:
+                self._begin(Span(tensor, (buft, chunk), offset, size, at, len(plan.nodes) - 1))
+            case Reused(tensor, parent, buft, chunk, offset):
+                before = self._living.pop((parent, buft, chunk, offset), None)
+                if before is not None:
+                    before.last, before.end, before.heir = at, len(plan.nodes) - 2, tensor
+                    node = len(plan.nodes) - 1
+                    self._begin(Span(tensor, (buft, chunk), offset, before.size, at, node, reused=parent))
+            case Freed(_, _, _, _, size, True) if plan.spans:
+                span = plan.spans[-1]
+                span.size, span.extra, span.trim = span.size - size, size, at
+            case Freed(tensor, buft, chunk, offset) if event.size:
+                span = self._living.pop((tensor, buft, chunk, offset))
+                span.last, span.end = at, len(plan.nodes) - 1
+            case Kept(tensor):
+                for span in self._living.values():
+                    span.kept = span.kept or span.tensor == tensor
+            case _:
+                pass
+
+    def _turn(self, at: int, event: AllocationStarted) -> None:
+        """The allocator turns to a node, or begins a graph."""
+        if event.at < 0:
+            self._living = {}
+            self.plannings.append(Planning(at))
+        else:
+            self.plannings[-1].nodes.append((at, event.node))
+        self.node_marks.append(at)
+
+    def _begin(self, span: Span) -> None:
+        plan = self.plannings[-1]
+        span.shade = self._shade(span)
+        plan.spans.append(span)
+        plan.extent[span.place] = max(plan.extent.get(span.place, 0), span.offset + span.size)
+        self._living[span.tensor, *span.place, span.offset] = span
+
+    def _shade(self, span: Span) -> int:
+        """The first that neither those beside it have nor the tensor that lay there before."""
+        end = span.offset + span.size
+        beside = [
+            s.shade
+            for s in self._living.values()
+            if s.place == span.place and (s.offset == end or s.offset + s.size == span.offset)
+        ]
+        plan = self.plannings[-1]
+        before = [
+            s.shade for s in reversed(plan.spans[-_LOOK_BACK:]) if s.place == span.place and s.offset == span.offset
+        ]
+        free = [shade for shade in range(SHADES) if shade not in beside]
+        return next((shade for shade in free if shade not in before[:1]), free[0] if free else 0)
