@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,8 @@ def tui(
     if find_spec("textual") is None:
         raise CliError("`ggmltool tui` needs Textual; install it with `pip install 'ggmltool[tui]'`")
     opened = open_scenario(scenario, release)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CliError("`ggmltool tui` needs a terminal for its input and output; `ggmltool trace` prints what happens")
     steps = opened.model.steps
     computes = not any(step.kind in PLANNING[:3] for step in steps) if compute is None else compute
     if computes:

@@ -344,11 +344,15 @@ ARGUMENTS = dict.fromkeys(("tensor", "explain", "lifetime"), ("y", "a.yaml")) | 
 
 
 def views() -> list[tuple[str]]:
-    """The commands that show a scenario."""
+    """The commands that print something of a scenario."""
     shown = []
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
-        if command is not None and name != "verify" and any(param.name == "scenario" for param in command.params):
+        if (
+            command is not None
+            and name not in ("verify", "tui")
+            and any(param.name == "scenario" for param in command.params)
+        ):
             shown.append((name,))
     return shown
 

@@ -14,7 +14,7 @@ import pytest
 
 from ggmltool.cli.endings import FORMATS, refusal
 from tests.cli.conftest import Call
-from tests.cli.test_every_command import EVERY, WITHOUT_JSON, line, options
+from tests.cli.test_every_command import PRINTING, WITHOUT_JSON, line, options
 from tests.needs import draws_png, needs_resvg
 
 NEEDS = {
@@ -26,7 +26,7 @@ NEEDS = {
 """What writes a format, where it is no part of ggmltool, is there."""
 
 
-@EVERY
+@PRINTING
 def test_a_json_file_has_json_and_a_packed_one_is_packed(call: Call, name: str) -> None:
     """U23 R12"""
     if name in {*WITHOUT_JSON, "fit", "place", "sample"}:
@@ -42,7 +42,7 @@ def test_a_json_file_has_json_and_a_packed_one_is_packed(call: Call, name: str) 
     assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode("utf-8", "surrogateescape") == call(*line(name)).out
 
 
-@EVERY
+@PRINTING
 def test_a_format_that_it_cannot_write_is_refused_with_those_it_can(call: Call, name: str) -> None:
     """U23"""
     formats = {choice for o in options(name) if o.name == "format" for choice in o.type.to_info_dict()["choices"]}
@@ -124,7 +124,7 @@ def is_one(path: Path, format: str) -> bool:
     return bool(data) and head.startswith(starts.get(format, b""))
 
 
-@EVERY
+@PRINTING
 def test_every_ending_is_what_the_file_holds_or_is_refused(call: Call, name: str) -> None:
     """U23: no file is written that holds something else than its name says."""
     for ending, format in FORMATS.items():

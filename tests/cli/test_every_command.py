@@ -39,6 +39,8 @@ never."""
 WITHOUT_JSON = {"dot", "capture", "man"}
 IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("xllamacpp") is not None}
 """Whether what a command needs is there."""
+WHOLE_SCREEN = {"tui"}
+"""Commands that print nothing: they take the whole terminal until the user quits."""
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
@@ -78,12 +80,15 @@ def usable(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs a package that is not installed"))
 
 
+PRINT = [name for name in COMMANDS if name not in WHOLE_SCREEN]
 EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])
-PLANNING = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS if takes_a_scenario(name)])
-OURS = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS if GIVEN_FORM.get(name, []) is not None])
+PRINTING = pytest.mark.parametrize("name", [usable(name) for name in PRINT])
+PLANNING = pytest.mark.parametrize("name", [usable(name) for name in PRINT if takes_a_scenario(name)])
+TAKING = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS if takes_a_scenario(name)])
+OURS = pytest.mark.parametrize("name", [usable(name) for name in PRINT if GIVEN_FORM.get(name, []) is not None])
 
 
-@EVERY
+@PRINTING
 def test_it_prints_a_result_and_nothing_else(call: Call, name: str) -> None:
     result = call(*line(name))
     assert (result.status, result.err) == (0, "")
@@ -93,7 +98,7 @@ def test_it_prints_a_result_and_nothing_else(call: Call, name: str) -> None:
     assert call(*line(name), "-v").out == result.out
 
 
-@EVERY
+@PRINTING
 def test_the_result_can_go_to_a_file(call: Call, name: str) -> None:
     result = call(*line(name))
     assert call(*line(name), "-o", "-").out == result.out
@@ -109,7 +114,7 @@ def test_the_result_can_go_to_a_file(call: Call, name: str) -> None:
     assert [path.name for path in Path().iterdir()] == ["result.txt"]
 
 
-@EVERY
+@PRINTING
 def test_it_has_json_that_says_what_it_is(call: Call, name: str) -> None:
     formats = {choice for o in options(name) if o.name == "format" for choice in o.type.to_info_dict()["choices"]}
     if name in WITHOUT_JSON:
@@ -146,7 +151,7 @@ def test_colours_are_for_terminals_that_want_them(call: Call, name: str, monkeyp
     assert not ANSI.search(call(*words, tty=True).out)
 
 
-@EVERY
+@PRINTING
 def test_a_reader_that_goes_away_is_no_error(call: Call, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone:
         def write(self, data: object) -> int:
@@ -187,7 +192,7 @@ def test_a_mistyped_choice_is_answered_with_the_right_one(call: Call, name: str)
             assert "Did you mean" in result.err
 
 
-@PLANNING
+@TAKING
 def test_a_file_that_is_not_there_is_said_so(call: Call, name: str) -> None:
     result = call(*line(name, "nowhere.yaml"))
     assert (result.status, result.out) == (2, "")

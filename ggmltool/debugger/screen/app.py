@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -54,6 +54,8 @@ class DebuggerApp(App[None]):
     .small #body #events.front { height: 1fr; }
     .behind #body #events { display: none; }
     .behind #body #events.front { display: block; }
+    .answering.small #body #events { display: none; }
+    .answering.small #body #events.front { display: block; }
     .small Tabs { display: block; }
     #answer { display: none; height: 40%; }
     #answer.open { display: block; }
@@ -96,7 +98,7 @@ class DebuggerApp(App[None]):
         self._ground()
         self.selected = ""
         self.hits: list[int] = []
-        self.found: frozenset[str] = frozenset()
+        self.found: Collection[str] = frozenset()
         self.told = ""
         self.tab = 0
         self.zoomed = False
@@ -149,6 +151,11 @@ class DebuggerApp(App[None]):
     def panes(self) -> list[Pane]:
         """The panes, in the order of their numbers."""
         return [self.query_one(f"#{name}", Pane) for name in ("graph", "map", "story", "events", "calls")]
+
+    @property
+    def titles(self) -> list[str]:
+        """The names of the panes."""
+        return [pane.name_of_pane for pane in self.panes]
 
     def stops_at(self, at: int) -> bool:
         """Whether a breakpoint stands at a point."""
@@ -364,6 +371,7 @@ class DebuggerApp(App[None]):
     def action_dismiss(self) -> None:
         """Close the answer, end the search."""
         self.query_one(AnswerPane).remove_class("open")
+        self.screen.remove_class("answering")
         self.hits, self.found, self._word, self.told = [], frozenset(), "", ""
         self.show()
 
@@ -418,6 +426,7 @@ class DebuggerApp(App[None]):
         lines = [Line(Text(f"(gdb) {line}", face.soft)), *(Line(Text(row, face.plain)) for row in told.splitlines())]
         answer.told = lines
         answer.set_class(bool(told.strip()), "open")
+        self.screen.set_class(bool(told.strip()), "answering")
         self.call_after_refresh(self.show)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Chunk
 
 FREE = "free"
-UNUSED = "unused"
+UNUSED = "not used yet"
 Owner = Span | str | None
 """What a cell shows: a tensor, a free block, what was never used yet, or nothing behind the end of the chunk."""
 

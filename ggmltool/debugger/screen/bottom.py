@@ -18,7 +18,7 @@ from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.screen.app import DebuggerApp
+    from ggmltool.debugger.screen.home import Home
 
 
 class Lines(Widget):
@@ -29,9 +29,9 @@ class Lines(Widget):
         raise NotImplementedError
 
     @property
-    def home(self) -> DebuggerApp:
+    def home(self) -> Home:
         """The app, with what is shown now."""
-        return cast("DebuggerApp", self.app)
+        return cast("Home", self.app)
 
     def render_line(self, y: int) -> Strip:
         look = self.home.look
@@ -72,7 +72,7 @@ class Tabs(Lines):
             self.pane = pane
 
     def _titles(self) -> list[str]:
-        return [f" {i} {pane.name_of_pane} " for i, pane in enumerate(self.home.panes, 1)]
+        return [f" {i} {title} " for i, title in enumerate(self.home.titles, 1)]
 
     def made(self, y: int, width: int) -> Text:
         line = Text()
@@ -131,7 +131,7 @@ class Scrubber(Lines):
         """A line that is thick where the scheduler works and double where the allocator does."""
         home, face = self.home, self.home.look.face
         kinds = ["─"] * width
-        for first, last, function in home.scene.work:
+        for function, first, last in home.scene.timeline.work:
             fill = "━" if function in SPLIT_GRAPH else "═"
             left, right = self._column(first, width), self._column(last, width)
             kinds[left : right + 1] = fill * (right - left + 1)
@@ -168,9 +168,9 @@ class Hints(Lines):
         ("/", "find"),
         ("b", "break"),
         ("c r", "continue"),
-        ("Tab", "pane"),
         ("?", "help"),
         ("q", "quit"),
+        ("Tab", "pane"),
         ("g", "go"),
         (":", "command"),
         ("m", "map"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -47,9 +47,9 @@ class GraphPane(Pane):
             self._rows = list(_rows(now))
             members = now.program.members
             self._at = {members[row].label: i for i, row in enumerate(self._rows) if isinstance(row, int)}
-        assigned = sum(1 for m in now.program.members if ("id", m.index) in now.cells and now.backend(m.index))
+        splits = f", {count(len(now.splits), 'split')}" if now.splits else ""
         self.border_title = f"graph {printable(now.program.graph)}"
-        self.border_subtitle = f"{assigned} of {len(now.program.members)} assigned"
+        self.border_subtitle = f"{count(now.program.n_nodes, 'node')}{splits}"
         super().show_now()
         at = self._at.get(self.home.selected)
         if at is not None:
@@ -60,6 +60,15 @@ class GraphPane(Pane):
         row = self._rows[number]
         if isinstance(row, int):
             self.post_message(self.Selected(self.home.now.program.members[row].label))
+
+    def key(self, number: int) -> Hashable:
+        row, home = self._rows[number], self.home
+        if not isinstance(row, int):
+            return None
+        now, member = home.now, home.now.program.members[row]
+        label = member.label
+        state = now.backend(member.index), now.cause(member.index), _memory(now, member)
+        return label, number == self.cursor, state, label in home.here, label in home.stops, label in home.found
 
     def line(self, number: int) -> tuple[Text, Style | None]:
         row, look = self._rows[number], self.home.look

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from rich.style import Style
@@ -33,6 +34,11 @@ class EventPane(Pane):
     def chosen(self, number: int) -> None:
         self.post_message(self.Went(number))
 
+    def key(self, number: int) -> Hashable:
+        home = self.home
+        at = home.now.at
+        return number, (number > at) - (number < at), home.stops_at(number), home.is_hit(number)
+
     def line(self, number: int) -> tuple[Text, Style | None]:
         home, face = self.home, self.home.look.face
         is_here = number == home.now.at
@@ -53,7 +59,7 @@ class CallPane(Pane):
 
     def __init__(self, id: str) -> None:
         super().__init__(id)
-        self._frames: list[str] = []
+        self._frames: list[tuple[str, str]] = []
 
     @property
     def count(self) -> int:
@@ -62,20 +68,20 @@ class CallPane(Pane):
     @property
     def function(self) -> str:
         """The function that the cursor is on."""
-        return self._frames[self.cursor].partition(" ")[0] if self._frames else ""
+        return self._frames[self.cursor][0] if self._frames else ""
 
     def show_now(self) -> None:
-        frames = self.home.scene.frames(self.home.now.at)
+        frames = self.home.scene.calls(self.home.now.at)
         if frames != self._frames:
             self._frames, self.cursor = frames, 0
         super().show_now()
 
     def line(self, number: int) -> tuple[Text, Style | None]:
         face = self.home.look.face
-        function, _, arguments = self._frames[number].partition(" ")
+        function, arguments = self._frames[number]
         line = Text(f"#{number:<2} ", face.soft)
         line.append(printable(function), face.bold)
-        line.append(f" {printable(arguments)}" if arguments else "", face.plain)
+        line.append(f" ({printable(arguments)})", face.plain)
         line.truncate(self.width, overflow="ellipsis")
         return line, face.cursor if number == self.cursor and self.has_focus else None
 

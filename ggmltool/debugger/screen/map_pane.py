@@ -11,8 +11,6 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from ggmltool.debugger.screen.bar import (
-    FREE,
-    UNUSED,
     Owner,
     Window,
     axis,
@@ -164,7 +162,7 @@ class MapPane(Pane):
         """What the pointer is on, else the selected tensor."""
         home = self.home
         if isinstance(self._hovered, str):
-            return {FREE: "free", UNUSED: "not used yet"}[self._hovered]
+            return self._hovered
         span = self._hovered or home.now.span(home.selected)
         plan = home.now.planning
         if span is None or plan is None:

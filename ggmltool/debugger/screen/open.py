@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.screen.app import DebuggerApp
@@ -14,5 +15,9 @@ if TYPE_CHECKING:
 
 def open_screen(opened: Opened, compute: bool, dark: bool, colored: bool) -> None:
     """Record the run of a scenario and walk through it."""
-    history = record_history(opened.scenario, compute)
-    DebuggerApp(Scene(opened, history), dark=dark, colored=colored).run()
+    scene = Scene(opened, record_history(opened.scenario, compute))
+    gc.freeze()  # the history stays: looking through it again and again would stop the screen
+    try:
+        DebuggerApp(scene, dark=dark, colored=colored).run()
+    finally:
+        gc.unfreeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.style import Style
@@ -16,7 +17,11 @@ from textual.strip import Strip
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ggmltool.debugger.screen.app import DebuggerApp
+    from ggmltool.debugger.screen.home import Home
+    from ggmltool.debugger.screen.look import Look
+
+
+_MOST_STRIPS = 2000
 
 
 def strip_of(text: Text, width: int, below: Style, console: Console) -> Strip:
@@ -73,12 +78,13 @@ class Pane(ScrollView, can_focus=True):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self.cursor = 0
+        self._strips: dict[tuple[Hashable, int, Look], Strip] = {}
         self.border_title = self.name_of_pane
 
     @property
-    def home(self) -> DebuggerApp:
+    def home(self) -> Home:
         """The app, with what is shown now."""
-        return cast("DebuggerApp", self.app)
+        return cast("Home", self.app)
 
     @property
     def width(self) -> int:
@@ -94,12 +100,17 @@ class Pane(ScrollView, can_focus=True):
         """A line, and the style that lies below it, None for the pane's own."""
         raise NotImplementedError
 
+    def key(self, number: int) -> Hashable:
+        """All that a line depends on, so that it need not be made again; None: it is made each time."""
+        return None
+
     def chosen(self, number: int) -> None:
         """The cursor was put on a line."""
 
     def show_now(self) -> None:
         """Something else is to be shown: a point, a tensor, a size."""
-        self.virtual_size = Size(self.width, self.count)
+        room = self.scrollable_content_region.height  # less than that is as good, and a change costs a new layout
+        self.virtual_size = Size(self.width, max(self.count, room))
         self.cursor = min(self.cursor, max(self.count - 1, 0))
         self.refresh()
 
@@ -114,9 +125,17 @@ class Pane(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if number >= self.count:
             return Strip.blank(width, base)
-        text, below = self.line(number)
-        style = base if below is None else base + below
-        return strip_of(text, width, style, self.home.console)
+        key = self.key(number)
+        made_as = (key, width, self.home.look)
+        strip = None if key is None else self._strips.get(made_as)
+        if strip is None:
+            text, below = self.line(number)
+            strip = strip_of(text, width, base if below is None else base + below, self.home.console)
+            if len(self._strips) >= _MOST_STRIPS:
+                self._strips.clear()
+            if key is not None:
+                self._strips[made_as] = strip
+        return strip
 
     def keep_in_sight(self, number: int, centered: bool = False) -> None:
         """Scroll so that a line is seen, in the middle if it was out of sight."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -13,6 +13,7 @@ from ggmltool.debugger.walk import WalkError
 from ggmltool.scenario.errors import nearest
 
 if TYPE_CHECKING:
+    from ggmltool.debugger.screen.home import Home
     from ggmltool.debugger.screen.scene import Scene
 
 _ASKED = {
@@ -59,7 +60,8 @@ class Prompt(Input):
             typed.append(self.value)
         self.remove_class("open")
         self.app.query_one("Hints").display = True
-        self.app.action_pane(self.app.tab)  # type: ignore[attr-defined]
+        home = cast("Home", self.app)
+        home.action_pane(home.tab)
 
     def action_close(self) -> None:
         """Close it without an answer."""

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline
+from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, Work
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, PassedOver, Refused
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
+from ggmltool.inspect.history.arguments import Pointer
+from ggmltool.inspect.history.calls import MAIN
 from ggmltool.inspect.history.history import START
 from ggmltool.inspect.reasons import Said
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph import CGraph
+    from ggmltool.inspect.history.arguments import Argument
     from ggmltool.inspect.history.cells import Cells, SplitCell, TensorCell
     from ggmltool.inspect.history.history import History, Point
     from ggmltool.inspect.opened import Opened
@@ -185,17 +188,18 @@ class Scene:
         """The functions of ggml that a point is inside of, the innermost first."""
         return [name for name in self.history.functions(at) if name != MAIN]
 
-    @cached_property
-    def work(self) -> list[tuple[int, int, str]]:
-        """From where to where the scheduler splits a graph and the allocator plans it."""
-        calls = self.walker.calls
-        names = [name for name in calls.functions if name in SPLIT_GRAPH or name.startswith("ggml_gallocr")]
-        starts = sorted(start for name in names for start in calls.starts(name))
-        return [(start, calls[calls.innermost[start]].last, calls[calls.innermost[start]].function) for start in starts]
-
     def programs(self) -> list[Program]:
         """The graphs of all steps."""
         return [self.program(mark) for mark in self.timeline.step_marks]
+
+    def calls(self, at: int) -> list[tuple[str, str]]:
+        """Those functions with their arguments."""
+        now = self.now(at)
+        return [
+            (frame.function, ", ".join(f"{name}={_argument(now, value)}" for name, value in frame.arguments))
+            for frame in self.history.stack(at)
+            if frame.function != MAIN
+        ]
 
     def depth(self, at: int) -> int:
         """How many of ggml's functions that are announced a point is inside of."""
@@ -205,19 +209,17 @@ class Scene:
         """What was said of each tensor while the graph was split that a point belongs to, with the points: the newest
         split of the step up to there, else the first of it."""
         first, last = self.step_of(at)
-        calls = self.walker.calls
-        starts = [call for name in SPLIT_GRAPH for call in calls.starts(name) if first <= call <= last]
-        begun = [start for start in starts if start <= at]
-        start = begun[-1] if begun else starts[0] if starts else None
-        return {} if start is None else self._said(first, start)
+        splits = [w for w in self.timeline.work if w.function in SPLIT_GRAPH and first <= w.first <= last]
+        begun = [w for w in splits if w.first <= at]
+        work = begun[-1] if begun else splits[0] if splits else None
+        return {} if work is None else self._said(first, work)
 
-    def _asked(self, first: int, start: int) -> Asked:
-        """What is said between the step's beginning and the end of the call that starts at a point."""
-        calls = self.walker.calls
+    def _asked(self, first: int, work: Work) -> Asked:
+        """What is said while a graph is split, and of the program's own assignments before."""
         out: dict[str, list[tuple[int, Said]]] = {}
-        for at in range(first, calls[calls.innermost[start]].last + 1):
+        for at in range(first, max(work.last, work.first) + 1):
             event = self.history.points[at].event
-            if isinstance(event, Assigned | PassedOver | Refused) and (at > start or event.rule == 0):
+            if isinstance(event, Assigned | PassedOver | Refused) and (at > work.first or event.rule == 0):
                 out.setdefault(event.tensor, []).append((at, event))
         return out
 
@@ -281,6 +283,19 @@ class Scene:
     def devices(self) -> Sequence[Backend]:
         """The backends, to be asked what they support."""
         return self._fresh.backends
+
+
+def _argument(now: Now, value: Argument) -> str:
+    """An argument as people call it: a tensor and a backend by their names, the rest by kind and number."""
+    if not isinstance(value, Pointer):
+        return str(value)
+    if isinstance(value.index, str):
+        return value.index or value.kind
+    if value.kind == "tensor":
+        return now.label(value.index)
+    if value.kind == "backend" and value.index < len(now.scene.backends):
+        return now.scene.backends[value.index]
+    return f"{value.kind} {value.index}" if value.index or value.kind in ("split", "id") else value.kind
 
 
 def _member(number: int, index: int, cell: TensorCell, is_leaf: bool) -> Member:

@@ -8,16 +8,19 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import (
+    SPLIT_GRAPH,
     Allocated,
     AllocationStarted,
     Assigned,
     Computed,
+    Entered,
     Event,
     Freed,
     Kept,
+    Left,
     PassedOver,
     Refused,
     Reused,
@@ -34,6 +37,17 @@ Place = tuple[str, int]
 SHADES = 4
 """Ranges that touch are told apart by so many shades."""
 _LOOK_BACK = 32
+
+
+_ALLOCATOR = "ggml_gallocr"
+
+
+class Work(NamedTuple):
+    """A function that splits a graph or plans its memory, from the point where it is entered to where it is left."""
+
+    function: str
+    first: int
+    last: int
 
 
 @dataclass(slots=True)
@@ -101,7 +115,8 @@ class Planning:
 
 class Timeline:
     """What happens when in a history. `step_marks` are the points where a step begins, `node_marks` those where another
-    node has its turn, `split_marks` those where another split has.
+    node has its turn, `split_marks` those where another split has; `work` is when the scheduler splits a graph and the
+    allocator plans it.
     """
 
     def __init__(self, points: Sequence[Point]) -> None:
@@ -109,6 +124,8 @@ class Timeline:
         self.step_marks: list[int] = []
         self.node_marks: list[int] = []
         self.split_marks: list[int] = []
+        self.work: list[Work] = []
+        self._at_work: list[int] = []
         self._living: dict[tuple[str, str, int, int], Span] = {}
         self._about = ""
         for at, point in enumerate(points):
@@ -116,7 +133,7 @@ class Timeline:
                 self._hear(at, point.event)
             elif not point.ends:
                 self.step_marks.append(at)
-                self._about = ""
+                self._about, self._at_work = "", []
 
     def planning(self, at: int) -> Planning | None:
         """The allocator's newest walk at a point, None before the first."""
@@ -129,6 +146,12 @@ class Timeline:
                 if tensor != self._about:
                     self.node_marks.append(at)
                 self._about = tensor
+            case Entered(function) if function in SPLIT_GRAPH or function.startswith(_ALLOCATOR):
+                self._at_work.append(len(self.work))
+                self.work.append(Work(function, at, at))
+            case Left(function) if self._at_work and self.work[self._at_work[-1]].function == function:
+                place = self._at_work.pop()
+                self.work[place] = self.work[place]._replace(last=at)
             case SplitStarted():
                 self.split_marks.append(at)
             case Computed():
