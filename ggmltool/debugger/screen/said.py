@@ -56,7 +56,8 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
     point = scene.history.points[at]
     event = point.event
     if event is None:
-        return Text(_step_text(scene, at), look.face.bold)
+        refused = at == scene.last and bool(scene.error)
+        return Text(_step_text(scene, at, refused), look.face.bad if refused else look.face.bold)
     depth = scene.depth(at) - isinstance(event, Entered)
     sign, style = _sign(event, look)
     line = Text(" " * min(INDENT * depth, _DEEPEST))
@@ -69,9 +70,11 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
     return line
 
 
-def _step_text(scene: Scene, at: int) -> str:
+def _step_text(scene: Scene, at: int, refused: bool) -> str:
     point = scene.history.points[at]
     title = printable(scene.step_title(point.step))
+    if refused:
+        return f"✗ {title}: ggml refuses: {printable(scene.error)}"
     return f"■ {title} is done" if point.ends else f"▣ {title}"
 
 

@@ -139,13 +139,14 @@ class Now:
             c = 0
             while ("max_size", b, c) in self.cells or c in planned or c == 0:
                 place = (buft, c)
-                there = sorted((s for s in alive if s.place == place), key=lambda s: s.offset)
                 max_size = self.cells.get(("max_size", b, c), 0)
                 extent = max(max_size, 0 if plan is None else plan.extent.get(place, 0))
                 free = tuple(
                     (offset, min(nbytes, max(max_size - offset, 0)) if nbytes >= _ENDLESS else nbytes)
                     for offset, nbytes in self.cells.get(("free", b, c), ())
                 )
+                there = [s for s in alive if s.place == place and not _is_inside(s, self.cells.get(("free", b, c), ()))]
+                there.sort(key=lambda s: s.offset)
                 yield Chunk(place, backends, tuple(there), tuple(f for f in free if f[1] > 0), max_size, extent)
                 c += 1
 
@@ -283,6 +284,11 @@ class Scene:
     def devices(self) -> Sequence[Backend]:
         """The backends, to be asked what they support."""
         return self._fresh.backends
+
+
+def _is_inside(span: Span, free: Sequence[tuple[int, int]]) -> bool:
+    """Whether a tensor's memory was free all the same: an allocator that is reset forgets what lies there."""
+    return any(offset <= span.offset < offset + nbytes for offset, nbytes in free)
 
 
 def _argument(now: Now, value: Argument) -> str:
