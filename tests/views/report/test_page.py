@@ -339,6 +339,14 @@ graphs:
       y: {{op: sqr, src: ['{HOSTILE}'], name: '<!--<script>'}}
 """
 
+REFUSED = """
+ggmltool: 1
+backends: [CPU]
+scheduler: {graph_size: 1}
+contexts: {inputs: {tensors: {x: {type: f32, ne: [64]}}}}
+graphs: {main: {nodes: {a: sqr(x), b: sqr(a)}}}
+"""
+
 
 def test_a_name_is_text_everywhere(show: Show) -> None:
     shown = show(HOSTILE_SCENARIO, "#t=" + "%3C%2Fscript%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
@@ -373,6 +381,13 @@ def test_a_name_is_text_everywhere(show: Show) -> None:
 
 def test_what_would_turn_text_around_is_spelled_out(show: Show) -> None:
     assert show("inplace.yaml").js(r"clean('a\u202eb\u0007\u200b')") == r"a\u202eb\u0007\u200b"
+
+
+def test_what_ggml_refuses_comes_first(show: Show) -> None:
+    shown = show(REFUSED)
+    assert shown.text("#failed").startswith("ggml refuses this graph.\nGGML_ASSERT((int)sched->hash_set.size")
+    assert "Nothing was allocated." in shown.text("#maps")
+    press(shown, "ArrowLeft", "ArrowRight", "Shift+ArrowRight", "Space")
 
 
 def test_two_plans_stand_side_by_side(show: Show) -> None:

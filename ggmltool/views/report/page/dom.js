@@ -39,7 +39,9 @@ function clean(text) {
 
 /** A sentence in which `words like these` are code. */
 function withCode(text) {
-  return clean(text).split("`").map((part, i) => (i % 2 === 0 ? part : el("code", { text: part })));
+  return clean(text)
+    .split("`")
+    .map((part, i) => (i % 2 === 0 ? part : el("code", { text: part })));
 }
 
 /** A name of a file in the middle of a sentence. */
@@ -74,7 +76,12 @@ function threeDigits(x) {
 function seconds(s) {
   if (s === null || s === undefined) return "–";
   if (s === 0) return "0 s";
-  for (const [unit, of] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) if (s >= of) return `${threeDigits(s / of)} ${unit}`;
+  for (const [unit, of] of [
+    ["s", 1],
+    ["ms", 1e-3],
+    ["µs", 1e-6],
+  ])
+    if (s >= of) return `${threeDigits(s / of)} ${unit}`;
   return `${threeDigits(s / 1e-9)} ns`;
 }
 

@@ -50,17 +50,21 @@ class Layout {
     let below = y + BAND_HEAD + 4;
     for (const columns of this.lines(nodes)) {
       let rows = 1;
-      columns.forEach((column, at) => column.forEach((t, row) => {
-        if (t === undefined) return;
-        const place = { what: "node", t, x: 14 + at * BOX.across, y: below + row * BOX.down, w: BOX.w, h: BOX.h };
-        this.places[t] = place;
-        this.width = Math.max(this.width, place.x + BOX.w + 14);
-        rows = Math.max(rows, row + 1);
-      }));
+      columns.forEach((column, at) =>
+        column.forEach((t, row) => {
+          if (t === undefined) return;
+          const place = { what: "node", t, x: 14 + at * BOX.across, y: below + row * BOX.down, w: BOX.w, h: BOX.h };
+          this.places[t] = place;
+          this.width = Math.max(this.width, place.x + BOX.w + 14);
+          rows = Math.max(rows, row + 1);
+        }),
+      );
       below += rows * BOX.down;
     }
     const h = below - y - (BOX.down - BOX.h) + 10;
-    const isFirst = this.model.splits[split] !== undefined && this.model.splits[split].i_start === this.model.tensors[nodes[0]].number;
+    const isFirst =
+      this.model.splits[split] !== undefined &&
+      this.model.splits[split].i_start === this.model.tensors[nodes[0]].number;
     this.items.push({ what: "band", split, r, y, h, nodes, isFirst });
     return y + h + 4;
   }

@@ -12,7 +12,11 @@ class Model {
     this.nodes = data.nodes;
     this.tensors = data.tensors.map((row, i) => tensorOf(row, i, this.strings));
     this.ids = new Map(this.tensors.map((t) => [t.id, t.i]).reverse());
-    this.splits = data.splits.map((row, i) => ({ ...row, i, inputs: row.inputs.map((input) => inputOf(input, this.strings)) }));
+    this.splits = data.splits.map((row, i) => ({
+      ...row,
+      i,
+      inputs: row.inputs.map((input) => inputOf(input, this.strings)),
+    }));
     this.kinds = data.kinds;
     this.events = data.events;
     this.lastEvent = Math.max(this.events.length - 1, 0);
@@ -87,7 +91,7 @@ class Model {
     this.resets = [0, 1, 2].map((what) => this.data.resets.filter(([, of]) => of === what).map(([e]) => e));
   }
 
-  /** The nodes in the order in which they are computed, and the blocks of them that are folded: layers, or repetitions. */
+  /** The nodes in the order in which they are computed, and blocks of them to be folded: layers, or repetitions. */
   makeLayers() {
     const started = Array.from({ length: this.nodes }, (_, i) => i);
     this.program = started.sort((a, b) => this.tensors[a].column - this.tensors[b].column || a - b);
@@ -107,7 +111,14 @@ class Model {
   titled(runs) {
     runs.forEach((run, i) => {
       if (run.title) return;
-      run.title = runs.length === 1 ? "graph" : i === 0 ? "before the layers" : i === runs.length - 1 ? "after the layers" : "between";
+      run.title =
+        runs.length === 1
+          ? "graph"
+          : i === 0
+            ? "before the layers"
+            : i === runs.length - 1
+              ? "after the layers"
+              : "between";
     });
     return runs;
   }
@@ -169,7 +180,7 @@ class Model {
   /** The fields of an event by their names. */
   fields(e) {
     const row = this.events[e];
-    const fields = { };
+    const fields = {};
     this.kinds[row[0]].fields.forEach((field, i) => {
       fields[field] = i + 1 < row.length ? row[i + 1] : -1;
     });
@@ -236,16 +247,34 @@ class Model {
   piece(field, value) {
     if (value === null || value === undefined) return ["–"];
     switch (field) {
-      case "tensor": case "by": case "other": case "node": case "until": case "src": case "dst":
+      case "tensor":
+      case "by":
+      case "other":
+      case "node":
+      case "until":
+      case "src":
+      case "dst":
         return value < 0 ? ["–"] : [{ tensor: value }];
       case "backend":
         return [this.backends[value] ? this.backends[value].name : "no backend"];
-      case "buffer": case "src_buffer": case "dst_buffer":
+      case "buffer":
+      case "src_buffer":
+      case "dst_buffer":
         return [this.data.buffers[value] ? this.data.buffers[value].buft : "–"];
-      case "size": case "nbytes": case "old_size": case "new_size":
+      case "size":
+      case "nbytes":
+      case "old_size":
+      case "new_size":
         return [bytes(value)];
-      case "function": case "detail": case "cause": case "call": case "how": case "level": case "line":
-      case "old_place": case "new_place":
+      case "function":
+      case "detail":
+      case "cause":
+      case "call":
+      case "how":
+      case "level":
+      case "line":
+      case "old_place":
+      case "new_place":
         return [this.strings[value] ?? "–"];
       default:
         return [String(value)];
@@ -268,7 +297,9 @@ class Model {
   }
 
   plain(pieces) {
-    return pieces.map((piece) => (typeof piece === "string" ? clean(piece) : this.tensors[piece.tensor].shown)).join("");
+    return pieces
+      .map((piece) => (typeof piece === "string" ? clean(piece) : this.tensors[piece.tensor].shown))
+      .join("");
   }
 
   kindOf(e) {
@@ -277,14 +308,64 @@ class Model {
 }
 
 function tensorOf(row, i, strings) {
-  const [id, named, kind, op, shape, nbytes, flags, backend, cause, split, viewOf, buffer, chunk, offset, size, layer,
-    uses, reason, by, other, answers, src, reads] = row;
+  const [
+    id,
+    named,
+    kind,
+    op,
+    shape,
+    nbytes,
+    flags,
+    backend,
+    cause,
+    split,
+    viewOf,
+    buffer,
+    chunk,
+    offset,
+    size,
+    layer,
+    uses,
+    reason,
+    by,
+    other,
+    answers,
+    src,
+    reads,
+  ] = row;
   const t = {
-    i, id, kind, nbytes, flags, backend, split, viewOf, buffer, chunk, offset, size, layer,
-    uses, reason, by, other, answers, src, reads,
+    i,
+    id,
+    kind,
+    nbytes,
+    flags,
+    backend,
+    split,
+    viewOf,
+    buffer,
+    chunk,
+    offset,
+    size,
+    layer,
+    uses,
+    reason,
+    by,
+    other,
+    answers,
+    src,
+    reads,
     shown: clean(named === "" ? id : named),
-    op: kind === 2 ? "copy" : strings[op] ?? "", shape: strings[shape] ?? "", cause: strings[cause] ?? "",
-    column: -1, number: -1, users: [], views: [], copies: [], blocks: [], events: [], assignments: [],
+    op: kind === 2 ? "copy" : (strings[op] ?? ""),
+    shape: strings[shape] ?? "",
+    cause: strings[cause] ?? "",
+    column: -1,
+    number: -1,
+    users: [],
+    views: [],
+    copies: [],
+    blocks: [],
+    events: [],
+    assignments: [],
   };
   t.searched = `${id} ${named} ${t.op} ${t.shape}`.toLowerCase();
   return t;

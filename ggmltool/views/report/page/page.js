@@ -8,7 +8,15 @@ function makeMaps(models, titles, first) {
   const asks = () => maps.forEach((map) => map.redraw());
   const maps = models.map((model, side) => {
     const root = el("div", { class: "map" });
-    const head = both ? el("h3", { class: "map-title", title: clean(titles[side]) }, "AB"[side], " ", el("bdi", { text: clean(titles[side]) })) : null;
+    const head = both
+      ? el(
+          "h3",
+          { class: "map-title", title: clean(titles[side]) },
+          "AB"[side],
+          " ",
+          el("bdi", { text: clean(titles[side]) }),
+        )
+      : null;
     byId("maps").append(el("div", { class: "map-side" }, head, root));
     const map = new MemoryMap(root, model, side, span, asks);
     if (first) {
@@ -46,10 +54,20 @@ function makeLegend(models, hasMark) {
     return el("li", {}, square, text);
   };
   const several = backends.size > 1;
-  fill(byId("legend"),
-    [...backends.values()].map((backend) => item({ "--of": tint(backend), "--edge-of": backend.ink }, `${clean(backend.name)}: results${several ? ", copies from it" : ""}`, "")),
-    item({}, "input or leaf", "leaf"), item({}, "computed in place", "taken"), item({}, "free", "free"),
-    hasMark ? item({}, "first difference", "differs") : null);
+  fill(
+    byId("legend"),
+    [...backends.values()].map((backend) =>
+      item(
+        { "--of": tint(backend), "--edge-of": backend.ink },
+        `${clean(backend.name)}: results${several ? ", copies from it" : ""}`,
+        "",
+      ),
+    ),
+    item({}, "input or leaf", "leaf"),
+    item({}, "computed in place", "taken"),
+    item({}, "free", "free"),
+    hasMark ? item({}, "first difference", "differs") : null,
+  );
 }
 
 function followPrinting(redraw) {
@@ -83,7 +101,8 @@ function showHead(model) {
   const { data } = model;
   fill(byId("title"), el("bdi", { text: clean(data.title) }));
   const graphName = data.graph === null ? "" : ` ${clean(data.graph)}`;
-  byId("summary").textContent = `ggml ${clean(data.ggml)} · ${clean(data.step)}${graphName} · ggmltool ${clean(data.version)}`;
+  byId("summary").textContent =
+    `ggml ${clean(data.ggml)} · ${clean(data.step)}${graphName} · ggmltool ${clean(data.version)}`;
 }
 
 function showSide() {

@@ -13,7 +13,10 @@ const search = {
     this.input.addEventListener("focus", () => this.look());
     this.input.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("pointerdown", (event) => event.target.closest("#search-box") || this.close());
-    byId("search-box").addEventListener("focusout", (event) => event.relatedTarget && !event.relatedTarget.closest("#search-box") && this.close());
+    byId("search-box").addEventListener(
+      "focusout",
+      (event) => event.relatedTarget && !event.relatedTarget.closest("#search-box") && this.close(),
+    );
     store.listen((changed) => changed.has("side") && this.look(false));
   },
 
@@ -21,14 +24,23 @@ const search = {
   look(open = true) {
     const words = this.input.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const { model } = store;
-    const text = (t) => `${t.searched} ${model.backends[t.backend] ? model.backends[t.backend].name.toLowerCase() : ""}`;
-    const all = words.length === 0 ? [] : model.tensors.filter((t) => t.kind < 3 && words.every((word) => text(t).includes(word)));
+    const text = (t) =>
+      `${t.searched} ${model.backends[t.backend] ? model.backends[t.backend].name.toLowerCase() : ""}`;
+    const all =
+      words.length === 0
+        ? []
+        : model.tensors.filter((t) => t.kind < 3 && words.every((word) => text(t).includes(word)));
     this.found = all.sort((a, b) => rank(a, words) - rank(b, words) || a.i - b.i).slice(0, MOST_HITS);
     this.at = -1;
     store.set({ hits: words.length ? new Set(all.map((t) => t.i)) : null });
     byId("found-count").textContent = words.length ? count(all.length, "hit") : "";
-    fill(this.list, this.found.map((t, i) => this.option(model, t, i)),
-      all.length > MOST_HITS ? el("li", { class: "quiet more", role: "presentation", text: `and ${integer(all.length - MOST_HITS)} more` }) : null);
+    fill(
+      this.list,
+      this.found.map((t, i) => this.option(model, t, i)),
+      all.length > MOST_HITS
+        ? el("li", { class: "quiet more", role: "presentation", text: `and ${integer(all.length - MOST_HITS)} more` })
+        : null,
+    );
     this.show(open && words.length > 0 && document.activeElement === this.input);
   },
 
@@ -37,8 +49,14 @@ const search = {
       event.preventDefault();
       this.choose(i);
     };
-    return el("li", { role: "option", id: `found-${i}`, "aria-selected": "false", onpointerdown: choose },
-      name(t.shown), " ", el("span", { class: "quiet", text: `${t.op} ${t.shape} ` }), t.backend >= 0 ? backendChip(model, t.backend) : "");
+    return el(
+      "li",
+      { role: "option", id: `found-${i}`, "aria-selected": "false", onpointerdown: choose },
+      name(t.shown),
+      " ",
+      el("span", { class: "quiet", text: `${t.op} ${t.shape} ` }),
+      t.backend >= 0 ? backendChip(model, t.backend) : "",
+    );
   },
 
   show(open) {

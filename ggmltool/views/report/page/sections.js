@@ -1,85 +1,4 @@
-/* What stands around the pictures: the answer in a sentence, the tables, the scenario. */
-
-/** The answer at the top: what runs where, what is copied, what memory it takes, what is odd. */
-function summarize(model) {
-  const { data } = model;
-  fill(byId("answer"), answerOf(model));
-  fill(byId("figures"), figuresOf(model));
-  const odd = oddities(model);
-  byId("odd").hidden = odd.length === 0;
-  fill(byId("odd-list"), odd.map((item) => el("li", {}, item)));
-  const advice = data.advice.filter((row) => ["option", "weights", "node"].includes(row.kind));
-  byId("change").hidden = advice.length === 0;
-  fill(byId("change-list"), advice.slice(0, 40).map((row) => el("li", {}, adviceText(row))));
-  byId("failed").hidden = data.ok;
-  if (!data.ok) {
-    const error = data.error || {};
-    fill(byId("failed-said"), el("strong", { text: "ggml refuses this graph." }), el("pre", { text: clean(error.message || error.condition || "") }), el("p", { text: clean(error.explanation || "") }));
-  }
-}
-
-function answerOf(model) {
-  const { data } = model;
-  const runs = model.backends.map((_, b) => model.program.filter((t) => model.tensors[t].backend === b).length);
-  const used = model.backends.map((_, b) => b).filter((b) => runs[b] > 0);
-  const list = (items) => items.flatMap((item, i) => [i === 0 ? "" : i === items.length - 1 ? " and " : ", ", item]);
-  const copies = data.splits.reduce((n, split) => n + split.inputs.length, 0);
-  const nbytes = data.splits.reduce((n, split) => n + split.nbytes, 0);
-  const compute = data.buffers.filter((buffer) => buffer.usage === "compute" && buffer.size > 0);
-  return [
-    el("strong", { text: count(model.nodes, "node") }), " in ", el("strong", { text: count(data.splits.length, "split") }), used.length ? " on " : "",
-    list(used.map((b) => [backendChip(model, b), used.length > 1 ? ` (${integer(runs[b])})` : ""])), "; ",
-    copies ? [el("strong", { text: bytes(nbytes) }), ` ${copies === 1 ? "is" : "are"} copied between backends, in ${count(copies, "tensor")}`] : "nothing is copied",
-    "; ", compute.length ? [list(compute.map((buffer) => [el("strong", { text: bytes(buffer.size) }), ` of ${clean(buffer.buft)}`])), " for results"] : "no memory for results", ".",
-  ];
-}
-
-function figuresOf(model) {
-  const { data } = model;
-  const figure = (title, value, about) => el("div", { class: "figure" }, el("dt", { text: title }), el("dd", {}, value, about ? el("span", { class: "quiet", text: about }) : ""));
-  const nbytes = data.splits.reduce((n, split) => n + split.nbytes, 0);
-  const rows = [
-    figure("nodes", integer(model.nodes), `${count(data.leafs, "leaf", "leafs")}`),
-    figure("splits", integer(data.splits.length), data.splits.length ? `${integer(Math.round(model.nodes / data.splits.length))} nodes each` : ""),
-    figure("copied", bytes(nbytes), count(data.splits.reduce((n, split) => n + split.inputs.length, 0), "tensor")),
-  ];
-  for (const backend of model.backends) {
-    const about = [`${bytes(backend.contexts)} of tensors`, backend.memory ? `of ${bytes(backend.memory)}` : ""].filter(Boolean).join(", ");
-    rows.push(figure(`${clean(backend.name)} compute`, bytes(backend.compute), about));
-  }
-  if (data.seconds) rows.push(figure("time, estimated", seconds(data.seconds.all.mid), `${seconds(data.seconds.all.low)} to ${seconds(data.seconds.all.high)}`));
-  return rows;
-}
-
-/** What a reader would not expect, each a line. */
-function oddities(model) {
-  const { data } = model;
-  const odd = [];
-  const inputs = model.splits.flatMap((split) => split.inputs);
-  const of = (what) => inputs.filter((input) => input.what === what);
-  const weights = of("weight");
-  if (weights.length) {
-    const nbytes = weights.reduce((n, input) => n + input.nbytes, 0);
-    odd.push([`${count(weights.length, "copied tensor is a weight", "copied tensors are weights")}, ${bytes(nbytes)} for each batch: they are in other memory than the nodes that read them.`]);
-  }
-  const times = new Map();
-  inputs.forEach((input) => times.set(input.tensor, (times.get(input.tensor) || 0) + 1));
-  const [most, often] = [...times].reduce((a, b) => (b[1] > a[1] ? b : a), [-1, 1]);
-  if (often > 1) odd.push([tensorButton(model, most), ` is copied ${often} times.`]);
-  const short = model.splits.filter((split) => split.i_end - split.i_start <= 2).length;
-  if (short > 4 && short * 2 > model.splits.length) odd.push([`${integer(short)} of ${integer(model.splits.length)} splits have one or two nodes.`]);
-  for (const row of data.advice) if (row.kind === "op" || row.kind === "limit") odd.push(sentence(row.text));
-  for (const cut of data.left_out) odd.push([`Of ${integer(cut.of)} ${clean(cut.what)}, ${integer(cut.here)} are in this page.`]);
-  return odd.slice(0, 14);
-}
-
-function sentence(text) {
-  return withCode(/[.!?]$/.test(text) ? text : text + ".");
-}
-
-function gaugeValue(gauge, value) {
-  return value === null ? "–" : gauge.nbytes ? bytes(value) : integer(value);
-}
+/* What stands below the pictures: the tables, what has memory now, the scenario. */
 
 const gap = (text) => (text === "" ? null : text);
 
@@ -90,47 +9,140 @@ function makeTables(model) {
   const timed = model.splits.some((split) => split.computes);
   const put = (id, table) => fill(byId(id), table ? table.element : el("p", { class: "quiet", text: "None." }));
   const chosen = (t) => t === store.tensor;
-  const tensor = (title, of) => ({ title, value: (row) => model.tensors[of(row)]?.shown ?? "", cell: (row) => (of(row) >= 0 ? tensorButton(model, of(row)) : null), wide: true });
-  const on = (title, of) => ({ title, value: (row) => model.backends[of(row)]?.name ?? "", cell: (row) => (of(row) >= 0 ? backendChip(model, of(row)) : null) });
+  const tensor = (title, of) => ({
+    title,
+    value: (row) => model.tensors[of(row)]?.shown ?? "",
+    cell: (row) => (of(row) >= 0 ? tensorButton(model, of(row)) : null),
+    wide: true,
+  });
+  const on = (title, of) => ({
+    title,
+    value: (row) => model.backends[of(row)]?.name ?? "",
+    cell: (row) => (of(row) >= 0 ? backendChip(model, of(row)) : null),
+  });
   const number = (title, value, cell) => ({ title, number: true, value, cell });
   const size = (title, value) => number(title, value, (row) => (value(row) === null ? null : bytes(value(row))));
   const said = (title, value) => ({ title, value, cell: (row) => gap(clean(value(row))), wide: true });
 
-  put("splits-table", new Table({
-    about: "Splits", rows: model.splits, chosen: (split) => store.tensor >= 0 && model.tensors[store.tensor].split === split.i,
-    columns: [
-      number("split", (split) => split.i), on("backend", (split) => split.backend), number("nodes", (split) => split.i_end - split.i_start),
-      tensor("first node", (split) => split.tensor),
-      number("copies", (split) => split.inputs.length), size("bytes copied", (split) => split.nbytes),
-      ...(timed ? [number("computes", (split) => split.computes?.mid ?? null, (split) => seconds(split.computes?.mid)),
-        number("copying", (split) => split.copies?.mid ?? null, (split) => seconds(split.copies?.mid))] : []),
-      { title: "begins because", wide: true, value: (split) => model.plain(model.text(split.text, { tensor: split.tensor, node: split.tensor, other: split.other })),
-        cell: (split) => rich(model, model.text(split.text, { tensor: split.tensor, node: split.tensor, other: split.other })) },
-    ],
-  }));
-  const copies = model.splits.flatMap((split) => split.inputs.map((input) => ({ ...input, split: split.i, to: split.backend })));
-  put("copies-table", copies.length ? new Table({
-    about: "Copies", rows: copies, chosen: (row) => chosen(row.tensor),
-    columns: [tensor("tensor", (row) => row.tensor), { title: "what", value: (row) => row.what }, size("bytes", (row) => row.nbytes), on("from", (row) => row.backend), on("to", (row) => row.to),
-      number("before split", (row) => row.split), tensor("for", (row) => row.node)],
-  }) : null);
-  put("tensors-table", new Table({
-    about: "Tensors", rows: model.tensors.filter((t) => t.kind < 3), chosen: (t) => chosen(t.i),
-    columns: [number("node", (t) => (t.number >= 0 ? t.number : null)), tensor("tensor", (t) => t.i), { title: "op", value: (t) => t.op }, { title: "shape", value: (t) => t.shape }, size("bytes", (t) => t.nbytes),
-      on("backend", (t) => t.backend), { title: "rule", value: (t) => t.cause }, number("split", (t) => (t.split >= 0 ? t.split : null)),
-      number("offset", (t) => (t.offset >= 0 && t.blocks.length ? t.offset : null)), number("uses", (t) => (t.kind === 2 ? null : t.uses))],
-  }));
-  put("limits-table", data.gauges.length ? new Table({
-    about: "Limits", rows: data.gauges, hasFilter: false, chosen: () => false,
-    columns: [{ title: "limit", value: (row) => `${row.group}: ${row.title}` }, number("used", (row) => row.used, (row) => gaugeValue(row, row.used)), number("of", (row) => row.limit, (row) => gaugeValue(row, row.limit)),
-      number("share", (row) => (row.used === null ? null : row.used / row.limit), gaugeBar), { title: "status", value: (row) => row.status, cell: (row) => el("span", { class: `status ${row.status.replace(" ", "-")}`, text: row.status }) },
-      said("where", (row) => row.where), said("beyond it", (row) => row.beyond)],
-  }) : null);
+  put(
+    "splits-table",
+    model.splits.length === 0
+      ? null
+      : new Table({
+          about: "Splits",
+          rows: model.splits,
+          chosen: (split) => store.tensor >= 0 && model.tensors[store.tensor].split === split.i,
+          columns: [
+            number("split", (split) => split.i),
+            on("backend", (split) => split.backend),
+            number("nodes", (split) => split.i_end - split.i_start),
+            tensor("first node", (split) => split.tensor),
+            number("copies", (split) => split.inputs.length),
+            size("bytes copied", (split) => split.nbytes),
+            ...(timed
+              ? [
+                  number(
+                    "computes",
+                    (split) => split.computes?.mid ?? null,
+                    (split) => seconds(split.computes?.mid),
+                  ),
+                  number(
+                    "copying",
+                    (split) => split.copies?.mid ?? null,
+                    (split) => seconds(split.copies?.mid),
+                  ),
+                ]
+              : []),
+            {
+              title: "begins because",
+              wide: true,
+              value: (split) =>
+                model.plain(model.text(split.text, { tensor: split.tensor, node: split.tensor, other: split.other })),
+              cell: (split) =>
+                rich(model, model.text(split.text, { tensor: split.tensor, node: split.tensor, other: split.other })),
+            },
+          ],
+        }),
+  );
+  const copies = model.splits.flatMap((split) =>
+    split.inputs.map((input) => ({ ...input, split: split.i, to: split.backend })),
+  );
+  put(
+    "copies-table",
+    copies.length
+      ? new Table({
+          about: "Copies",
+          rows: copies,
+          chosen: (row) => chosen(row.tensor),
+          columns: [
+            tensor("tensor", (row) => row.tensor),
+            { title: "what", value: (row) => row.what },
+            size("bytes", (row) => row.nbytes),
+            on("from", (row) => row.backend),
+            on("to", (row) => row.to),
+            number("before split", (row) => row.split),
+            tensor("for", (row) => row.node),
+          ],
+        })
+      : null,
+  );
+  put(
+    "tensors-table",
+    new Table({
+      about: "Tensors",
+      rows: model.tensors.filter((t) => t.kind < 3),
+      chosen: (t) => chosen(t.i),
+      columns: [
+        number("node", (t) => (t.number >= 0 ? t.number : null)),
+        tensor("tensor", (t) => t.i),
+        { title: "op", value: (t) => t.op },
+        { title: "shape", value: (t) => t.shape },
+        size("bytes", (t) => t.nbytes),
+        on("backend", (t) => t.backend),
+        { title: "rule", value: (t) => t.cause },
+        number("split", (t) => (t.split >= 0 ? t.split : null)),
+        number("offset", (t) => (t.offset >= 0 && t.blocks.length ? t.offset : null)),
+        number("uses", (t) => (t.kind === 2 ? null : t.uses)),
+      ],
+    }),
+  );
+  put(
+    "limits-table",
+    data.gauges.length
+      ? new Table({
+          about: "Limits",
+          rows: data.gauges,
+          hasFilter: false,
+          chosen: () => false,
+          columns: [
+            { title: "limit", value: (row) => `${row.group}: ${row.title}` },
+            number(
+              "used",
+              (row) => row.used,
+              (row) => gaugeValue(row, row.used),
+            ),
+            number(
+              "of",
+              (row) => row.limit,
+              (row) => gaugeValue(row, row.limit),
+            ),
+            number("share", (row) => (row.used === null ? null : row.used / row.limit), gaugeBar),
+            {
+              title: "status",
+              value: (row) => row.status,
+              cell: (row) => el("span", { class: `status ${row.status.replace(" ", "-")}`, text: row.status }),
+            },
+            said("where", (row) => row.where),
+            said("beyond it", (row) => row.beyond),
+          ],
+        })
+      : null,
+  );
   put("matrix-table", data.matrix.length ? matrixTable(model) : null);
 }
 
 function gaugeBar(row) {
-  if (row.used === null) return null;
+  if (row.used === null || row.limit === 0) return null;
   const share = row.used / row.limit;
   const bar = el("span", { class: `bar ${row.status.replace(" ", "-")}`, "aria-hidden": "true" });
   bar.style.setProperty("--share", `${clamp(share * 100, 0.5, 100)}%`);
@@ -139,26 +151,63 @@ function gaugeBar(row) {
 
 function matrixTable(model) {
   const says = (row, b) => {
-    const parts = [["yes", row.yes[b]], ["after copies", row.copy[b]], ["by offload", row.offload[b]], ["no", row.no[b]]].filter(([, n]) => n > 0);
+    const parts = [
+      ["yes", row.yes[b]],
+      ["after copies", row.copy[b]],
+      ["by offload", row.offload[b]],
+      ["no", row.no[b]],
+    ].filter(([, n]) => n > 0);
     return parts.map(([word, n]) => (n === row.nodes ? word : `${word} ${n}`)).join(", ") || "–";
   };
-  const columns = [{ title: "op", value: (row) => row.op }, { title: "nodes", number: true, value: (row) => row.nodes }];
-  model.backends.forEach((backend, b) => columns.push({
-    title: `${clean(backend.name)} supports it`, value: (row) => says(row, b),
-    cell: (row) => el("span", { class: row.no[b] === row.nodes ? "status no" : null, title: clean(row.why[b]) || null, text: says(row, b) }),
-  }, { title: `${clean(backend.name)} runs`, number: true, value: (row) => row.runs[b], cell: (row) => (row.runs[b] ? integer(row.runs[b]) : "–") }));
-  return new Table({ about: "Ops and backends", rows: model.data.matrix, columns, chosen: () => false, hasFilter: false });
+  const columns = [
+    { title: "op", value: (row) => row.op },
+    { title: "nodes", number: true, value: (row) => row.nodes },
+  ];
+  model.backends.forEach((backend, b) =>
+    columns.push(
+      {
+        title: `${clean(backend.name)} supports it`,
+        value: (row) => says(row, b),
+        cell: (row) =>
+          el("span", {
+            class: row.no[b] === row.nodes ? "status no" : null,
+            title: clean(row.why[b]) || null,
+            text: says(row, b),
+          }),
+      },
+      {
+        title: `${clean(backend.name)} runs`,
+        number: true,
+        value: (row) => row.runs[b],
+        cell: (row) => (row.runs[b] ? integer(row.runs[b]) : "–"),
+      },
+    ),
+  );
+  return new Table({
+    about: "Ops and backends",
+    rows: model.data.matrix,
+    columns,
+    chosen: () => false,
+    hasFilter: false,
+  });
 }
 
 function showScenario(model) {
   const { source, asked, log } = model.data;
   fill(byId("asked"), el("code", { text: clean(asked.startsWith("ggmltool") ? asked : `ggmltool ${asked}`) }));
-  byId("scenario-text").textContent = source.text.replace(/[^\n\t]/g, (c) => (HIDDEN.test(c) ? ((HIDDEN.lastIndex = 0), clean(c)) : c));
-  byId("scenario-cut").textContent = source.whole ? "" : `This is the beginning; all of it is ${bytes(source.nbytes)}.`;
+  byId("scenario-text").textContent = source.text.replace(/[^\n\t]/g, (c) =>
+    HIDDEN.test(c) ? ((HIDDEN.lastIndex = 0), clean(c)) : c,
+  );
+  byId("scenario-cut").textContent = source.whole
+    ? ""
+    : `This is the beginning; all of it is ${bytes(source.nbytes)}.`;
   byId("save").onclick = () => save(source);
   byId("log").hidden = log.length === 0;
   byId("log-text").textContent = log.map(clean).join("\n");
-  fill(byId("no-seconds"), model.data.seconds || !model.data.no_seconds ? "" : withCode(`No seconds: ${model.data.no_seconds}`));
+  fill(
+    byId("no-seconds"),
+    model.data.seconds || !model.data.no_seconds ? "" : withCode(`No seconds: ${model.data.no_seconds}`),
+  );
 }
 
 /** Gives the reader the scenario as a file. */
@@ -180,19 +229,31 @@ const liveTable = {
   draw() {
     const { model, event } = store;
     const lanes = model.lanes.map((lane) => ({ lane, live: model.live(lane, event), free: model.free(lane, event) }));
-    byId("live-said").textContent = lanes.map(({ lane, live }) => `${clean(lane.buffer.buft)}${lane.of > 1 ? ` ${lane.chunk}` : ""}: ${count(live.length, "tensor")}, ${bytes(live.reduce((n, block) => n + block.size, 0))} in use`).join(" · ");
+    byId("live-said").textContent = lanes.map(({ lane, live }) => inUse(lane, live)).join(" · ");
     if (!this.box.open && !theme.printing) return;
-    const rows = lanes.flatMap(({ lane, live, free }) => [
-      ...live.map((block) => ({ lane, offset: block.offset, size: block.size, tensor: block.tensor })),
-      ...free.map(([offset, size]) => ({ lane, offset, size, tensor: -1 })),
-    ].sort((a, b) => a.offset - b.offset));
+    const rows = lanes.flatMap(({ lane, live, free }) =>
+      [
+        ...live.map((block) => ({ lane, offset: block.offset, size: block.size, tensor: block.tensor })),
+        ...free.map(([offset, size]) => ({ lane, offset, size, tensor: -1 })),
+      ].sort((a, b) => a.offset - b.offset),
+    );
     const old = tables.indexOf(this.table);
     if (old >= 0) tables.splice(old, 1);
     this.table = new Table({
-      about: "What has memory now", rows, chosen: (row) => row.tensor >= 0 && row.tensor === store.tensor, hasFilter: false,
+      about: "What has memory now",
+      rows,
+      chosen: (row) => row.tensor >= 0 && row.tensor === store.tensor,
+      hasFilter: false,
       columns: [
-        { title: "offset", number: true, value: (row) => row.offset }, { title: "bytes", number: true, value: (row) => row.size, cell: (row) => bytes(row.size) },
-        { title: "tensor", wide: true, value: (row) => (row.tensor < 0 ? "free" : model.tensors[row.tensor].shown), cell: (row) => (row.tensor < 0 ? el("span", { class: "quiet", text: "free" }) : tensorButton(model, row.tensor)) },
+        { title: "offset", number: true, value: (row) => row.offset },
+        { title: "bytes", number: true, value: (row) => row.size, cell: (row) => bytes(row.size) },
+        {
+          title: "tensor",
+          wide: true,
+          value: (row) => (row.tensor < 0 ? "free" : model.tensors[row.tensor].shown),
+          cell: (row) =>
+            row.tensor < 0 ? el("span", { class: "quiet", text: "free" }) : tensorButton(model, row.tensor),
+        },
         { title: "buffer", value: (row) => row.lane.buffer.buft },
         { title: "chunk", number: true, value: (row) => row.lane.chunk },
       ],
@@ -200,3 +261,8 @@ const liveTable = {
     fill(byId("live-table"), this.table.element);
   },
 };
+
+function inUse({ buffer, chunk, of }, live) {
+  const used = live.reduce((n, block) => n + block.size, 0);
+  return `${clean(buffer.buft)}${of > 1 ? ` ${chunk}` : ""}: ${count(live.length, "tensor")}, ${bytes(used)} in use`;
+}

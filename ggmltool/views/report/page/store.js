@@ -35,8 +35,13 @@ const store = {
   /** On the other side the same tensor is chosen, by its id, and the event at the same place, unless others are. */
   afterSide(changed, change) {
     const before = this.sides[1 - this.side];
-    if (!("tensor" in change) && this.tensor >= 0) this.tensor = this.model.tensorById(before.tensors[this.tensor].id);
-    if (!("event" in change)) this.event = this.event >= before.lastEvent ? this.model.lastEvent : this.model.eventAtColumn(before.columnOfEvent(this.event));
+    if (!("tensor" in change) && this.tensor >= 0)
+      this.tensor = this.model.tensorById(before.tensors[this.tensor].id);
+    if (!("event" in change))
+      this.event =
+        this.event >= before.lastEvent
+          ? this.model.lastEvent
+          : this.model.eventAtColumn(before.columnOfEvent(this.event));
     ["tensor", "event", "hits"].forEach((key) => changed.add(key));
   },
 };

@@ -4,7 +4,10 @@ const STEPS = {
   every: ["every event", null],
   memory: ["memory", new Set(["Allocated", "Reused", "NotReused", "Freed", "Kept", "Grown", "ReallocNeeded"])],
   backends: ["backends", new Set(["Assigned", "PassedOver", "Refused", "IdsChanged"])],
-  splits: ["splits and copies", new Set(["SplitStarted", "InputAdded", "GraphInputCopied", "TensorCopied", "Computed"])],
+  splits: [
+    "splits and copies",
+    new Set(["SplitStarted", "InputAdded", "GraphInputCopied", "TensorCopied", "Computed"]),
+  ],
   chosen: ["the chosen tensor", null],
 };
 
@@ -16,11 +19,21 @@ const timeline = {
   start() {
     this.slider = byId("slider");
     this.slider.addEventListener("input", () => store.set({ event: Number(this.slider.value) }));
-    const press = { first: () => this.to(0), back: () => this.step(-1), play: () => this.play(), on: () => this.step(1),
-      last: () => this.to(store.model.lastEvent), "node-back": () => this.node(-1), "node-on": () => this.node(1) };
+    const press = {
+      first: () => this.to(0),
+      back: () => this.step(-1),
+      play: () => this.play(),
+      on: () => this.step(1),
+      last: () => this.to(store.model.lastEvent),
+      "node-back": () => this.node(-1),
+      "node-on": () => this.node(1),
+    };
     for (const [id, act] of Object.entries(press)) byId(id).addEventListener("click", act);
     const which = byId("which");
-    fill(which, Object.entries(STEPS).map(([value, [text]]) => el("option", { value, text })));
+    fill(
+      which,
+      Object.entries(STEPS).map(([value, [text]]) => el("option", { value, text })),
+    );
     which.addEventListener("change", () => {
       this.which = which.value;
       this.steps = null;
@@ -72,7 +85,7 @@ const timeline = {
     if (this.playing) return this.pause();
     if (store.event >= store.model.lastEvent) this.to(0);
     const often = clamp(20000 / Math.max((this.stops() || store.model.events).length, 1), 16, 350);
-    const many = Math.max(1, Math.round((this.stops() || store.model.events).length / 20000 * 16));
+    const many = Math.max(1, Math.round(((this.stops() || store.model.events).length / 20000) * 16));
     this.playing = setInterval(() => {
       for (let k = 0; k < many; k++) if (!this.step(1)) return this.pause();
       return undefined;
@@ -99,9 +112,15 @@ const timeline = {
     const t = model.tensors[model.order[column]];
     const at = t ? (t.number >= 0 ? `node ${t.number}` : t.shown) : "the start";
     const step = model.data.steps.findLast((row) => row.event <= event);
-    fill(byId("event-place"), `${integer(event + 1)} of ${integer(model.lastEvent + 1)} · ${step ? clean(step.title) : ""} · at ${at}`);
+    fill(
+      byId("event-place"),
+      `${integer(event + 1)} of ${integer(model.lastEvent + 1)} · ${step ? clean(step.title) : ""} · at ${at}`,
+    );
     fill(byId("event-said"), rich(model, telling));
-    this.slider.setAttribute("aria-valuetext", `event ${event + 1} of ${model.lastEvent + 1}: ${model.plain(telling)}`);
+    this.slider.setAttribute(
+      "aria-valuetext",
+      `event ${event + 1} of ${model.lastEvent + 1}: ${model.plain(telling)}`,
+    );
     byId("event-live").textContent = this.playing ? "" : `Event ${event + 1}: ${model.plain(telling)}`;
   },
 };
@@ -115,8 +134,14 @@ function rich(model, pieces) {
 function tensorButton(model, t, text) {
   const of = model.tensors[t];
   if (!of) return "–";
-  return el("button", {
-    class: "tensor", type: "button", "data-tensor": t,
-    onclick: () => store.set({ side: store.sides.indexOf(model), tensor: t }),
-  }, el("bdi", { text: text ?? of.shown }));
+  return el(
+    "button",
+    {
+      class: "tensor",
+      type: "button",
+      "data-tensor": t,
+      onclick: () => store.set({ side: store.sides.indexOf(model), tensor: t }),
+    },
+    el("bdi", { text: text ?? of.shown }),
+  );
 }

@@ -1,4 +1,4 @@
-/* A part of something wide that is looked at: zoomed about a place, moved, and put back. Wheel, drag, pinch and keys. */
+/* A part of something wide that is looked at: zoomed about a place, moved, and put back. Wheel, drag and pinch. */
 
 class Span {
   /** What is seen of 0 to `size`; not less than `least` of it. */
@@ -54,14 +54,24 @@ function gestures(element, { zoom, pan, click, hover, leave }) {
     const box = element.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  element.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && document.activeElement !== element) return;
-    event.preventDefault();
-    const [x, y] = at(event);
-    const turned = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
-    if (event.deltaX !== 0 && Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(-event.deltaX, 0);
-    else zoom(Math.exp(clamp(turned, -200, 200) * (event.ctrlKey && Math.abs(turned) < 40 ? 0.01 : 0.0025)), x, y, event);
-  }, { passive: false });
+  element.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey && document.activeElement !== element) return;
+      event.preventDefault();
+      const [x, y] = at(event);
+      const turned = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
+      if (event.deltaX !== 0 && Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(-event.deltaX, 0);
+      else
+        zoom(
+          Math.exp(clamp(turned, -200, 200) * (event.ctrlKey && Math.abs(turned) < 40 ? 0.01 : 0.0025)),
+          x,
+          y,
+          event,
+        );
+    },
+    { passive: false },
+  );
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     element.setPointerCapture(event.pointerId);
@@ -136,7 +146,10 @@ const tooltip = {
   /** Shows lines beside the pointer; each is a string or an element. */
   show(event, ...lines) {
     const box = byId("tooltip");
-    fill(box, lines.map((line) => el("div", {}, line)));
+    fill(
+      box,
+      lines.map((line) => el("div", {}, line)),
+    );
     box.hidden = false;
     const { width, height } = box.getBoundingClientRect();
     const x = event.clientX + 14 + width > innerWidth ? event.clientX - width - 10 : event.clientX + 14;
