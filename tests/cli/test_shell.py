@@ -41,7 +41,7 @@ def bash(tmp_path: Path) -> dict[str, str]:
         (["plan", "--step", "re"], ["reserve"]),
         (["--color", ""], ["auto", "always", "never"]),
         (["plan", str(TRANSFORMER), "-g", ""], ["main"]),
-        (["plan", "--format", ""], ["text", "json"]),
+        (["plan", "--format", ""], ["text", "json", "csv"]),
         (["context", str(TRANSFORMER), "--only", ""], ["gpu", "cpu", "inputs"]),
         (["run", str(TRANSFORMER), "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
         (["plan", "gemma"], ["gemma-3-270m-ngl9", "gemma-3-270m"]),
@@ -134,4 +134,4 @@ def test_a_name_is_a_name_in_a_picture(call: Call, tmp_path: Path, kind: str, st
     result = call("dot", "--style", style, "a.yaml", "-o", "a.svg")
     assert (result.status, result.err) == (0, "Wrote a.svg\n")
     tags = {element.tag.rpartition("}")[2] for element in ET.parse(tmp_path / "a.svg").iter()}
-    assert tags <= {"svg", "g", "title", "polygon", "path", "text", "polyline", "ellipse", "a", "defs", "stop"}
+    assert tags <= {"svg", "g", "title", "polygon", "path", "text", "polyline", "ellipse", "a", "defs", "stop", "style"}
