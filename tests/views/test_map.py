@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -23,11 +24,14 @@ from ggmltool.inspect.watched import watch
 from ggmltool.scenario.samples import sample_name, samples
 from ggmltool.views.memory.map import MemoryMap, memory_map
 from ggmltool.views.memory.map_svg import map_svg
+from ggmltool.views.picture_page import picture_page
+from ggmltool.views.svg import Box
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.test_random_of_old_versions import scenarios
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
+from tests.needs import needs_chromium
 from tests.views.drawn import check_drawing, meeting
 from tests.views.plans import EVENTS, TWO_DEVICES
 
@@ -151,3 +155,25 @@ def test_a_notebook_shows_it() -> None:
     svg = ggmltool.load("moe").memory_map(step="reserve")
     assert svg._repr_svg_() == svg
     assert "reserve main" in svg
+
+
+@needs_chromium
+def test_a_browser_finds_the_words_where_they_are_reckoned(tmp_path: Path) -> None:
+    """In the browser's own fonts no word is wider than the room that was kept for it, and none covers another."""
+    from playwright.sync_api import sync_playwright
+
+    where = (
+        "[...document.querySelectorAll('text')].map(t => {const b = t.getBoundingClientRect();"
+        "return [b.left, b.top, b.right, b.bottom]})"
+    )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        for sample in ("transformer", "gemma-3-270m-ngl9", "chunks"):
+            svg = ggmltool.load(sample).memory_map()
+            (tmp_path / "map.html").write_text(picture_page(svg, sample), "utf-8")
+            page.goto((tmp_path / "map.html").as_uri())
+            found = [Box(*box) for box in page.evaluate(where)]
+            for text, box in zip(check_drawing(svg).texts, found, strict=True):
+                assert text.upright or box.x1 - box.x0 <= text.box.x1 - text.box.x0 + 1, text.words
+            assert not meeting([Box(b.x0, b.y0 + 2, b.x1, b.y1 - 2) for b in found])  # lines have room around letters

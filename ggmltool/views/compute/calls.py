@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.inspect.trace import TracedStep
 from ggmltool.views.explain.words import words
+from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Style, heading, render_lines
 from ggmltool.views.text import count, printable, shortened
 
@@ -181,18 +183,28 @@ def trace_view(
     """Each step with the calls made in it, indented below the call that makes them."""
     from rich.text import Text
 
+    inks = term_colors(_backends(steps)) if style.colors else {}
+    names = re.compile("|".join(rf"(?<![\w#]){re.escape(name)}(?![\w#])" for name in inks) or "(?!)")
     lines: list[Text | str] = []
     for traced in steps:
         lines += ["", Text(printable(traced.step), "bold")]
         calls = calls_of(traced.events, families, decisions)
         for bars, call in zip(_bars([c.depth for c in calls]), calls, strict=True):
             line = Text.assemble((bars, "dim"), (printable(call.text), "italic" if call.is_note else ""))
+            for match in names.finditer(line.plain):
+                line.stylize(inks[match[0]], *match.span())
             line.truncate(style.width, overflow="ellipsis")
             lines.append(line)
         if traced.error:
             lines.append(Text("  " + printable(traced.error), "red"))
     facts = [count(len(steps), "step")]
     return heading(title, facts, style) + render_lines(lines, style)
+
+
+def _backends(steps: Iterable[TracedStep]) -> set[str]:
+    """The backends that compute or are waited for, whose names have their colors."""
+    events = (event for traced in steps for event in traced.events)
+    return {event.backend for event in events if isinstance(event, Synchronized | EventCall | Computed)}
 
 
 def _bars(depths: Sequence[int]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.views.memory.buffers import buffers_of
+from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
 from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, printable, size
@@ -63,6 +64,9 @@ def _alive_bytes(lives: Sequence[Lifetime], n_steps: int) -> list[int]:
 
 def chart_view(plan: Plan, memory: MemoryPlan, title: str, style: Style, ascii: bool = False) -> str:
     """A drawing per chunk, with letters for the largest tensors (each at least 1 % of its buffer) and a legend."""
+    from rich.text import Text
+
+    inks = term_colors(name for name, _ in plan.backends)
     parts = [heading(title, [plan_step(plan), f"{count(len(memory.nodes), 'step')} from left to right"], style)]
     for buffer in buffers_of(plan, memory):
         if buffer.shared is not None or buffer.peak is None:
@@ -73,11 +77,9 @@ def chart_view(plan: Plan, memory: MemoryPlan, title: str, style: Style, ascii: 
         for chunk, nbytes in enumerate(buffer.chunks):
             here = [life for life in lives if life.chunk == chunk]
             name = printable(buffer.backend) + (f", chunk {chunk}" if len(buffer.chunks) > 1 else "")
-            parts.append(
-                render_lines(
-                    ["", f"{name}, {size(nbytes)}", *_drawing(here, nbytes, memory, letters, style, ascii)], style
-                )
-            )
+            head = Text.assemble((name, inks[buffer.backend]), f", {size(nbytes)}")
+            drawing = _drawing(here, nbytes, memory, letters, style, ascii)
+            parts.append(render_lines(["", head, *drawing], style))
         parts += ["\n", _legend(letters, memory).render((x for x in large if id(x) in letters), style)]
         rest = [life for life in lives if id(life) not in letters]
         if rest:
