@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "explain": "Explain placement, splits, reallocations, and error messages.",
     "lifetime": "Show who has a tensor's memory before and after it.",
     "trace": "Show the calls that ggml makes, in order.",
+    "debug": "Step through what ggml does, forward and back.",
     "tui": "Walk through a run on a whole screen, forward and back.",
     "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend supports which node, and why not.",

@@ -20,21 +20,21 @@ class Breakpoint:
     """One entry of the table.
 
     `what` is the place as the user names it, or the watched expression; `places` the points of it, in order (of a
-    watchpoint there are none). `condition` is an expression that must be true there, "" for none; the next `ignore`
-    times that it would stop it does not. `first` and `last` bound where a watched expression can be read.
+    watchpoint there are none). `function` is the one whose calls it stops at, if any. `condition` is an expression that must be true there, "" for none; the next `ignore`
+    times that it would stop it does not. `call` is the call whose arguments a watched expression needs, None for none.
     """
 
     number: int
     kind: Kind
     what: str
     places: Sequence[int] = ()
+    function: str = ""
     condition: str = ""
     enabled: bool = True
     temporary: bool = False
     ignore: int = 0
     hits: int = 0
-    first: int | None = None
-    last: int | None = None
+    call: int | None = None
 
 
 class Breakpoints:
@@ -66,10 +66,11 @@ class Breakpoints:
         kind: Kind = Kind.BREAKPOINT,
         condition: str = "",
         temporary: bool = False,
+        function: str = "",
     ) -> Breakpoint:
         """A new one."""
         self._made += 1
-        new = Breakpoint(self._made, kind, what, places, condition, temporary=temporary)
+        new = Breakpoint(self._made, kind, what, places, function, condition, temporary=temporary)
         self._by_number[new.number] = new
         return new
 

@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.events import Entered, Left
-from ggmltool.inspect.history.history import History, Point
-
-MAIN = "main"
-"""The function that all others are called from: the program that does the scenario's steps."""
+from ggmltool.debugger.places import about
+from ggmltool.ggml.events import TensorCopied
+from ggmltool.inspect.history.calls import MAIN, calls_of
+from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.points import Point
 
 
 class Call(NamedTuple):
@@ -31,7 +31,7 @@ class Calls:
         self._made: list[Call] = []
         self.innermost: list[int] = []
         """For each point the number of the call in which it is."""
-        self._read(history.points)
+        self._read(history)
         self._by_function: dict[str, list[int]] = {}
         for number, call in enumerate(self._made):
             self._by_function.setdefault(call.function, []).append(number)
@@ -69,32 +69,66 @@ class Calls:
                 return one if self._made[one].caller == outer else None
         return None
 
-    def _read(self, points: Sequence[Point]) -> None:
+    def _read(self, history: History) -> None:
         open_calls: list[int] = []
-        for at, frames in enumerate(_stacks(points)):
+        keys: list[object] = []
+        last = len(history.points) - 1
+        for at, frames in enumerate(_stacks(history)):
             same = 0
-            while same < min(len(frames), len(open_calls)) and self._made[open_calls[same]].function == frames[same]:
+            while same < min(len(frames), len(keys)) and keys[same] == frames[same]:
                 same += 1
             for number in open_calls[same:]:
                 self._made[number] = self._made[number]._replace(last=at - 1)
-            del open_calls[same:]
-            for function in frames[same:]:
+            del open_calls[same:], keys[same:]
+            for frame in frames[same:]:
                 caller = open_calls[-1] if open_calls else -1
                 open_calls.append(len(self._made))
-                self._made.append(Call(function, caller, len(open_calls) - 1, at, len(points) - 1))
+                keys.append(frame)
+                self._made.append(Call(frame[0], caller, len(open_calls) - 1, at, last))
             self.innermost.append(open_calls[-1])
 
 
-def _stacks(points: Sequence[Point]) -> Iterator[tuple[str, ...]]:
-    """The functions that each point is inside of, the outermost first."""
-    stack: list[str] = [MAIN]
-    for point in points:
-        match point.event:
-            case Entered(function):
-                stack.append(function)
-            case Left() if len(stack) > 1:
-                stack.pop()
-        yield tuple(stack)
+_LASTING = {"sched", "galloc", "graph", "node_buffer_ids", "leaf_buffer_ids", "measure_graph", "params", "no_alloc", "gf"}
+"""Parameters of functions that go on over several tensors."""
+
+_ON_BACKEND = {"backend", "backend_src", "backend_dst", "dev", "device", "buft", "event"}
+"""Parameters of functions that are asked of one backend or buffer type after the other."""
+
+_Key = tuple[str, *tuple[object, ...]]
+
+
+def _stacks(history: History) -> Iterator[list[_Key]]:
+    """The functions that each point is inside of, the outermost first, each with what tells its call from the next.
+
+    Functions that are announced are one call from their beginning to their end. Others are those of one decision: what
+    is called for another tensor or backend is another call.
+    """
+    parameters = calls_of(history.release).parameters
+    copied = _copies_to_come(history.points)
+    for at, point in enumerate(history.points):
+        entered = history.entered[at]
+        event = point.event
+        tensor = "" if event is None else next(iter(about(event)), "")
+        backend = getattr(event, "backend", ""), getattr(event, "buft", "")
+        stack: list[_Key] = []
+        for function in reversed(history.functions(at)):
+            of = set(parameters.get(function, ("?",)))
+            if function == MAIN or function in entered or of <= _LASTING:
+                stack.append((function,))
+            elif "input" in of:
+                stack.append((function, copied[at]))
+            else:
+                stack.append((function, tensor, *(backend if of & _ON_BACKEND else ())))
+        yield stack
+
+
+def _copies_to_come(points: Sequence[Point]) -> list[int]:
+    """For each point that of the next copy, itself included."""
+    out: list[int] = []
+    for at in range(len(points) - 1, -1, -1):
+        copies = isinstance(points[at].event, TensorCopied)
+        out.append(at if copies or not out else out[-1])
+    return out[::-1]
 
 
 def after(points: Sequence[int], at: int) -> Iterator[int]:

@@ -22,7 +22,7 @@ from ggmltool.ggml.events import (
     SplitStarted,
     TensorCopied,
 )
-from ggmltool.inspect.history.history import Point
+from ggmltool.inspect.history.points import Point
 
 
 def about(event: Event) -> Sequence[str]:

@@ -53,20 +53,20 @@ class Stop(NamedTuple):
 class Reader(Protocol):
     """Who evaluates expressions. Both raise WalkError where they cannot be evaluated at that point."""
 
-    def truth(self, text: str, at: int) -> bool:
-        """Whether a condition is true at a point, in the innermost frame."""
+    def truth(self, text: str, at: int, frame: int) -> bool:
+        """Whether a condition is true at a point in a frame (0: the innermost)."""
 
-    def shown(self, text: str, at: int) -> str:
-        """The value of an expression at a point, as it is printed."""
+    def shown(self, text: str, at: int, frame: int) -> str:
+        """The value of an expression at a point in a frame (0: the innermost), as it is printed."""
 
 
 class _Nothing:
     """A reader who knows no expression."""
 
-    def truth(self, text: str, at: int) -> bool:
+    def truth(self, text: str, at: int, frame: int) -> bool:
         raise WalkError(f'No symbol "{text}" in current context.')
 
-    def shown(self, text: str, at: int) -> str:
+    def shown(self, text: str, at: int, frame: int) -> str:
         raise WalkError(f'No symbol "{text}" in current context.')
 
 
@@ -74,7 +74,8 @@ class Walker:
     """A place in a history, and the ways from it. `at` is the point, None before `run`.
 
     At the last point the run is over: `exited`, or `aborted` if ggml refused to go on. It can be walked back from
-    there. `interrupted` is asked on the way whether the user wants it to stop.
+    there. `hidden` is how many of the innermost calls of the point are still to come: a breakpoint at a function stops
+    where that begins. `interrupted` is asked on the way whether the user wants it to stop.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Walker:
         self.breakpoints = Breakpoints() if breakpoints is None else breakpoints
         self.calls = Calls(history)
         self.at: int | None = None
+        self.hidden = 0
         self._reader = _Nothing() if reader is None else reader
         self._interrupted = interrupted
 
@@ -143,7 +145,7 @@ class Walker:
     def finish(self, frame: int = 0, reverse: bool = False) -> Stop:
         """To where the call of a frame (0: the innermost) is done; in reverse: to where it was made."""
         at = self._from(reverse)
-        call = self.calls[self.calls.at(at)[frame]]
+        call = self.calls[self.calls.at(at)[self.hidden + frame]]
         if call.caller < 0:
             raise WalkError('"finish" not meaningful in the outermost frame.')
         return self._go(at, call.first - 1 if reverse else call.last + 1, Reason.FINISHED, reverse)
@@ -196,7 +198,7 @@ class Walker:
 
     def _next(self, at: int, reverse: bool) -> int:
         """The nearest point that is not inside a call made by the one that `at` is in."""
-        number = self.calls.innermost[at]
+        number = self.calls.at(at)[self.hidden if at == self.at else 0]
         target = at - 1 if reverse else at + 1
         while 0 <= target <= self.last:
             inner = self.calls.inside(self.calls.innermost[target], number)
@@ -264,7 +266,7 @@ class Walker:
         return self._if_true(one, at, Hit(one))
 
     def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None]) -> Hit | None:
-        if one.first is not None and one.last is not None and not one.first <= at <= one.last:
+        if one.call is not None and one.call not in self.calls.at(at):
             return Hit(one, out_of_scope=True)
         old, new = values.get(one.number), self._shown(one, at)
         if new == old:
@@ -274,7 +276,7 @@ class Walker:
 
     def _if_true(self, one: Breakpoint, at: int, hit: Hit) -> Hit | None:
         try:
-            return hit if not one.condition or self._reader.truth(one.condition, at) else None
+            return hit if not one.condition or self._reader.truth(one.condition, at, self._frame(one, at)) else None
         except WalkError as error:
             return hit._replace(error=str(error))
 
@@ -288,13 +290,21 @@ class Walker:
         return True
 
     def _shown(self, one: Breakpoint, at: int) -> str | None:
+        calls = self.calls.at(at)
+        frame = calls.index(one.call) if one.call in calls else len(calls) - 1
         try:
-            return self._reader.shown(one.what, at)
+            return self._reader.shown(one.what, at, frame)
         except WalkError:
             return None
 
+    def _frame(self, one: Breakpoint, at: int) -> int:
+        """The frame of the function that a breakpoint is at, where it is entered at a point; else the innermost."""
+        functions = [self.calls[number].function for number in self.calls.at(at)]
+        return functions.index(one.function) if one.function in functions else 0
+
     def _stop(self, reason: Reason, at: int, hits: tuple[Hit, ...]) -> Stop:
         self.at = at
+        self.hidden = min([self._frame(hit.breakpoint, at) for hit in hits], default=0)
         return Stop(reason, at, hits)
 
 

@@ -124,11 +124,11 @@ def test_conditions_are_asked_only_at_their_places() -> None:
     asked = []
 
     class Odd:
-        def truth(self, text: str, at: int) -> bool:
+        def truth(self, text: str, at: int, frame: int) -> bool:
             asked.append(at)
             return bool(at % 2)
 
-        def shown(self, text: str, at: int) -> str:
+        def shown(self, text: str, at: int, frame: int) -> str:
             return str(at // 10)
 
     walker = Walker(history_of("pipeline"), reader=Odd())

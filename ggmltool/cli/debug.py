@@ -1,0 +1,133 @@
+"""`ggmltool debug`: a run that is stepped through, forward and back, as gdb steps through a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ggmltool.cli.command import Command, current_settings
+from ggmltool.cli.errors import FINE, GGML_FAILED
+from ggmltool.cli.options import ggml_option, scenario_argument
+from ggmltool.cli.output import Output, note
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.cli.values import check_run, memory_option, zeros_option
+from ggmltool.inspect.ready import check_memory, computed_graphs
+from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.prompt import Given
+    from ggmltool.ggml.releases.release import Release
+    from ggmltool.inspect.opened import Opened
+
+_ORDER = "ggmltool.debug.order"
+
+
+class _Ordered(Command):
+    """Remembers in which order -ex and -x stand on the line."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        order = self.make_parser(ctx).parse_args(list(args))[2]
+        ctx.meta[_ORDER] = [param.name for param in order if param.name in ("commands", "scripts")]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Ordered)
+@scenario_argument
+@click.option("-ex", "--eval-command", "commands", multiple=True, metavar="CMD", help="Do this command at the start.")
+@click.option(
+    "-x",
+    "--command",
+    "scripts",
+    multiple=True,
+    metavar="SCRIPT",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=False),
+    help="Do the commands of this file at the start.",
+)
+@click.option("--batch", is_flag=True, help="Leave after -ex and -x, with status 1 if one of them failed.")
+@click.option("--echo", is_flag=True, help="Print each command of -ex, -x and standard input behind the prompt.")
+@click.option(
+    "--compute/--no-compute",
+    default=None,
+    help="Run every step, or only reserve, alloc and reset (default: every step, if all weights have values).",
+)
+@zeros_option
+@memory_option
+@ggml_option
+@click.pass_context
+def debug(
+    ctx: click.Context,
+    scenario: str | None,
+    commands: tuple[str, ...],
+    scripts: tuple[str, ...],
+    batch: bool,
+    echo: bool,
+    compute: bool | None,
+    zeros: bool,
+    memory_check: bool,
+    release: Release | None,
+) -> int:
+    """Step through what ggml does, forward and back, at a prompt like gdb's.
+
+    \b
+    `help` at the prompt lists its commands. A line of the program is a decision
+    of ggml with its reason; the functions are ggml's, and expressions are C over
+    its structs. `ggmltool help debug` is the manual.
+
+    \b
+    Example:
+      ggmltool debug graph.yaml
+      ggmltool debug moe --batch -ex "break split 1" -ex run -ex bt -ex "info splits"
+    """
+    from ggmltool.debugger.prompt import Prompt
+    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.terminal import Terminal
+    from ggmltool.inspect.history.history import record_history
+
+    opened = open_scenario(scenario, release)
+    history = record_history(opened.scenario, _computes(opened, compute, zeros, memory_check))
+    interactive = not batch and sys.stdin.isatty() and sys.stdout.isatty()
+    terminal = Terminal(Output().style, interactive)
+    session = Session(history, opened.title, terminal)
+    session.settings.confirm = not batch
+    if not batch and current_settings().verbosity >= 0:
+        events = count(len(history.points), "event")
+        terminal.write(f"Reading {opened.title}... {events}, decided by ggml {opened.model.ggml}.\n")
+        terminal.write('Type "help" for help, "run" or "start" to begin.\n')
+    prompt = Prompt(session, terminal, echo)
+    fine = prompt.given(_given(ctx, commands, scripts))
+    if batch:
+        return FINE if fine else GGML_FAILED
+    if interactive:
+        prompt.talk()
+    elif not session.left:
+        prompt.read(sys.stdin)
+    return FINE
+
+
+def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ...]) -> list[Given]:
+    """The commands and scripts in the order in which they stand on the line; those of the environment come last."""
+    from ggmltool.debugger.prompt import Given
+
+    left: dict[str, list[str]] = {"commands": list(commands), "scripts": list(scripts)}
+    order: list[Any] = [*ctx.meta[_ORDER], *(name for name in left for _ in left[name])]
+    return [Given(left[name].pop(0), name == "scripts") for name in order if left[name]]
+
+
+def _computes(opened: Opened, compute: bool | None, zeros: bool, memory_check: bool) -> bool:
+    """Whether all steps are done; where nothing is said, if their weights have values. Raises InspectError."""
+    from ggmltool.inspect.errors import InspectError
+
+    if compute is False or not computed_graphs(opened.model):
+        return compute is not False
+    try:
+        check_run(opened.model, zeros)
+        if memory_check:
+            check_memory(opened)
+    except InspectError as error:
+        if compute:
+            raise
+        note(f"Only planning, without computing: {error}")
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""`why` and `explain`: why a tensor is where it is, as far as it is decided at this point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ggmltool.debugger.command import Command, CommandError, Topic
+from ggmltool.debugger.lines import line_of
+from ggmltool.debugger.places import about
+from ggmltool.ggml.events import Assigned, Entered, PassedOver, Refused, SPLIT_GRAPH
+from ggmltool.scenario.errors import nearest
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.session import Session
+
+
+def _why(session: Session, argument: str) -> None:
+    name = _tensor(session, argument)
+    rules = list(_rules(session, name))
+    backend = next((e.backend for at in rules if isinstance(e := session.history.points[at].event, Assigned)), "")
+    if not rules:
+        session.say(f"Nothing is decided about {name} yet.")
+    else:
+        session.say(f"{name} is on {backend}." if backend else f"{name} has no backend yet.")
+    for at in reversed(rules):
+        session.say(f"{at}\t{line_of(session.history, at)}")
+
+
+def _rules(session: Session, name: str) -> Iterator[int]:
+    """The points, the newest first, at which rules were asked for a tensor in the assignment that it is in."""
+    for at in range(session.at, -1, -1):
+        match session.history.points[at].event:
+            case Entered(function) if function in SPLIT_GRAPH:
+                return
+            case (Assigned() | PassedOver() | Refused()) as event if event.tensor == name:
+                yield at
+
+
+def _tensor(session: Session, argument: str) -> str:
+    """The tensor that is meant: by default that of the event that it is at. Raises CommandError."""
+    name = argument.strip("'\"")
+    if name and name not in session.reading.tensors:
+        near = nearest(name, session.reading.tensors)
+        hint = f' Did you mean "{near}"?' if near else ""
+        raise CommandError(f'No tensor "{name}" in the history.{hint}')
+    if name:
+        return name
+    event = session.history.points[session.at].event
+    found = [] if event is None else [tensor for tensor in about(event) if tensor]
+    if not found:
+        raise CommandError("This event is about no tensor; name one.")
+    return found[0]
+
+
+def _explain(session: Session, argument: str) -> None:
+    """All events about a tensor up to this point."""
+    name = _tensor(session, argument)
+    points = [at for at in session.reading.tensors[name] if at <= session.at]
+    if not points:
+        session.say(f"Nothing happened to {name} yet.")
+    for at in points:
+        session.say(f"{at}\t{line_of(session.history, at)}")
+    later = len(session.reading.tensors[name]) - len(points)
+    if later:
+        session.say(f"({later} more events are about {name} later.)" if later > 1 else f"(1 more is about {name} later.)")
+
+
+def _tensors(session: Session, prefix: str) -> list[str]:
+    return [name for name in session.reading.tensors if name.startswith(prefix)]
+
+
+COMMANDS = [
+    Command(
+        "why",
+        _why,
+        Topic.STATUS,
+        "Show why a tensor is on its backend: the rules that were asked so far, and what they said.\n"
+        "Usage: why [TENSOR]; by default that of this event.\nExample: why result",
+        complete=_tensors,
+    ),
+    Command(
+        "explain",
+        _explain,
+        Topic.STATUS,
+        "Show all that happened to a tensor so far.\nUsage: explain [TENSOR]; by default that of this event.\n"
+        "Example: explain result",
+        complete=_tensors,
+    ),
+]

@@ -1,0 +1,164 @@
+"""The line of a point: what ggml decided there and why, where another debugger shows a line of source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ggmltool.ggml.events import (
+    Allocated,
+    AllocationStarted,
+    Assigned,
+    Computed,
+    Entered,
+    Event,
+    EventCall,
+    Freed,
+    GraphInputCopied,
+    Grown,
+    IdsChanged,
+    InputAdded,
+    Kept,
+    KeptUntil,
+    Left,
+    Logged,
+    NotReused,
+    PassedOver,
+    ReallocNeeded,
+    Refused,
+    Reordered,
+    Reused,
+    SplitStarted,
+    Synchronized,
+    TensorCopied,
+    TensorWritten,
+)
+from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.points import START, Point
+from ggmltool.views.explain.words import words
+from ggmltool.views.text import count, shortened
+
+_NODES = 4
+"""Nodes named in a line before the rest are counted."""
+
+
+def line_of(history: History, at: int) -> str:
+    """What happened at point `at`, in one line without its number."""
+    point = history.points[at]
+    return _step_line(history, point) if point.event is None else event_line(point.event)
+
+
+def step_name(history: History, step: int) -> str:
+    """A step as people name it: `step 1, alloc main`."""
+    if step == START:
+        return "the start"
+    return f"step {step}, {history.scenario.model.steps[step]}"
+
+
+def _step_line(history: History, point: Point) -> str:
+    if point.step == START:
+        return "devices, contexts and the scheduler " + ("are made" if point.ends else "will be made")
+    return f"{step_name(history, point.step)} {'ends' if point.ends else 'begins'}"
+
+
+def event_line(event: Event) -> str:
+    """An event in one line: the decision first, then its reason."""
+    return _assignment(event) or _cutting(event) or _allocation(event) or _computing(event)
+
+
+def _assignment(event: Event) -> str:
+    match event:
+        case Entered(function, detail):
+            return f"{function}({detail}) is entered"
+        case Left(function):
+            return f"{function} returns"
+        case Assigned(tensor, backend, _, cause):
+            return f"{tensor} → {backend} ({cause}): {words(event)}"
+        case PassedOver(tensor, _, cause, _, backend):
+            where = f" on {backend}" if backend else ""
+            return f"{tensor} not decided{where} ({cause}): {words(event)}"
+        case Refused(tensor, backend, _, cause, condition, lacks):
+            why = "it has no such op" if lacks else f"its op is not supported: {condition}"
+            return f"{tensor} not on {backend} ({cause}): {why}"
+        case IdsChanged(at, tensor, is_leaf, old, new):
+            return f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}"
+    return ""
+
+
+def _cutting(event: Event) -> str:
+    match event:
+        case SplitStarted(split, backend, at, node):
+            return f"split {split} begins on {backend} at node {at}, {node}: {words(event)}"
+        case InputAdded(split, backend, tensor, node, copies):
+            return f"split {split} gets input {tensor}: {node} reads it on {backend}, as {shortened(copies, _NODES)}"
+        case GraphInputCopied(tensor, backend, copies):
+            return f"graph input {tensor} gets pipeline copies on {backend}: {shortened(copies, _NODES)}"
+        case Reordered(backend, at, nodes):
+            return f"{backend} orders the nodes from {at} on: {shortened(nodes, _NODES)}"
+        case KeptUntil(backend, tensor, until):
+            return f"{tensor} keeps its memory until {until}: {backend} asks for it"
+    return ""
+
+
+def _allocation(event: Event) -> str:
+    match event:
+        case AllocationStarted(-1):
+            return "allocate leafs and inputs"
+        case AllocationStarted(at, node):
+            return f"turn to node {at}, {node}"
+        case Allocated(tensor, buft, chunk, offset, size):
+            return f"allocate {tensor}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
+        case Reused(tensor, parent, buft, chunk, offset):
+            return f"compute {tensor} in the memory of {parent}, at {_place(buft, chunk, offset)}"
+        case NotReused(tensor, parent):
+            return f"not {tensor} in the memory of {parent}: {words(event)}"
+        case Freed(tensor, buft, chunk, offset, size, extra):
+            what = f"the tail of {tensor}" if extra else tensor
+            return f"free {what}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
+        case Kept(tensor):
+            return f"keep {tensor}: it is an output"
+        case Grown(buft, old, new):
+            was = f", was {old}" if old else ""
+            return f"buffer {buft} gets {count(new, 'byte')}{was}"
+        case ReallocNeeded(_, tensor, old, new):
+            sizes = f" ({old} → {new})" if old is not None else ""
+            return "the reserved plan does not serve: " + words(event) + (f": {tensor}" if tensor else "") + sizes
+    return ""
+
+
+def _place(buft: str, chunk: int, offset: int) -> str:
+    return f"{buft} {offset:#x}" + (f" of chunk {chunk}" if chunk else "")
+
+
+def _computing(event: Event) -> str:
+    match event:
+        case Logged(level, text):
+            return f"{level}: {text.rstrip()}"
+        case Synchronized(backend):
+            return f"wait for {backend}"
+        case EventCall(call, backend, copy):
+            return f"event {call} on {backend}, copy {copy}"
+        case TensorCopied(src, dst, nbytes, how):
+            return f"copy {src} → {dst}: {count(nbytes, 'byte')} ({_HOW.get(how, how)})"
+        case TensorWritten(tensor, buft, offset, nbytes, get):
+            what = f"{count(nbytes, 'byte')} at offset {offset}"
+            return f"read {tensor}: {what} from {buft}" if get else f"write {tensor}: {what} into {buft}"
+        case Computed(split, backend, nodes):
+            of = f"split {split}: " if split >= 0 else ""
+            return f"{backend} computes {of}{shortened(nodes, _NODES)}"
+    return type(event).__name__
+
+
+_HOW: Mapping[str, str] = {
+    "set": "from host memory",
+    "get": "to host memory",
+    "cpy": "by the device",
+    "async": "by the device, without waiting",
+    "bounce": "through host memory",
+}
+
+
+def nodes_of(event: Event | None) -> Sequence[str]:
+    """The tensor that a point is at, first of those that its event is about; none where it is about none."""
+    from ggmltool.debugger.places import about
+
+    return [] if event is None else [name for name in about(event) if name]

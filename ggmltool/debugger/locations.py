@@ -1,0 +1,119 @@
+"""Locations as `break` takes them: a function, a tensor, a split, a backend, a place in memory, an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.debugger import places
+from ggmltool.debugger.command import CommandError
+from ggmltool.scenario.errors import nearest
+from ggmltool.views.text import count
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.session import Session
+
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)")
+_WORDS = ("split", "backend", "offset", "tensor", "function")
+
+
+class Location(NamedTuple):
+    """A place: what it is called, its points, and the function if it is one."""
+
+    what: str
+    places: Sequence[int]
+    function: str = ""
+
+    def __str__(self) -> str:
+        if not self.places:
+            return f"{self.what}: no event of this history"
+        first = "event" if len(self.places) == 1 else "first event"
+        events = "" if len(self.places) == 1 else f"{count(len(self.places), 'event')}, "
+        return f"{self.what}: {events}{first} {self.places[0]}"
+
+
+def location(session: Session, text: str) -> Location:
+    """The place that a text means. Raises CommandError for what is none, with the nearest name."""
+    word, _, rest = text.partition(" ")
+    rest = rest.strip()
+    points = session.history.points
+    if not text:
+        return Location(f"event {session.at}", [session.at])
+    if word == "split" and (not rest or _NUMBER.fullmatch(rest)):
+        number = int(rest, 0) if rest else None
+        return Location(text, places.of_split(points, number))
+    if word == "backend" and not (rest and text in session.reading.tensors):
+        return _of_backend(session, rest)
+    if word == "offset" and rest:
+        return _of_byte(session, rest)
+    if word == "tensor" and rest:
+        return _of_tensor(session, _unquoted(rest))
+    if word == "function" and rest:
+        return _of_function(session, rest)
+    if _NUMBER.fullmatch(text.removeprefix("*")):
+        return _of_event(session, int(text.removeprefix("*"), 0))
+    name = _unquoted(text)
+    if name in session.reading.tensors:
+        return _of_tensor(session, name)
+    return _of_function(session, name)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _of_event(session: Session, at: int) -> Location:
+    if at > session.walker.last:
+        raise CommandError(f"No event {at} in the history, which has 0 to {session.walker.last}.")
+    return Location(f"event {at}", [at])
+
+
+def _of_tensor(session: Session, name: str) -> Location:
+    if name not in session.reading.tensors:
+        raise CommandError(f'No tensor "{name}" in the history.{_hint(name, session.reading.tensors)}')
+    return Location(name, session.reading.tensors[name])
+
+
+def _of_function(session: Session, name: str) -> Location:
+    starts = session.walker.calls.starts(name)
+    known = session.reading.functions(session.walker.calls.functions)
+    if not starts and name not in known:
+        raise CommandError(f'Function "{name}" not defined.{_hint(name, chain(known, session.reading.tensors))}')
+    return Location(name, starts, name)
+
+
+def _of_backend(session: Session, node: str) -> Location:
+    node = _unquoted(node)
+    if node and node not in session.reading.tensors:
+        raise CommandError(f'No tensor "{node}" in the history.{_hint(node, session.reading.tensors)}')
+    what = f"backend of {node}" if node else "changes of backend"
+    return Location(what, places.of_backend(session.history.points, node or None))
+
+
+def _of_byte(session: Session, text: str) -> Location:
+    *name, last = text.split()
+    chunk = None
+    if len(name) > 1 and _NUMBER.fullmatch(name[-1]) and _NUMBER.fullmatch(last):
+        chunk, last = int(last, 0), name.pop()
+    buft = _unquoted(" ".join(name))
+    if not buft or not _NUMBER.fullmatch(last):
+        raise CommandError("Usage: break offset BUFFER OFFSET [CHUNK], as in `break offset CPU 0x1000`.")
+    known = session.reading.bufts
+    if buft not in known:
+        raise CommandError(f'No compute buffer "{buft}" in the history; there are {", ".join(known) or "none"}.')
+    offset = int(last, 0)
+    what = f"{buft} {offset:#x}" + ("" if chunk is None else f" of chunk {chunk}")
+    return Location(what, places.of_byte(session.history.points, buft, offset, chunk))
+
+
+def _hint(name: str, valid: Iterable[str]) -> str:
+    near = nearest(name, valid)
+    return f' Did you mean "{near}"?' if near else ""
+
+
+def complete_location(session: Session, prefix: str) -> list[str]:
+    """The functions, tensors and words that a location may begin with."""
+    words = chain(_WORDS, session.walker.calls.functions, session.reading.tensors)
+    return [word for word in words if word.startswith(prefix)]

@@ -1,0 +1,163 @@
+"""The prompt: reads commands from a terminal, scripts and options, and does them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ggmltool.debugger.command import Command, CommandError, Topic, find
+from ggmltool.debugger.expressions.errors import ExpressionError
+from ggmltool.debugger.session import Session
+from ggmltool.debugger.table import COMMANDS, parsed, repeated
+from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
+from ggmltool.debugger.walk import WalkError
+
+PROMPT = "(ggml) "
+_DEEPEST = 16
+_LARGEST = 16 << 20
+"""Bytes of a script that are read."""
+
+WRONG = (CommandError, WalkError, ExpressionError)
+
+
+class Given(NamedTuple):
+    """A command of the command line, or (`script`) the name of a file of them."""
+
+    text: str
+    script: bool = False
+
+
+class Prompt:
+    """The commands of a session, typed or read. `echo` prints each that is read, behind the prompt."""
+
+    def __init__(self, session: Session, terminal: Terminal, echo: bool = False) -> None:
+        self.session = session
+        self.terminal = terminal
+        self.echo = echo
+        self._last = ""
+        self._depth = 0
+        source = "Read commands from a file, up to one that fails.\nUsage: source FILE\nExample: source session.ggdb"
+        self.commands = [*COMMANDS, Command("source", lambda _, file: self.source(file), Topic.SUPPORT, source)]
+
+    def do(self, line: str) -> None:
+        """Do one line. Raises CommandError, WalkError or ExpressionError for what cannot be done."""
+        if not line.strip() or line.lstrip().startswith("#"):
+            return
+        word, argument = parsed(line)
+        if not word:
+            raise CommandError(f'Undefined command: "{line.strip()}".  Try "help".')
+        command = find(word, self.commands)
+        self.terminal.begin(self.session.settings.height if self.session.settings.pagination else 0)
+        with self.terminal.stoppable():
+            command.run(self.session, argument)
+
+    def tried(self, line: str) -> bool:
+        """Do one line and print what goes wrong; whether nothing did."""
+        try:
+            self.do(line)
+        except WRONG as error:
+            self.terminal.error(str(error))
+            return False
+        except Quit:
+            self.terminal.error("Quit")
+        return True
+
+    def source(self, file: str) -> None:
+        """Do the lines of a file. Raises CommandError for a file that cannot be read, and for a line that fails."""
+        if not file:
+            raise CommandError("source command requires file name of file to source.")
+        if self._depth >= _DEEPEST:
+            raise CommandError("source: the files are nested too deep.")
+        self._depth += 1
+        try:
+            for number, line in enumerate(_lines(file), 1):
+                self._read(line)
+                try:
+                    self.do(line)
+                except WRONG as error:
+                    raise CommandError(f"{file}:{number}: Error in sourced command file:\n{error}") from None
+                if self.session.left:
+                    return
+        finally:
+            self._depth -= 1
+
+    def _read(self, line: str) -> None:
+        if self.echo and line.strip():
+            self.terminal.write(f"{PROMPT}{line}\n")
+        elif self.session.settings.trace_commands and line.strip():
+            self.terminal.write(f"+{line}\n")
+
+    def given(self, commands: Iterable[Given]) -> bool:
+        """Do the commands of the command line; whether none failed. One that fails ends its script only."""
+        fine = True
+        for text, script in commands:
+            if self.session.left:
+                break
+            if not script:
+                self._read(text)
+            fine &= self.tried(f"source {text}" if script else text)
+        return fine
+
+    def read(self, lines: Iterable[str]) -> bool:
+        """Do lines that come from elsewhere than a terminal; whether none failed."""
+        fine = True
+        for line in lines:
+            self._read(line.rstrip("\n"))
+            fine &= self.tried(line)
+            if self.session.left:
+                break
+        return fine
+
+    def talk(self) -> None:
+        """Ask for lines until the user leaves."""
+        with line_editing(self.complete):
+            while not self.session.left:
+                try:
+                    line = input(PROMPT)
+                except EOFError:
+                    self.terminal.write("quit\n")
+                    return
+                except KeyboardInterrupt:
+                    self.terminal.write("Quit\n")
+                    continue
+                remember(line)
+                self._typed(line)
+
+    def _typed(self, line: str) -> None:
+        line = line if line.strip() else self._last
+        try:
+            self.tried(line)
+        except KeyboardInterrupt:
+            self.terminal.error("Quit")
+        try:
+            self._last = repeated(line) if line.strip() else ""
+        except CommandError:
+            self._last = ""
+
+    def complete(self, line: str, begin: int) -> Sequence[str]:
+        """The words that could stand in a line from column `begin` to its end."""
+        text, before = line[begin:], line[:begin].strip()
+        if not before and "/" not in text:
+            names = [name for command in self.commands for name in (command.name, *command.aliases)]
+            return sorted(name for name in dict.fromkeys(names) if name.startswith(text))
+        word, argument = parsed(line)
+        command = find(word, self.commands)
+        if command.complete is None:
+            return []
+        inside = argument[: len(argument) - len(text)] if text else argument
+        if command.name in ("break", "tbreak") and " if " in f" {inside} ":
+            return list(self.session.reading.complete(text, self.session))
+        return list(command.complete(self.session, text))
+
+
+def _lines(file: str) -> list[str]:
+    """The lines of a script. Raises CommandError."""
+    path = Path(file).expanduser()
+    try:
+        if path.is_file() and path.stat().st_size > _LARGEST:
+            raise CommandError(f"{file}: too large for a script.")
+        with path.open("rb") as stream:
+            return stream.read(_LARGEST).decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror or error}.") from None

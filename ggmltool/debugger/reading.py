@@ -1,0 +1,130 @@
+"""What a session reads of a history: expressions in the frames of a point, and the names that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ggmltool.debugger.expressions import (
+    CValue,
+    Examined,
+    ExpressionError,
+    Scope,
+    complete,
+    evaluate,
+    examine,
+    truth,
+    type_text,
+)
+from ggmltool.debugger.places import of_tensors
+from ggmltool.debugger.walk import WalkError
+from ggmltool.ggml.events import Allocated
+from ggmltool.inspect.history.calls import calls_of
+from ggmltool.inspect.history.history import History
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.session import Session
+
+_WIDE = 10_000
+"""A width that is none: values are printed in one line."""
+
+
+class Reading:
+    """Reads expressions and names of a history. `values` are those of `$1`, `$2`, …, `variables` those of `$name`."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.values: list[CValue] = []
+        self.variables: dict[str, CValue] = {}
+        self._scope: Scope | None = None
+        self._examined: Examined | None = None
+
+    @cached_property
+    def tensors(self) -> dict[str, list[int]]:
+        """The tensors that events are about, each with its points."""
+        return of_tensors(self.history.points)
+
+    @cached_property
+    def bufts(self) -> Sequence[str]:
+        """The buffer types in which the allocator places tensors."""
+        events = (point.event for point in self.history.points)
+        return list(dict.fromkeys(event.buft for event in events if isinstance(event, Allocated)))
+
+    def functions(self, called: Iterable[str]) -> list[str]:
+        """The functions that are known in the release, those of this history first."""
+        return list(dict.fromkeys([*called, *sorted(calls_of(self.history.release).parameters)]))
+
+    def scope(self, at: int, frame: int) -> Scope:
+        """The scope of a frame of a point; what was asked last is kept."""
+        if self._scope is None or (self._scope.at, self._scope.frame) != (at, frame):
+            self._scope = Scope(self.history, at, frame, self.values, self.variables)
+        return self._scope
+
+    def _here(self, session: Session) -> Scope:
+        return self.scope(session.seen, session.walker.hidden + session.frame)
+
+    def printed(self, text: str, fmt: str, session: Session) -> str:
+        """`$1 = …`, where the value is kept as `$1`. Raises ExpressionError."""
+        if text == "$" and not self.values:
+            raise ExpressionError("The history is empty.")
+        value = evaluate(text, self._here(session))
+        before = f"${len(self.values) + 1} = "
+        shown = value.format(fmt, _width(session), len(before))
+        self.values.append(value.fetched())
+        return before + shown
+
+    def formatted(self, text: str, fmt: str, session: Session) -> str:
+        """The value of an expression. Raises ExpressionError."""
+        return evaluate(text, self._here(session)).format(fmt, _width(session))
+
+    def integer(self, text: str, session: Session) -> int:
+        """The number that an expression is. Raises ExpressionError."""
+        return evaluate(text, self._here(session)).integer()
+
+    def type_of(self, text: str, session: Session, whole: bool) -> str:
+        """The type of an expression, or (`whole`) its definition. Raises ExpressionError."""
+        scope = self._here(session)
+        return type_text(text, scope) if whole else evaluate(text, scope).type_name()
+
+    def examined(self, text: str, fmt: str, session: Session) -> str:
+        """What `x` prints; without a text it goes on. Raises ExpressionError."""
+        said, self._examined = examine(fmt, text, self._here(session), self._examined)
+        return said
+
+    def truth(self, text: str, at: int, frame: int) -> bool:
+        """Whether a condition is true in a frame of a point. Raises WalkError."""
+        try:
+            return truth(text, self.scope(at, frame))
+        except ExpressionError as error:
+            raise WalkError(str(error)) from None
+
+    def shown(self, text: str, at: int, frame: int) -> str:
+        """The value of an expression in a frame of a point, as it is printed. Raises WalkError."""
+        try:
+            return evaluate(text, self.scope(at, frame)).format()
+        except ExpressionError as error:
+            raise WalkError(str(error)) from None
+
+    def arguments(self, at: int, frame: int) -> list[tuple[str, str]]:
+        """The arguments of a frame, with their values as gdb prints them."""
+        return [(name, value.format()) for name, value in self.scope(at, frame).arguments().items()]
+
+    def locals(self, at: int, frame: int) -> list[tuple[str, str]]:
+        """The other variables of a frame that are known."""
+        return [(name, value.format()) for name, value in self.scope(at, frame).locals().items()]
+
+    def complete(self, prefix: str, session: Session) -> list[str]:
+        """What an expression that begins so can go on as, whole."""
+        return complete(prefix, self._here(session))
+
+    def kept(self, what: str) -> list[str]:
+        """The values that were printed, or (`convenience`) the variables, each in a line."""
+        if what == "values":
+            return [f"${n} = {value.format()}" for n, value in enumerate(self.values, 1)][-10:]
+        return [f"${name} = {value.format()}" for name, value in self.variables.items()]
+
+
+def _width(session: Session) -> int | None:
+    width = session.style.width
+    return width if width < _WIDE else None

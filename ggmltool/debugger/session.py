@@ -1,0 +1,122 @@
+"""A session of the debugger: a history that is walked through, the frame that is looked at, and what was asked so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ggmltool.debugger.command import CommandError
+from ggmltool.debugger.reading import Reading
+from ggmltool.debugger.tables import Names
+from ggmltool.debugger.walk import Walker
+from ggmltool.inspect.history.history import History
+from ggmltool.views.table import Style
+
+
+class Screen(Protocol):
+    """Where a session prints and asks."""
+
+    def write(self, text: str) -> None:
+        """Print lines of a result."""
+
+    def error(self, text: str) -> None:
+        """Print what went wrong."""
+
+    def ask(self, question: str) -> bool:
+        """Whether the user says yes; yes where nobody can be asked."""
+
+    def style(self, width: int | None) -> Style:
+        """The colors and the columns that there are; `width` stands in for those of the terminal."""
+
+    def interrupted(self) -> bool:
+        """Whether the user asked to stop since the last command began."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What `set` changes. `width` and `height` are None for those of the terminal, 0 for no limit."""
+
+    width: int | None = None
+    height: int | None = None
+    pagination: bool = True
+    confirm: bool = True
+    listsize: int = 10
+    trace_commands: bool = False
+
+
+@dataclass(slots=True)
+class Display:
+    """An expression that is shown at every stop, and how."""
+
+    number: int
+    format: str
+    expression: str
+    enabled: bool = True
+
+
+@dataclass(slots=True)
+class Listing:
+    """What `list` showed last: nodes `first` to `end` (without it) of a graph."""
+
+    graph: str
+    first: int
+    end: int
+
+
+class Session:
+    """The state of a session. `title` is what the program is called."""
+
+    def __init__(self, history: History, title: str, screen: Screen) -> None:
+        self.history = history
+        self.title = title
+        self.screen = screen
+        self.settings = Settings()
+        self.reading = Reading(history)
+        self.walker = Walker(history, reader=self.reading, interrupted=screen.interrupted)
+        self.frame = 0
+        self.displays: list[Display] = []
+        self.displays_made = 0
+        self.listing: Listing | None = None
+        self.left = False
+        self._state: tuple[int, Mapping[Any, Any]] | None = None
+
+    @property
+    def style(self) -> Style:
+        """How tables may be written."""
+        return self.screen.style(self.settings.width)
+
+    def say(self, text: str) -> None:
+        """Print a line, or several."""
+        self.screen.write(text + "\n")
+
+    @property
+    def at(self) -> int:
+        """The point. Raises CommandError before `run`."""
+        if self.walker.at is None:
+            raise CommandError("The program is not being run.")
+        return self.walker.at
+
+    @property
+    def seen(self) -> int:
+        """The point whose state is shown: before `run` the first."""
+        return self.walker.at or 0
+
+    @property
+    def cells(self) -> Mapping[Any, Any]:
+        """The state at the point. Raises CommandError before `run`."""
+        if self._state is None or self._state[0] != self.at:
+            self._state = self.at, self.history.cells(self.at)
+        return self._state[1]
+
+    @property
+    def names(self) -> Names:
+        """What backends, buffers and tensors are called there. Raises CommandError before `run`."""
+        backends = self.history.backends
+        return Names.of(self.cells, [b.name for b in backends], [b.memory for b in backends])
+
+    def frames(self) -> list[int]:
+        """The calls on the stack, innermost first. Raises CommandError if there is none."""
+        if self.walker.at is None or self.walker.exited:
+            raise CommandError("No stack.")
+        return self.walker.calls.at(self.walker.at)[self.walker.hidden :]

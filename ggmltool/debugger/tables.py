@@ -1,0 +1,159 @@
+"""Tables of the state at a point: splits, tensors, copies, hash table, free blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ggmltool.ggml.op import Op
+from ggmltool.inspect.allocations import HashNode
+from ggmltool.inspect.history.cells import SplitCell, TensorCell
+from ggmltool.views.palette import colors
+from ggmltool.views.table import Cell, Column, Shown, Style, Table
+from ggmltool.views.text import dims, shortened, size
+
+_NAMES = 6
+_LARGEST = 1 << 62
+"""A free block of this size or more is the rest of a chunk that has no end."""
+
+Cells = Mapping[Any, Any]
+
+
+class Names(NamedTuple):
+    """What backends, their buffers and tensors are called at a point."""
+
+    backends: Sequence[str]
+    bufts: Sequence[str]
+    tensors: Mapping[int, TensorCell]
+
+    @classmethod
+    def of(cls, cells: Cells, backends: Sequence[str], bufts: Sequence[str]) -> Names:
+        """Those of a state."""
+        return cls(backends, bufts, {key[1]: cell for key, cell in cells.items() if key[0] == "tensor"})
+
+    def tensor(self, index: int | None) -> str:
+        """A tensor by its index, as events call it."""
+        cell = self.tensors.get(-1 if index is None else index)
+        return f"tensor {index}" if cell is None else cell.id or cell.name
+
+    def backend(self, number: int) -> Shown:
+        """A backend by its number, in its color."""
+        if not 0 <= number < len(self.backends):
+            return Cell("none", "dim")
+        name = self.backends[number]
+        return Cell(name, colors(self.backends)[name].term)
+
+    def buft(self, number: int) -> str:
+        """A buffer of the allocator by its number."""
+        name = self.bufts[number] if 0 <= number < len(self.bufts) else "?"
+        return f"{number} {name}"
+
+
+def op_name(cell: TensorCell) -> str:
+    """An op as ggml calls it."""
+    return Op(cell.op).name
+
+
+def splits_table(cells: Cells, names: Names, style: Style) -> str:
+    """The splits as far as they are made; "" if there are none."""
+    rows = [(key[1], cell) for key, cell in cells.items() if key[0] == "split"]
+    nodes = cells.get(("sched_graph", "nodes"), ())
+    table = Table[tuple[int, SplitCell]](
+        Column("split", lambda r: r[0], right=True),
+        Column("backend", lambda r: names.backend(r[1].backend_id)),
+        Column("i_start", lambda r: r[1].i_start, right=True),
+        Column("i_end", lambda r: r[1].i_end, right=True),
+        Column("inputs", lambda r: shortened([names.tensor(t) for t in r[1].inputs], _NAMES), cut=True),
+        Column("nodes", lambda r: shortened(_nodes(r[1], nodes, names), _NAMES), cut=True, drop=2),
+    )
+    return table.render(rows, style) if rows else ""
+
+
+def _nodes(split: SplitCell, nodes: Sequence[int], names: Names) -> list[str]:
+    return [names.tensor(t) for t in nodes[split.i_start : max(split.i_end, split.i_start)]]
+
+
+def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
+    """The tensors whose names contain a text; "" if there are none."""
+    rows = [(t, cell) for t, cell in names.tensors.items() if wanted in (cell.id or cell.name)]
+    table = Table[tuple[int, TensorCell]](
+        Column("tensor", lambda r: names.tensor(r[0]), cut=True),
+        Column("op", lambda r: op_name(r[1])),
+        Column("shape", lambda r: f"{r[1].type}{dims(r[1].ne)}"),
+        Column("backend", lambda r: names.backend(cells.get(("id", r[0]), -1))),
+        Column("cause", lambda r: cells.get(("cause", r[0]), ""), drop=2),
+        Column("memory", lambda r: _memory(r[0], r[1], cells, names), cut=True),
+        Column("data", lambda r: f"{r[1].data:#x}" if r[1].data else Cell("0x0", "dim"), right=True, drop=1),
+    )
+    return table.render(rows, style) if rows else ""
+
+
+def _memory(t: int, cell: TensorCell, cells: Cells, names: Names) -> Shown:
+    node: HashNode | None = cells.get(("hash_node", t))
+    if cell.view_src is not None:
+        return f"view of {names.tensor(cell.view_src)} + {cell.view_offs}"
+    if node is not None and node.allocated:
+        return f"{names.buft(node.buffer_id)} chunk {node.chunk} {node.offset:#x}"
+    return Cell("–", "dim")
+
+
+def copies_table(cells: Cells, names: Names, style: Style) -> str:
+    """The copies that the scheduler made of tensors; "" if there are none."""
+    rows = [
+        (key[1], backend, copies)
+        for key, of in cells.items()
+        if key[0] == "copies" and of is not None
+        for backend, copies in enumerate(of)
+        if copies
+    ]
+    table = Table[tuple[int, int, tuple[int, ...]]](
+        Column("tensor", lambda r: names.tensor(r[0]), cut=True),
+        Column("backend", lambda r: names.backend(r[1])),
+        Column("copies", lambda r: ", ".join(names.tensor(copy) for copy in r[2]), cut=True),
+    )
+    return table.render(rows, style) if rows else ""
+
+
+def hash_table(cells: Cells, names: Names, style: Style) -> str:
+    """What the allocator knows of every tensor; "" if it knows of none."""
+    rows = [(key[1], node) for key, node in cells.items() if key[0] == "hash_node"]
+    table = Table[tuple[int, HashNode]](
+        Column("tensor", lambda r: names.tensor(r[0]), cut=True),
+        Column("n_children", lambda r: r[1].n_children, right=True),
+        Column("n_views", lambda r: r[1].n_views, right=True),
+        Column("buffer", lambda r: names.buft(r[1].buffer_id), cut=True),
+        Column("chunk", lambda r: r[1].chunk, right=True, drop=3),
+        Column("offset", lambda r: r[1].offset, right=True),
+        Column("allocated", lambda r: "true" if r[1].allocated else Cell("false", "dim")),
+    )
+    return table.render(rows, style) if rows else ""
+
+
+class _Free(NamedTuple):
+    buffer: int
+    chunk: int
+    number: int
+    offset: int
+    size: int
+
+
+def free_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
+    """The free blocks of the allocator, of buffers whose names contain a text; "" if there are none."""
+    rows = [block for block in _free(cells) if wanted in names.buft(block.buffer)]
+    table = Table[_Free](
+        Column("buffer", lambda r: names.buft(r.buffer), cut=True),
+        Column("chunk", lambda r: r.chunk, right=True),
+        Column("block", lambda r: r.number, right=True),
+        Column("offset", lambda r: f"{r.offset:#x}", right=True),
+        Column("size", lambda r: r.size, right=True),
+        Column("", lambda r: Cell("the rest", "dim") if r.size >= _LARGEST else size(r.size), drop=1),
+        Column("max_size", lambda r: cells.get(("max_size", r.buffer, r.chunk)), right=True, drop=2),
+    )
+    return table.render(rows, style) if rows else ""
+
+
+def _free(cells: Cells) -> Iterator[_Free]:
+    free: Iterable[tuple[Any, Any]] = ((key, blocks) for key, blocks in cells.items() if key[0] == "free")
+    for key, blocks in free:
+        for number, (offset, of) in enumerate(blocks):
+            yield _Free(key[1], key[2], number, offset, of)
