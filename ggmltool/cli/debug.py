@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
-from ggmltool.views.text import count
+from ggmltool.views.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.prompt import Given
@@ -89,11 +90,11 @@ def debug(
     history = record_history(opened.scenario, _computes(opened, compute, zeros, memory_check))
     interactive = not batch and sys.stdin.isatty() and sys.stdout.isatty()
     terminal = Terminal(Output().style, interactive)
-    session = Session(history, opened.title, terminal)
+    session = Session(history, _title(opened), terminal)
     session.settings.confirm = not batch
     if not batch and current_settings().verbosity >= 0:
         events = count(len(history.points), "event")
-        terminal.write(f"Reading {opened.title}... {events}, decided by ggml {opened.model.ggml}.\n")
+        terminal.write(f"Reading {session.title}... {events}, decided by ggml {opened.model.ggml}.\n")
         terminal.write('Type "help" for help, "run" or "start" to begin.\n')
     prompt = Prompt(session, terminal, echo)
     fine = prompt.given(_given(ctx, commands, scripts))
@@ -104,6 +105,11 @@ def debug(
     elif not session.left:
         prompt.read(sys.stdin)
     return FINE
+
+
+def _title(opened: Opened) -> str:
+    """What the program is called: the name of its file, or of the sample."""
+    return printable(Path(opened.argument).name) if opened.argument != "-" else "standard input"
 
 
 def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ...]) -> list[Given]:

@@ -12,11 +12,12 @@ from ggmltool.debugger.locations import Location, complete_location, location
 from ggmltool.debugger.moving import count_of
 from ggmltool.debugger.stops import NAMES
 from ggmltool.debugger.walk import WalkError
+from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
-_IF = re.compile(r"(?:^|\s)if(?=[\s(])")
+_IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _MOST = 10_000
 
@@ -33,7 +34,9 @@ def _break(temporary: bool) -> Callable[[Session, str], None]:
         made = session.walker.breakpoints.add(
             place.what, place.places, condition=condition, temporary=temporary, function=place.function
         )
-        session.say(f"{'Temporary breakpoint' if temporary else 'Breakpoint'} {made.number} at {place}.")
+        session.say(
+            f"{'Temporary breakpoint' if temporary else 'Breakpoint'} {made.number} at {printable(str(place))}."
+        )
 
     return run
 
@@ -176,9 +179,9 @@ def _delete(session: Session, argument: str) -> None:
 
         undisplay(session, words[1] if len(words) > 1 else "")
         return
-    if not argument and len(session.walker.breakpoints) and session.settings.confirm:
-        if not session.screen.ask("Delete all breakpoints? (y or n) "):
-            return
+    asked = not argument and len(session.walker.breakpoints) and session.settings.confirm
+    if asked and not session.screen.ask("Delete all breakpoints? (y or n) "):
+        return
     for one in list(_each(session, argument)):
         session.walker.breakpoints.delete(one.number)
 
@@ -220,9 +223,7 @@ def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tu
     """The table of breakpoints, as gdb prints it."""
     chosen = set(numbers(argument)) if argument else None
     shown = [
-        one
-        for one in session.walker.breakpoints
-        if one.kind in kinds and (chosen is None or one.number in chosen)
+        one for one in session.walker.breakpoints if one.kind in kinds and (chosen is None or one.number in chosen)
     ]
     if not shown:
         what = "watchpoints" if kinds == (Kind.WATCHPOINT,) else "breakpoints or watchpoints"
@@ -239,7 +240,7 @@ def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tu
 
 
 def _what(one: Breakpoint) -> str:
-    return f"in {one.function}" if one.function else one.what
+    return f"in {one.function}" if one.function else printable(one.what)
 
 
 def _more(one: Breakpoint) -> Iterator[str]:

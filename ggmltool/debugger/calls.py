@@ -88,7 +88,17 @@ class Calls:
             self.innermost.append(open_calls[-1])
 
 
-_LASTING = {"sched", "galloc", "graph", "node_buffer_ids", "leaf_buffer_ids", "measure_graph", "params", "no_alloc", "gf"}
+_LASTING = {
+    "sched",
+    "galloc",
+    "graph",
+    "node_buffer_ids",
+    "leaf_buffer_ids",
+    "measure_graph",
+    "params",
+    "no_alloc",
+    "gf",
+}
 """Parameters of functions that go on over several tensors."""
 
 _ON_BACKEND = {"backend", "backend_src", "backend_dst", "dev", "device", "buft", "event"}

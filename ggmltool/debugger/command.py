@@ -67,7 +67,7 @@ def find(word: str, commands: Iterable[Command], kind: str = "") -> Command:
     if len(meant) == 1:
         return next(iter(meant.values()))
     if meant:
-        raise CommandError(f'Ambiguous {kind}command "{kind}{word}": {", ".join(sorted(meant))}.')
+        raise CommandError(f'Ambiguous {kind}command "{word}": {", ".join(sorted(meant))}.')
     near = nearest(word, table)
     hint = f' Did you mean "{near}"?' if near else ""
     raise CommandError(f'Undefined {kind}command: "{word}".  Try "help{" " + kind.strip() if kind else ""}".{hint}')

@@ -60,7 +60,7 @@ def _output(session: Session, argument: str) -> None:
 
 def _ptype(whole: bool) -> Callable[[Session, str], None]:
     def run(session: Session, argument: str) -> None:
-        session.say(f"type = {session.reading.type_of(argument or '$', session, whole)}")
+        session.say(session.reading.type_of(argument or "$", session, whole))
 
     return run
 
@@ -143,7 +143,7 @@ COMMANDS = [
         "print",
         _print,
         Topic.DATA,
-        "Print the value of an expression in C, and keep it as $1, $2, …\n"
+        "Print the value of an expression in C, and keep it as $1, $2 and so on.\n"
         f"Usage: print[/FMT] [EXPR]; without EXPR the last value.\n{_FORMATS}\n"
         "A tensor is a pointer called as it is (quoted, where its name is no word of C).\n"
         "Example: print *galloc->buf_tallocs[0]",
@@ -157,7 +157,7 @@ COMMANDS = [
         "output",
         _output,
         Topic.DATA,
-        "Print the value of an expression and nothing else: no number, no end of line.\nExample: output sched->n_splits",
+        "Print the value of an expression and nothing else.\nExample: output sched->n_splits",
         complete=_complete,
     ),
     Command(

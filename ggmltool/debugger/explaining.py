@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.command import Command, CommandError, Topic
 from ggmltool.debugger.lines import line_of
 from ggmltool.debugger.places import about
-from ggmltool.ggml.events import Assigned, Entered, PassedOver, Refused, SPLIT_GRAPH
+from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, PassedOver, Refused
 from ggmltool.scenario.errors import nearest
+from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
 
 def _why(session: Session, argument: str) -> None:
-    name = _tensor(session, argument)
-    rules = list(_rules(session, name))
+    tensor = _tensor(session, argument)
+    name = printable(tensor)
+    rules = list(_rules(session, tensor))
     backend = next((e.backend for at in rules if isinstance(e := session.history.points[at].event, Assigned)), "")
     if not rules:
         session.say(f"Nothing is decided about {name} yet.")
@@ -55,15 +57,18 @@ def _tensor(session: Session, argument: str) -> str:
 
 def _explain(session: Session, argument: str) -> None:
     """All events about a tensor up to this point."""
-    name = _tensor(session, argument)
-    points = [at for at in session.reading.tensors[name] if at <= session.at]
+    tensor = _tensor(session, argument)
+    name = printable(tensor)
+    points = [at for at in session.reading.tensors[tensor] if at <= session.at]
     if not points:
         session.say(f"Nothing happened to {name} yet.")
     for at in points:
         session.say(f"{at}\t{line_of(session.history, at)}")
-    later = len(session.reading.tensors[name]) - len(points)
+    later = len(session.reading.tensors[tensor]) - len(points)
     if later:
-        session.say(f"({later} more events are about {name} later.)" if later > 1 else f"(1 more is about {name} later.)")
+        session.say(
+            f"({later} more events are about {name} later.)" if later > 1 else f"(1 more is about {name} later.)"
+        )
 
 
 def _tensors(session: Session, prefix: str) -> list[str]:

@@ -13,7 +13,7 @@ from ggmltool.debugger.data import info_display
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.stack import info_args, info_frame, info_locals
 from ggmltool.debugger.stops import point_of
-from ggmltool.views.text import count
+from ggmltool.views.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
@@ -27,7 +27,9 @@ def _shown(session: Session, table: str, otherwise: str) -> None:
 
 
 def _splits(session: Session, _: str) -> None:
-    _shown(session, tables.splits_table(session.cells, session.names, session.style), "No splits yet.")
+    splits = any(key[0] == "split" for key in session.cells)
+    nodes = session.graph()[1] if splits else ()
+    _shown(session, tables.splits_table(session.cells, session.names, nodes, session.style), "No splits yet.")
 
 
 def _hash(session: Session, _: str) -> None:
@@ -57,7 +59,7 @@ def _line(session: Session, _: str) -> None:
     point = session.history.points[at]
     calls = session.walker.calls
     function = calls[calls.innermost[at]].function
-    where = f"{session.title}, {step_name(session.history, point.step)}"
+    where = printable(f"{session.title}, {step_name(session.history, point.step)}")
     session.say(f"Event {at} of {session.walker.last} is in {function}, {where}.")
     session.say(f"{at}\t{line_of(session.history, at)}")
 
@@ -65,13 +67,13 @@ def _line(session: Session, _: str) -> None:
 def _source(session: Session, _: str) -> None:
     model = session.history.scenario.model
     session.say(f"Current scenario is {session.title}")
-    session.say(f"Located in {model.source}")
+    session.say(f"Located in {printable(model.source)}")
     session.say(f"Decided by ggml {model.ggml}.")
-    backends = ", ".join(b.name for b in session.history.backends)
+    backends = ", ".join(printable(b.name) for b in session.history.backends)
     session.say(f"Backends: {backends or 'none'}.")
-    graphs = ", ".join(f"{name} ({count(len(graph.nodes), 'node')})" for name, graph in model.graphs.items())
+    graphs = ", ".join(f"{printable(name)} ({count(len(graph.nodes), 'node')})" for name, graph in model.graphs.items())
     session.say(f"Graphs: {graphs or 'none'}.")
-    session.say(f"Steps: {', '.join(map(str, model.steps)) or 'none'}.")
+    session.say(f"Steps: {printable(', '.join(map(str, model.steps))) or 'none'}.")
     session.say(f"The history has {count(len(session.history.points), 'event')}.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ggmltool.ggml.events import (
     Allocated,
@@ -35,7 +35,7 @@ from ggmltool.ggml.events import (
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, Point
 from ggmltool.views.explain.words import words
-from ggmltool.views.text import count, shortened
+from ggmltool.views.text import count, printable, shortened
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""
@@ -44,7 +44,7 @@ _NODES = 4
 def line_of(history: History, at: int) -> str:
     """What happened at point `at`, in one line without its number."""
     point = history.points[at]
-    return _step_line(history, point) if point.event is None else event_line(point.event)
+    return printable(_step_line(history, point) if point.event is None else event_line(point.event))
 
 
 def step_name(history: History, step: int) -> str:
@@ -155,10 +155,3 @@ _HOW: Mapping[str, str] = {
     "async": "by the device, without waiting",
     "bounce": "through host memory",
 }
-
-
-def nodes_of(event: Event | None) -> Sequence[str]:
-    """The tensor that a point is at, first of those that its event is about; none where it is about none."""
-    from ggmltool.debugger.places import about
-
-    return [] if event is None else [name for name in about(event) if name]

@@ -13,7 +13,7 @@ from ggmltool.debugger.tables import Names, op_name
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.palette import colors
 from ggmltool.views.table import render_lines
-from ggmltool.views.text import dims
+from ggmltool.views.text import dims, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,7 +24,7 @@ _RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
 
 
 def _list(session: Session, argument: str) -> None:
-    graph, nodes = _graph(session)
+    graph, nodes = session.graph()
     names = [session.names.tensor(t) for t in nodes]
     first, end = _passage(session, argument, graph, names)
     if first >= len(nodes) or end <= 0 or not nodes:
@@ -35,17 +35,6 @@ def _list(session: Session, argument: str) -> None:
     width = len(str(end - 1))
     lines = [_line(session, i, nodes[i], i == current, width) for i in range(first, end)]
     session.screen.write(render_lines(lines, session.style))
-
-
-def _graph(session: Session) -> tuple[str, tuple[int, ...]]:
-    """The graph of the step that it is in, or the newest one. Raises CommandError if none was built yet."""
-    built = [key[1] for key in session.cells if key[0] == "cgraph" and key[2] == "nodes"]
-    if not built:
-        raise CommandError("No graph is built yet.")
-    step = session.history.points[session.at].step
-    graph = session.history.scenario.model.steps[step].graph if step >= 0 else None
-    chosen = graph if graph in built else built[-1]
-    return chosen, session.cells["cgraph", chosen, "nodes"]
 
 
 def _passage(session: Session, argument: str, graph: str, names: list[str]) -> tuple[int, int]:
@@ -107,7 +96,7 @@ def _line(session: Session, i: int, t: int, current: bool, width: int) -> Text:
     sources = ", ".join(names.tensor(s) for s in cell.src if s is not None)
     backend = session.cells.get(("id", t), -1)
     line = Text(f"{i:>{width}} {'→' if current else ' '} ", "bold" if current else "")
-    line.append(f"{names.tensor(t)} = {op_name(cell)}({sources})  {cell.type}{dims(cell.ne)}")
+    line.append(printable(f"{names.tensor(t)} = {op_name(cell)}({sources})  {cell.type}{dims(cell.ne)}"))
     if 0 <= backend < len(names.backends):
         name = names.backends[backend]
         line.append(f"  {name}", colors(names.backends)[name].term)

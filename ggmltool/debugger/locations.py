@@ -15,7 +15,7 @@ from ggmltool.views.text import count
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
-_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)")
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})")
 _WORDS = ("split", "backend", "offset", "tensor", "function")
 
 
@@ -29,6 +29,8 @@ class Location(NamedTuple):
     def __str__(self) -> str:
         if not self.places:
             return f"{self.what}: no event of this history"
+        if self.what == f"event {self.places[0]}":
+            return self.what
         first = "event" if len(self.places) == 1 else "first event"
         events = "" if len(self.places) == 1 else f"{count(len(self.places), 'event')}, "
         return f"{self.what}: {events}{first} {self.places[0]}"

@@ -57,7 +57,7 @@ def _goto(session: Session, argument: str) -> None:
 def _continue(reverse: bool) -> Callable[[Session, str], None]:
     def run(session: Session, argument: str) -> None:
         crossings = count_of(session, argument)
-        session.walker.here()
+        session.walker.check(reverse)
         if crossings > 1:
             _ignore_next(session, crossings - 1)
         session.say("Continuing.")

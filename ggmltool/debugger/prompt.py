@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +64,12 @@ class Prompt:
         except Quit:
             self.terminal.error("Quit")
         return True
+
+    def said(self, line: str) -> str:
+        """What a line prints, where something else than the terminal shows it."""
+        with redirect_stdout(StringIO()) as out, redirect_stderr(out):
+            self.tried(line)
+        return out.getvalue()
 
     def source(self, file: str) -> None:
         """Do the lines of a file. Raises CommandError for a file that cannot be read, and for a line that fails."""

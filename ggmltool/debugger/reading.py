@@ -83,9 +83,9 @@ class Reading:
         return evaluate(text, self._here(session)).integer()
 
     def type_of(self, text: str, session: Session, whole: bool) -> str:
-        """The type of an expression, or (`whole`) its definition. Raises ExpressionError."""
+        """`type = …`: the type of an expression, or (`whole`) its definition. Raises ExpressionError."""
         scope = self._here(session)
-        return type_text(text, scope) if whole else evaluate(text, scope).type_name()
+        return type_text(text, scope) if whole else f"type = {evaluate(text, scope).type_name()}"
 
     def examined(self, text: str, fmt: str, session: Session) -> str:
         """What `x` prints; without a text it goes on. Raises ExpressionError."""

@@ -1,4 +1,4 @@
-"""A session of the debugger: a history that is walked through, the frame that is looked at, and what was asked so far."""
+"""A session of the debugger: a history that is walked through, the frame that is looked at, what was asked so far."""
 
 from __future__ import annotations
 
@@ -114,6 +114,18 @@ class Session:
         """What backends, buffers and tensors are called there. Raises CommandError before `run`."""
         backends = self.history.backends
         return Names.of(self.cells, [b.name for b in backends], [b.memory for b in backends])
+
+    def graph(self) -> tuple[str, tuple[int, ...]]:
+        """The graph of the step that it is in, or the newest one, and its nodes. Raises CommandError if none was built
+        yet."""
+        built: list[str] = [key[1] for key in self.cells if key[0] == "cgraph" and key[2] == "nodes"]
+        if not built:
+            raise CommandError("No graph is built yet.")
+        step = self.history.points[self.at].step
+        graph = self.history.scenario.model.steps[step].graph if step >= 0 else None
+        chosen = graph if graph in built else built[-1]
+        nodes: tuple[int, ...] = self.cells["cgraph", chosen, "nodes"]
+        return chosen, nodes
 
     def frames(self) -> list[int]:
         """The calls on the stack, innermost first. Raises CommandError if there is none."""

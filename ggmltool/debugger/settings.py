@@ -43,7 +43,7 @@ def _number(field: str, says: str) -> _Setting:
         if value == "unlimited":
             setattr(settings, field, 0)
         elif not value.isascii() or not value.isdecimal() or int(value[:9]) > _MOST:
-            raise CommandError(f"Invalid number \"{value}\".")
+            raise CommandError(f'Invalid number "{value}".')
         else:
             setattr(settings, field, int(value))
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.walk import Hit, Reason, Stop
+from ggmltool.inspect.history.arguments import Argument, Pointer
 from ggmltool.views.errors import ggml_error
+from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
@@ -78,7 +80,7 @@ def frame_text(session: Session, number: int, numbered: bool = True) -> str:
     call = session.walker.calls[calls[number]]
     head = f"#{number:<2} " if numbered else ""
     arguments = ", ".join(f"{name}={value}" for name, value in arguments_of(session, number))
-    return f"{head}{call.function} ({arguments}) at {_where(session, number)}"
+    return f"{head}{call.function} ({printable(arguments)}) at {printable(_where(session, number))}"
 
 
 def _where(session: Session, number: int) -> str:
@@ -103,5 +105,17 @@ def source_text(session: Session, number: int) -> str:
 
 def arguments_of(session: Session, number: int) -> list[tuple[str, str]]:
     """The arguments of a frame as gdb prints them there: pointers without their types."""
-    found = session.reading.arguments(session.at, session.walker.hidden + number)
-    return [(name, _TYPE.sub("", value)) for name, value in found]
+    number += session.walker.hidden
+    values = dict(session.reading.arguments(session.at, number))
+    told = session.history.stack(session.at)[number].arguments
+    return [(name, _TYPE.sub("", values[name]) + _named(session, value)) for name, value in told]
+
+
+def _named(session: Session, value: Argument) -> str:
+    """What an argument points to, as people call it."""
+    if not isinstance(value, Pointer) or value.kind not in ("tensor", "backend", "graph"):
+        return ""
+    if value.kind == "backend" and isinstance(value.index, int):
+        return f" <{session.history.backends[value.index].name}>"
+    name = session.names.tensor(value.index) if isinstance(value.index, int) else value.index
+    return f" <{name}>"

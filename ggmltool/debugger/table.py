@@ -47,7 +47,9 @@ COMMANDS: list[Command] = [
     *info.COMMANDS,
     *explaining.COMMANDS,
     *settings.COMMANDS,
-    Command("help", _help, Topic.SUPPORT, "Show the commands, or one of them.\nExample: help break", ("h",), complete=_names),
+    Command(
+        "help", _help, Topic.SUPPORT, "Show the commands, or one of them.\nExample: help break", ("h",), complete=_names
+    ),
     Command("quit", _quit, Topic.SUPPORT, "Leave the debugger.\nUsage: quit", ("q", "exit")),
 ]
 

@@ -54,10 +54,9 @@ def op_name(cell: TensorCell) -> str:
     return Op(cell.op).name
 
 
-def splits_table(cells: Cells, names: Names, style: Style) -> str:
-    """The splits as far as they are made; "" if there are none."""
+def splits_table(cells: Cells, names: Names, nodes: Sequence[int], style: Style) -> str:
+    """The splits of a graph of these nodes, as far as they are made; "" if there are none."""
     rows = [(key[1], cell) for key, cell in cells.items() if key[0] == "split"]
-    nodes = cells.get(("sched_graph", "nodes"), ())
     table = Table[tuple[int, SplitCell]](
         Column("split", lambda r: r[0], right=True),
         Column("backend", lambda r: names.backend(r[1].backend_id)),

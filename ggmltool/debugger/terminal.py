@@ -144,7 +144,9 @@ def line_editing(complete: Callable[[str, int], Sequence[str]]) -> Iterator[None
 
     def completer(_: str, state: int) -> str | None:
         if state == 0:
-            found[:] = _quietly(lambda: complete(readline.get_line_buffer()[: readline.get_endidx()], readline.get_begidx()))
+            found[:] = _quietly(
+                lambda: complete(readline.get_line_buffer()[: readline.get_endidx()], readline.get_begidx())
+            )
         return found[state] if state < len(found) else None
 
     readline.set_completer(completer)

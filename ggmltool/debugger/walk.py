@@ -132,7 +132,7 @@ class Walker:
 
     def continue_(self, reverse: bool = False) -> Stop:
         """To where something stops it, or to the end (in reverse: the first point)."""
-        return self._go(self._from(reverse), None, Reason.EXITED, reverse)
+        return self._go(self.check(reverse), None, Reason.EXITED, reverse)
 
     def step(self, count: int = 1, reverse: bool = False) -> Stop:
         """`count` points on, unless something stops it before."""
@@ -144,7 +144,7 @@ class Walker:
 
     def finish(self, frame: int = 0, reverse: bool = False) -> Stop:
         """To where the call of a frame (0: the innermost) is done; in reverse: to where it was made."""
-        at = self._from(reverse)
+        at = self.check(reverse)
         call = self.calls[self.calls.at(at)[self.hidden + frame]]
         if call.caller < 0:
             raise WalkError('"finish" not meaningful in the outermost frame.')
@@ -153,7 +153,7 @@ class Walker:
     def until(self, reverse: bool = False) -> Stop:
         """As `next`, but out of the loop that it is in: to where another pass of the scheduler begins, or to what comes
         after the nodes of an allocator."""
-        at = self._from(reverse)
+        at = self.check(reverse)
         loop = loop_of(self.history.points[at].event)
         target = self._next(at, reverse)
         while loop is not None and 0 <= target <= self.last and self._loop_at(target) in (loop, None):
@@ -164,7 +164,7 @@ class Walker:
 
     def advance(self, places: list[int], reverse: bool = False, leave: bool = True) -> Stop:
         """To the nearest of the places; with `leave` no further than to where the current call is done."""
-        at = self._from(reverse)
+        at = self.check(reverse)
         call = self.calls[self.calls.innermost[at]]
         target = next(before(places, at) if reverse else after(places, at), -1 if reverse else self.last + 1)
         if leave and call.caller >= 0:
@@ -180,7 +180,7 @@ class Walker:
         outer = self.calls[call.caller] if call.caller >= 0 else call
         return outer.first <= target <= outer.last
 
-    def _from(self, reverse: bool) -> int:
+    def check(self, reverse: bool) -> int:
         """The point that it goes on from. Raises WalkError where there is nothing to go on with."""
         at = self.here()
         if at == self.last and not reverse:
@@ -188,7 +188,7 @@ class Walker:
         return at
 
     def _repeat(self, count: int, reverse: bool, way: Callable[[int], int]) -> Stop:
-        began = self._from(reverse)
+        began = self.check(reverse)
         stop = Stop(Reason.STEPPED, began)
         for _ in range(count):
             stop = self._go(stop.at, way(stop.at), Reason.STEPPED, reverse)
@@ -290,6 +290,8 @@ class Walker:
         return True
 
     def _shown(self, one: Breakpoint, at: int) -> str | None:
+        if at < 0:
+            return None
         calls = self.calls.at(at)
         frame = calls.index(one.call) if one.call in calls else len(calls) - 1
         try:
