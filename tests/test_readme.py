@@ -67,6 +67,7 @@ ANSWERS = {
     "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
     "plan --no-op-offload offload": "nothing is copied between backends",
     "trace outgrown": "source is larger: many (512 → 4096)",
+    'debug inplace --batch -ex "break offset CPU 0" -ex run -ex bt': "#0  ggml_dyn_tallocr_alloc (alloc=",
     "run -v march-2025": "needs_realloc: src 0 (z) of node z (view) is not valid",
     "run graph-twice": "Step 6, compute main, splits a build of the graph that was split before",
     "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",

@@ -30,17 +30,16 @@ class _Ordered(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         order = self.make_parser(ctx).parse_args(list(args))[2]
-        ctx.meta[_ORDER] = [param.name for param in order if param.name in ("commands", "scripts")]
+        ctx.meta[_ORDER] = [param.name for param in order if param.name in ("eval_command", "command")]
         return super().parse_args(ctx, args)
 
 
 @click.command(cls=_Ordered)
 @scenario_argument
-@click.option("-ex", "--eval-command", "commands", multiple=True, metavar="CMD", help="Do this command at the start.")
+@click.option("-ex", "--eval-command", multiple=True, metavar="CMD", help="Do this command at the start.")
 @click.option(
     "-x",
     "--command",
-    "scripts",
     multiple=True,
     metavar="SCRIPT",
     type=click.Path(exists=True, dir_okay=False, allow_dash=False),
@@ -60,8 +59,8 @@ class _Ordered(Command):
 def debug(
     ctx: click.Context,
     scenario: str | None,
-    commands: tuple[str, ...],
-    scripts: tuple[str, ...],
+    eval_command: tuple[str, ...],
+    command: tuple[str, ...],
     batch: bool,
     echo: bool,
     compute: bool | None,
@@ -97,7 +96,7 @@ def debug(
         terminal.write(f"Reading {session.title}... {events}, decided by ggml {opened.model.ggml}.\n")
         terminal.write('Type "help" for help, "run" or "start" to begin.\n')
     prompt = Prompt(session, terminal, echo)
-    fine = prompt.given(_given(ctx, commands, scripts))
+    fine = prompt.given(_given(ctx, eval_command, command))
     if batch:
         return FINE if fine else GGML_FAILED
     if interactive:
@@ -116,9 +115,9 @@ def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ..
     """The commands and scripts in the order in which they stand on the line; those of the environment come last."""
     from ggmltool.debugger.prompt import Given
 
-    left: dict[str, list[str]] = {"commands": list(commands), "scripts": list(scripts)}
+    left: dict[str, list[str]] = {"eval_command": list(commands), "command": list(scripts)}
     order: list[Any] = [*ctx.meta[_ORDER], *(name for name in left for _ in left[name])]
-    return [Given(left[name].pop(0), name == "scripts") for name in order if left[name]]
+    return [Given(left[name].pop(0), name == "command") for name in order if left[name]]
 
 
 def _computes(opened: Opened, compute: bool | None, zeros: bool, memory_check: bool) -> bool:

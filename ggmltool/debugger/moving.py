@@ -90,7 +90,8 @@ def _finish(reverse: bool) -> Callable[[Session, str], None]:
         if session.frame == len(frames) - 1:
             raise CommandError('"finish" not meaningful in the outermost frame.')
         way = "back to call of" if reverse else "till exit from"
-        session.say(f"Run {way} {frame_text(session, session.frame)}")
+        way = f"Run {way} "
+        session.say(way + frame_text(session, session.frame, before=len(way)))
         show_stop(session, session.walker.finish(session.frame, reverse))
 
     return run

@@ -148,7 +148,7 @@ class Prompt:
         text, before = line[begin:], line[:begin].strip()
         if not before and "/" not in text:
             names = [name for command in self.commands for name in (command.name, *command.aliases)]
-            return sorted(name for name in dict.fromkeys(names) if name.startswith(text))
+            return _ended(sorted(name for name in dict.fromkeys(names) if name.startswith(text)))
         word, argument = parsed(line)
         command = find(word, self.commands)
         if command.complete is None:
@@ -156,7 +156,12 @@ class Prompt:
         inside = argument[: len(argument) - len(text)] if text else argument
         if command.name in ("break", "tbreak") and " if " in f" {inside} ":
             return list(self.session.reading.complete(text, self.session))
-        return list(command.complete(self.session, text))
+        return _ended(list(command.complete(self.session, text)))
+
+
+def _ended(words: Sequence[str]) -> Sequence[str]:
+    """The words, and behind the only one a blank: the next word may follow."""
+    return [f"{words[0]} "] if len(words) == 1 and words[0][-1:].isalnum() else words
 
 
 def _lines(file: str) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.lines import line_of, step_name
@@ -35,7 +38,7 @@ def show_stop(session: Session, stop: Stop) -> None:
         session.say("\nProgram received signal SIGABRT, Aborted.")
     before = _hits(session, stop.hits)
     if stop.entered or before:
-        session.say(before + frame_text(session, 0, numbered=False))
+        session.say(before + frame_text(session, 0, numbered=False, before=len(before)))
     session.say(source_text(session, 0))
     show_displays(session)
 
@@ -74,13 +77,27 @@ def show_displays(session: Session) -> None:
             show_display(session, display, quietly=True)
 
 
-def frame_text(session: Session, number: int, numbered: bool = True) -> str:
-    """A frame: its number, its function with the arguments, and the event that it is at."""
+def frame_text(session: Session, number: int, numbered: bool = True, before: int = 0) -> str:
+    """A frame: its number, its function with the arguments, and the event that it is at. `before` columns of its first
+    line are taken."""
     calls = session.frames()
     call = session.walker.calls[calls[number]]
     head = f"#{number:<2} " if numbered else ""
-    arguments = ", ".join(f"{name}={value}" for name, value in arguments_of(session, number))
-    return f"{head}{call.function} ({printable(arguments)}) at {printable(_where(session, number))}"
+    arguments = [f"{name}={value}" for name, value in arguments_of(session, number)]
+    *first, last = [f"{argument}, " for argument in arguments[:-1]] + [f"{arguments[-1] if arguments else ''}) "]
+    pieces = [f"{head}{call.function} (", *first, last, f"at {_where(session, number)}"]
+    return _wrapped([printable(piece) for piece in pieces], before, session.style.width)
+
+
+def _wrapped(pieces: Sequence[str], taken: int, width: int) -> str:
+    """Pieces in lines of at most `width` columns, as far as a piece has room, of which `taken` are gone already."""
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if cell_len(lines[-1] + piece.rstrip()) + (taken if len(lines) == 1 else 0) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("    ")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _where(session: Session, number: int) -> str:

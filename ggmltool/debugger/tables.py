@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.op import Op
@@ -56,7 +56,7 @@ def op_name(cell: TensorCell) -> str:
 
 def splits_table(cells: Cells, names: Names, nodes: Sequence[int], style: Style) -> str:
     """The splits of a graph of these nodes, as far as they are made; "" if there are none."""
-    rows = [(key[1], cell) for key, cell in cells.items() if key[0] == "split"]
+    rows = sorted((key[1], cell) for key, cell in cells.items() if key[0] == "split")
     table = Table[tuple[int, SplitCell]](
         Column("split", lambda r: r[0], right=True),
         Column("backend", lambda r: names.backend(r[1].backend_id)),
@@ -74,7 +74,7 @@ def _nodes(split: SplitCell, nodes: Sequence[int], names: Names) -> list[str]:
 
 def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
     """The tensors whose names contain a text; "" if there are none."""
-    rows = [(t, cell) for t, cell in names.tensors.items() if wanted in (cell.id or cell.name)]
+    rows = sorted((t, cell) for t, cell in names.tensors.items() if wanted in (cell.id or cell.name))
     table = Table[tuple[int, TensorCell]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
         Column("op", lambda r: op_name(r[1])),
@@ -98,13 +98,13 @@ def _memory(t: int, cell: TensorCell, cells: Cells, names: Names) -> Shown:
 
 def copies_table(cells: Cells, names: Names, style: Style) -> str:
     """The copies that the scheduler made of tensors; "" if there are none."""
-    rows = [
+    rows = sorted(
         (key[1], backend, copies)
         for key, of in cells.items()
         if key[0] == "copies" and of is not None
         for backend, copies in enumerate(of)
         if copies
-    ]
+    )
     table = Table[tuple[int, int, tuple[int, ...]]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
         Column("backend", lambda r: names.backend(r[1])),
@@ -115,7 +115,7 @@ def copies_table(cells: Cells, names: Names, style: Style) -> str:
 
 def hash_table(cells: Cells, names: Names, style: Style) -> str:
     """What the allocator knows of every tensor; "" if it knows of none."""
-    rows = [(key[1], node) for key, node in cells.items() if key[0] == "hash_node"]
+    rows = sorted((key[1], node) for key, node in cells.items() if key[0] == "hash_node")
     table = Table[tuple[int, HashNode]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
         Column("n_children", lambda r: r[1].n_children, right=True),
@@ -152,7 +152,6 @@ def free_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
 
 
 def _free(cells: Cells) -> Iterator[_Free]:
-    free: Iterable[tuple[Any, Any]] = ((key, blocks) for key, blocks in cells.items() if key[0] == "free")
-    for key, blocks in free:
+    for key, blocks in sorted((key, blocks) for key, blocks in cells.items() if key[0] == "free"):
         for number, (offset, of) in enumerate(blocks):
             yield _Free(key[1], key[2], number, offset, of)

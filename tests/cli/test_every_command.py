@@ -39,8 +39,8 @@ never."""
 WITHOUT_JSON = {"dot", "capture", "man"}
 IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("xllamacpp") is not None}
 """Whether what a command needs is there."""
-WHOLE_SCREEN = {"tui"}
-"""Commands that print nothing: they take the whole terminal until the user quits."""
+TALKING = {"debug", "tui"}
+"""Commands that print no result: they talk with a user until that one quits."""
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
@@ -80,7 +80,7 @@ def usable(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs a package that is not installed"))
 
 
-PRINT = [name for name in COMMANDS if name not in WHOLE_SCREEN]
+PRINT = [name for name in COMMANDS if name not in TALKING]
 EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])
 PRINTING = pytest.mark.parametrize("name", [usable(name) for name in PRINT])
 PLANNING = pytest.mark.parametrize("name", [usable(name) for name in PRINT if takes_a_scenario(name)])

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,10 +38,16 @@ class Terminal:
         }  # fmt: skip
         env.pop("COLUMNS", None)
         env.pop("LINES", None)
+
+        def _begin() -> None:
+            """The terminal is the session's own, and ^C is not ignored as in a shell's background jobs."""
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
         command = [sys.executable, "-m", "ggmltool", "debug", *args]
         self.process = subprocess.Popen(
             command, stdin=child, stdout=child, stderr=child, env=env, cwd=folder, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_begin,
         )  # fmt: skip
         os.close(child)
         self.text = ""
@@ -80,12 +86,27 @@ class Terminal:
         os.close(self.fd)
 
 
+Open = Callable[..., Terminal]
+
+
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path, "moe")
-    made.until(PROMPT)
-    yield made
-    made.close()
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """`opened("moe", columns=160)`: a session at its first prompt."""
+    made: list[Terminal] = []
+
+    def open_terminal(*args: str, columns: int = 80, lines: int = 50) -> Terminal:
+        made.append(Terminal(tmp_path, *args, columns=columns, lines=lines))
+        made[-1].until(PROMPT)
+        return made[-1]
+
+    yield open_terminal
+    for terminal in made:
+        terminal.close()
+
+
+@pytest.fixture
+def terminal(opened: Open) -> Terminal:
+    return opened("moe")
 
 
 def test_an_empty_line_does_the_last_command_again(terminal: Terminal) -> None:
@@ -124,25 +145,20 @@ def test_the_tabulator_completes_commands_functions_tensors_and_expressions(term
     terminal.until("why weight")
 
 
-def test_lines_are_remembered_from_one_session_to_the_next(tmp_path: Path) -> None:
-    first = Terminal(tmp_path, "matmul")
-    first.until(PROMPT)
+def test_lines_are_remembered_from_one_session_to_the_next(tmp_path: Path, opened: Open) -> None:
+    first = opened("matmul")
     first.say("break result")
     first.type("quit\n")
     assert first.end() == 0
-    first.close()
     kept = tmp_path / "ggmltool" / "debug_history"
     assert kept.read_text("utf-8").splitlines()[-2:] == ["break result", "quit"]
-    again = Terminal(tmp_path, "matmul")
-    again.until(PROMPT)
+    again = opened("matmul")
     again.type("\x1b[A\x1b[A\n")
     assert "Breakpoint 1 at result" in again.until(PROMPT)
-    again.close()
 
 
-def test_an_interrupt_at_the_prompt_drops_the_line_and_one_on_the_way_stops_it(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, "gemma-3-270m", "--no-compute")
-    terminal.until(PROMPT)
+def test_an_interrupt_at_the_prompt_drops_the_line_and_one_on_the_way_stops_it(opened: Open) -> None:
+    terminal = opened("gemma-3-270m", "--no-compute")
     terminal.type("brea")
     terminal.until("brea")
     terminal.type("\x03")
@@ -156,12 +172,10 @@ def test_an_interrupt_at_the_prompt_drops_the_line_and_one_on_the_way_stops_it(t
     terminal.type("\x04")
     assert "quit" in terminal.until("\n")
     assert terminal.end() == 0
-    terminal.close()
 
 
-def test_long_tables_come_page_by_page(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, "moe", lines=10)
-    terminal.until(PROMPT)
+def test_long_tables_come_page_by_page(opened: Open) -> None:
+    terminal = opened("moe", lines=10)
     terminal.say("run")
     terminal.type("info tensors\n")
     page = terminal.until("--Type <RET> for more, q to quit, c to continue without paging--")
@@ -172,7 +186,6 @@ def test_long_tables_come_page_by_page(tmp_path: Path) -> None:
     assert "Quit" in terminal.until(PROMPT)
     terminal.say("set pagination off")
     assert len(terminal.say("info tensors").splitlines()) > 20
-    terminal.close()
 
 
 def test_it_asks_before_it_deletes_and_before_it_begins_again(terminal: Terminal) -> None:
@@ -190,12 +203,9 @@ def test_it_asks_before_it_deletes_and_before_it_begins_again(terminal: Terminal
 
 
 @pytest.mark.parametrize("columns", [80, 160])
-def test_tables_fit_the_terminal(tmp_path: Path, columns: int) -> None:
-    terminal = Terminal(tmp_path, "moe", columns=columns)
-    terminal.until(PROMPT)
+def test_tables_fit_the_terminal(opened: Open, columns: int) -> None:
+    terminal = opened("moe", columns=columns)
     terminal.say("run")
     for table in ("tensors", "hash", "splits", "copies", "free-blocks"):
         lines = terminal.say(f"info {table}").splitlines()
         assert max(map(len, lines)) <= columns
-    assert max(map(len, terminal.say("p *sched").splitlines())) <= columns
-    terminal.close()
