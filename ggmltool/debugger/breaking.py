@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.breakpoints import Breakpoint, Kind
-from ggmltool.debugger.command import Command, CommandError, Topic
+from ggmltool.debugger.command import Command, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import Location, complete_location, location
 from ggmltool.debugger.moving import count_of
 from ggmltool.debugger.stops import NAMES
@@ -67,7 +68,7 @@ def _watch(session: Session, argument: str) -> None:
     if not argument:
         raise CommandError("Argument required (expression to compute).")
     expression, condition = _with_condition(argument)
-    frame = session.walker.hidden + session.frame
+    frame = session.selected
     at = session.seen
     call = None
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from ggmltool.debugger.errors import CommandError
 from ggmltool.scenario.errors import nearest
 
 if TYPE_CHECKING:
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
 
 Run = Callable[["Session", str], None]
 Completer = Callable[["Session", str], Iterable[str]]
-
-
-class CommandError(Exception):
-    """What went wrong, in gdb's words."""
 
 
 class Repeat(Enum):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, CommandError, Repeat, Topic
+from ggmltool.debugger.command import Command, Repeat, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import ExpressionError
 from ggmltool.debugger.session import Display
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, CommandError, Topic
+from ggmltool.debugger.command import Command, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of
 from ggmltool.debugger.places import about
 from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, PassedOver, Refused

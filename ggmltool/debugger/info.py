@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger import tables
 from ggmltool.debugger.breaking import info_breakpoints
 from ggmltool.debugger.breakpoints import Kind
-from ggmltool.debugger.command import Command, CommandError, Repeat, Topic, find
+from ggmltool.debugger.command import Command, Repeat, Topic, find
 from ggmltool.debugger.data import info_display
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.stack import info_args, info_frame, info_locals
 from ggmltool.debugger.stops import point_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, CommandError, Repeat, Topic
+from ggmltool.debugger.command import Command, Repeat, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.places import about
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stops import point_of

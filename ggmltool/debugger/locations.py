@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.debugger import places
-from ggmltool.debugger.command import CommandError
+from ggmltool.debugger.errors import CommandError
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.text import count
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, CommandError, Repeat, Topic
+from ggmltool.debugger.command import Command, Repeat, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import complete_location, location
 from ggmltool.debugger.stops import frame_text, show_stop
 from ggmltool.debugger.walk import Stop

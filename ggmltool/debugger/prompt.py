@@ -8,7 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.debugger.command import Command, CommandError, Topic, find
+from ggmltool.debugger.command import Command, Topic, find
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.table import COMMANDS, parsed, repeated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ggmltool.debugger.expressions import (
     CValue,
@@ -23,11 +23,18 @@ from ggmltool.ggml.events import Allocated
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.history import History
 
-if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
 
-_WIDE = 10_000
-"""A width that is none: values are printed in one line."""
+class Selected(Protocol):
+    """What a session looks at: the point and the frame of it; `columns` are those a value may take, None for all."""
+
+    @property
+    def seen(self) -> int: ...
+
+    @property
+    def selected(self) -> int: ...
+
+    @property
+    def columns(self) -> int | None: ...
 
 
 class Reading:
@@ -61,33 +68,33 @@ class Reading:
             self._scope = Scope(self.history, at, frame, self.values, self.variables)
         return self._scope
 
-    def _here(self, session: Session) -> Scope:
-        return self.scope(session.seen, session.walker.hidden + session.frame)
+    def _here(self, session: Selected) -> Scope:
+        return self.scope(session.seen, session.selected)
 
-    def printed(self, text: str, fmt: str, session: Session) -> str:
+    def printed(self, text: str, fmt: str, session: Selected) -> str:
         """`$1 = …`, where the value is kept as `$1`. Raises ExpressionError."""
         if text == "$" and not self.values:
             raise ExpressionError("The history is empty.")
         value = evaluate(text, self._here(session))
         before = f"${len(self.values) + 1} = "
-        shown = value.format(fmt, _width(session), len(before))
+        shown = value.format(fmt, session.columns, len(before))
         self.values.append(value.fetched())
         return before + shown
 
-    def formatted(self, text: str, fmt: str, session: Session) -> str:
+    def formatted(self, text: str, fmt: str, session: Selected) -> str:
         """The value of an expression. Raises ExpressionError."""
-        return evaluate(text, self._here(session)).format(fmt, _width(session))
+        return evaluate(text, self._here(session)).format(fmt, session.columns)
 
-    def integer(self, text: str, session: Session) -> int:
+    def integer(self, text: str, session: Selected) -> int:
         """The number that an expression is. Raises ExpressionError."""
         return evaluate(text, self._here(session)).integer()
 
-    def type_of(self, text: str, session: Session, whole: bool) -> str:
+    def type_of(self, text: str, session: Selected, whole: bool) -> str:
         """`type = …`: the type of an expression, or (`whole`) its definition. Raises ExpressionError."""
         scope = self._here(session)
         return type_text(text, scope) if whole else f"type = {evaluate(text, scope).type_name()}"
 
-    def examined(self, text: str, fmt: str, session: Session) -> str:
+    def examined(self, text: str, fmt: str, session: Selected) -> str:
         """What `x` prints; without a text it goes on. Raises ExpressionError."""
         said, self._examined = examine(fmt, text, self._here(session), self._examined)
         return said
@@ -114,7 +121,7 @@ class Reading:
         """The other variables of a frame that are known."""
         return [(name, value.format()) for name, value in self.scope(at, frame).locals().items()]
 
-    def complete(self, prefix: str, session: Session) -> list[str]:
+    def complete(self, prefix: str, session: Selected) -> list[str]:
         """What an expression that begins so can go on as, whole."""
         return complete(prefix, self._here(session))
 
@@ -123,8 +130,3 @@ class Reading:
         if what == "values":
             return [f"${n} = {value.format()}" for n, value in enumerate(self.values, 1)][-10:]
         return [f"${name} = {value.format()}" for name, value in self.variables.items()]
-
-
-def _width(session: Session) -> int | None:
-    width = session.style.width
-    return width if width < _WIDE else None

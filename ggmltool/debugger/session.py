@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ggmltool.debugger.command import CommandError
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.tables import Names
 from ggmltool.debugger.walk import Walker
 from ggmltool.inspect.history.history import History
 from ggmltool.views.table import Style
+
+NO_WIDTH = 10_000
+"""A width that is none: values are printed in one line."""
 
 
 class Screen(Protocol):
@@ -101,6 +104,17 @@ class Session:
     def seen(self) -> int:
         """The point whose state is shown: before `run` the first."""
         return self.walker.at or 0
+
+    @property
+    def selected(self) -> int:
+        """The number of the selected frame in the stack of the point."""
+        return self.walker.hidden + self.frame
+
+    @property
+    def columns(self) -> int | None:
+        """The columns that values may take, None for all."""
+        width = self.style.width
+        return width if width < NO_WIDTH else None
 
     @property
     def cells(self) -> Mapping[Any, Any]:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.debugger.command import Command, CommandError, Topic
+from ggmltool.debugger.command import Command, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.scenario.errors import nearest
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, CommandError, Repeat, Topic
+from ggmltool.debugger.command import Command, Repeat, Topic
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.moving import count_of
 from ggmltool.debugger.stops import arguments_of, frame_text, point_of, source_text
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from ggmltool.debugger.session import NO_WIDTH
 from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
 
 _PAGE = "--Type <RET> for more, q to quit, c to continue without paging--"
 _REMEMBERED = 1000
-_WIDE = 10_000
 
 
 class Quit(Exception):  # noqa: N818 - what gdb prints
@@ -38,7 +38,7 @@ class Terminal:
         if width is None:
             columns = shutil.get_terminal_size().columns if self.interactive else self._style.width
             return Style(max(columns, 20), self._style.colors)
-        return Style(max(width, 20) if width else _WIDE, self._style.colors)
+        return Style(max(width, 20) if width else NO_WIDTH, self._style.colors)
 
     def begin(self, page: int | None) -> None:
         """A command begins. `page` is the lines that are printed before it is asked whether to go on, 0 for all, None

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.debugger.command import CommandError, Repeat, find
+from ggmltool.debugger.command import Repeat, find
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.table import COMMANDS
 from ggmltool.inspect.history.history import record_history
 from tests.debugger.sessions import history_of, prompt_of, transcript
