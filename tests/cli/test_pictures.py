@@ -1,6 +1,6 @@
 """The pictures of the README: what they show is what the commands still draw.
 
-GGMLTOOL_UPDATE_GOLDEN=1 draws them anew, which needs Graphviz.
+GGMLTOOL_UPDATE_GOLDEN=1 draws them anew, which needs Graphviz and Chromium.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import UPDATE, check_golden
-from tests.needs import needs_dot
+from tests.needs import needs_chromium, needs_dot
 
 PICTURES = SAMPLES / "pictures"
 DRAWN = {
@@ -30,6 +31,9 @@ MAPS = {
     "memory-gemma-3-270m-ngl9.svg": ("buffers", SAMPLES / "gemma-3-270m-ngl9.json.gz"),
 }
 """Drawn by ggmltool alone: compared byte for byte."""
+
+PAGE = "report.png"
+"""The page of a report in a browser."""
 
 
 def texts(svg: str) -> Counter[str]:
@@ -64,7 +68,31 @@ def test_a_picture_is_small_and_needs_nothing_else(picture: str) -> None:
 
 
 def test_every_picture_is_one_of_these_and_shown() -> None:
-    assert {path.name for path in PICTURES.iterdir()} == {*DRAWN, *MAPS}
+    assert {path.name for path in PICTURES.iterdir()} == {*DRAWN, *MAPS, PAGE}
     pages = [SAMPLES.parent / "README.md", *(SAMPLES.parent / "ggmltool" / "docs").glob("*.md")]
     shown = "".join(path.read_text("utf-8") for path in pages)
-    assert not [name for name in (*DRAWN, *MAPS) if f"sample_graphs/pictures/{name}" not in shown]
+    assert not [name for name in (*DRAWN, *MAPS, PAGE) if f"sample_graphs/pictures/{name}" not in shown]
+
+
+@needs_chromium
+def test_the_picture_of_the_page_is_of_the_page(call: Call, tmp_path: Path) -> None:
+    """The browser's fonts are its own, so it is not compared pixel by pixel: what it shows must be on the page."""
+    from playwright.sync_api import sync_playwright
+
+    call("report", "-o", "report.html", SAMPLES / "transformer.yaml")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1180, "height": 800})
+        page.goto((tmp_path / "report.html").as_uri())
+        page.wait_for_selector("[data-ready=true]")
+        page.get_by_role("button", name="kq", exact=True).first.click()
+        page.locator("#memory").evaluate("section => section.scrollIntoView({behavior: 'instant'})")
+        page.get_by_role("button", name="when it got them").click()
+        assert "it goes with its neighbor" in page.inner_text("body")
+        picture = page.screenshot()
+        browser.close()
+    if os.environ.get(UPDATE):
+        (PICTURES / PAGE).write_bytes(picture)
+    kept = (PICTURES / PAGE).read_bytes()
+    assert kept[16:24] == picture[16:24]  # its width and height
+    assert len(kept) < 300_000
