@@ -249,6 +249,23 @@ def test_the_wheel_turns_the_page_until_the_map_has_the_focus(show: Show) -> Non
     assert chosen(shown) == "wider"
 
 
+def test_two_fingers_zoom_the_map(show: Show) -> None:
+    shown = show("four-passes.yaml", has_touch=True)
+    x, y = shown.js(IN_BLOCK, "norm")
+    fingers = shown.context.new_cdp_session(shown.page)
+
+    def touch(kind: str, *apart: int) -> None:
+        points = [{"x": x + by, "y": y, "id": i} for i, by in enumerate(apart)]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", -20, 20)
+    for by in (30, 40, 50, 60):
+        touch("touchMove", -by, by)
+    touch("touchEnd")
+    shown.until("keys.maps[0].span.to - keys.maps[0].span.from < keys.maps[0].span.size / 2")
+    assert chosen(shown) == "No tensor chosen"
+
+
 def test_up_and_down_in_the_map_choose_what_lives_now(show: Show) -> None:
     shown = show("inplace.yaml", "#e=99")
     shown.page.focus("canvas.lane")

@@ -92,12 +92,6 @@ class Table {
     this.draw();
   }
 
-  /** Other rows, of another report. */
-  renew(rows) {
-    this.rows = rows;
-    this.arrange();
-  }
-
   draw() {
     const { shown } = this;
     const all = theme.printing || shown.length <= WHOLE;
