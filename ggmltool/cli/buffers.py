@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import click
 
-from ggmltool.cli.errors import FINE, GGML_FAILED
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.moment import Look, choose, moment_command, option_of
 from ggmltool.cli.options import DOCUMENTS
-from ggmltool.cli.output import status_of
+from ggmltool.cli.output import note, status_of
 from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.inspect.record import Keep, Record
@@ -18,8 +18,8 @@ from ggmltool.views.memory.buffers import MAX_TENSORS
 
 
 @moment_command(
-    "text", *DOCUMENTS, *PICTURES,
-    help="Text (default), JSON or CSV with exact bytes, or with --chart a drawing.",
+    "text", *DOCUMENTS, *PICTURES, "pickle",
+    help="Text (default), JSON or CSV with exact bytes, a drawing, or a pickle for PyTorch's memory viewer.",
     what_if=True,
 )  # fmt: skip
 @click.option("--peak", is_flag=True, help="Show the tensors that are alive at the peak, largest first (default).")
@@ -41,11 +41,15 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     With -o map.svg (.png, .html) the chart is a drawing: every tensor where it lies and as long as it lives, in the
     color of its backend, with layers, the highest byte in use, and the peak. `help pictures` has more.
 
+    With -o FILE.pickle what is allocated and freed, in program order, for PyTorch's memory viewer: drop the file on
+    pytorch.org/memory_viz, which uploads nothing.
+
     \b
     Example:
       ggmltool buffers --graph decode model.yaml
       ggmltool buffers --chart model.yaml
       ggmltool buffers -o map.svg model.yaml
+      ggmltool buffers -o memory.pickle model.yaml
       ggmltool buffers --after 3 model.yaml
       ggmltool buffers --no-parallel model.yaml
     """
@@ -63,6 +67,10 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     if copies and look.what_if.parallel is not None:
         raise click.UsageError("--copies plans with and without --parallel; leave it out.")
+    if look.format == "pickle" and view:
+        raise click.UsageError(f"a pickle has what is allocated and freed; leave out {option_of(view)}.")
+    if look.format == "pickle" and look.output.to_terminal:
+        raise CliError("a pickle cannot be shown on a terminal; name a file with -o memory.pickle")
     check_picture(picture, look.output, "map")
     opened = look.open()
     if copies:
@@ -71,6 +79,8 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     plan, memory = watched.plan, watched.record.memory
     if picture is not None:
         return _picture(look, watched, picture)
+    if look.format == "pickle":
+        return _pickle(look, opened, watched)
     if chart:
         from ggmltool.views.memory.chart import chart_view
 
@@ -93,6 +103,17 @@ def _picture(look: Look, watched: Watched, format: str) -> int:
 
     svg = map_svg(watched.plan, watched.record.memory, watched.title)
     look.output.write(picture_of(svg, format, watched.title, look.output))
+    return status_of(watched)
+
+
+def _pickle(look: Look, opened: Opened, watched: Watched) -> int:
+    """For PyTorch's memory viewer, in which devices have numbers only."""
+    from ggmltool.views.memory.torch_snapshot import devices_of, snapshot_pickle
+
+    plan, memory = watched.plan, watched.record.memory
+    named = (f"{number} is {name}" for number, name in enumerate(devices_of(plan, memory)))
+    note(f"Devices in the viewer: {', '.join(named) or 'none, no memory is planned'}")
+    look.output.write(snapshot_pickle(plan, memory, opened.tensors(watched.graph)))
     return status_of(watched)
 
 

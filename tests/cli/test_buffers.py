@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import combinations
 from pathlib import Path
 
@@ -117,3 +118,21 @@ def test_views_that_do_not_go_together_are_refused(call: Call, args: tuple[str, 
 def test_the_ascii_chart_is_ascii(call: Call) -> None:
     out = call("buffers", "--chart", "--ascii", SAMPLES / "transformer.yaml").out
     assert out.split("\n", 1)[1].isascii()
+
+
+def test_a_pickle_is_for_the_memory_viewer_of_pytorch(call: Call) -> None:
+    result = call("buffers", "-o", "memory.pickle", "transformer")
+    assert result.err == "Devices in the viewer: 0 is CUDA0, 1 is CPU\nWrote memory.pickle\n"
+    snapshot = pickle.loads(Path("memory.pickle").read_bytes())
+    assert [segment["total_size"] for segment in snapshot["segments"]] == [10624, 14336]
+    assert len(snapshot["device_traces"]) == 2
+    assert call("buffers", "-o", "memory.pkl", "-q", "transformer").err == ""
+    assert Path("memory.pkl").read_bytes() == Path("memory.pickle").read_bytes()
+
+
+def test_a_pickle_is_no_view_and_not_for_a_terminal(call: Call) -> None:
+    chart = call("buffers", "--chart", "-o", "memory.pickle", "transformer")
+    assert (chart.status, "leave out --chart" in chart.err) == (2, True)
+    shown = call("buffers", "-f", "pickle", "transformer", tty=True)
+    assert (shown.status, shown.out) == (2, "")
+    assert "name a file with -o memory.pickle" in shown.err
