@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 
+from ggmltool.debugger.expressions.access import dereferenced
 from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.debugger.expressions.types import Pointer, Struct, bare
+from ggmltool.debugger.expressions.types import Pointer, Struct
 
 _LAST = re.compile(r"(?:^|(?<=[^A-Za-z0-9_$]))(\$?[A-Za-z_][A-Za-z0-9_]*|\$)?$")
 _FIELD = re.compile(r"(.*?)(?:->|\.)\s*([A-Za-z_][A-Za-z0-9_]*)?$", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = frozenset(("sizeof", "struct", "enum", "const"))
-_OPEN = {"(": ")", "[": "]"}
+_NUMBER = re.compile(r"(?:^|[^A-Za-z0-9_$])[0-9]+$")
 MOST = 1000
 """How many names are offered at most."""
 
@@ -23,9 +24,7 @@ MOST = 1000
 def complete(prefix: str, scope: Scope) -> list[str]:
     """What an expression that begins so can go on as: the whole text with each name that fits, sorted."""
     found = _FIELD.fullmatch(prefix)
-    if (found and not found.group(1).rstrip().endswith(("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"))) or (
-        found and found.group(1).rstrip().endswith("]")
-    ):
+    if found and not _NUMBER.search(found.group(1)):
         return _fields(prefix, found.group(1), found.group(2) or "", scope)
     last = _LAST.search(prefix)
     begun = (last.group(1) or "") if last else ""
@@ -48,11 +47,12 @@ def _names(begun: str, scope: Scope) -> list[str]:
 
 def _fields(prefix: str, of: str, begun: str, scope: Scope) -> list[str]:
     try:
-        t = value_of(parse(of[_start(of) :], scope.layout), scope).bare
+        value = value_of(parse(of[_start(of) :], scope.layout), scope)
+        value = dereferenced(value) if isinstance(value.bare, Pointer) else value
+        t = value.bare
+        if not isinstance(t, Struct) or not value.raw(0, t.size):
+            return []
     except ExpressionError:
-        return []
-    t = bare(t.to) if isinstance(t, Pointer) else t
-    if not isinstance(t, Struct):
         return []
     before = prefix[: len(prefix) - len(begun)]
     return sorted(before + name for name in t.members or {} if name.startswith(begun))

@@ -1,0 +1,134 @@
+"""What is offered can be printed, and whatever is typed is either a value or an ExpressionError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ggmltool
+from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, type_text
+from ggmltool.debugger.expressions.errors import NoMemoryError
+from ggmltool.debugger.expressions.parser import parse
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.history.history import History, record_history
+from ggmltool.scenario.errors import ScenarioError
+from tests.conformance.fuzz import scenario
+
+SEEDS = (1, 2)
+POINTS = 2
+
+
+@cache
+def history(release: str, seed: int) -> History:
+    """A random run; of January 2024, which measures, that of a sample."""
+    if not RELEASES[release].reserves:
+        return record_history(ggmltool.load("missing-op" if seed % 2 else "arena", ggml=release), compute=True)
+    for n in range(100 * seed, 100 * seed + 100):
+        with suppress(ScenarioError):
+            return record_history(ggmltool.load(scenario(n), ggml=release))
+    raise AssertionError(f"no scenario has only what {release} has")
+
+
+@cache
+def end(release: str) -> Scope:
+    """The end of a random run."""
+    run = history(release, 1)
+    return Scope(run, len(run.points) - 1)
+
+
+def offered(scope: Scope) -> Iterator[str]:
+    """Each name that is offered, each field of what it points to, and of the splits and hash nodes."""
+    for name in complete("", scope):
+        yield name
+        fields = complete(f"{name}->", scope)
+        yield from fields
+        if fields:
+            yield f"*{name}"
+    for of in ("sched->splits[0].", "galloc->hash_values[0].", "sched->backends[0]->iface.", "sched->galloc->"):
+        yield from complete(of, scope)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_is_offered_can_be_printed(release: str, seed: int) -> None:
+    run = history(release, seed)
+    random = Random(seed)
+    n_printed = 0
+    for at in sorted(random.sample(range(len(run.points)), min(POINTS, len(run.points)))):
+        for frame in range(min(2, len(run.stack(at)))):
+            scope = Scope(run, at, frame)
+            for text in offered(scope):
+                value = evaluate(text, scope)
+                assert value.format(), text
+                assert value.format("x") or True
+                assert type_text(text, scope).startswith("type = ")
+                n_printed += 1
+    assert n_printed > 100
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_tensor_of_the_graph_is_in_its_slot(release: str) -> None:
+    run = history(release, 1)
+    scope = Scope(run, len(run.points) - 1)
+    graph = scope.image.cells
+    names = [key[1] for key in graph if key[0] == "cgraph"]
+    if not names:
+        return
+    for which in ("nodes", "leafs"):
+        n = evaluate(f"graph->n_{which}", scope).integer()
+        for i in range(n):
+            text = f"graph->{which}[{i}]"
+            index = scope.image.tensors.index(evaluate(text, scope).integer())
+            cell = scope.image.tensors.cell(-1 if index is None else index)
+            assert cell is not None
+            assert evaluate(f"ggml_nbytes({text}) == 0 || {text}->ne[0] == {cell.ne[0]}", scope).truth()
+            table = next(iter(complete("graph->visited", scope)))
+            slot = evaluate(f"ggml_hash_find(&{table}, {text})", scope).integer()
+            assert evaluate(f"{table}.keys[{slot}] == {text}", scope).truth()
+            if not scope.image.cells[("sched", "is_reset")]:
+                backend = scope.image.cells.get(("id", index), -1)
+                at = evaluate(f"ggml_hash_find(&sched->hash_set, {text})", scope).integer()
+                if RELEASES[release].reserves:
+                    assert evaluate(f"sched->hv_tensor_backend_ids[{at}]", scope).integer() == backend
+
+
+WORDS = [
+    "sched", "galloc", "graph", "->", ".", "[", "]", "(", ")", "*", "&", "n_nodes", "nodes", "0", "1", "3.5", "'a'", '"b"',
+    "sizeof", "struct ggml_tensor", "(", "int", "+", "-", "/", "%", "==", "&&", "||", "!", "?", ":", "@", "$", "$1", "$x",
+    "=", ",", "<<", ">>", "18446744073709551615", "0xfff", "ggml_hash", "ggml_nbytes", "char", "GGML_OP_ADD", "float",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)))
+def test_whatever_is_typed_is_a_value_or_an_error(text: str) -> None:
+    scope = end("0.26")
+    for ask in (
+        lambda: evaluate(text, scope).format(),
+        lambda: type_text(text, scope),
+        lambda: examine("2xw", text, scope),
+    ):
+        try:
+            ask()
+        except ExpressionError as error:
+            assert str(error)
+    assert all(isinstance(name, str) for name in complete(text, scope))
+
+
+@given(st.sampled_from(["(", "[", "-", "*", "!", "(int)", "1?", "sizeof ", "a->", "&"]), st.integers(100, 5000))
+def test_no_nesting_is_too_deep_for_the_parser(part: str, n: int) -> None:
+    run = history("0.26", 1)
+    with pytest.raises(ExpressionError):
+        parse(f"{part * n}1", Scope(run, 0).layout)
+
+
+def test_nothing_is_at_an_address_of_nothing() -> None:
+    run = history("0.26", 1)
+    with pytest.raises(NoMemoryError, match="Cannot access memory at address 0x10"):
+        evaluate("*(int *) 16", Scope(run, 0)).format()
