@@ -99,9 +99,10 @@ def test_every_tensor_of_the_graph_is_in_its_slot(release: str) -> None:
 
 
 WORDS = [
-    "sched", "galloc", "graph", "->", ".", "[", "]", "(", ")", "*", "&", "n_nodes", "nodes", "0", "1", "3.5", "'a'", '"b"',
-    "sizeof", "struct ggml_tensor", "(", "int", "+", "-", "/", "%", "==", "&&", "||", "!", "?", ":", "@", "$", "$1", "$x",
-    "=", ",", "<<", ">>", "18446744073709551615", "0xfff", "ggml_hash", "ggml_nbytes", "char", "GGML_OP_ADD", "float",
+    "sched", "galloc", "graph", "->", ".", "[", "]", "(", ")", "*", "&", "n_nodes", "nodes", "0", "1", "3.5", "'a'",
+    '"b"', "sizeof", "struct ggml_tensor", "(", "int", "+", "-", "/", "%", "==", "&&", "||", "!", "?", ":", "@", "$",
+    "$1", "$x", "=", ",", "<<", ">>", "18446744073709551615", "0xfff", "ggml_hash", "ggml_nbytes", "char", "float",
+    "GGML_OP_ADD",
 ]  # fmt: skip
 
 
@@ -114,10 +115,8 @@ def test_whatever_is_typed_is_a_value_or_an_error(text: str) -> None:
         lambda: type_text(text, scope),
         lambda: examine("2xw", text, scope),
     ):
-        try:
+        with suppress(ExpressionError):
             ask()
-        except ExpressionError as error:
-            assert str(error)
     assert all(isinstance(name, str) for name in complete(text, scope))
 
 
