@@ -172,6 +172,9 @@ def _repeated(a: CValue, b: CValue) -> CValue:
     if n <= 0:
         raise ExpressionError(f"Invalid number {n} of repetitions.")
     size = n * size_of(a.type)
+    made = replace(a, type=Array(a.type, n), own=None)
     if size > MOST_REPEATED:
-        raise ExpressionError(f"value requires {size} bytes, which is more than max-value-size")
-    return replace(a, type=Array(a.type, n), own=None)
+        raise ExpressionError(
+            f"value of type `{made.type_name()}' requires {size} bytes, which is more than max-value-size"
+        )
+    return made

@@ -56,7 +56,9 @@ class Held:
         """Its bytes, or some of them. Raises NoMemoryError where nothing is."""
         n = self.size - offset if n is None else n
         if n > MOST_BYTES:
-            raise ExpressionError(f"value requires {n} bytes, which is more than max-value-size")
+            raise ExpressionError(
+                f"value of type `{self.type_name()}' requires {n} bytes, which is more than max-value-size"
+            )
         if self.own is not None:
             return self.own[offset : offset + n]
         return (

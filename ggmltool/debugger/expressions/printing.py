@@ -24,15 +24,18 @@ from ggmltool.debugger.expressions.types import (
 from ggmltool.debugger.expressions.wrapping import Piece
 
 
-def printed(value: Held, letter: str = "") -> Iterator[Piece]:
-    """What `print` shows of a value behind `$1 = `. Raises ExpressionError."""
+def printed(value: Held, letter: str = "", typed: bool = True) -> Iterator[Piece]:
+    """What `print` shows of a value behind `$1 = `; without `typed` a pointer has no type in front.
+
+    Raises ExpressionError.
+    """
     if letter and letter not in PRINT_LETTERS:
         if letter == "i":
             raise ExpressionError('Format letter "i" is meaningless in "print" command.')
         raise ExpressionError(f'Undefined output format "{letter}".')
     letter = "" if letter in ("r", "s") else letter
     t = value.bare
-    if isinstance(t, Pointer) and not letter and not _is_text(value):
+    if isinstance(t, Pointer) and typed and not letter and not _is_text(value):
         yield Piece(f"({value.type_name()}) ")
     yield from _printed(value, letter, 0)
 

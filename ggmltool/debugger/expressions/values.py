@@ -23,6 +23,10 @@ class CValue(Held):
         """
         return wrapped(printed(self, letter), width, indent)
 
+    def brief(self) -> str:
+        """The value as it stands among the arguments of a frame: a pointer without its type. Raises ExpressionError."""
+        return wrapped(printed(self, typed=False))
+
 
 def whole(memory: Memory, type: CType, number: int, language: Language = "c") -> CValue:
     """A number as a value of a type, cut to its bytes."""

@@ -98,6 +98,13 @@ def sched_cells(sched: AnyScheduler) -> Items:
         value = getattr(sched, name, None)
         if value is not None:
             yield ("sched", name), value
+    for name, value in (
+        ("graph.size", sched.own_size),
+        ("splits_capacity", len(sched.splits)),
+        ("graph_inputs_capacity", getattr(sched, "graph_inputs_capacity", 0)),
+        ("context_buffer_size", sched.arena.size),
+    ):
+        yield ("sched", name), value
 
 
 def id_cells(sched: AnyScheduler) -> Items:

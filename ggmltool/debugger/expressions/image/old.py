@@ -16,6 +16,7 @@ from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.debugger.expressions.types import VOID, Pointer
 from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.releases.january_2024.tallocr import MEASURED_SIZE
 from ggmltool.ggml.version import pad
 from ggmltool.inspect.history.cells import Cells
 
@@ -107,7 +108,7 @@ class OldGalloc:
         return bytes(out)
 
     def _tallocr(self, b: int) -> dict[str, Any]:
-        base, _ = next(iter(self._cells.get(("buffer", b)) or ()), (0, 0))
+        base, size = next(iter(self._cells.get(("buffer", b)) or ()), (0, 0))
         free = self._cells.get(("free", b, 0), ())
         return {
             "buffer": addresses.buffer(len(self._program.buffers) + b) if base else 0,
@@ -115,9 +116,9 @@ class OldGalloc:
             "base": base,
             "alignment": self._program.bufts[self._program.buft_of[b]].alignment,
             "n_free_blocks": len(free),
-            "free_blocks": [{"addr": base + offset, "size": size} for offset, size in free],
+            "free_blocks": [{"addr": base + offset, "size": n} for offset, n in free],
             "max_size": self._cells.get(("max_size", b, 0), 0),
-            "measure": not base,
+            "measure": size >= MEASURED_SIZE,
         }
 
 

@@ -40,11 +40,14 @@ def _pack_struct(out: bytearray, at: int, struct: Struct, fields: Fields) -> Non
 def _pack(out: bytearray, at: int, type: CType, value: Any) -> None:
     t = bare(type)
     match t:
-        case Struct():
+        case Int() | Enum() | Pointer() if not isinstance(value, int):
+            # What one ggml has in a field, another has elsewhere: its structs may be shown of this one's state.
+            return
+        case Struct() if isinstance(value, Mapping):
             _pack_struct(out, at, t, value)
         case Array(of, length) if isinstance(value, bytes):
             out[at : at + min(len(value), length)] = value[:length]
-        case Array(of, length):
+        case Array(of, length) if isinstance(value, Iterable):
             step = size_of(of)
             for i, element in zip(range(length), value, strict=False):
                 if element:
