@@ -16,8 +16,7 @@ from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.debugger.expressions.types import VOID, Pointer
 from ggmltool.ggml.hash_set import HashSet
-from ggmltool.ggml.releases.january_2024.tallocr import MEASURED_SIZE
-from ggmltool.ggml.version import pad
+from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.history.cells import Cells
 
 _POINTER = Pointer(VOID)
@@ -118,7 +117,7 @@ class OldGalloc:
             "n_free_blocks": len(free),
             "free_blocks": [{"addr": base + offset, "size": n} for offset, n in free],
             "max_size": self._cells.get(("max_size", b, 0), 0),
-            "measure": size >= MEASURED_SIZE,
+            "measure": size >= SIZE_MAX // 2,
         }
 
 
