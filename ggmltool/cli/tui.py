@@ -62,10 +62,12 @@ def tui(
             from ggmltool.inspect.ready import check_memory
 
             check_memory(opened)
-    from ggmltool.debugger.screen.open import open_screen
+    from ggmltool.debugger.screen.open import show
+    from ggmltool.debugger.walk import Walker
+    from ggmltool.inspect.history.history import record_history
 
     color = current_settings().color
     colored = color == "always" or (color == "auto" and not os.environ.get("NO_COLOR"))
 
-    open_screen(opened, computes, dark=not light, colored=colored)
+    show(opened, Walker(record_history(opened.scenario, computes)), None, dark=not light, colored=colored)
     return FINE

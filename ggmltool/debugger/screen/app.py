@@ -29,15 +29,15 @@ from ggmltool.debugger.screen.scene import Now, Scene
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
-from ggmltool.views.text import count
+from ggmltool.views.text import count, printable
 
 WIDE, MEDIUM = (150, 36), (100, 28)
 """Columns and rows from which on all panes have room, and all but the calls; below, one pane and the events."""
 
 
 class DebuggerApp(App[None]):
-    """A scene on the screen. `execute` answers a command of the debugger. After it, `scene.walker` is where the user
-    left it."""
+    """A scene on the screen. `execute` answers a command of the debugger in lines of so many columns; without it there
+    are none. After it, `scene.walker` is where the user left it."""
 
     CSS = """
     Screen { layout: vertical; overflow: hidden; }
@@ -87,7 +87,7 @@ class DebuggerApp(App[None]):
     def __init__(
         self,
         scene: Scene,
-        execute: Callable[[str], str] | None = None,
+        execute: Callable[[str, int], str] | None = None,
         dark: bool = True,
         colored: bool = True,
     ) -> None:
@@ -129,6 +129,11 @@ class DebuggerApp(App[None]):
     def now(self) -> Now:
         """The state that is shown."""
         return self.scene.now(self.scene.walker.here())
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether somebody answers commands."""
+        return self.execute is not None
 
     @property
     def here(self) -> Sequence[str]:
@@ -377,6 +382,8 @@ class DebuggerApp(App[None]):
 
     def action_ask(self, kind: str) -> None:
         """Ask for a word to find, a place to go to, or a command."""
+        if kind == ":" and self.execute is None:
+            return
         self.query_one(Prompt).ask(kind)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
@@ -420,10 +427,13 @@ class DebuggerApp(App[None]):
 
     def _command(self, line: str) -> None:
         answer = self.query_one(AnswerPane)
-        told = "This debugger takes no commands." if self.execute is None else self.execute(line)
+        told = "" if self.execute is None else self.execute(line, max(self.size.width - 4, 20))
+        if self.scene.walker.at is None:
+            self.scene.walker.goto(0)
         self._follow()
         face = self.look.face
-        lines = [Line(Text(f"(gdb) {line}", face.soft)), *(Line(Text(row, face.plain)) for row in told.splitlines())]
+        lines = [Line(Text(f"{printable(line)}", face.soft))]
+        lines += [Line(Text.from_ansi(row, style=face.plain)) for row in told.splitlines()]
         answer.told = lines
         answer.set_class(bool(told.strip()), "open")
         self.screen.set_class(bool(told.strip()), "answering")

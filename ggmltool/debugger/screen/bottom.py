@@ -184,6 +184,8 @@ class Hints(Lines):
             return Text(fitted(f" {printable(home.told)}", width), face.note)
         line = Text()
         for key, what in self.KEYS:
+            if key == ":" and not home.takes_commands:
+                continue
             part = Text.assemble((f" {key}", face.bold), (f" {what} ", face.soft))
             if cell_len(line.plain) + cell_len(part.plain) > width:
                 break

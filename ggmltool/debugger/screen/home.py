@@ -32,6 +32,10 @@ class Home(Protocol):
         """The state that is shown."""
 
     @property
+    def takes_commands(self) -> bool:
+        """Whether somebody answers commands."""
+
+    @property
     def here(self) -> Sequence[str]:
         """The tensors that the event is about."""
 

@@ -1,4 +1,4 @@
-"""Opening the screen: a history is recorded, and shown until the user quits."""
+"""Opening the screen: a history is shown until the user quits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING
 
 from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.scene import Scene
-from ggmltool.inspect.history.history import record_history
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ggmltool.debugger.walk import Walker
     from ggmltool.inspect.opened import Opened
 
 
-def open_screen(opened: Opened, compute: bool, dark: bool, colored: bool) -> None:
-    """Record the run of a scenario and walk through it."""
-    scene = Scene(opened, record_history(opened.scenario, compute))
+def show(
+    opened: Opened,
+    walker: Walker,
+    execute: Callable[[str, int], str] | None = None,
+    dark: bool = True,
+    colored: bool = True,
+) -> None:
+    """Walk through the history of a scenario from where the walker is, and leave it where the user quits. `execute`
+    gives the answer of a command, in lines of so many columns."""
+    scene = Scene(opened, walker.history, walker)
     gc.freeze()  # the history stays: looking through it again and again would stop the screen
     try:
-        DebuggerApp(scene, dark=dark, colored=colored).run()
+        DebuggerApp(scene, execute, dark, colored).run()
     finally:
         gc.unfreeze()

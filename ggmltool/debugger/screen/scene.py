@@ -152,13 +152,13 @@ class Now:
 
 
 class Scene:
-    """A history and what the screen knows of it beforehand. `error` is ggml's message where the run was refused."""
+    """A history and what the screen knows of it beforehand. `walker` is where one is in it; `error` is ggml's message where the run was refused."""
 
-    def __init__(self, opened: Opened, history: History) -> None:
+    def __init__(self, opened: Opened, history: History, walker: Walker | None = None) -> None:
         self.opened = opened
         self.history = history
         self.timeline = Timeline(history.points)
-        self.walker = Walker(history)
+        self.walker = Walker(history) if walker is None else walker
         self.error = "" if history.error is None else history.error.get("message") or "ggml failed"
         self._fresh = opened.scenario.start()
         self.backends: list[str] = []

@@ -116,7 +116,7 @@ class _Teller:
             return
         ahead = next((at for at, e in said if isinstance(e, Assigned) and at > now.at), None)
         if not backend:
-            when = "" if ahead is None else f" yet; it gets one at event {ahead}"
+            when = "" if ahead is None else f" yet; at event {ahead}:"
             yield self._line((f"none{when}", self.face.note))
         told = self.label
         for _ in range(_NAMES):
