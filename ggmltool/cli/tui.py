@@ -14,6 +14,7 @@ from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.options import ggml_option, scenario_argument
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, zeros_option
+from ggmltool.views.table import Style
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -62,12 +63,15 @@ def tui(
             from ggmltool.inspect.ready import check_memory
 
             check_memory(opened)
-    from ggmltool.debugger.screen.open import show
-    from ggmltool.debugger.walk import Walker
+    from ggmltool.debugger.prompt import Prompt
+    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.terminal import Terminal
     from ggmltool.inspect.history.history import record_history
 
     color = current_settings().color
     colored = color == "always" or (color == "auto" and not os.environ.get("NO_COLOR"))
 
-    show(opened, Walker(record_history(opened.scenario, computes)), None, dark=not light, colored=colored)
+    terminal = Terminal(Style(), interactive=False)
+    prompt = Prompt(Session(record_history(opened.scenario, computes), opened.title, terminal), terminal)
+    prompt.show(opened, dark=not light, colored=colored)
     return FINE

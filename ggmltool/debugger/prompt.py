@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from ggmltool.debugger.session import Session
 from ggmltool.debugger.table import COMMANDS, parsed, repeated
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
+from ggmltool.inspect.opened import Opened
 
 PROMPT = "(ggml) "
 _DEEPEST = 16
@@ -40,8 +42,14 @@ class Prompt:
         self.echo = echo
         self._last = ""
         self._depth = 0
+        self._answered_at: int | None = None
         source = "Read commands from a file, up to one that fails.\nUsage: source FILE\nExample: source session.ggdb"
-        self.commands = [*COMMANDS, Command("source", lambda _, file: self.source(file), Topic.SUPPORT, source)]
+        tui = "The same on a whole screen, with a map of the memory; `q` there comes back.\nUsage: tui"
+        self.commands = [
+            *COMMANDS,
+            Command("source", lambda _, file: self.source(file), Topic.SUPPORT, source),
+            Command("tui", lambda *_: self._screen(), Topic.SUPPORT, tui),
+        ]
 
     def do(self, line: str) -> None:
         """Do one line. Raises CommandError, WalkError or ExpressionError for what cannot be done."""
@@ -71,6 +79,37 @@ class Prompt:
         with redirect_stdout(StringIO()) as out, redirect_stderr(out):
             self.tried(line)
         return out.getvalue()
+
+    def _screen(self) -> None:
+        """Raises CommandError without a terminal, or without Textual."""
+        if not self.terminal.interactive:
+            raise CommandError("Cannot enable the TUI when output is not a terminal")
+        if find_spec("textual") is None:
+            raise CommandError("The TUI needs Textual: pip install 'ggmltool[tui]'")
+        self.show(Opened(self.session.history.scenario, self.session.title), colored=bool(self.session.style.colors))
+
+    def show(self, opened: Opened, dark: bool = True, colored: bool = True) -> None:
+        """Walk on a whole screen, where commands are taken too."""
+        from ggmltool.debugger.screen.open import show
+
+        asked, self.terminal.interactive = self.terminal.interactive, False
+        try:
+            show(opened, self.session.walker, self.answer, dark, colored, lambda: self.session.left)
+        finally:
+            self.terminal.interactive = asked
+            self.session.frame = 0
+
+    def answer(self, line: str, width: int) -> str:
+        """What a line prints in so many columns, from the innermost frame if the walker was moved."""
+        session = self.session
+        if self._answered_at != session.walker.at:
+            session.frame = 0
+        before, session.settings.width = session.settings.width, width
+        try:
+            return self.said(line)
+        finally:
+            session.settings.width = before
+            self._answered_at = session.walker.at
 
     def source(self, file: str) -> None:
         """Do the lines of a file. Raises CommandError for a file that cannot be read, and for a line that fails."""

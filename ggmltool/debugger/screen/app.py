@@ -37,7 +37,7 @@ WIDE, MEDIUM = (150, 36), (100, 28)
 
 class DebuggerApp(App[None]):
     """A scene on the screen. `execute` answers a command of the debugger in lines of so many columns; without it there
-    are none. After it, `scene.walker` is where the user left it."""
+    are none. `left`: the user left by a command. After it, `scene.walker` is where the user left it."""
 
     CSS = """
     Screen { layout: vertical; overflow: hidden; }
@@ -90,10 +90,12 @@ class DebuggerApp(App[None]):
         execute: Callable[[str, int], str] | None = None,
         dark: bool = True,
         colored: bool = True,
+        left: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(ansi_color=not colored or None)
         self.scene = scene
         self.execute = execute
+        self.left = left
         self.look = Look(scene.backends, dark, colored)
         self._ground()
         self.selected = ""
@@ -430,6 +432,9 @@ class DebuggerApp(App[None]):
         told = "" if self.execute is None else self.execute(line, max(self.size.width - 4, 20))
         if self.scene.walker.at is None:
             self.scene.walker.goto(0)
+        if self.left():
+            self.exit()
+            return
         self._follow()
         face = self.look.face
         lines = [Line(Text(f"{printable(line)}", face.soft))]

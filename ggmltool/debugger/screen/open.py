@@ -21,12 +21,13 @@ def show(
     execute: Callable[[str, int], str] | None = None,
     dark: bool = True,
     colored: bool = True,
+    left: Callable[[], bool] = lambda: False,
 ) -> None:
     """Walk through the history of a scenario from where the walker is, and leave it where the user quits. `execute`
-    gives the answer of a command, in lines of so many columns."""
+    gives the answer of a command, in lines of so many columns; after it `left` says whether the user wants to quit."""
     scene = Scene(opened, walker.history, walker)
     gc.freeze()  # the history stays: looking through it again and again would stop the screen
     try:
-        DebuggerApp(scene, execute, dark, colored).run()
+        DebuggerApp(scene, execute, dark, colored, left).run()
     finally:
         gc.unfreeze()

@@ -152,7 +152,8 @@ class Now:
 
 
 class Scene:
-    """A history and what the screen knows of it beforehand. `walker` is where one is in it; `error` is ggml's message where the run was refused."""
+    """A history and what the screen knows of it beforehand. `walker` is where one is in it, `error` ggml's
+    message where the run was refused."""
 
     def __init__(self, opened: Opened, history: History, walker: Walker | None = None) -> None:
         self.opened = opened

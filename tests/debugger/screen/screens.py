@@ -16,13 +16,17 @@ pytest.importorskip("textual", reason="needs Textual: the extra tui")
 
 from textual.pilot import Pilot
 
+from ggmltool.debugger.prompt import Prompt
 from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.scene import Scene
+from ggmltool.debugger.session import Session
+from ggmltool.debugger.terminal import Terminal
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.views.table import Style
 
 SMALL, WIDE = (80, 24), (200, 60)
 _TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
@@ -40,8 +44,12 @@ def history_of(name: str, compute: bool = False) -> tuple[Opened, History]:
 
 
 def app_of(name: str, compute: bool = False, **how: Any) -> DebuggerApp:
-    """The screen of a sample, at its first point."""
-    return DebuggerApp(Scene(*history_of(name, compute)), **how)
+    """The screen of a sample, at its first point, with a session that answers commands."""
+    opened, history = history_of(name, compute)
+    terminal = Terminal(Style(), interactive=False)
+    session = Session(history, opened.title, terminal)
+    answer = Prompt(session, terminal).answer
+    return DebuggerApp(Scene(opened, history, session.walker), answer, left=lambda: session.left, **how)
 
 
 def drive(app: DebuggerApp, do: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = SMALL) -> None:
@@ -71,7 +79,16 @@ async def press(pilot: Pilot[None], keys: str) -> None:
     await settled(pilot)
 
 
-_NAMES = {"-": "minus", "_": "underscore", "+": "plus", "~": "space", "(": "left_parenthesis"}
+_NAMES = {
+    "-": "minus",
+    "_": "underscore",
+    "+": "plus",
+    "~": "space",
+    "(": "left_parenthesis",
+    "[": "left_square_bracket",
+    "]": "right_square_bracket",
+    ">": "greater_than_sign",
+}
 
 
 def text_of(app: DebuggerApp) -> str:

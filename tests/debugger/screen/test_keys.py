@@ -237,6 +237,36 @@ def test_q_quits() -> None:
     drive(app, do)
 
 
+def test_a_colon_takes_a_command_of_the_debugger_and_shows_its_answer() -> None:
+    shown = _shown(ALLOCATED + " colon 'p~galloc->n_nodes enter")
+    assert "p galloc->n_nodes" in shown
+    assert "$1 = " in shown
+    assert "$1 = " not in _shown(ALLOCATED + " colon 'p~galloc->n_nodes enter escape")
+    assert "#0  ggml_gallocr_alloc_graph_impl" in _shown(ALLOCATED + " colon 'bt enter")
+    assert 'Undefined command: "nonsense".' in _shown("colon 'nonsense enter")
+
+
+def test_a_command_goes_through_the_same_history_with_the_same_breakpoints() -> None:
+    app = after("colon 'break~later enter home c")
+    assert (app.now.at, app.stops) == (21, {"later"})
+    assert after(ALLOCATED + " colon 'reverse-step enter").now.at == 93
+    assert after("g 'later enter b colon 'continue enter").now.at > 21
+    assert "Breakpoint 1, later" in after("g 'later enter b home c").told
+    assert "breakpoint" in _shown("g 'later enter b colon 'info~breakpoints enter")
+
+
+def test_a_command_can_leave() -> None:
+    app = app_of("inplace")
+    drive(app, lambda pilot: press(pilot, "colon 'quit enter"))
+    assert app._exit
+
+
+def test_the_prompt_has_the_screen_where_there_is_a_terminal() -> None:
+    told = app_of("inplace").execute
+    assert told is not None
+    assert told("tui", 80) == "Cannot enable the TUI when output is not a terminal\n"
+
+
 def test_up_brings_back_what_was_typed() -> None:
     app = app_of("inplace")
 
