@@ -85,10 +85,9 @@ _NAMES = {
     "+": "plus",
     "~": "space",
     "(": "left_parenthesis",
-    "[": "left_square_bracket",
-    "]": "right_square_bracket",
     ">": "greater_than_sign",
 }
+"""What the keys of characters are called; a space is written as ~."""
 
 
 def text_of(app: DebuggerApp) -> str:
