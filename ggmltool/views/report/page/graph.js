@@ -77,9 +77,14 @@ const graph = {
       0.02,
       1,
     );
-    this.x = 8;
+    this.x = this.middle;
     this.y = 8;
     this.redraw();
+  },
+
+  /** Where the graph begins when it is in the middle. */
+  get middle() {
+    return Math.max((this.width - RAIL - this.layout.width * this.scale) / 2, 8);
   },
 
   zoom(factor, x, y) {
@@ -97,7 +102,7 @@ const graph = {
 
   pan(dx, dy) {
     const [w, h] = [this.layout.width * this.scale, this.layout.height * this.scale];
-    this.x = clamp(this.x + dx, Math.min(this.width - w - 30, 8), 40);
+    this.x = clamp(this.x + dx, Math.min(this.width - w - 30, 8), Math.max(40, this.middle));
     this.y = clamp(this.y + dy, Math.min(this.tall - h - 30, 8), 40);
     tooltip.hide();
     this.redraw();
