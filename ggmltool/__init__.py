@@ -21,6 +21,7 @@ if _TYPE_CHECKING:
     from ggmltool.api.fitting import fit
     from ggmltool.api.loading import capture, load
     from ggmltool.api.logs import import_log
+    from ggmltool.api.recorded import open_record
     from ggmltool.api.reference import backends, explain_error, ops, samples, types
     from ggmltool.api.result import Result
     from ggmltool.api.scenario import Scenario
@@ -52,6 +53,7 @@ __all__ = [
     "fit",
     "import_log",
     "load",
+    "open_record",
     "ops",
     "samples",
     "types",
@@ -77,6 +79,7 @@ _HOMES = {
     "fit": "ggmltool.api.fitting",
     "import_log": "ggmltool.api.logs",
     "load": "ggmltool.api.loading",
+    "open_record": "ggmltool.api.recorded",
     "ops": "ggmltool.api.reference",
     "samples": "ggmltool.api.reference",
     "types": "ggmltool.api.reference",

@@ -132,10 +132,11 @@ ELSEWHERE = {
     "dot": "test_the_drawing_is_that_of_the_command",
     "import": "test_a_log_is_read_as_the_command_reads_it",
     "verify": "test_the_real_ggml_is_asked_as_the_command_asks_it",
+    "record": "cli/test_record.py",
 }
 """Commands that a test of their own is for."""
 
-WITHOUT = {"help", "man", "schema"}
+WITHOUT = {"debug", "help", "man", "schema", "tui"}
 """Commands that are about the command line and its output."""
 
 

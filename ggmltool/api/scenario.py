@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.diff.plans import PlanDiff
     from ggmltool.inspect.hash_tables import HashRow, SchedRow
+    from ggmltool.inspect.history.history import History
     from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
@@ -291,6 +292,16 @@ class Scenario(Base):
         from ggmltool.api import schedule
 
         return schedule.trace(self.opened, compute, decisions, zeros)
+
+    def record(self, path: str | Path | None = None, *, compute: bool = False, zeros: bool = False) -> History:
+        """Every decision of the scenario's steps, and the state at each: `load("moe").record().cells(30)`.
+
+        They are the steps that plan, with `compute` all. With a `path` the record is written there too, and
+        `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and OSError.
+        """
+        from ggmltool.api.recorded import record
+
+        return record(self.opened, path, compute, zeros)
 
     def backends(self) -> Result[tuple[BackendInfo, ...]]:
         """The scenario's backends: devices, memory, capabilities and buffer types."""

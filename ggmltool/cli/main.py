@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "backends": "Show devices, buffer types and function tables.",
     "supports": "Show which backend supports which node, and why not.",
     "dot": "Draw the graph.",
+    "record": "Write every decision of a run into a file.",
     "report": "Write a page that explains a graph.",
     "graph": "Print the graph as ggml_graph_print does.",
     "diff": "Show what differs between two plans, and where they diverge.",

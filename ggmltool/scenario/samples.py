@@ -9,7 +9,7 @@ from pathlib import Path
 DEFAULT = "matmul.yaml"
 """What commands show when nobody names a scenario."""
 
-ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz", ".ggtrace")
 _LOOKED_AT = 10_000
 
 

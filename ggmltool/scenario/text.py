@@ -17,6 +17,7 @@ from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, Place, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
 from ggmltool.scenario.log_text import is_scenario, no_log
+from ggmltool.scenario.record_file import is_record, unpacked
 from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
 
 MAX_BYTES = 128 << 20
@@ -170,11 +171,11 @@ def read_document(source: str | Path | dict[str, object], stream: Readable | Non
             expected='give a path, "-" for standard input, or a dict',
         )
     name = str(source)
-    shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
-    if stream is None and name == "-":
-        stream = sys.stdin.buffer
-    text = _decode(_read_file(Path(source), shown) if stream is None else _read_stream(stream, shown), shown)
+    raw, shown = read_bytes(source, stream)
     folder = Path.cwd() if name == "-" else Path(source).parent
+    if is_record(raw):
+        return parse_document(unpacked(raw, shown).scenario, shown, "json", folder)
+    text = _decode(raw, shown)
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".yaml", ".yml")):
         format_: Literal["json", "yaml"] = "yaml"
@@ -183,6 +184,18 @@ def read_document(source: str | Path | dict[str, object], stream: Readable | Non
     else:
         format_ = "json" if re.match(r"\s*\{\s*[\"}]", text) else "yaml"
     return parse_document(text, shown, format_, folder)
+
+
+def read_bytes(source: str | Path, stream: Readable | None = None) -> tuple[bytes, str]:
+    """The bytes of a file, unpacked if it is a gzip file, or of standard input (`-`); and what messages call it.
+
+    Raises ScenarioError if it cannot be read, or is too large.
+    """
+    name = str(source)
+    shown = "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
+    if stream is None and name == "-":
+        stream = sys.stdin.buffer
+    return (_read_file(Path(source), shown) if stream is None else _read_stream(stream, shown)), shown
 
 
 def parse_document(text: str, source: str, format_: Literal["json", "yaml"], folder: Path | None) -> Document:

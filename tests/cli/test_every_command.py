@@ -41,6 +41,8 @@ IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("
 """Whether what a command needs is there."""
 TALKING = {"debug", "tui"}
 """Commands that print no result: they talk with a user until that one quits."""
+BYTES = {"record"}
+"""Commands that write a file of bytes, which a terminal does not get."""
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 
@@ -80,7 +82,7 @@ def usable(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.skipif(missing, reason="needs a package that is not installed"))
 
 
-PRINT = [name for name in COMMANDS if name not in TALKING]
+PRINT = [name for name in COMMANDS if name not in TALKING | BYTES]
 EVERY = pytest.mark.parametrize("name", [usable(name) for name in COMMANDS])
 PRINTING = pytest.mark.parametrize("name", [usable(name) for name in PRINT])
 PLANNING = pytest.mark.parametrize("name", [usable(name) for name in PRINT if takes_a_scenario(name)])

@@ -13,7 +13,7 @@ import pytest
 
 from ggmltool.cli.main import COMMANDS
 from tests.cli.conftest import SAMPLES, Call
-from tests.cli.test_every_command import IS_THERE, WITHOUT_JSON, line
+from tests.cli.test_every_command import BYTES, IS_THERE, WITHOUT_JSON, line
 
 LOG = Path(__file__).parents[1] / "sources" / "logs" / "2025-03.log"
 HOSTILE = {
@@ -25,7 +25,7 @@ HOSTILE = {
 }  # fmt: skip
 NAME = '"]; x [label="<b>&amp;&#27;{|}\\N[red]:smile:[/]\ufe0f\u3164'
 OURS = re.compile("\x1b\\[(?:0|[12347]|3[0-7]|38;5;[0-9]+)(?:;(?:0|[12347]|3[0-7]|38;5;[0-9]+))*m")
-NO_SCENARIO = {"capture", "import", "man", "ops", "sample", "types", "explain"}
+NO_SCENARIO = BYTES | {"capture", "import", "man", "ops", "sample", "types", "explain"}
 GGML_TEXT = {"splits", "graph"}
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.history.cells import Cells, Key, cells_of
 from ggmltool.inspect.history.changes import Watched
 from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
-from ggmltool.scenario.run import collector_paused
+from ggmltool.scenario.run import collector_paused, values_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ggmltool.scenario.run import Run
     from ggmltool.scenario.scenario import Scenario
 
@@ -68,6 +71,23 @@ class History:
         """
         return stack_at(self, at)
 
+    def values(self, at: int, tensor: str) -> NDArray[Any]:
+        """The values of a tensor at point `at`, found by computing up to it in a run of its own: shape `ne` reversed,
+        float32 unless the type is an integer.
+
+        Raises InspectError in a history whose steps were not computed, ScenarioError for a tensor that is not there,
+        GgmlError for one without memory.
+        """
+        found: list[NDArray[Any]] = []
+        if not self.compute:
+            raise InspectError("the history has no values: its steps were not computed; record it with compute")
+
+        def read(run: Run) -> None:
+            found.append(values_of(run.tensor(tensor)))
+
+        _stop_at(self.scenario, at, True, read)
+        return found[0]
+
     def functions(self, at: int) -> tuple[str, ...]:
         """The functions of that stack, which need no state to be found."""
         return functions_at(self, at)
@@ -115,19 +135,25 @@ def _backends(run: Run) -> Sequence[BackendNames]:
 def walk_to(scenario: Scenario, at: int, compute: bool = False) -> Cells:
     """The state of a fresh run that is stopped at point `at`."""
     found: list[Cells] = []
+    _stop_at(scenario, at, compute, lambda run: found.append(cells_of(run)))
+    return found[0]
+
+
+def _stop_at(scenario: Scenario, at: int, compute: bool, look: Callable[[Run], object]) -> None:
+    """Look at a fresh run that is stopped at point `at`."""
     n = -1
 
     def stop(run: Run, point: Point) -> None:
         nonlocal n
         n += 1
         if n == at:
-            found.append(cells_of(run))
+            look(run)
             raise _Stop
 
     try:
         visit_points(scenario, compute, stop)
     except _Stop:
-        return found[0]
+        return
     raise IndexError(f"the history has {n + 1} points")
 
 

@@ -1,0 +1,172 @@
+"""The inside of a record: points and changes as plain rows, and back.
+
+A row of `points` is the number of the step and, in the middle of it, what was announced: the kind of the event and its
+fields in their order. A row of `changes` is an area of the state, where in it, and the new value; without a value there
+is no such cell any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from ggmltool.ggml import events
+from ggmltool.inspect.allocations import HashNode
+from ggmltool.inspect.history.cells import SplitCell, TensorCell
+from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.points import START, BackendNames, Point
+from ggmltool.inspect.history.shadow import GONE, Changes
+from ggmltool.scenario.dump import dump
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.record_file import RecordFile, damaged, is_record, packed, unpacked
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.text import read_bytes
+from ggmltool.version import __version__
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.events import Event
+
+BEGINS, ENDS = "begins", "ends"
+"""In place of an event: a step begins, or is done."""
+
+EVENTS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
+
+_Indices = tuple[int, ...]
+_Place = tuple[int, int, int, int]
+_Ranges = tuple[tuple[int, int], ...]
+
+AREAS: Mapping[str, tuple[tuple[type, ...], Any]] = {
+    "sched": ((str,), bool | int),
+    "id": ((int,), int),
+    "cause": ((int,), str | None),
+    "copies": ((int,), tuple[_Indices | None, ...]),
+    "split": ((int,), SplitCell),
+    "sched_graph": ((str,), _Indices),
+    "node_ids": ((int,), int),
+    "leaf_ids": ((int,), int),
+    "prev_node_ids": ((int,), int),
+    "prev_leaf_ids": ((int,), int),
+    "galloc": ((str,), int),
+    "hash_node": ((int,), HashNode),
+    "free": ((int, int), _Ranges),
+    "max_size": ((int, int), int),
+    "buffer": ((int,), _Ranges | None),
+    "node_alloc": ((int,), tuple[_Place, tuple[_Place, ...]]),
+    "leaf_alloc": ((int,), _Place),
+    "tensor": ((int,), TensorCell),
+    "cgraph": ((str, str), _Indices),
+}
+"""Of each area of the state what its keys are made of, and what its values are."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What was recorded; `escaped` says that texts that are no UTF-8 are bytes."""
+
+    backends: list[BackendNames]
+    points: list[list[Any]]
+    changes: list[list[list[Any]]]
+    error: dict[str, str | None] | None = None
+    escaped: bool = False
+
+
+def record_bytes(history: History) -> bytes:
+    """The file of a history."""
+    model = history.scenario.model
+    scenario = json.dumps({**dump(model), "ggml": model.ggml}, separators=(",", ":"))
+    points = [_row_of_point(point) for point in history.points]
+    changes = [[_row_of_change(key, value) for key, value in here] for here in history.changes]
+    error = None if history.error is None else dict(history.error)
+    recorded = Recorded(list(history.backends), points, changes, error)
+    try:
+        run = msgspec.msgpack.encode(recorded)
+    except UnicodeEncodeError:
+        plain = msgspec.to_builtins({field: getattr(recorded, field) for field in recorded.__struct_fields__})
+        run = msgspec.msgpack.encode({**_deep(plain, _as_bytes), "escaped": True})
+    return packed(RecordFile(history.release, __version__, scenario, history.compute, msgspec.Raw(run)))
+
+
+def _row_of_point(point: Point) -> list[Any]:
+    if point.event is None:
+        return [point.step, ENDS if point.ends else BEGINS]
+    return [point.step, type(point.event).__name__, *point.event]
+
+
+def _row_of_change(key: tuple[Any, ...], value: Any) -> list[Any]:
+    return [*key] if value is GONE else [*key, value]
+
+
+def open_history(path: str | Path) -> History:
+    """The history in a file of a record. Raises ScenarioError for what is none, or cannot be read."""
+    raw, shown = read_bytes(path)
+    if not is_record(raw):
+        raise ScenarioError("this is no record", shown, expected="`ggmltool record` writes one of a scenario")
+    return history_of(raw, shown, Path(path))
+
+
+def history_of(raw: bytes, shown: str, path: Path) -> History:
+    """The history in the bytes of a file. Raises ScenarioError."""
+    file = unpacked(raw, shown)
+    scenario = Scenario(load_model(path))
+    if scenario.model.release.name != file.release:
+        raise damaged(shown, ValueError(f"the scenario is of {scenario.model.ggml}, the record of {file.release}"))
+    try:
+        recorded = msgspec.msgpack.decode(file.run, type=Recorded)
+        if recorded.escaped:
+            recorded = msgspec.convert(_deep(msgspec.msgpack.decode(file.run), _as_text), Recorded)
+        n_steps = len(scenario.model.steps)
+        points = [_point(row, n_steps) for row in recorded.points]
+        changes = [tuple([_change(row) for row in here]) for here in recorded.changes]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, KeyError, IndexError, ValueError) as error:
+        raise damaged(shown, error) from None
+    if not points or len(points) != len(changes):
+        raise damaged(shown, ValueError(f"{len(points)} points, {len(changes)} changes"))
+    return History(scenario, points, changes, file.compute, recorded.backends, recorded.error)
+
+
+def _point(row: Sequence[Any], n_steps: int) -> Point:
+    step, kind, *fields = row
+    if type(step) is not int or not START <= step < n_steps:
+        raise ValueError(f"there is no step {step!r}")
+    if kind in (BEGINS, ENDS):
+        return Point(step, None, kind == ENDS)
+    return Point(step, msgspec.convert(fields, EVENTS[kind]))
+
+
+def _change(row: Sequence[Any]) -> tuple[Any, Any]:
+    area, *rest = row
+    kinds, value = AREAS[area]
+    n = len(kinds)
+    if not n <= len(rest) <= n + 1 or any(type(part) is not kind for part, kind in zip(rest, kinds, strict=False)):
+        raise ValueError(f"no cell of {area}")
+    key = (area, *rest[:n])
+    return (key, GONE) if len(rest) == n else (key, msgspec.convert(rest[n], value))
+
+
+def _deep(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """A value of lists and maps, with what `leaf` makes of each of its parts."""
+    if isinstance(value, list | tuple):
+        return [_deep(part, leaf) for part in value]
+    if isinstance(value, dict):
+        return {key: _deep(part, leaf) for key, part in value.items()}
+    return leaf(value)
+
+
+def _as_bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogateescape")
+    return value
+
+
+def _as_text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+__all__ = ["AREAS", "EVENTS", "Changes", "history_of", "open_history", "record_bytes"]
