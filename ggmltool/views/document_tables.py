@@ -14,6 +14,8 @@ from msgspec import inspect
 if TYPE_CHECKING:
     from ggmltool.views.document import Document
 
+_DEEPEST = 6
+"""Parts within parts that are looked at: types may be within themselves."""
 _OBJECT = inspect.StructType | inspect.DataclassType
 _LIST = inspect.ListType | inspect.VarTupleType
 
@@ -52,7 +54,7 @@ def _within(rows: tuple[Any, ...], name: str, depth: int) -> Iterator[tuple[str,
     for field in _fields(rows):
         inner = f"{name}.{field.encode_name}" if name else field.encode_name
         forms = [part for form in _forms(field.type) if (part := _part(form, depth)) is not None]
-        if forms:
+        if forms and depth < _DEEPEST:
             part = forms[0]._replace(rows=tuple(row for form in forms for row in form.rows))
             within = list(_within(part.rows, inner, depth + 1))
             if part.is_table or within:
