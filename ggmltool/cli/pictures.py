@@ -16,8 +16,8 @@ HOW_TO_GET_PNG = (
     "a PNG needs a program that draws SVG, and none is installed. Get one with `pip install 'ggmltool[png]'` or "
     "`apt-get install librsvg2-bin` (rsvg-convert), or write the drawing itself: -o {stem}.svg"
 )
-_ZOOM = 2
-"""Pixels per unit of a drawing."""
+_ZOOM, _DPI = 2, 96
+"""Pixels per unit of a drawing, and units per inch: Graphviz has sizes in points."""
 
 _LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text y="9" font-family="{}">{}</text></svg>'
 
@@ -48,7 +48,7 @@ def _png(svg: str, output: Output) -> bytes:
     if letter == none:
         raise CliError(f"a PNG needs one of the fonts {FONT}; get one with `apt-get install fonts-dejavu-core`")
     try:
-        return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM))
+        return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, dpi=_DPI))
     except ValueError as error:
         raise CliError(f"resvg failed: {error}") from None
 

@@ -15,7 +15,7 @@ import ggmltool
 from ggmltool.inspect.folded import fold_plan
 from ggmltool.scenario.tensor_info import tensor_infos
 from tests.cli.conftest import SAMPLES, Call
-from tests.needs import needs_dot
+from tests.needs import draws_png, needs_dot
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -257,15 +257,19 @@ def test_the_wasm_build_draws_where_there_is_no_graphviz(call: Call, monkeypatch
     """A program of its name stands for it here: called as it is, with the file of the text."""
     program = Path("bin/wasm-graphviz-cli")
     program.parent.mkdir()
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"><title>%s</title></svg>'
     program.write_text(
         f"#!{sys.executable}\nimport sys\nassert sys.argv[1:3] == ['-T', 'svg']\n"
-        "print('<svg width=\"9pt\"><title>' + open(sys.argv[3]).read().split()[0] + '</title></svg>')\n"
+        f"print({svg!r} % open(sys.argv[3]).read().split()[0])\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent.resolve()))
     assert call("dot", "--overview", "moe", "-o", "o.svg").err == "Wrote o.svg\n"
     assert "<title>digraph</title>" in Path("o.svg").read_text("utf-8")
     assert call("dot", "--overview", "moe", "-o", "o.html").status == 0
+    if draws_png():
+        assert call("dot", "--overview", "moe", "-o", "o.png").err == "Wrote o.png\n"
+        assert Path("o.png").read_bytes()[16:24] == bytes([0, 0, 0, 24] * 2)
     refused = call("dot", "--overview", "moe", "-o", "o.pdf")
     assert (refused.status, "draws no PDF" in refused.err) == (2, True)
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no layout')\n")
