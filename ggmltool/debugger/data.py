@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.command import Command, Repeat, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import ExpressionError
+from ggmltool.debugger.expressions.layouts import layout_names
 from ggmltool.debugger.session import Display
 
 if TYPE_CHECKING:
@@ -133,6 +134,14 @@ def _echo(session: Session, argument: str) -> None:
     session.screen.write(text)
 
 
+def _symbol_file(session: Session, argument: str) -> None:
+    session.reading.use_structs(argument.strip())
+
+
+def _structs(session: Session, prefix: str) -> Iterable[str]:
+    return [name for name in layout_names() if name.startswith(prefix)]
+
+
 def _complete(session: Session, prefix: str) -> Iterable[str]:
     return session.reading.complete(prefix, session)
 
@@ -176,6 +185,15 @@ COMMANDS = [
         Topic.DATA,
         "Show the name of the type of an expression.\nExample: whatis sched->splits",
         complete=_complete,
+    ),
+    Command(
+        "symbol-file",
+        _symbol_file,
+        Topic.DATA,
+        "Show structs as another ggml has them, of the same state: fields that it lacks are gone, others are zero.\n"
+        f"Usage: symbol-file [NAME], of {', '.join(layout_names())}; without NAME those of the ggml that decides.\n"
+        "Example: symbol-file 2025-01",
+        complete=_structs,
     ),
     Command(
         "x",

@@ -17,6 +17,7 @@ from ggmltool.debugger.expressions import (
     truth,
     type_text,
 )
+from ggmltool.debugger.expressions.layouts import layout
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated
@@ -44,6 +45,7 @@ class Reading:
         self.history = history
         self.values: list[CValue] = []
         self.variables: dict[str, CValue] = {}
+        self.structs: str | None = None
         self._scope: Scope | None = None
         self._examined: Examined | None = None
 
@@ -65,11 +67,18 @@ class Reading:
     def scope(self, at: int, frame: int) -> Scope:
         """The scope of a frame of a point; what was asked last is kept."""
         if self._scope is None or (self._scope.at, self._scope.frame) != (at, frame):
-            self._scope = Scope(self.history, at, frame, self.values, self.variables)
+            self._scope = Scope(self.history, at, frame, self.values, self.variables, self.structs)
         return self._scope
 
     def _here(self, session: Selected) -> Scope:
         return self.scope(session.seen, session.selected)
+
+    def use_structs(self, name: str) -> None:
+        """Show structs as the ggml of this name has them; "": as the release that decides. Raises ExpressionError."""
+        if name:
+            layout(name)
+        self.structs = name or None
+        self._scope = None
 
     def printed(self, text: str, fmt: str, session: Selected) -> str:
         """`$1 = …`, where the value is kept as `$1`. Raises ExpressionError."""

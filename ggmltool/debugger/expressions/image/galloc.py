@@ -73,7 +73,7 @@ class Galloc:
         """The hash set with the tensors of the graph that was planned last, in the order they were looked up."""
         if self._slots is None:
             self._slots = HashSet(self.hash_size, self._program.release.hash_shift)
-            for t in self._keys():
+            for t in self._keys()[: self.hash_size]:
                 self._slots.find_or_insert(self._tensors.address(t))
         return self._slots
 
