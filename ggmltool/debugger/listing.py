@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.debugger.command import Command, Repeat, Topic
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.locations import refuse_source
 from ggmltool.debugger.places import about
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stops import point_of
@@ -68,6 +69,7 @@ def _node_called(argument: str, names: list[str]) -> int:
         return names.index(argument)
     if argument.isascii() and argument.isdecimal():
         return int(argument[:10])
+    refuse_source(argument)
     near = nearest(argument, names)
     hint = f' Did you mean "{near}"?' if near else ""
     raise CommandError(f'No node "{argument}" in the graph.{hint}')

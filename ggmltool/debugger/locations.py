@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})")
+_SOURCE = re.compile(r"([\w./-]+\.(?:c|cc|cpp|cu|h|hpp|m)):[0-9]{1,9}")
 _WORDS = ("split", "backend", "offset", "tensor", "function")
 
 
@@ -59,11 +60,19 @@ def location(session: Session, text: str) -> Location:
     name = _unquoted(text)
     if name in session.reading.tensors:
         return _of_tensor(session, name)
+    refuse_source(text)
     return _of_function(session, name)
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def refuse_source(text: str) -> None:
+    """Refuse a line of source, FILE:LINE: lines are events here. Raises CommandError."""
+    found = _SOURCE.fullmatch(text)
+    if found is not None:
+        raise CommandError(f"No source file named {found[1]}; a line is an event here: `break 24`.")
 
 
 def _of_event(session: Session, at: int) -> Location:

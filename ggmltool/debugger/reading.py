@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -22,7 +23,11 @@ from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated
 from ggmltool.inspect.history.calls import calls_of
+from ggmltool.inspect.history.cells import Key
 from ggmltool.inspect.history.history import History
+
+_PLAIN = re.compile(r"(sched|galloc)->(\w+)")
+"""A field that is a cell of its own."""
 
 
 class Selected(Protocol):
@@ -59,6 +64,12 @@ class Reading:
         """The buffer types in which the allocator places tensors."""
         events = (point.event for point in self.history.points)
         return list(dict.fromkeys(event.buft for event in events if isinstance(event, Allocated)))
+
+    @cached_property
+    def _plain(self) -> set[Key]:
+        """The fields of scheduler and allocator that are cells of their own."""
+        cells = self.history.cells(len(self.history.points) - 1)
+        return {key for key in cells if key[0] in ("sched", "galloc")}
 
     def functions(self, called: Iterable[str]) -> list[str]:
         """The functions that are known in the release, those of this history first."""
@@ -121,6 +132,16 @@ class Reading:
             return evaluate(text, self.scope(at, frame)).format()
         except ExpressionError as error:
             raise WalkError(str(error)) from None
+
+    def may_change(self, text: str, at: int) -> bool:
+        """Whether an expression without arguments of functions may have another value than at the point before: if
+        nothing of the state changed, it has not, nor has a plain field whose cell did not."""
+        changed = self.history.changed(at)
+        field = _PLAIN.fullmatch(text.strip())
+        if field is None or not at:
+            return bool(changed)
+        key = (field[1], field[2])
+        return key in changed or key not in self._plain
 
     def arguments(self, at: int, frame: int) -> list[tuple[str, str]]:
         """The arguments of a frame, with their values as gdb prints them."""

@@ -59,6 +59,9 @@ class Reader(Protocol):
     def shown(self, text: str, at: int, frame: int) -> str:
         """The value of an expression at a point in a frame (0: the innermost), as it is printed."""
 
+    def may_change(self, text: str, at: int) -> bool:
+        """Whether an expression without arguments of functions may have another value than at the point before."""
+
 
 class _Nothing:
     """A reader who knows no expression."""
@@ -68,6 +71,9 @@ class _Nothing:
 
     def shown(self, text: str, at: int, frame: int) -> str:
         raise WalkError(f'No symbol "{text}" in current context.')
+
+    def may_change(self, text: str, at: int) -> bool:
+        return True
 
 
 class Walker:
@@ -229,7 +235,7 @@ class Walker:
         for point in self._candidates(at, goal, reverse, bool(values)):
             if self._interrupted():
                 return self._stop(Reason.INTERRUPTED, point, ())
-            hits = tuple(self._hits(point, values))
+            hits = tuple(self._hits(point, values, point + 1 if reverse else point))
             if hits:
                 return self._stop(Reason.BREAKPOINT, point, hits)
         return None
@@ -249,11 +255,12 @@ class Walker:
                 yield point
             seen = point
 
-    def _hits(self, at: int, values: dict[int, str | None]) -> Iterator[Hit]:
+    def _hits(self, at: int, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
+        """What is hit at a point; `changes` is the point whose event lies between it and the one before on the way."""
         for one in self.breakpoints:
             if not one.enabled:
                 continue
-            hit = self._changed(one, at, values) if one.kind is Kind.WATCHPOINT else self._reached(one, at)
+            hit = self._changed(one, at, values, changes) if one.kind is Kind.WATCHPOINT else self._reached(one, at)
             if hit is None or not (hit.error or hit.out_of_scope or self._counts(one)):
                 continue
             if one.temporary or hit.out_of_scope:
@@ -265,9 +272,11 @@ class Walker:
             return None
         return self._if_true(one, at, Hit(one))
 
-    def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None]) -> Hit | None:
+    def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None], changes: int) -> Hit | None:
         if one.call is not None and one.call not in self.calls.at(at):
             return Hit(one, out_of_scope=True)
+        if one.call is None and not self._reader.may_change(one.what, changes):
+            return None
         old, new = values.get(one.number), self._shown(one, at)
         if new == old:
             return None

@@ -131,6 +131,9 @@ def test_conditions_are_asked_only_at_their_places() -> None:
         def shown(self, text: str, at: int, frame: int) -> str:
             return str(at // 10)
 
+        def may_change(self, text: str, at: int) -> bool:
+            return at % 10 == 0
+
     walker = Walker(history_of("pipeline"), reader=Odd())
     h = places.of_tensors(walker.history.points)["h"]
     walker.breakpoints.add("h", h, condition="odd")
