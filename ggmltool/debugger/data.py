@@ -191,7 +191,8 @@ COMMANDS = [
         _symbol_file,
         Topic.DATA,
         "Show structs as another ggml has them, of the same state: fields that it lacks are gone, others are zero.\n"
-        f"Usage: symbol-file [NAME], of {', '.join(layout_names())}; without NAME those of the ggml that decides.\n"
+        f"Usage: symbol-file [NAME], of {', '.join(layout_names())};\n"
+        "without NAME those of the ggml that decides.\n"
         "Example: symbol-file 2025-01",
         complete=_structs,
     ),
