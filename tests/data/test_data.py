@@ -34,6 +34,7 @@ DATA = Path(ggmltool.data.__file__).parent
 TOML = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.toml"))}
 
 ALL = """
+from ggmltool.debugger.expressions.layouts import layout, layout_names
 from ggmltool.estimate.rates import rates_of
 from ggmltool.inspect.diff.changes import changes
 from ggmltool.inspect.limit import limits_of
@@ -50,6 +51,8 @@ from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.since import days
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
+for name in layout_names():
+    layout(name)
 changes()
 assertions()
 days()

@@ -93,6 +93,7 @@ def layout_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
+@cache
 def _merged(name: str) -> TypesFile:
     own = load(f"{name}.toml", TypesFile, _PACKAGE)
     if not own.like:
