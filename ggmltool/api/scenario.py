@@ -181,7 +181,10 @@ class Scenario(Base):
         return memory.chunks(at) if chunks else memory.buffers(at)
 
     def memory_map(self, **when: Unpack[When]) -> Svg:
-        """The compute buffers over time as an SVG drawing, which a notebook shows."""
+        """The compute buffers over time as an SVG drawing, which a notebook shows.
+
+        Raises as `plan` does.
+        """
         from ggmltool.api import memory
 
         return memory.memory_map(self._look(**when))

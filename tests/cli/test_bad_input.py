@@ -350,7 +350,7 @@ def views() -> list[tuple[str]]:
         command = cli.get_command(click.Context(cli), name)
         if (
             command is not None
-            and name not in ("verify", "tui")
+            and name not in ("verify", "tui", "record", "report")
             and any(param.name == "scenario" for param in command.params)
         ):
             shown.append((name,))
