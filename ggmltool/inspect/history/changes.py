@@ -177,7 +177,8 @@ class Watched:
             for t in n.src:
                 if t is not None:
                     tensors[t.index] = t
-                    self._first_users.setdefault(t.index, i)
+                    if not n.is_view_op:
+                        self._first_users.setdefault(t.index, i)
         for t in tensors.values():
             self._labels.setdefault(t.label, []).append(t)
 

@@ -72,3 +72,33 @@ def test_what_changes_is_what_differs() -> None:
         before, now = history.cells(at - 1), history.cells(at)
         keys = {key for key in before.keys() | now.keys() if before.get(key, "no") != now.get(key, "no")}
         assert history.changed(at) == history.diff(at - 1, at) == keys
+
+
+def test_an_input_that_a_view_op_looks_at_before_a_node_uses_it() -> None:
+    """A node's first source becomes a copy that is there already, and the second is the first use of an input."""
+    scenario = ggmltool.load(
+        {
+            "ggmltool": 1,
+            "ggml": "0.20.2",
+            "backends": ["CUDA0", "CPU"],
+            "scheduler": {"parallel": True},
+            "contexts": {
+                "weights": {"buft": "CUDA0", "usage": "weights", "tensors": {"g": {"type": "f32", "ne": [8]}}},
+                "host": {"buft": "CPU", "tensors": {"k": {"type": "f32", "ne": [8]}}},
+                "inputs": {"tensors": {"x": {"type": "f32", "ne": [8], "flags": ["input"]}}},
+            },
+            "graphs": {
+                "main": {
+                    "nodes": {
+                        "v": {"op": "view_1d", "src": ["x"], "ne0": 4, "offset": 0},
+                        "m": {"op": "mul", "src": ["g", "k"]},
+                        "s": {"op": "add", "src": ["k", "x"]},
+                        "t": {"op": "mul", "src": ["g", "s"]},
+                    }
+                }
+            },
+        }
+    )
+    history = record_history(scenario)
+    for at in range(len(history.points)):
+        assert history.cells(at) == walk_to(scenario, at)
