@@ -31,6 +31,18 @@ class Lifetime(NamedTuple):
         return self.start <= step and (self.end is None or step <= self.end)
 
 
+class Allocation(NamedTuple):
+    """A lifetime with the numbers of the events at which it began and ended (None: never). `took` is the number of the
+    lifetime whose bytes it took over. At event `trimmed` it gave back `given_back` bytes of them (None: it did not)."""
+
+    life: Lifetime
+    born: int
+    died: int | None = None
+    took: int | None = None
+    trimmed: int | None = None
+    given_back: int = 0
+
+
 class Peak(NamedTuple):
     """The step with most bytes alive in a buffer, and the tensors there, largest first."""
 
@@ -145,3 +157,37 @@ class MemoryRecorder(Part):
         i = self._there.pop((tensor, buft, chunk, offset))
         self._lives[i] = self._lives[i]._replace(end=step)
         return self._lives[i]
+
+
+class AllocationRecorder(MemoryRecorder):
+    """The same with the events at which it happens: who has which bytes from which event to which."""
+
+    def hear_at(self, number: int, event: Event) -> None:
+        """Hear the event of this number."""
+        self._now = number
+        if type(event) in self.hears:
+            self.hear(event)
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """The lifetimes so far."""
+        return [made._replace(life=life) for made, life in zip(self._made, self._lives, strict=True)]
+
+    def hear(self, event: Event) -> None:
+        super().hear(event)
+        if isinstance(event, Freed) and event.extra:
+            self._made[-1] = self._made[-1]._replace(trimmed=self._now, given_back=event.size)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._made: list[Allocation] = []
+        self._ended = -1
+
+    def _begin(self, life: Lifetime) -> None:
+        self._made.append(Allocation(life, self._now, took=None if life.reused is None else self._ended))
+        super()._begin(life)
+
+    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
+        self._ended = self._there[tensor, buft, chunk, offset]
+        self._made[self._ended] = self._made[self._ended]._replace(died=self._now)
+        return super()._end(tensor, buft, chunk, offset, step)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import AllocationStarted, NotReused, PassedOver, Refused
-from ggmltool.inspect.memory import Lifetime, MemoryRecorder
+from ggmltool.inspect.memory import Allocation, AllocationRecorder
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
 
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 MOST_EVENTS = 150_000
 """Events that are told of at most as they were announced; of more, those that settled nothing are left out."""
 _SETTLE_NOTHING = (PassedOver, Refused, NotReused)
-
-
-class Allocation(NamedTuple):
-    """A lifetime with the events at which it began and ended (None: never), by their numbers; `took` is the lifetime
-    whose bytes it took over, `given_back` what it gave back of them."""
-
-    life: Lifetime
-    born: int
-    died: int | None
-    took: int | None
-    given_back: int
 
 
 class ToldStep(NamedTuple):
@@ -70,41 +59,6 @@ class _Tape(Record):
         super().__call__(event)
 
 
-class _Walk(MemoryRecorder):
-    """Lifetimes with the events that began and ended them."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        super().__init__()
-
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
-        self._born: list[int] = []
-        self._died: dict[int, int] = {}
-        self._took: dict[int, int] = {}
-        self._sizes: list[int] = []
-        self._last = -1
-
-    def _begin(self, life: Lifetime) -> None:
-        if life.reused is not None:
-            self._took[len(self._lives)] = self._last
-        self._born.append(self.now)
-        self._sizes.append(life.size)
-        super()._begin(life)
-
-    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
-        self._last = self._there[tensor, buft, chunk, offset]
-        self._died[self._last] = self.now
-        return super()._end(tensor, buft, chunk, offset, step)
-
-    def allocations(self) -> list[Allocation]:
-        """The lifetimes so far."""
-        return [
-            Allocation(life, self._born[i], self._died.get(i), self._took.get(i), self._sizes[i] - life.size)
-            for i, life in enumerate(self._lives)
-        ]
-
-
 def tell(opened: Opened, moment: Moment) -> Told:
     """Everything up to a moment. Raises InspectError for a step that is not there."""
     tape = _Tape(Keep.DECISIONS | Keep.MEMORY | Keep.LIMITS)
@@ -126,7 +80,7 @@ def tell(opened: Opened, moment: Moment) -> Told:
         told = [step._replace(event=bisect_left(numbers, step.event)) for step in told]
         left_out = len(events) - len(numbers)
         events = [events[i] for i in numbers]
-    walk = _Walk()
-    for walk.now, event in enumerate(events):
-        walk.hear(event)
-    return Told(at, events, told, walk.allocations(), walk.plan.nodes, left_out)
+    walk = AllocationRecorder()
+    for number, event in enumerate(events):
+        walk.hear_at(number, event)
+    return Told(at, events, told, walk.allocations, walk.plan.nodes, left_out)

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import (
     SPLIT_GRAPH,
-    Allocated,
     AllocationStarted,
     Assigned,
     Computed,
     Entered,
     Event,
-    Freed,
-    Kept,
     Left,
     PassedOver,
     Refused,
-    Reused,
     SplitStarted,
 )
+from ggmltool.inspect.memory import Allocation, AllocationRecorder
 
 if TYPE_CHECKING:
     from ggmltool.inspect.history.history import Point
@@ -126,7 +123,7 @@ class Timeline:
         self.split_marks: list[int] = []
         self.work: list[Work] = []
         self._at_work: list[int] = []
-        self._living: dict[tuple[str, str, int, int], Span] = {}
+        self._memory = AllocationRecorder()
         self._about = ""
         for at, point in enumerate(points):
             if point.event is not None:
@@ -134,6 +131,7 @@ class Timeline:
             elif not point.ends:
                 self.step_marks.append(at)
                 self._about, self._at_work = "", []
+        self._planned()
 
     def planning(self, at: int) -> Planning | None:
         """The allocator's newest walk at a point, None before the first."""
@@ -157,66 +155,52 @@ class Timeline:
             case Computed():
                 self.split_marks.append(at)
                 self.node_marks.append(at)
-            case AllocationStarted() | Allocated() | Reused() | Freed() | Kept():
-                self._place(at, event)
+            case AllocationStarted():
+                self._turn(at, event)
             case _:
                 pass
-
-    def _place(self, at: int, event: AllocationStarted | Allocated | Reused | Freed | Kept) -> None:
-        if isinstance(event, AllocationStarted):
-            self._turn(at, event)
-            return
-        if not self.plannings:
-            return
-        plan = self.plannings[-1]
-        match event:
-            case Allocated(tensor, buft, chunk, offset, size) if size:
-                self._begin(Span(tensor, (buft, chunk), offset, size, at, len(plan.nodes) - 1))
-            case Reused(tensor, parent, buft, chunk, offset):
-                before = self._living.pop((parent, buft, chunk, offset), None)
-                if before is not None:
-                    before.last, before.end, before.heir = at, len(plan.nodes) - 2, tensor
-                    node = len(plan.nodes) - 1
-                    self._begin(Span(tensor, (buft, chunk), offset, before.size, at, node, reused=parent))
-            case Freed(_, _, _, _, size, True) if plan.spans:
-                span = plan.spans[-1]
-                span.size, span.extra, span.trim = span.size - size, size, at
-            case Freed(tensor, buft, chunk, offset) if event.size:
-                span = self._living.pop((tensor, buft, chunk, offset))
-                span.last, span.end = at, len(plan.nodes) - 1
-            case Kept(tensor):
-                for span in self._living.values():
-                    span.kept = span.kept or span.tensor == tensor
-            case _:
-                pass
+        self._memory.hear_at(at, event)
 
     def _turn(self, at: int, event: AllocationStarted) -> None:
         """The allocator turns to a node, or begins a graph."""
         if event.at < 0:
-            self._living = {}
+            self._planned()
             self.plannings.append(Planning(at))
         else:
             self.plannings[-1].nodes.append((at, event.node))
         self.node_marks.append(at)
 
-    def _begin(self, span: Span) -> None:
-        plan = self.plannings[-1]
-        span.shade = self._shade(span)
-        plan.spans.append(span)
-        plan.extent[span.place] = max(plan.extent.get(span.place, 0), span.offset + span.size)
-        self._living[span.tensor, *span.place, span.offset] = span
+    def _planned(self) -> None:
+        """The newest walk is over."""
+        if self.plannings:
+            plan = self.plannings[-1]
+            plan.spans = _spans(self._memory.allocations)
+            for s in plan.spans:
+                plan.extent[s.place] = max(plan.extent.get(s.place, 0), s.offset + s.size + s.extra)
 
-    def _shade(self, span: Span) -> int:
-        """The first that neither those beside it have nor the tensor that lay there before."""
-        end = span.offset + span.size
-        beside = [
-            s.shade
-            for s in self._living.values()
-            if s.place == span.place and (s.offset == end or s.offset + s.size == span.offset)
-        ]
-        plan = self.plannings[-1]
-        before = [
-            s.shade for s in reversed(plan.spans[-_LOOK_BACK:]) if s.place == span.place and s.offset == span.offset
-        ]
-        free = [shade for shade in range(SHADES) if shade not in beside]
-        return next((shade for shade in free if shade not in before[:1]), free[0] if free else 0)
+
+def _spans(allocations: Sequence[Allocation]) -> list[Span]:
+    heirs = {a.took: a.life.tensor for a in allocations}
+    spans: list[Span] = []
+    living: list[Span] = []
+    for number, (life, born, died, _, trimmed, given_back) in enumerate(allocations):
+        place = life.buft, life.chunk
+        span = Span(life.tensor, place, life.offset, life.size, born, life.start, died, life.end, life.reused)
+        span.heir, span.kept, span.extra = heirs.get(number), life.kept, given_back
+        span.trim = span.trim if trimmed is None else trimmed
+        living = [s for s in living if s.alive(born)]
+        span.shade = _shade(span, living, spans[-_LOOK_BACK:])
+        living.append(span)
+        spans.append(span)
+    return spans
+
+
+def _shade(span: Span, living: Sequence[Span], last: Sequence[Span]) -> int:
+    """The first that neither those beside it have nor the tensor that lay there before."""
+    at = span.first
+    end = span.offset + span.size_at(at)
+    there = [s for s in living if s.place == span.place]
+    beside = [s.shade for s in there if s.offset == end or s.offset + s.size_at(at) == span.offset]
+    before = next((s.shade for s in reversed(last) if (s.place, s.offset) == (span.place, span.offset)), None)
+    free = [shade for shade in range(SHADES) if shade not in beside]
+    return next((shade for shade in free if shade != before), free[0] if free else 0)
