@@ -113,7 +113,8 @@ def _stacks(history: History) -> Iterator[list[_Key]]:
     Functions that are announced are one call from their beginning to their end. Others are those of one decision: what
     is called for another tensor or backend is another call.
     """
-    parameters = calls_of(history.release).parameters
+    unknown = frozenset(("?",))
+    parameters = {name: frozenset(of) for name, of in calls_of(history.release).parameters.items()}
     copied = _copies_to_come(history.points)
     for at, point in enumerate(history.points):
         entered = history.entered[at]
@@ -122,7 +123,7 @@ def _stacks(history: History) -> Iterator[list[_Key]]:
         backend = getattr(event, "backend", ""), getattr(event, "buft", "")
         stack: list[_Key] = []
         for function in reversed(history.functions(at)):
-            of = set(parameters.get(function, ("?",)))
+            of = parameters.get(function, unknown)
             if function == MAIN or function in entered or of <= _LASTING:
                 stack.append((function,))
             elif "input" in of:

@@ -135,8 +135,7 @@ class Session:
         built: list[str] = [key[1] for key in self.cells if key[0] == "cgraph" and key[2] == "nodes"]
         if not built:
             raise CommandError("No graph is built yet.")
-        step = self.history.points[self.at].step
-        graph = self.history.scenario.model.steps[step].graph if step >= 0 else None
+        graph = self.history.graph(self.at)
         chosen = graph if graph in built else built[-1]
         nodes: tuple[int, ...] = self.cells["cgraph", chosen, "nodes"]
         return chosen, nodes

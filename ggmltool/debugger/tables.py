@@ -34,7 +34,7 @@ class Names(NamedTuple):
     def tensor(self, index: int | None) -> str:
         """A tensor by its index, as events call it."""
         cell = self.tensors.get(-1 if index is None else index)
-        return f"tensor {index}" if cell is None else cell.id or cell.name
+        return f"tensor {index}" if cell is None else cell.label
 
     def backend(self, number: int) -> Shown:
         """A backend by its number, in its color."""
@@ -74,7 +74,7 @@ def _nodes(split: SplitCell, nodes: Sequence[int], names: Names) -> list[str]:
 
 def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
     """The tensors whose names contain a text; "" if there are none."""
-    rows = sorted((t, cell) for t, cell in names.tensors.items() if wanted in (cell.id or cell.name))
+    rows = sorted((t, cell) for t, cell in names.tensors.items() if wanted in cell.label)
     table = Table[tuple[int, TensorCell]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
         Column("op", lambda r: op_name(r[1])),

@@ -18,14 +18,13 @@ from ggmltool.inspect.watched import watch
 from ggmltool.inspect.what_if import Change, put_all, try_changes
 from ggmltool.inspect.words import size
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.scenario.versions import has_no_op_offload
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, SplitPlan
     from ggmltool.inspect.opened import Moment, Opened
     from ggmltool.inspect.watched import Watched
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.tensor_info import Tensors
 
 _SPLITS = 3
 """Splits for which changes are looked for: those that copy most, one of each kind."""
@@ -61,9 +60,9 @@ class Unable(NamedTuple):
     nodes: int
 
 
-def numbers_of(model: Model, plan: Plan) -> Numbers:
+def numbers_of(plan: Plan, tensors: Tensors) -> Numbers:
     """What a plan comes to."""
-    inputs = copied_inputs(plan, tensor_infos(model, plan.graph or ""))
+    inputs = copied_inputs(plan, tensors)
     return Numbers(len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes))
 
 
@@ -75,7 +74,7 @@ def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice
     for option in options:
         other = watch(opened.what_if(option), moment).plan
         if other.ok and (other.splits, other.buffer_sizes) != (plan.splits, plan.buffer_sizes):
-            yield Advice(str(option), numbers_of(opened.model, other))
+            yield Advice(str(option), numbers_of(other, opened.tensors(other.graph or "")))
 
 
 def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
@@ -103,7 +102,7 @@ def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
             continue
         model = put_all(opened.model, weights, backend)
         other = Scenario(model).plan(graph)
-        now, then = numbers_of(opened.model, plan), numbers_of(model, other)
+        now, then = (numbers_of(of, opened.tensors(graph)) for of in (plan, other))
         if other.ok and then.copied < now.copied:
             what = f"{len(weights)} weights {masked(list(weights))}, {size(sum(weights.values()))}"
             yield Advice(f"put {what}, into {backend}'s memory", then)
@@ -112,7 +111,7 @@ def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
 def _kinds(opened: Opened, at: Watched) -> dict[tuple[str, str], dict[str, int]]:
     """The weights that are copied with their bytes, by their names without numbers and the backend that gets them."""
     kinds: dict[tuple[str, str], dict[str, int]] = {}
-    for i in copied_inputs(at.plan, tensor_infos(opened.model, at.graph)):
+    for i in copied_inputs(at.plan, opened.tensors(at.graph)):
         if i.what == "weight":
             kinds.setdefault((_NUMBER.sub("N", i.tensor), i.dst), {})[i.tensor] = i.nbytes
     return kinds
@@ -125,7 +124,7 @@ def _naming(change: Change, node: str) -> Change:
 def _largest(opened: Opened, plan: Plan) -> list[SplitPlan]:
     """The splits that copy most, one of those whose nodes differ in their numbers only."""
     copied: dict[int, int] = {}
-    for i in copied_inputs(plan, tensor_infos(opened.model, plan.graph or "")):
+    for i in copied_inputs(plan, opened.tensors(plan.graph or "")):
         copied[i.split] = copied.get(i.split, 0) + i.nbytes
     found: dict[object, SplitPlan] = {}
     for split in sorted(plan.splits[1:], key=lambda s: -copied.get(s.id, 0)):

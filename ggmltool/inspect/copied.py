@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors, tensor_infos
+from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 from ggmltool.scenario.versions import has_no_op_offload
 
 
@@ -66,5 +66,5 @@ def other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | Non
     other = watched.plan
     if not (plan.ok and other.ok) or other.splits == plan.splits:
         return None
-    inputs = copied_inputs(other, tensor_infos(model, watched.graph))
+    inputs = copied_inputs(other, opened.tensors(watched.graph))
     return OtherPlan(offload, len(inputs), sum(i.nbytes for i in inputs))

@@ -149,7 +149,7 @@ class _Measured:
         if plan is not None:
             self._draw_splits(heard, splits, plan, drawn)
             draw_arrows(self.lanes, plan, self.opened.tensors(plan.graph or ""), drawn)
-            walked = [t.id or t.name for t in self.run.start().nodes]
+            walked = [t.label for t in self.run.start().nodes]
             draw_memory(self.lanes, plan, self.memory.plan, walked, drawn, (heard[0].at, self.host.now))
 
     def _draw_event(self, event: Event, at: int, end: int, drawn: Computed, plan: Plan | None) -> None:

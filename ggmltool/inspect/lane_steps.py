@@ -97,7 +97,7 @@ class _Steps:
         for name in lanes.backends:
             end = max([host.now, *(made.end for made in drawn.splits.values() if made.lane.process == name)])
             host.call(waiting(name, 1), {"waits_for": name}, host.now, end)
-        walked = [t.id or t.name for t in sched.nodes]
+        walked = [t.label for t in sched.nodes]
         draw_memory(lanes, plan, self.memory.plan, walked, drawn, (start, host.now))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +55,7 @@ class Opened:
     options: str = ""
     log: Callable[[Iterable[str]], None] | None = None
     debug: bool = False
+    _tensors: dict[str, Tensors] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def model(self) -> Model:
@@ -78,7 +79,9 @@ class Opened:
         """What views want to know of the tensors of the contexts and of one graph, by id."""
         from ggmltool.scenario.tensor_info import tensor_infos
 
-        return tensor_infos(self.model, graph)
+        if graph not in self._tensors:
+            self._tensors[graph] = tensor_infos(self.model, graph)
+        return self._tensors[graph]
 
     def what_if(self, options: WhatIf) -> Opened:
         """The same scenario with other options of the scheduler."""

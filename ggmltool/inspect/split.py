@@ -15,7 +15,6 @@ from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Change, Outcome, outcome
-from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +105,7 @@ def _why_first(opened: Opened, state: Watched, heard: Decisions, node: str) -> I
 
 def _inputs(opened: Opened, plan: Plan, state: Watched, heard: Decisions, number: int) -> Iterator[InputFacts]:
     made = {e.tensor: e for e in heard.inputs if e.split == number}
-    for i in copied_inputs(plan, tensor_infos(opened.model, state.graph)):
+    for i in copied_inputs(plan, opened.tensors(state.graph)):
         if i.split == number:
             copies = made[i.tensor].copies
             users = tuple((n.id, n.split) for n in plan.nodes if any(s in copies for s in n.src))

@@ -14,6 +14,7 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import put_all
 from ggmltool.scenario.dump import dump
+from ggmltool.scenario.tensor_info import tensor_infos
 from tests.cli.conftest import Call, call
 
 __all__ = ["call"]
@@ -57,7 +58,7 @@ def test_weights_of_all_layers_are_put_elsewhere_together() -> None:
     assert {homes[id] for id in ids} == {"CUDA0"}
     assert sorted(homes) == sorted(t.id for context in opened.model.contexts for t in context.tensors)
     again = ggmltool.load(dump(model))
-    assert found[0].numbers == numbers_of(again.model, again.plan())
+    assert found[0].numbers == numbers_of(again.plan(), tensor_infos(again.model, at.graph))
     assert replace(model, contexts=[]) == replace(opened.model, contexts=[])
 
 

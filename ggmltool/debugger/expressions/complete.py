@@ -36,7 +36,7 @@ def _names(begun: str, scope: Scope) -> list[str]:
     if begun.startswith("$"):
         return [f"${name}" for name in scope.variables if f"${name}".startswith(begun)]
     image = scope.image
-    tensors = [cell.id or cell.name for _, cell in image.tensors.all()]
+    tensors = [cell.label for _, cell in image.tensors.all()]
     names = [*scope.arguments(), *scope.locals(), *(t for t in tensors if _NAME.fullmatch(t) and t not in _PLAIN)]
     names += [name for name in ("sched", "galloc", "graph") if image.there]
     names += [*image.program.graphs, *image.program.contexts, image.table, "ctx"]

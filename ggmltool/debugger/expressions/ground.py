@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -68,18 +68,9 @@ class Ground:
         return "c++" if self.layout.cxx and self.function.startswith(self.layout.cxx) else "c"
 
     @cached_property
-    def labels(self) -> dict[str, int]:
+    def labels(self) -> Mapping[str, int]:
         """The tensors by what events call them; of several with one id those of the graph that the step is about."""
-        tensors = self.image.tensors
-        out = {cell.id or cell.name: index for index, cell in tensors.all()}
-        step = self.history.points[self.at].step
-        graph = self.history.scenario.model.steps[step].graph if step >= 0 else None
-        for part in ("leafs", "nodes"):
-            for index in self.image.cells.get(("cgraph", graph or "", part), ()):
-                cell = tensors.cell(index)
-                if cell is not None and cell.id:
-                    out[cell.id] = index
-        return out
+        return self.history.labels(self.at)
 
     def cell(self, label: str) -> TensorCell | None:
         """The tensor that an event calls so."""

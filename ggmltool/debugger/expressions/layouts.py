@@ -55,13 +55,6 @@ class Layout:
             found = self._opaque.setdefault(name, Struct(name))
         return found
 
-    def known_struct(self, name: str) -> Struct:
-        """A struct with members. Raises ExpressionError if there is none."""
-        found = self.structs.get(name)
-        if found is None:
-            raise ExpressionError(f"No struct type named {name}.")
-        return found
-
     def enum(self, name: str) -> Enum:
         """An enum. Raises ExpressionError if there is none."""
         found = self.enums.get(name)
@@ -72,10 +65,6 @@ class Layout:
     def typedef(self, name: str) -> CType | None:
         """What a name stands for, None if it is no type."""
         return self._typedefs.get(name)
-
-    def type_names(self) -> list[str]:
-        """All names of types, as they are written in an expression."""
-        return [*(f"struct {s}" for s in self.structs), *(f"enum {e}" for e in self.enums), *self._typedefs]
 
 
 @cache

@@ -11,11 +11,11 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.theme import Theme
 from textual.widgets import Input
 
-from ggmltool.debugger.breakpoints import Breakpoint
 from ggmltool.debugger.places import about, of_tensors
+from ggmltool.debugger.screen import stops
+from ggmltool.debugger.screen.arranged import CSS, classes_of
 from ggmltool.debugger.screen.bottom import Hints, Scrubber, Tabs, Title
 from ggmltool.debugger.screen.find import find
 from ggmltool.debugger.screen.graph_pane import GraphPane
@@ -31,35 +31,12 @@ from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.views.text import count, printable
 
-WIDE, MEDIUM = (150, 36), (100, 28)
-"""Columns and rows from which on all panes have room, and all but the calls; below, one pane and the events."""
-
 
 class DebuggerApp(App[None]):
     """A scene on the screen. `execute` answers a command of the debugger in lines of so many columns; without it there
     are none. `left`: the user left by a command. After it, `scene.walker` is where the user left it."""
 
-    CSS = """
-    Screen { layout: vertical; overflow: hidden; }
-    #body { height: 1fr; layout: grid; grid-gutter: 0; }
-    .wide #body { grid-size: 3 3; grid-columns: 10fr 13fr 9fr; grid-rows: 5fr 5fr 8; }
-    .wide #graph, .wide #story { row-span: 3; }
-    .medium #body { grid-size: 2 3; grid-columns: 5fr 6fr; grid-rows: 4fr 4fr 3fr; }
-    .medium #graph { row-span: 3; }
-    .medium #calls { display: none; }
-    .small #body { layout: vertical; }
-    .small #body Pane { display: none; height: 1fr; }
-    .small #body Pane.front { display: block; }
-    .small #body #events { display: block; height: 7; }
-    .small #body #events.front { height: 1fr; }
-    .behind #body #events { display: none; }
-    .behind #body #events.front { display: block; }
-    .answering.small #body #events { display: none; }
-    .answering.small #body #events.front { display: block; }
-    .small Tabs { display: block; }
-    #answer { display: none; height: 40%; }
-    #answer.open { display: block; }
-    """
+    CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c", "quit", show=False, priority=False),
         Binding("question_mark,f1", "help", show=False),
@@ -111,21 +88,9 @@ class DebuggerApp(App[None]):
 
     def _ground(self) -> None:
         """Widgets get the colors of the ground."""
-        ground = self.look.ground
-        name = "ggmltool-dark" if self.look.dark else "ggmltool-light"
-        self.register_theme(
-            Theme(
-                name,
-                primary=self.look.mark,
-                accent=self.look.mark,
-                foreground=ground.ink,
-                background=ground.paper,
-                surface=ground.paper,
-                panel=ground.line,
-                dark=self.look.dark,
-            )
-        )
-        self.theme = name
+        theme = self.look.theme
+        self.register_theme(theme)
+        self.theme = theme.name
 
     @property
     def now(self) -> Now:
@@ -151,8 +116,7 @@ class DebuggerApp(App[None]):
     @property
     def marked(self) -> list[int]:
         """The points of breakpoints that are not too many to be marked."""
-        places = [one.places for one in self.scene.walker.breakpoints if one.enabled]
-        return [at for some in places for at in some[:200]]
+        return stops.marked(self.scene.walker.breakpoints)
 
     @property
     def panes(self) -> list[Pane]:
@@ -166,12 +130,11 @@ class DebuggerApp(App[None]):
 
     def stops_at(self, at: int) -> bool:
         """Whether a breakpoint stands at a point."""
-        return any(_is_in(one, at) for one in self.scene.walker.breakpoints if one.enabled)
+        return stops.stands_at(self.scene.walker.breakpoints, at)
 
     def is_hit(self, at: int) -> bool:
         """Whether a point was found."""
-        place = bisect_left(self.hits, at)
-        return place < len(self.hits) and self.hits[place] == at
+        return stops.is_in(self.hits, at)
 
     def compose(self) -> ComposeResult:
         yield Title()
@@ -197,11 +160,8 @@ class DebuggerApp(App[None]):
 
     def _arrange(self, width: int, height: int) -> None:
         """Put the panes where they have room."""
-        wide, medium = (width >= least[0] and height >= least[1] for least in (WIDE, MEDIUM))
-        name = "small" if self.zoomed or not medium else "wide" if wide else "medium"
         self.screen.remove_class("wide", "medium", "small", "behind")
-        self.screen.add_class(name)
-        self.screen.set_class(name == "small" and (height < 16 or self.zoomed), "behind")
+        self.screen.add_class(*classes_of(width, height, self.zoomed))
         self._front()
         self.call_after_refresh(self.show)
 
@@ -293,31 +253,12 @@ class DebuggerApp(App[None]):
             stop = Stop(Reason.EXITED, self.scene.last)
         self._follow()
         self.show()
-        self.tell(self._stopped(stop))
-
-    def _stopped(self, stop: Stop) -> str:
-        if stop.hits:
-            return "; ".join(f"Breakpoint {hit.breakpoint.number}, {hit.breakpoint.what}" for hit in stop.hits)
-        without = "" if len(self.scene.walker.breakpoints) else " b sets a breakpoint at the selected tensor."
-        if stop.reason is Reason.START:
-            return f"The beginning: no breakpoint before.{without}"
-        if stop.reason is Reason.ABORTED:
-            return f"The end: ggml refused to go on: {self.scene.error}"
-        return f"The end: no breakpoint behind.{without}"
+        self.tell(stops.stop_text(stop, self.scene))
 
     def action_toggle_breakpoint(self) -> None:
         """A breakpoint at the selected tensor, or at the function where one is chosen; a second time it is gone."""
         what, places = self._to_stop_at()
-        breakpoints = self.scene.walker.breakpoints
-        there = next((one for one in breakpoints if one.what == what), None)
-        if there is not None:
-            breakpoints.delete(there.number)
-            told = f"Deleted breakpoint {there.number} at {what}"
-        elif not places:
-            told = f"Nothing happens to {what or 'nothing'}: no breakpoint."
-        else:
-            made = breakpoints.add(what, places)
-            told = f"Breakpoint {made.number} at {what}: {count(len(places), 'event')}. c and r go there."
+        told = stops.toggled(self.scene.walker.breakpoints, what, places)
         self.show()
         self.tell(told)
 
@@ -443,8 +384,3 @@ class DebuggerApp(App[None]):
         answer.set_class(bool(told.strip()), "open")
         self.screen.set_class(bool(told.strip()), "answering")
         self.call_after_refresh(self.show)
-
-
-def _is_in(one: Breakpoint, at: int) -> bool:
-    place = bisect_left(one.places, at)
-    return place < len(one.places) and one.places[place] == at

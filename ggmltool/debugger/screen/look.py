@@ -10,6 +10,7 @@ from rich.color import Color as RichColor
 from rich.color import blend_rgb
 from rich.color_triplet import ColorTriplet
 from rich.style import Style
+from textual.theme import Theme
 
 from ggmltool.views.palette import DARK, LIGHT, NO_BACKEND, Color, Ground, colors
 
@@ -46,6 +47,21 @@ class Look:
         self.face = _colored(self.ground, self.mark, dark) if colored else _plain()
         self.ink = cache(self._ink)
         self.range = cache(self._range)
+
+    @property
+    def theme(self) -> Theme:
+        """The colors that widgets get."""
+        ground, mark = self.ground, self.mark
+        return Theme(
+            "ggmltool-dark" if self.dark else "ggmltool-light",
+            primary=mark,
+            accent=mark,
+            foreground=ground.ink,
+            background=ground.paper,
+            surface=ground.paper,
+            panel=ground.line,
+            dark=self.dark,
+        )
 
     def _ink(self, backend: str) -> Style:
         """The style of a backend's name, and of what belongs to it."""

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -172,7 +172,3 @@ class Pane(ScrollView, can_focus=True):
     def pointed(self, number: int, column: int) -> None:
         """A line was clicked."""
         self.chosen(number)
-
-    def refresh_line_of(self, number: int) -> None:
-        """Draw one line again."""
-        self.refresh(Region(0, number - self.scroll_offset.y, self.width, 1))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.history.cells import Cells, SplitCell, TensorCell
     from ggmltool.inspect.history.history import History, Point
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.tensor_info import Tensors
 
 Asked = Mapping[str, Sequence[tuple[int, Said]]]
 """What was said of each tensor, with the point of each."""
@@ -107,7 +106,7 @@ class Now:
     def label(self, index: int) -> str:
         """How a tensor of the cells is called."""
         cell = self.cells.get(("tensor", index))
-        return f"#{index}" if cell is None else cell.id or cell.name
+        return f"#{index}" if cell is None else cell.label
 
     @cached_property
     def splits(self) -> tuple[SplitCell, ...]:
@@ -173,7 +172,6 @@ class Scene:
         self.families = {name: buft.family for name, buft in self._fresh.bufts.items()}
         self.now = lru_cache(_KEPT_STATES)(self._now)
         self.built = lru_cache(None)(self._built)
-        self.tensors = lru_cache(None)(self._tensors)
         self.readers = lru_cache(None)(self._readers)
         self._said = lru_cache(None)(self._asked)
         self._programs: dict[int, Program] = {}
@@ -278,9 +276,6 @@ class Scene:
                 out.setdefault(src, []).append(t.label)
         return out
 
-    def _tensors(self, graph: str) -> Tensors:
-        return self.opened.tensors(graph)
-
     @property
     def devices(self) -> Sequence[Backend]:
         """The backends, to be asked what they support."""
@@ -306,7 +301,7 @@ def _argument(now: Now, value: Argument) -> str:
 
 
 def _member(number: int, index: int, cell: TensorCell, is_leaf: bool) -> Member:
-    return Member(number, index, cell.id or cell.name, _op(cell), f"{cell.type}{dims(cell.ne)}", is_leaf)
+    return Member(number, index, cell.label, _op(cell), f"{cell.type}{dims(cell.ne)}", is_leaf)
 
 
 def _op(cell: TensorCell) -> str:

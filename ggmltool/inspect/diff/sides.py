@@ -14,7 +14,6 @@ from ggmltool.inspect.diff.switches import turned_plans
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.tensor_info import tensor_infos
 
 if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
@@ -27,7 +26,7 @@ def scenario_side(opened: Opened, moment: Moment) -> Side:
     buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
     return Side(
         watched.plan,
-        tensor_infos(opened.model, watched.graph),
+        opened.tensors(watched.graph),
         memory,
         decisions.settled,
         decisions.started,

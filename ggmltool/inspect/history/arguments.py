@@ -22,7 +22,7 @@ from ggmltool.ggml.events import (
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
-    from ggmltool.inspect.history.points import Told
+    from ggmltool.inspect.history.points import AnyHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ _BY_WEIGHT = "1.wgt"
 class Arguments:
     """The arguments at point `at` of a history."""
 
-    def __init__(self, history: Told, at: int) -> None:
+    def __init__(self, history: AnyHistory, at: int) -> None:
         self.history = history
         self.at = at
         self.event: Any = history.points[at].event
@@ -71,23 +71,12 @@ class Arguments:
         return self.history.cells(self.at)
 
     @cached_property
-    def _indices(self) -> dict[str, int]:
-        """The tensors of the point by what events call them; of several those of the graph that the step is about."""
-        cells = self._cells
-        tensors = {key[1]: cell for key, cell in cells.items() if key[0] == "tensor"}
-        out = {cell.id or cell.name: index for index, cell in tensors.items()}
-        for kind in ("leafs", "nodes"):
-            own = cells.get(("cgraph", self._graph, kind), ())
-            sources = (s for i in own if i in tensors for s in (*tensors[i].src, tensors[i].view_src) if s is not None)
-            for index in (*sources, *own):
-                if index in tensors and tensors[index].id:
-                    out[tensors[index].id] = index
-        return out
+    def _indices(self) -> Mapping[str, int]:
+        return self.history.labels(self.at)
 
     @property
     def _graph(self) -> str:
-        step = self.history.points[self.at].step
-        return (self.history.scenario.model.steps[step].graph or "") if step >= 0 else ""
+        return self.history.graph(self.at)
 
     def of(self, function: str, parameter: str) -> Argument:
         """The value of a parameter of a function that is on the stack."""
@@ -153,7 +142,7 @@ class Arguments:
         if cause.startswith(_BY_WEIGHT):
             at = cell.src[int(cause[len(_BY_WEIGHT) :])]
         other = self._cells.get(("tensor", at))
-        return str(self.event.tensor if other is None else other.id or other.name)
+        return str(self.event.tensor if other is None else other.label)
 
     def _next_copied(self) -> str:
         points = self.history.points

@@ -37,6 +37,7 @@ class Calls(Struct, frozen=True):
     parameters: Mapping[str, tuple[str, ...]]
     callers: Mapping[str, tuple[str, ...]]
     instead: Mapping[str, str]
+    paths: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def called(self, function: str) -> str:
         """What a function of ggml 0.20.2 is called here."""
@@ -47,6 +48,11 @@ class Calls(Struct, frozen=True):
 
         Of several ways the shortest, the first of those that are as short.
         """
+        if (inner, outer) not in self.paths:
+            self.paths[inner, outer] = self._path(inner, outer)
+        return self.paths[inner, outer]
+
+    def _path(self, inner: str, outer: str) -> tuple[str, ...]:
         if inner == outer:
             return ()
         before: dict[str, str] = {}

@@ -73,6 +73,11 @@ class TensorCell(NamedTuple):
     data: int
     buffer: int | None
 
+    @property
+    def label(self) -> str:
+        """What events call it."""
+        return self.id or self.name
+
 
 def cells_of(run: Run) -> Cells:
     """The whole state of a run now; no cells before it has a scheduler."""

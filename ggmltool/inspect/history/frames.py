@@ -16,7 +16,7 @@ from ggmltool.inspect.history.calls import MAIN, Calls, calls_of, own_function
 from ggmltool.inspect.history.innermost import Innermost, innermost
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.history.points import Told
+    from ggmltool.inspect.history.points import AnyHistory
 
 _COPY_INPUT = "ggml_backend_sched_copy_input"
 _RESERVE = "ggml_gallocr_reserve"
@@ -30,12 +30,12 @@ class Frame(NamedTuple):
     arguments: tuple[tuple[str, Argument], ...] = ()
 
 
-def functions_at(history: Told, at: int) -> tuple[str, ...]:
+def functions_at(history: AnyHistory, at: int) -> tuple[str, ...]:
     """The functions on the stack of a point, innermost first and main last."""
     return tuple(name for name, _ in _stack(history, at))
 
 
-def stack_at(history: Told, at: int) -> tuple[Frame, ...]:
+def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
     """The frames of a point, innermost first and main last."""
     parameters = calls_of(history.release).parameters
     arguments = Arguments(history, at)
@@ -45,7 +45,7 @@ def stack_at(history: Told, at: int) -> tuple[Frame, ...]:
     )
 
 
-def _stack(history: Told, at: int) -> Iterator[tuple[str, str]]:
+def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
     """The functions on the stack, each by its name and by its key in the data of the release."""
     calls = calls_of(history.release)
     outer = (*history.entered[at], MAIN)
@@ -68,7 +68,7 @@ def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]
         yield from calls.path(inner, around)
 
 
-def _named(history: Told, most: Innermost, keys: Iterator[str]) -> Iterator[tuple[str, str]]:
+def _named(history: AnyHistory, most: Innermost, keys: Iterator[str]) -> Iterator[tuple[str, str]]:
     """The functions with their names: those in the tables of a backend have the backend's, if it has them."""
     for key in keys:
         name = own_function(_profile(history, most), history.release, key) if "." in key else key
@@ -76,7 +76,7 @@ def _named(history: Told, most: Innermost, keys: Iterator[str]) -> Iterator[tupl
             yield name, key
 
 
-def _profile(history: Told, most: Innermost) -> str:
+def _profile(history: AnyHistory, most: Innermost) -> str:
     """The kind of device that an innermost function belongs to, "" if there is none."""
     for backend in history.backends:
         if most.backend == backend.name or (most.buft and most.buft in (backend.memory, backend.buft)):
@@ -84,7 +84,7 @@ def _profile(history: Told, most: Innermost) -> str:
     return ""
 
 
-def _set_at_once(history: Told, calls: Calls, event: Event, most: Innermost) -> Innermost:
+def _set_at_once(history: AnyHistory, calls: Calls, event: Event, most: Innermost) -> Innermost:
     """Where ggml_backend_tensor_set_async is between, a backend that has such a function is asked, not its buffer."""
     of_async = "ggml_backend_tensor_set_async" in calls.callers.get("ggml_backend_tensor_set", ())
     is_set = isinstance(event, TensorCopied) and event.how == "set"
@@ -93,7 +93,7 @@ def _set_at_once(history: Told, calls: Calls, event: Event, most: Innermost) -> 
     return most
 
 
-def _copying(history: Told, at: int) -> Iterator[str]:
+def _copying(history: AnyHistory, at: int) -> Iterator[str]:
     """Whether an input of a split is being copied: what is waited for is waited for before a copy."""
     points = history.points
     if history.entered[at][:1] != ("ggml_backend_sched_compute_splits",):
@@ -110,7 +110,7 @@ def _waits(event: Event | None) -> bool:
     return isinstance(event, Synchronized) or (isinstance(event, EventCall) and event.call != "record")
 
 
-def _reserves_itself(history: Told, at: int, inner: str, around: str) -> bool:
+def _reserves_itself(history: AnyHistory, at: int, inner: str, around: str) -> bool:
     """Whether ggml_gallocr_alloc_graph reserves, which it does if there is one buffer."""
     if (inner, around) != ("ggml_gallocr_reserve_n", "ggml_backend_sched_alloc_graph"):
         return False

@@ -14,6 +14,7 @@ from ggmltool.inspect.history.cells import Cells, Key, cells_of
 from ggmltool.inspect.history.changes import Watched
 from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
+from ggmltool.inspect.history.labels import Labels
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
 from ggmltool.scenario.run import collector_paused, values_of
@@ -50,6 +51,19 @@ class History:
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
         return dict(self._cursor.move_to(at))
+
+    def graph(self, at: int) -> str:
+        """The graph that the step of point `at` is about, "" if none."""
+        step = self.points[at].step
+        return (self.scenario.model.steps[step].graph or "") if step >= 0 else ""
+
+    def labels(self, at: int) -> Mapping[str, int]:
+        """The tensors of point `at` by what events call them; of several those of that graph."""
+        return self._labels.at(at, self._cursor.move_to(at), self.graph(at))
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels(self.changes)
 
     def cursor(self, at: int = 0) -> Cursor:
         """A place that moves through the history, with the state there: a step takes microseconds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ggmltool.ggml.events import Entered, Left
@@ -42,7 +42,7 @@ class BackendNames(NamedTuple):
     profile: str
 
 
-class Told(Protocol):
+class AnyHistory(Protocol):
     """A run that was recorded: the scenario, its points, and the state at each of them."""
 
     scenario: Scenario
@@ -59,6 +59,12 @@ class Told(Protocol):
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
+
+    def graph(self, at: int) -> str:
+        """The graph that the step of point `at` is about, "" if none."""
+
+    def labels(self, at: int) -> Mapping[str, int]:
+        """The tensors of point `at` by what events call them; of several those of that graph."""
 
 
 def entered_at(points: Sequence[Point]) -> list[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan, Peak
@@ -42,9 +42,6 @@ from ggmltool.views.svg import (
     style,
 )
 from ggmltool.views.text import count, printable, shortened, size
-
-if TYPE_CHECKING:
-    pass
 
 _PLOT = WIDTH - LEFT - RIGHT
 _MOST_SMALL = 150_000

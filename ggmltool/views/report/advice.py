@@ -35,7 +35,7 @@ def _planned(opened: Opened, moment: Moment, at: Watched) -> Iterator[AdviceRow]
     plan = at.plan
     if not plan.ok or not plan.splits:
         return
-    yield _row("now", "as it is", numbers_of(opened.model, plan))
+    yield _row("now", "as it is", numbers_of(plan, opened.tensors(at.graph)))
     for advice in other_options(opened, moment, plan):
         yield _row("option", advice.text, advice.numbers)
     for advice in put_together(opened, at):

@@ -15,7 +15,6 @@ from ggmltool.inspect.limits import read_gauges
 from ggmltool.inspect.supports import asked
 from ggmltool.inspect.timed import Timed, timed
 from ggmltool.inspect.told import Told, tell
-from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.version import __version__
 from ggmltool.views.document import EstimateRow, head
 from ggmltool.views.palette import colors
@@ -69,7 +68,7 @@ class _Report:
         """All parts, in the order in which they number what they name."""
         at, plan = self.told.at, self.told.at.plan
         graph = at.graph if plan.graph is None else plan.graph
-        infos = tensor_infos(self.opened.model, graph)
+        infos = self.opened.tensors(graph)
         answers = self._asked(at, graph)
         buffers, tables = self._tables(at, infos)
         rows, tensors = self._tensors(at, infos, answers, tables)

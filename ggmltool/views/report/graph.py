@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.fold import Fold
-from ggmltool.inspect.folded import fold_plan, layers
+from ggmltool.inspect.folded import fold_plan, layer_of, layers
 from ggmltool.inspect.reasons import reason_of
 from ggmltool.views.document import EstimateRow
 from ggmltool.views.report.document import AnswerRow, FoldRow, InputRow, SplitRow, TensorRow
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked
     from ggmltool.inspect.timed import Timed
     from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-
-_LAYER = re.compile(r"(?:\bblk\.([0-9]{1,6})\.|-([0-9]{1,6})$)")
-
-
-def layer_of(name: str) -> int:
-    """The layer that a name of llama.cpp speaks of, NONE if it speaks of none."""
-    found = _LAYER.search(name)
-    return NONE if found is None else int(found[1] or found[2])
 
 
 class TensorRows:
@@ -75,7 +66,7 @@ class TensorRows:
             row = self._blank(copy.name, 2)
             if info is not None:
                 row.shape, row.nbytes = self.tables.strings[info.shape], info.nbytes
-                row.layer = layer_of(info.name)
+                row.layer = _layer(info.name)
             row.backend = self.tables.backends.get(copy.backend, NONE)
             row.src = [self.tables.tensors[copy.of]]
             self._place(row, copy, "compute", 0)
@@ -95,7 +86,7 @@ class TensorRows:
         row = self._blank(info.id, kind)
         row.name = "" if info.name == info.id else info.name
         row.op, row.shape = t.strings[info.op], t.strings[info.shape]
-        row.nbytes, row.flags, row.layer = info.nbytes, info.flags, layer_of(info.name)
+        row.nbytes, row.flags, row.layer = info.nbytes, info.flags, _layer(info.name)
         row.backend = t.backends.get(backend or "", NONE)
         row.cause = t.strings[cause]
         row.view_src = t.tensors[info.view_src]
@@ -133,6 +124,11 @@ class TensorRows:
     def answer_rows(self) -> list[list[AnswerRow]]:
         """The answers by their numbers."""
         return [[AnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers.items]
+
+
+def _layer(name: str) -> int:
+    layer = layer_of(name)
+    return NONE if layer is None else layer
 
 
 def fold_rows(plan: Plan, infos: Tensors) -> list[FoldRow]:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
-from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.inspect.memory import Allocation, MemoryPlan
 from ggmltool.views.report.document import AllocationRow, BufferRow, PeakRow
 from ggmltool.views.report.tables import NONE, Numbers, Tensors
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.told import Allocation
     from ggmltool.inspect.watched import Watched
 
 COMPUTE = "compute"
