@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.command import Command, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of
 from ggmltool.debugger.places import about
-from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, Entered, PassedOver, Refused
+from ggmltool.ggml.events import Assigned
+from ggmltool.inspect.history.said import said_until
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.text import printable
 
@@ -20,24 +20,14 @@ if TYPE_CHECKING:
 def _why(session: Session, argument: str) -> None:
     tensor = _tensor(session, argument)
     name = printable(tensor)
-    rules = list(_rules(session, tensor))
-    backend = next((e.backend for at in rules if isinstance(e := session.history.points[at].event, Assigned)), "")
+    rules = [(at, said) for at, said in said_until(session.history.points, session.at) if said.tensor == tensor]
+    backend = next((said.backend for _, said in rules if isinstance(said, Assigned)), "")
     if not rules:
         session.say(f"Nothing is decided about {name} yet.")
     else:
         session.say(f"{name} is on {backend}." if backend else f"{name} has no backend yet.")
-    for at in reversed(rules):
+    for at, _ in reversed(rules):
         session.say(f"{at}\t{line_of(session.history, at)}")
-
-
-def _rules(session: Session, name: str) -> Iterator[int]:
-    """The points, the newest first, at which rules were asked for a tensor in the assignment that it is in."""
-    for at in range(session.at, -1, -1):
-        match session.history.points[at].event:
-            case Entered(function) if function in SPLIT_GRAPH:
-                return
-            case (Assigned() | PassedOver() | Refused()) as event if event.tensor == name:
-                yield at
 
 
 def _tensor(session: Session, argument: str) -> str:

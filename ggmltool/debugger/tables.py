@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.op import Op
 from ggmltool.inspect.allocations import HashNode
-from ggmltool.inspect.history.cells import SplitCell, TensorCell
+from ggmltool.inspect.history.cells import ENDLESS, SplitCell, TensorCell
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Shown, Style, Table
 from ggmltool.views.text import dims, shortened, size
 
 _NAMES = 6
-_LARGEST = 1 << 62
-"""A free block of this size or more is the rest of a chunk that has no end."""
 
 Cells = Mapping[Any, Any]
 
@@ -145,7 +143,7 @@ def free_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
         Column("block", lambda r: r.number, right=True),
         Column("offset", lambda r: f"{r.offset:#x}", right=True),
         Column("size", lambda r: r.size, right=True),
-        Column("", lambda r: Cell("the rest", "dim") if r.size >= _LARGEST else size(r.size), drop=1),
+        Column("", lambda r: Cell("the rest", "dim") if r.size >= ENDLESS else size(r.size), drop=1),
         Column("max_size", lambda r: cells.get(("max_size", r.buffer, r.chunk)), right=True, drop=2),
     )
     return table.render(rows, style) if rows else ""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
 
-_PLANS = ("reserve", "alloc", "measure", "compute")
-
 
 def drawn_steps(opened: Opened, cached: int = 0) -> Lanes:
     """The steps of a scenario, with as many tokens in the caches; nothing is computed.

@@ -57,6 +57,19 @@ def test_the_examples_of_help_work() -> None:
                 assert not re.search("No symbol|Undefined|No tensor|not defined", said), (line, said)
 
 
+def test_why_knows_what_the_program_assigned_until_the_graph_of_the_next_step_is_split() -> None:
+    history = history_of("versions-2026")
+    prompt = prompt_of(history)
+    said = {}
+    for at in range(len(history.points)):
+        prompt.said("start" if at == 0 else f"goto {at}")
+        said[at] = prompt.said("why heavy").splitlines()[0]
+    assigned = [at for at, point in enumerate(history.points) if getattr(point.event, "cause", "") == "usr"]
+    after = next(at for at, point in enumerate(history.points) if point.step == history.points[assigned[0]].step + 1)
+    assert {said[at] for at in range(assigned[0])} == {"Nothing is decided about heavy yet."}
+    assert {said[at] for at in range(assigned[0], after)} == {"heavy is on GPU0."}
+
+
 def test_scripts_end_at_what_fails_and_name_the_line(tmp_path: Path) -> None:
     script = tmp_path / "x.ggdb"
     script.write_text("start\n# nothing\n\nfoo\nstep\n", "utf-8")

@@ -12,11 +12,13 @@ from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, W
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import SPLIT_GRAPH, Assigned, PassedOver, Refused
+from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.history.arguments import Pointer
 from ggmltool.inspect.history.calls import MAIN
+from ggmltool.inspect.history.cells import ENDLESS
 from ggmltool.inspect.history.history import START
+from ggmltool.inspect.history.said import said_until
 from ggmltool.inspect.reasons import Said
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ Asked = Mapping[str, Sequence[tuple[int, Said]]]
 """What was said of each tensor, with the point of each."""
 
 _KEPT_STATES = 64
-_ENDLESS = 1 << 60
-"""The last free block of a chunk has no end; what is larger than this is it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Now:
                 max_size = self.cells.get(("max_size", b, c), 0)
                 extent = max(max_size, 0 if plan is None else plan.extent.get(place, 0))
                 free = tuple(
-                    (offset, min(nbytes, max(max_size - offset, 0)) if nbytes >= _ENDLESS else nbytes)
+                    (offset, min(nbytes, max(max_size - offset, 0)) if nbytes >= ENDLESS else nbytes)
                     for offset, nbytes in self.cells.get(("free", b, c), ())
                 )
                 there = [s for s in alive if s.place == place and not _is_inside(s, self.cells.get(("free", b, c), ()))]
@@ -212,15 +212,13 @@ class Scene:
         splits = [w for w in self.timeline.work if w.function in SPLIT_GRAPH and first <= w.first <= last]
         begun = [w for w in splits if w.first <= at]
         work = begun[-1] if begun else splits[0] if splits else None
-        return {} if work is None else self._said(first, work)
+        return {} if work is None else self._said(work)
 
-    def _asked(self, first: int, work: Work) -> Asked:
+    def _asked(self, work: Work) -> Asked:
         """What is said while a graph is split, and of the program's own assignments before."""
         out: dict[str, list[tuple[int, Said]]] = {}
-        for at in range(first, max(work.last, work.first) + 1):
-            event = self.history.points[at].event
-            if isinstance(event, Assigned | PassedOver | Refused) and (at > work.first or event.rule == 0):
-                out.setdefault(event.tensor, []).append((at, event))
+        for at, said in reversed(list(said_until(self.history.points, work.last))):
+            out.setdefault(said.tensor, []).append((at, said))
         return out
 
     def step_title(self, step: int) -> str:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.scenario.run import Run
 
+ENDLESS = 1 << 62
+"""A free block of so many bytes or more is the rest of a chunk that has no end."""
+
 Key = tuple[str, *tuple[int | str, ...]]
 Value = Any
 Cells = dict[Key, Value]

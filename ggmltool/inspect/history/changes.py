@@ -55,7 +55,7 @@ _NODE_BY_NODE = 4
 """The pass that goes from node to node and does not tell of all that it writes."""
 
 
-class Watched:
+class Watcher:
     """A run that is watched: what changed since the last look."""
 
     def __init__(self, run: Run) -> None:

@@ -11,7 +11,7 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.history.cells import Cells, Key, cells_of
-from ggmltool.inspect.history.changes import Watched
+from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
 from ggmltool.inspect.history.labels import Labels
@@ -126,11 +126,11 @@ def record_history(scenario: Scenario, compute: bool = False) -> History:
     """The history of the scenario's own steps, up to one that fails."""
     points: list[Point] = []
     changes: list[Changes] = []
-    watched: list[Watched] = []
+    watched: list[Watcher] = []
 
     def visit(run: Run, point: Point) -> None:
         if not watched:
-            watched.append(Watched(run))
+            watched.append(Watcher(run))
         points.append(point)
         changes.append(watched[0].look(point))
 
