@@ -26,6 +26,7 @@ _RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
 
 
 def _list(session: Session, argument: str) -> None:
+    refuse_source(argument, "`list` shows nodes of the graph, `ptype struct NAME` a struct")
     graph, nodes = session.graph()
     names = [session.names.tensor(t) for t in nodes]
     first, end = _passage(session, argument, graph, names)
@@ -69,7 +70,6 @@ def _node_called(argument: str, names: list[str]) -> int:
         return names.index(argument)
     if argument.isascii() and argument.isdecimal():
         return int(argument[:10])
-    refuse_source(argument)
     near = nearest(argument, names)
     hint = f' Did you mean "{near}"?' if near else ""
     raise CommandError(f'No node "{argument}" in the graph.{hint}')

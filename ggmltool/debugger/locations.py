@@ -68,11 +68,11 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def refuse_source(text: str) -> None:
-    """Refuse a line of source, FILE:LINE: lines are events here. Raises CommandError."""
+def refuse_source(text: str, instead: str = "a line is an event here: `break 24`") -> None:
+    """Refuse a line of source, FILE:LINE, and say what is used here `instead`. Raises CommandError."""
     found = _SOURCE.fullmatch(text)
     if found is not None:
-        raise CommandError(f"No source file named {found[1]}; a line is an event here: `break 24`.")
+        raise CommandError(f"No source file named {found[1]}; {instead}.")
 
 
 def _of_event(session: Session, at: int) -> Location:

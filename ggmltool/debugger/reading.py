@@ -22,6 +22,7 @@ from ggmltool.debugger.expressions.layouts import layout
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.cells import Key
 from ggmltool.inspect.history.history import History
@@ -87,7 +88,9 @@ class Reading:
     def use_structs(self, name: str) -> None:
         """Show structs as the ggml of this name has them; "": as the release that decides. Raises ExpressionError."""
         if name:
-            layout(name)
+            release = RELEASES[self.history.release]
+            if release.reserves and "ggml_dyn_tallocr" not in layout(name).structs:
+                raise ExpressionError(f"The structs of {name} cannot show ggml {release.name}: they lack its planner.")
         self.structs = name or None
         self._scope = None
 

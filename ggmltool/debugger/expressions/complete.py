@@ -8,6 +8,7 @@ from ggmltool.debugger.expressions.access import dereferenced
 from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS
+from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.types import Pointer, Struct
@@ -39,7 +40,7 @@ def _names(begun: str, scope: Scope) -> list[str]:
     tensors = [cell.label for _, cell in image.tensors.all()]
     names = [*scope.arguments(), *scope.locals(), *(t for t in tensors if _NAME.fullmatch(t) and t not in _PLAIN)]
     names += [name for name in ("sched", "galloc", "graph") if image.there]
-    names += [*image.program.graphs, *image.program.contexts, image.table, "ctx"]
+    names += [*image.program.graphs, *image.program.contexts, TABLE_NAMES[0], "ctx"]
     if begun:
         names += [*FUNCTIONS, *scope.layout.constants]
     return [name for name in names if name.startswith(begun) and _NAME.fullmatch(name)]

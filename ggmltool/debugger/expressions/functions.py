@@ -16,7 +16,7 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
 
 Answer = Callable[[Ground, list[CValue]], int | str]
 
@@ -194,6 +194,10 @@ def _graph_node(scope: Ground, values: list[CValue]) -> int:
     return int.from_bytes(scope.memory.read(scope.field(values[0], "nodes").integer() + 8 * i, 8), "little")
 
 
+def _graph_nbytes(scope: Ground, values: list[CValue]) -> int:
+    return scope.image.program.release.graph_nbytes(values[0].integer(), values[1].truth())
+
+
 _T = "const struct ggml_tensor *"
 _ASKED: Mapping[str, Callable[[Tensor], int | str]] = {
     "size_t ggml_nbytes": lambda t: t.nbytes,
@@ -255,6 +259,8 @@ _KNOWN = (
     Known("int strncmp(const char *, const char *, size_t)", _strncmp),
     Known("size_t strlen(const char *)", lambda s, v: len(text_of(v[0]))),
     Known("struct ggml_context * ggml_init(struct ggml_init_params)", _without_process),
+    Known("size_t ggml_hash_size(size_t)", lambda s, v: hash_size(v[0].integer())),
+    Known("size_t ggml_graph_nbytes(size_t, bool)", _graph_nbytes),
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _OPERATORS = (
 )  # fmt: skip
 _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_VARIABLE = re.compile(r"\$(\$?[0-9]*|[A-Za-z_][A-Za-z0-9_]*)")
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|\$?[0-9]*)")
 _NUMBER = re.compile(r"(?:[0-9]|\.[0-9])(?:[eEpP][+-]|[0-9A-Za-z_.])*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)

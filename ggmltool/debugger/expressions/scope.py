@@ -12,6 +12,7 @@ from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.image.keys import built
 from ggmltool.debugger.expressions.locals import locals_of
 from ggmltool.debugger.expressions.types import (
@@ -172,7 +173,7 @@ class Scope(Ground):
         if name == "ctx" or name in image.program.contexts:
             number = image.program.contexts.index(name) if name != "ctx" else 0
             return self.typed("struct ggml_context *", image.contexts.address(number))
-        if name == image.table:
+        if name in TABLE_NAMES:
             type = Array(FLOAT, _HALVES)
             return CValue(type, self.memory, addresses.TABLES, language=self.language)
         if name in ("true", "false"):

@@ -27,7 +27,7 @@ STATICS = 0x7FFF_F7F4_0000
 STATICS_STEP = 0x100
 """Buffer type `i` lies at STATICS + i * STATICS_STEP."""
 TABLES = 0x7FFF_F7F8_0000
-"""Where the table of float16 values lies, table_f32_f16 or ggml_table_f32_f16."""
+"""Where the table of float16 values lies, ggml_table_f32_f16."""
 OBJECT = 32
 """sizeof(struct ggml_object)."""
 

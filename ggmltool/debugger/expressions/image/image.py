@@ -19,6 +19,8 @@ from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.inspect.history.history import History
 
 _HALVES = 1 << 16
+TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
+"""What the table of float16 values is called: now, and in ggml until October 2023."""
 
 
 class Image:
@@ -48,9 +50,7 @@ class Image:
             self.galloc = OldGalloc(program, cells, layout, tensors, memory)
             self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
         Contents(program, tensors, self.devices, memory)
-        table = "ggml_table_f32_f16" if program.release.reserves else "table_f32_f16"
-        memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), table)
-        self.table = table
+        memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
 
 
 def _halves() -> bytes:
