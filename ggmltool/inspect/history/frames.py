@@ -36,11 +36,15 @@ def functions_at(history: AnyHistory, at: int) -> tuple[str, ...]:
 
 
 def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
-    """The frames of a point, innermost first and main last."""
+    """The frames of a point, innermost first and main last. Where ggml aborts, a function that no event tells of has no
+    arguments."""
     parameters = calls_of(history.release).parameters
-    arguments = Arguments(history, at)
+    if _aborted_in(history, at) is None:
+        arguments, known = Arguments(history, at), None
+    else:
+        arguments, known = Arguments(history, at - 1), (*functions_at(history, at - 1), MAIN)
     return tuple(
-        Frame(name, tuple((p, arguments.of(key, p)) for p in parameters.get(key, ())))
+        Frame(name, tuple((p, arguments.of(key, p)) for p in parameters.get(key, ()) if known is None or key in known))
         for name, key in _stack(history, at)
     )
 
@@ -48,7 +52,10 @@ def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
 def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
     """The functions on the stack, each by its name and by its key in the data of the release."""
     calls = calls_of(history.release)
-    outer = (*history.entered[at], MAIN)
+    aborted = _aborted_in(history, at)
+    outer = (*history.entered[at if aborted is None else at - 1], MAIN)
+    if aborted and aborted in calls.callers and aborted != outer[0]:
+        yield from ((key, key) for key in _between(calls, [aborted], outer[0]))
     event = history.points[at].event
     most = None if event is None else innermost(event)
     if event is not None and most is not None:
@@ -60,6 +67,13 @@ def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
         via = [_RESERVE] if _reserves_itself(history, at, inner, around) else []
         yield from ((key, key) for key in _between(calls, [inner, *via], around))
     yield MAIN, MAIN
+
+
+def _aborted_in(history: AnyHistory, at: int) -> str | None:
+    """The function in which ggml refuses to go on, if it is at this point that it does; None elsewhere."""
+    if not at or history.error is None or at != len(history.points) - 1:
+        return None
+    return history.error.get("function") or ""
 
 
 def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]:

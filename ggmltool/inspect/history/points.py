@@ -54,6 +54,10 @@ class AnyHistory(Protocol):
         """The name of the release that decides."""
 
     @property
+    def error(self) -> Mapping[str, str | None] | None:
+        """What ggml refused in the last step, None if nothing."""
+
+    @property
     def entered(self) -> Sequence[tuple[str, ...]]:
         """Of each point the functions that were announced to be entered and not left, innermost first."""
 

@@ -126,7 +126,7 @@ def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
         lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
         backend = order.index(buffer.backend)
         n_steps = len(memory.nodes)
-        bend = _bend(lives, nbytes, n_steps)
+        bend = bend_of(lives, nbytes, n_steps)
         panel = Panel(buffer, backend, chunk, nbytes, frame, n_steps, (), (), tuple(_water(lives)), bend)
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
@@ -160,7 +160,7 @@ def _kind(life: Lifetime, copies: set[str]) -> Kind:
     return Kind.OUTPUT if life.kept else Kind.COMPUTED
 
 
-def _bend(lives: Sequence[Lifetime], nbytes: int, n_steps: int) -> int:
+def bend_of(lives: Sequence[Lifetime], nbytes: int, n_steps: int) -> int:
     """The offset below which everything lies at nearly all steps, where that is a small part of the chunk; else 0."""
     tops = [0] * (n_steps + 1)
     for life in sorted(lives, key=lambda life: life.offset + life.size):

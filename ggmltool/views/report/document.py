@@ -45,13 +45,15 @@ class PeakRow(Row):
 
 class BufferRow(Row):
     """Memory of one buffer type: a compute buffer (`usage` is compute), or buffers of contexts. `backend` owns the
-    memory; `chunks` are the bytes of each chunk; `max_size` is the most that one may have, null if any."""
+    memory; `chunks` are the bytes of each chunk, and `bends` the offset in each at which a drawing changes its scale, 0
+    for none; `max_size` is the most that a chunk may have, null if any."""
 
     buft: str
     usage: str
     backend: int
     size: int
     chunks: list[int]
+    bends: list[int]
     alignment: int
     max_size: int | None
     peak: PeakRow | None

@@ -9,6 +9,7 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 from ggmltool.inspect.memory import Allocation, MemoryPlan
+from ggmltool.views.memory.map import bend_of
 from ggmltool.views.report.document import AllocationRow, BufferRow, PeakRow
 from ggmltool.views.report.tables import NONE, Numbers, Tensors
 
@@ -51,10 +52,18 @@ class Buffers:
                 backend=NONE if of is None else names.index(memory_owner(of, run.backends).name),
                 size=total,
                 chunks=chunks,
+                bends=_bends(buft, chunks, memory) if usage == COMPUTE else [0] * len(chunks),
                 alignment=TENSOR_ALIGNMENT if of is None else of.alignment,
                 max_size=None if of is None or of.max_size >= SIZE_MAX // 2 else of.max_size,
                 peak=_peak(buft, memory, allocations) if usage == COMPUTE else None,
             )
+
+
+def _bends(buft: str, chunks: Sequence[int], memory: MemoryPlan) -> list[int]:
+    """Where the scale of each chunk changes, by the rule of all drawings of memory."""
+    lives = memory.of(buft)
+    n_steps = len(memory.nodes)
+    return [bend_of([life for life in lives if life.chunk == i], size, n_steps) for i, size in enumerate(chunks)]
 
 
 def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> PeakRow | None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ggmltool
+from ggmltool.views.memory.map import BEND_AT
+from tests.cli.conftest import SAMPLES
 from tests.needs import needs_chromium
 
 if TYPE_CHECKING:
@@ -229,6 +231,24 @@ def test_keys_zoom_the_map_and_0_shows_all(show: Show, key: str, zooms: bool) ->
     assert (shown.js("keys.maps[0].span.to - keys.maps[0].span.from") < whole) is zooms
     press(shown, "0")
     assert shown.js("keys.maps[0].span.to - keys.maps[0].span.from") == whole
+
+
+def test_the_scale_changes_where_one_tensor_dwarfs_the_rest_and_a_button_shows_it_linear(show: Show) -> None:
+    shown = show(GEMMA)
+    (row,) = [row for row in ggmltool.load(SAMPLES / GEMMA).report().as_dict()["buffers"] if any(row["bends"])]
+    bend, size = row["bends"][0], row["chunks"][0]
+    assert 0 < bend * 4 < size
+    height = "(offset) => {const m = keys.maps[0], one = m.lanes[0]; return m.y(one, offset) / one.canvas.tall}"
+    back = "(offset) => {const m = keys.maps[0], one = m.lanes[0]; return m.offsetAt(one, m.y(one, offset))}"
+    offsets = [0, bend // 2, bend, (bend + size) // 2, size]
+    drawn = [1, 1 - BEND_AT * (bend // 2) / bend, 1 - BEND_AT, (1 - BEND_AT) / 2, 0]
+    assert [shown.js(height, offset) for offset in offsets] == pytest.approx(drawn, abs=1e-6)
+    assert [shown.js(back, offset) for offset in offsets] == pytest.approx(offsets)
+    assert "its scale changes at" in shown.page.get_attribute("canvas.lane", "aria-label")
+    shown.page.click("button.scale")
+    assert [shown.js(height, offset) for offset in offsets] == pytest.approx([1 - offset / size for offset in offsets])
+    shown.page.click("button.scale")
+    assert shown.js(height, bend) == pytest.approx(1 - BEND_AT)
 
 
 def test_the_wheel_turns_the_page_until_the_map_has_the_focus(show: Show) -> None:

@@ -4,6 +4,8 @@
 const GUTTER = 66;
 const NOW = 92;
 const NOW_NARROW = 46;
+/** The part of a lane's height below a bend of its scale, as in the drawings of `buffers`. */
+const BEND_AT = 0.7;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
 class MapAround {
@@ -23,12 +25,27 @@ class MapAround {
     return GUTTER + ((units - this.span.from) / (this.span.to - this.span.from)) * this.plot;
   }
 
-  offsetAt(made, y) {
+  /** How high an offset lies, of the lane's size: the offset itself, but where the scale changes at a bend. */
+  rise({ lane, bend }, offset) {
+    if (!bend) return offset;
+    if (offset <= bend) return (BEND_AT * lane.size * offset) / bend;
+    return lane.size * (BEND_AT + ((1 - BEND_AT) * (offset - bend)) / (lane.size - bend));
+  }
+
+  riseAt(made, y) {
     return made.span.to - (y / made.canvas.tall) * (made.span.to - made.span.from);
   }
 
+  offsetAt(made, y) {
+    const { lane, bend } = made;
+    const rise = this.riseAt(made, y);
+    if (!bend) return rise;
+    const part = rise / lane.size;
+    return part <= BEND_AT ? (bend * part) / BEND_AT : bend + ((lane.size - bend) * (part - BEND_AT)) / (1 - BEND_AT);
+  }
+
   y(made, offset) {
-    return ((made.span.to - offset) / (made.span.to - made.span.from)) * made.canvas.tall;
+    return ((made.span.to - this.rise(made, offset)) / (made.span.to - made.span.from)) * made.canvas.tall;
   }
 
   get event() {

@@ -2,12 +2,13 @@
 
 class MapDrawing extends MapAround {
   /** Says in words what a lane shows. */
-  describe({ canvas, lane, title }) {
+  describe(made) {
+    const { canvas, lane, title } = made;
     const live = this.model.live(lane, this.event);
     const used = live.reduce((n, block) => n + block.size, 0);
     canvas.setAttribute(
       "aria-label",
-      `${title}, ${bytes(lane.size)}: now ${count(live.length, "tensor")} in ${bytes(used)}. ` +
+      `${title}, ${bytes(lane.size)}${made.bend ? `, its scale changes at ${bytes(made.bend)}` : ""}: now ${count(live.length, "tensor")} in ${bytes(used)}. ` +
         "Up and down choose a tensor that has memory now, W and S zoom, A and D move. The table below has the same.",
     );
   }
@@ -66,21 +67,54 @@ class MapDrawing extends MapAround {
     ctx.restore();
     this.drawCursor(ctx, tall, false);
     this.drawNow(ctx, made);
+    this.drawBend(ctx, made);
   }
 
   drawGrid(ctx, made) {
-    const { from, to } = made.span;
     const tall = made.canvas.tall;
-    const step = 2 ** Math.ceil(Math.log2(Math.max((to - from) / (tall / 44), 1)));
+    const [from, to] = [this.offsetAt(made, tall), this.offsetAt(made, 0)];
+    if (!made.bend || to <= made.bend || from >= made.bend) return this.drawOffsets(ctx, made, from, to);
+    this.drawOffsets(ctx, made, from, made.bend);
+    return this.drawOffsets(ctx, made, made.bend, to);
+  }
+
+  /** Round offsets of a part of a lane with one scale. */
+  drawOffsets(ctx, made, from, to) {
+    const tall = made.canvas.tall;
+    const [low, high] = [this.y(made, from), this.y(made, to)];
+    const step = 2 ** Math.ceil(Math.log2(Math.max((to - from) / ((low - high) / 44), 1)));
     ctx.textAlign = "right";
     ctx.textBaseline = "middle";
     for (let offset = Math.ceil(from / step) * step; offset <= to; offset += step) {
       const y = this.y(made, offset);
+      if (made.bend && from >= made.bend && low - y < 14) continue;
       ctx.fillStyle = paint("--grid");
       ctx.fillRect(GUTTER, Math.round(y), this.plot, 1);
       ctx.fillStyle = paint("--quiet");
       ctx.fillText(bytes(offset), GUTTER - 8, clamp(y, 7, tall - 7));
     }
+  }
+
+  /** A line of dots where the scale changes, and beside it the sign of a broken axis. */
+  drawBend(ctx, made) {
+    if (!made.bend) return;
+    const y = Math.round(this.y(made, made.bend));
+    if (y < 3 || y > made.canvas.tall - 3) return;
+    ctx.save();
+    ctx.strokeStyle = paint("--quiet");
+    ctx.lineWidth = 1.5;
+    ctx.beginPath();
+    for (const at of [y - 3, y + 1]) {
+      ctx.moveTo(GUTTER - 5, at + 3);
+      ctx.lineTo(GUTTER + 5, at - 1);
+    }
+    ctx.stroke();
+    ctx.setLineDash([1.5, 3]);
+    ctx.beginPath();
+    ctx.moveTo(GUTTER + 6, y);
+    ctx.lineTo(this.width, y);
+    ctx.stroke();
+    ctx.restore();
   }
 
   boxOf(view, block) {

@@ -1,5 +1,8 @@
 /* The memory map: each chunk of each compute buffer, offsets over program order, and beside it what is there now. */
 
+const LINEAR = "one scale for all of it";
+const BENT = "change the scale where little is in use";
+
 class MemoryMap extends MapDrawing {
   /** The map of a report inside `root`; maps of two reports share the `span` of x. */
   constructor(root, model, side, span, asks) {
@@ -43,7 +46,7 @@ class MemoryMap extends MapDrawing {
     });
     canvas.tall = lane.size < largest / 12 ? Math.round(tall * 0.6) : tall;
     const caption = el("figcaption", {}, this.captionOf(lane, title));
-    const made = { lane, title, canvas, span: new Span(lane.size, Math.max(lane.size / 4096, 1)) };
+    const made = { lane, title, canvas, bend: lane.bend, span: new Span(lane.size, Math.max(lane.size / 4096, 1)) };
     made.figure = el("figure", { class: "lane-figure" }, caption, canvas);
     gestures(canvas, {
       zoom: (factor, x, y, event) => this.zoomed(made, factor, x, y, event),
@@ -57,7 +60,8 @@ class MemoryMap extends MapDrawing {
     return made;
   }
 
-  captionOf({ buffer, chunk, size, of }, title) {
+  captionOf(lane, title) {
+    const { buffer, chunk, size, of } = lane;
     const { peak } = buffer;
     const square = el("span", { class: "swatch", "aria-hidden": "true" });
     square.style.setProperty("--of", (this.model.backends[buffer.backend] || { ink: "gray" }).ink);
@@ -77,14 +81,13 @@ class MemoryMap extends MapDrawing {
         }),
       );
     }
-    const lower = this.lower(chunk, buffer, size);
-    if (lower)
+    if (lane.bend)
       parts.push(
         el("button", {
-          class: "link",
+          class: "link scale",
           type: "button",
-          text: `see the lower ${bytes(lower)}`,
-          onclick: () => this.seeLower(buffer, chunk, lower),
+          text: LINEAR,
+          onclick: (event) => this.changeScale(lane, event.currentTarget),
         }),
       );
     if (buffer.max_size)
@@ -92,18 +95,12 @@ class MemoryMap extends MapDrawing {
     return parts;
   }
 
-  /** The height below which nearly all blocks of a chunk are, if they are small beside the chunk. */
-  lower(chunk, buffer, size) {
-    const { blocks } = this.model.lanes.find((lane) => lane.buffer === buffer && lane.chunk === chunk);
-    const tops = blocks.map((block) => block.offset + block.size).sort((a, b) => a - b);
-    const top = tops[Math.floor(tops.length * 0.95)] || 0;
-    return top > 0 && top * 5 < size ? Math.min(top * 1.05, size) : 0;
-  }
-
-  seeLower(buffer, chunk, top) {
-    const made = this.lanes.find(({ lane }) => lane.buffer === buffer && lane.chunk === chunk);
-    if (made.span.isWhole) made.span.see(0, top);
-    else made.span.whole();
+  /** From a scale that changes at the bend to one that does not, and back; all of the lane is seen. */
+  changeScale(lane, button) {
+    const made = this.lanes.find((one) => one.lane === lane);
+    made.bend = made.bend ? 0 : lane.bend;
+    button.textContent = made.bend ? LINEAR : BENT;
+    made.span.whole();
     this.redraw();
   }
 
@@ -147,7 +144,7 @@ class MemoryMap extends MapDrawing {
   }
 
   zoomed(made, factor, x, y, event) {
-    if (event.altKey || x < GUTTER) made.span.zoom(factor, this.offsetAt(made, y));
+    if (event.altKey || x < GUTTER) made.span.zoom(factor, this.riseAt(made, y));
     else this.span.zoom(factor, this.unitsAt(x));
     this.asks();
   }
@@ -214,8 +211,8 @@ class MemoryMap extends MapDrawing {
       s: () => this.span.zoom(1 / 0.7, middle),
       a: () => this.span.move(-width / 6),
       d: () => this.span.move(width / 6),
-      W: () => made.span.zoom(0.7, this.offsetOfChoice(made)),
-      S: () => made.span.zoom(1 / 0.7, this.offsetOfChoice(made)),
+      W: () => made.span.zoom(0.7, this.riseOfChoice(made)),
+      S: () => made.span.zoom(1 / 0.7, this.riseOfChoice(made)),
       0: () => this.seeAll(),
       z: () => this.zoomToSelected(),
       ArrowUp: () => this.chooseNext(made, 1),
@@ -232,9 +229,9 @@ class MemoryMap extends MapDrawing {
     return x >= this.span.from && x <= this.span.to ? x : otherwise;
   }
 
-  offsetOfChoice(made) {
+  riseOfChoice(made) {
     const block = made.lane.blocks.find((of) => of.tensor === store.tensor);
-    return block ? block.offset + block.size / 2 : (made.span.from + made.span.to) / 2;
+    return block ? this.rise(made, block.offset + block.size / 2) : (made.span.from + made.span.to) / 2;
   }
 
   /** Chooses the block above or below the chosen one, of those that live now. */
@@ -259,8 +256,9 @@ class MemoryMap extends MapDrawing {
       const to = Math.max(...blocks.map((block) => this.right(block)));
       const width = Math.max((to - from) * 1.6, this.span.least);
       this.span.see((from + to - width) / 2, Math.min(width, this.span.size));
-      const tall = clamp(blocks[0].size * 3, made.span.least, made.span.size);
-      made.span.see(blocks[0].offset + blocks[0].size / 2 - tall / 2, tall);
+      const [low, high] = [0, blocks[0].size].map((size) => this.rise(made, blocks[0].offset + size));
+      const tall = clamp((high - low) * 3, made.span.least, made.span.size);
+      made.span.see((low + high - tall) / 2, tall);
     }
     this.asks();
   }

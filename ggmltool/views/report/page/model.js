@@ -57,7 +57,8 @@ class Model {
       buffer.chunks.forEach((size, chunk) => {
         const blocks = this.blocks.filter((block) => block.buffer === b && block.chunk === chunk);
         const top = blocks.reduce((most, block) => Math.max(most, block.offset + block.size), 0);
-        lanes.push({ buffer, chunk, size: Math.max(size, top, 1), blocks, of: buffer.chunks.length });
+        const bend = buffer.bends[chunk] || 0;
+        lanes.push({ buffer, chunk, size: Math.max(size, top, 1), bend, blocks, of: buffer.chunks.length });
       });
     });
     return lanes;
