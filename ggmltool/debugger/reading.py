@@ -95,14 +95,16 @@ class Reading:
         self._scope = None
 
     def printed(self, text: str, fmt: str, session: Selected) -> str:
-        """`$1 = …`, where the value is kept as `$1`. Raises ExpressionError."""
+        """`$1 = …`, where the value is kept as `$1`, behind what functions print. Raises ExpressionError."""
         if text == "$" and not self.values:
             raise ExpressionError("The history is empty.")
-        value = evaluate(text, self._here(session))
+        scope = self._here(session)
+        scope.written.clear()
+        value = evaluate(text, scope)
         before = f"${len(self.values) + 1} = "
         shown = value.format(fmt, session.columns, len(before))
         self.values.append(value.fetched())
-        return before + shown
+        return "".join(scope.written) + before + shown
 
     def formatted(self, text: str, fmt: str, session: Selected) -> str:
         """The value of an expression. Raises ExpressionError."""

@@ -8,6 +8,9 @@ p graph->n_nodes
 p *galloc.buf_tallocs[0]
 p galloc.buf_tallocs[0]->n_free_blocks
 p galloc.buf_tallocs[0]->free_blocks[0]
+tbreak ggml_gallocr_alloc_graph_impl
+continue
+p galloc->hash_values[ggml_hash(a) % galloc->hash_set->size]
 break ggml_gallocr_allocate_node
 continue
 p *node
@@ -29,13 +32,16 @@ p galloc->hash_values[ggml_hash(a) % galloc->hash_set->size]
 p galloc->hash_values[ggml_hash(b) % galloc->hash_set->size]
 p galloc->hash_values[ggml_hash(mul) % galloc->hash_set->size]
 delete
-tbreak ggml_backend_sched_alloc_graph
-continue
+finish
+p src->name
+p *ggml_gallocr_hash_get(galloc, src)
+p node_alloc->src[0]
+p node_alloc->src[1]
 ptype *galloc->node_allocs
 ptype galloc->node_allocs[0].dst
 ptype galloc->leaf_allocs[0]
-p galloc->node_allocs[0].src[0]
-p galloc->node_allocs[0].src[1]
+tbreak ggml_backend_sched_alloc_graph
+continue
 p galloc->leaf_allocs[0]
 p galloc->leaf_allocs[1]
 p *galloc->buf_tallocs[0]

@@ -15,8 +15,10 @@ from ggmltool.ggml import tensor as rules
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
+from ggmltool.views.plan.graph_print import graph_print
 
 Answer = Callable[[Ground, list[CValue]], int | str]
 
@@ -198,6 +200,22 @@ def _graph_nbytes(scope: Ground, values: list[CValue]) -> int:
     return scope.image.program.release.graph_nbytes(values[0].integer(), values[1].truth())
 
 
+def _tensors_of(scope: Ground, graph: CValue, part: str) -> list[Tensor]:
+    at, n = scope.field(graph, part).integer(), scope.field(graph, f"n_{part}").integer()
+    raw = scope.memory.read(at, 8 * n) if n else b""
+    pointer = Pointer(scope.layout.structs["ggml_tensor"])
+    addresses = (int.from_bytes(raw[i : i + 8], "little") for i in range(0, 8 * n, 8))
+    tensors = [tensor_of(scope, scope.of(pointer, address)) for address in addresses]
+    for tensor in tensors:
+        tensor.name = printable(tensor.name)
+    return tensors
+
+
+def _graph_print(scope: Ground, values: list[CValue]) -> int:
+    scope.written.append(graph_print(*(_tensors_of(scope, values[0], part) for part in ("nodes", "leafs"))))
+    return 0
+
+
 _T = "const struct ggml_tensor *"
 _ASKED: Mapping[str, Callable[[Tensor], int | str]] = {
     "size_t ggml_nbytes": lambda t: t.nbytes,
@@ -252,6 +270,7 @@ _KNOWN = (
         _tensor_backend,
     ),
     Known("int ggml_graph_n_nodes(struct ggml_cgraph *)", _of_field("n_nodes")),
+    Known("void ggml_graph_print(const struct ggml_cgraph *)", _graph_print),
     Known("struct ggml_tensor * ggml_graph_node(struct ggml_cgraph *, int)", _graph_node),
     Known("size_t ggml_tensor_overhead(void)", lambda s, v: s.image.program.release.tensor_overhead()),
     Known("size_t ggml_graph_overhead(void)", lambda s, v: s.image.program.release.graph_overhead(DEFAULT_GRAPH_SIZE)),

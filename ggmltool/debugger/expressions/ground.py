@@ -36,6 +36,8 @@ class Ground:
         self.at = at
         self.frame = frame
         self.layout: Layout = layout(structs or history.release)
+        self.written: list[str] = []
+        """What functions that were called have printed, as the program's own output."""
 
     @cached_property
     def image(self) -> Image:

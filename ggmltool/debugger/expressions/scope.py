@@ -121,6 +121,8 @@ class Scope(Ground):
                 return addresses.HEAP["node_allocs"] + int(index) * self.layout.structs["node_alloc"].size
             case "event":
                 return image.sched.event(index)
+            case "data" if isinstance(index, int):
+                return index
             case "buft":
                 return self._buft(index)
             case "id":

@@ -31,9 +31,9 @@ class Pointer:
 
     Of kind "tensor", "backend", "device", "split", "split_graph" (the graph of a split), "tallocr" and "node_alloc" it
     is the number, "event" are those of the backend with this number. "graph" is one of the scenario, "buft" a buffer
-    type and "data" memory of the program for a tensor, by name. "id" is the place of the backend of a tensor with this
-    index, "buffer" the buffer of such a tensor. There is one "sched", "galloc", "sched_graph" (the scheduler's own),
-    "node_ids", "leaf_ids", "tallocrs", "hash_set" and "optimize_params".
+    type. "data" is memory for a tensor: an address, or the program's own by the tensor's name. "id" is the place of the
+    backend of a tensor with this index, "buffer" the buffer of such a tensor. There is one "sched", "galloc",
+    "sched_graph" (the scheduler's own), "node_ids", "leaf_ids", "tallocrs", "hash_set" and "optimize_params".
     """
 
     kind: str
@@ -228,7 +228,7 @@ class Arguments:
         event = self.event
         if isinstance(event, TensorCopied):
             cell = self._cell(event.src if event.how == "set" else event.dst)
-            return "" if cell is None else int(cell.data)
+            return Pointer("data", "" if cell is None else int(cell.data))
         return Pointer("data", getattr(event, "tensor", ""))
 
     def _number(self, parameter: str) -> int:

@@ -23,11 +23,13 @@ MAIN = "main"
 class _Frames(Struct, forbid_unknown_fields=True):
     """Functions with their parameters, and who calls each; all there are, or what is not as in the release before.
 
-    `instead` has what another release's functions are called here.
+    `instead` has what another release's functions are called here; `last` by the kind of device which function a
+    function of its tables asks last, before it says no to what is not such a device's.
     """
 
     functions: dict[str, tuple[str, ...]]
     instead: dict[str, str] = {}
+    last: dict[str, dict[str, str]] = {}
     whole: bool = False
 
 
@@ -37,7 +39,12 @@ class Calls(Struct, frozen=True):
     parameters: Mapping[str, tuple[str, ...]]
     callers: Mapping[str, tuple[str, ...]]
     instead: Mapping[str, str]
+    last: Mapping[str, Mapping[str, str]]
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def asked_last(self, profile: str, function: str) -> str:
+        """The function that one in the tables of a kind of device asks before it says no; itself if none is known."""
+        return self.last.get(profile, {}).get(function, function)
 
     def called(self, function: str) -> str:
         """What a function of ggml 0.20.2 is called here."""
@@ -89,7 +96,7 @@ def calls_of(release: str) -> Calls:
             del parameters[function], callers[function]
     there = callers.keys() | {MAIN}
     callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
-    return Calls(parameters, callers, {} if own is None else own.instead)
+    return Calls(parameters, callers, *(({}, {}) if own is None else (own.instead, own.last)))
 
 
 @cache

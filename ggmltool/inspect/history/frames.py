@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import Entered, Event, EventCall, Logged, ReallocNeeded, Synchronized, TensorCopied
+from ggmltool.ggml.events import (
+    Entered,
+    Event,
+    EventCall,
+    Logged,
+    PassedOver,
+    ReallocNeeded,
+    Synchronized,
+    TensorCopied,
+)
+from ggmltool.ggml.why import Why
 from ggmltool.inspect.history.arguments import Argument, Arguments
 from ggmltool.inspect.history.calls import MAIN, Calls, calls_of, own_function
 from ggmltool.inspect.history.innermost import Innermost, innermost
@@ -61,6 +71,7 @@ def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
     if event is not None and most is not None:
         whose = most._replace(function=calls.called(most.function))
         whose = _set_at_once(history, calls, event, whose)
+        whose = _asked_last(history, calls, event, whose)
         stations = [whose.function, *(calls.called(f) for f in (*most.via, *_copying(history, at)))]
         yield from _named(history, whose, _between(calls, [f for f in stations if f in calls.callers], outer[0]))
     for inner, around in pairwise(outer):
@@ -105,6 +116,16 @@ def _set_at_once(history: AnyHistory, calls: Calls, event: Event, most: Innermos
     if of_async and is_set and own_function(_profile(history, most), history.release, _SET_ASYNC) is not None:
         return most._replace(function=_SET_ASYNC)
     return most
+
+
+def _asked_last(history: AnyHistory, calls: Calls, event: Event, most: Innermost) -> Innermost:
+    """A backend that cannot use a buffer type of another kind of device has asked a function of its own for that."""
+    if not isinstance(event, PassedOver) or event.why is not Why.BUFT:
+        return most
+    profile = _profile(history, most)
+    if event.facts is not None and _profile(history, Innermost("", buft=event.facts.buft or "")) == profile:
+        return most
+    return most._replace(function=calls.asked_last(profile, most.function))
 
 
 def _copying(history: AnyHistory, at: int) -> Iterator[str]:
