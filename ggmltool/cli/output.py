@@ -105,7 +105,11 @@ class Output:
         from ggmltool.views.csv_text import UnknownTableError, csv_text
 
         try:
-            self._write(csv_text(document, self.table).encode())
+            text = csv_text(document, self.table)
+            if self.to_terminal:
+                self.write(text.replace("\r\n", "\n"))
+            else:
+                self._write(text.encode())
         except UnknownTableError as error:
             there = f"the tables are {', '.join(error.there)}" if error.there else "it is one row; leave out --rows"
             hint = suggestion(error.name, error.there)

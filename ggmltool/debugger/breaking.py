@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-_MOST = 10_000
+_MOST = 200
+"""At most so many numbers of a range are looked for."""
 
 
 def _break(temporary: bool) -> Callable[[Session, str], None]:

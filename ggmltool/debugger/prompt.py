@@ -20,8 +20,10 @@ from ggmltool.inspect.opened import Opened
 
 PROMPT = "(ggml) "
 _DEEPEST = 16
-_LARGEST = 16 << 20
+_LARGEST = 1 << 20
 """Bytes of a script that are read."""
+_LONGEST = 4096
+"""Characters of a line that are read."""
 
 WRONG = (CommandError, WalkError, ExpressionError)
 
@@ -55,6 +57,8 @@ class Prompt:
         """Do one line. Raises CommandError, WalkError or ExpressionError for what cannot be done."""
         if not line.strip() or line.lstrip().startswith("#"):
             return
+        if len(line) > _LONGEST:
+            raise CommandError(f"The line has {len(line)} characters; at most {_LONGEST} are read.")
         word, argument = parsed(line)
         if not word:
             raise CommandError(f'Undefined command: "{line.strip()}".  Try "help".')
@@ -214,3 +218,5 @@ def _lines(file: str) -> list[str]:
             return stream.read(_LARGEST).decode("utf-8", "replace").splitlines()
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise CommandError(f"{file}: {error}.") from None

@@ -20,10 +20,13 @@ class Copied(NamedTuple):
 
     The host has an `input` of the graph, or what a `node` has made, in pinned memory, where devices have such; a
     `weight` in the pages of the model's file, or in pinned memory without mmap; a `cache` in memory of the usual kind.
+    `by_user`: it is flagged input itself, as a view of an input is not; then ggml_backend_sched_copy_input copies it
+    before the user can write the next.
     """
 
     nbytes: float
     what: Literal["input", "node", "weight", "cache"]
+    by_user: bool
 
     def is_pinned(self, weights_pinned: bool) -> bool:
         """Whether the host has it in pinned memory."""
@@ -46,7 +49,8 @@ class GraphWork:
         for i, n in enumerate(nodes):
             for t in (n, *n.src):
                 if t is not None and t.id not in self.copied:
-                    self.copied[t.id] = Copied(cells.of(t).read * t.nbytes, _what(t, cells))
+                    nbytes = cells.of(t).read * t.nbytes
+                    self.copied[t.id] = Copied(nbytes, _what(t, cells), bool(t.flags & FLAG_INPUT))
             if n.op == Op.MUL_MAT_ID and n.src[0] is not None and n.src[2] is not None:
                 weight, ids = n.src[0], n.src[2]
                 self.experts[i] = weight.id, used_experts(weight.ne[2], ids.ne[0], ids.ne[1]) / max(weight.ne[2], 1)
@@ -131,7 +135,7 @@ class Estimator:
 
     def _way(self, copied: CopiedTensor, split: Split) -> Way:
         here, there = self.rates[split.backend], self.rates.get(copied.source)
-        if self.work.copied_as(copied.id).what == "input":
+        if self.work.copied_as(copied.id).by_user:
             return Way.USER
         if self.copies_experts and self.work.experts.get(split.i_start, ("", 1.0))[0] == copied.id:
             return Way.EXPERTS_QUEUED if self.weights_pinned else Way.EXPERTS

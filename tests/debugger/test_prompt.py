@@ -120,6 +120,7 @@ NONSENSE = [
     "p " + "(" * 5000, f"x/{NINES}x 0", "delete 1-" + "9" * 19, f"list {NINES}", f"break {NINES}", f"step {NINES}",
     f"frame {NINES}", f"p {NINES}", "info functions (", f"ignore 1 {NINES}", f"set width {NINES}", f"c {NINES}",
     f"break offset CPU {NINES}", f"until {NINES * 20}", "\0", "p \0", "b \udcff", "p/" + "x" * 5000, "info " + NINES,
+    "ptype int" + "[9]" * 1000, "source \0",
 ]  # fmt: skip
 
 
@@ -129,3 +130,19 @@ def test_nonsense_is_refused_and_the_session_goes_on(line: str) -> None:
     prompt.said("start")
     prompt.said(line)
     assert "stands at event" in prompt.said("info program")
+
+
+def test_structs_that_are_too_old_for_the_state_are_refused() -> None:
+    prompt = prompt_of(history_of("inplace"))
+    prompt.said("run")
+    assert prompt.said("symbol-file 2024-01").startswith("2024-01 has no ggml_dyn_tallocr")
+    assert prompt.said("p *galloc->buf_tallocs[0]").startswith("$1 = {")
+
+
+def test_a_line_that_nobody_types_is_refused_in_few_words(tmp_path: Path) -> None:
+    prompt = prompt_of(history_of("matmul"))
+    refused = "The line has 100004 characters; at most 4096 are read.\n"
+    assert prompt.said("why " + "z" * 100_000) == refused
+    script = tmp_path / "x.ggdb"
+    script.write_bytes(b"why " + bytes(100_000))
+    assert prompt.said(f"source {script}").endswith(f":1: Error in sourced command file:\n{refused}")

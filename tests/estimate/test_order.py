@@ -59,11 +59,21 @@ BACK = {
 }  # fmt: skip
 HOST = {"buft": "CPU", "usage": "weights", "tensors": {"v": {"type": "f32", "ne": [64, 64], "data": {"fill": 0}}}}
 ON_HOST = {"h": "mul_mat(w0, x)", "k": "mul_mat(v, h)", "y": {"op": "mul_mat", "src": ["w1", "k"], "flags": ["output"]}}
+VIEWED = {
+    "part": {"op": "reshape", "src": ["x"], "ne": [64, 20, 2]}, "h": "mul_mat(w0, part)",
+    "y": {"op": "mul_mat", "src": ["w1", "h"], "flags": ["output"]},
+}  # fmt: skip
+THERE = {
+    "buft": "CUDA1",
+    "tensors": {"x": {"type": "f32", "ne": [64, 40], "flags": ["input"], "data": {"fill": 0}}},
+}
 SCENARIOS = {
     "two GPUs": scenario(TWO),
     "two GPUs without pipeline copies": scenario(TWO, parallel=False),
     "the host between them": scenario(BACK),
     "the host between them, without pipeline copies": scenario(BACK, parallel=False),
+    "an input of another GPU, without pipeline copies": scenario(TWO, parallel=False, inputs=THERE),
+    "a view of an input of another GPU, without pipeline copies": scenario(VIEWED, parallel=False, inputs=THERE),
     "a weight of the host": scenario(ON_HOST, host=HOST),
     "a weight of the host, without pipeline copies": scenario(ON_HOST, parallel=False, host=HOST),
 }

@@ -1,1 +1,1 @@
-"""Mutated scenarios, GGUF headers and logs: whatever comes in, only documented exceptions come out."""
+"""Mutated scenarios, records, GGUF headers, logs, sessions: whatever comes in, only documented exceptions come out."""

@@ -7,15 +7,16 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tests.fuzz import commands, headers, junk, logs, scenarios
+from tests.fuzz import commands, headers, junk, logs, prompts, records, scenarios
 
-Kind = Literal["scenario", "gguf", "log"]
+Kind = Literal["scenario", "gguf", "log", "record", "prompt"]
 Through = Literal["api", "cli"]
-KINDS: tuple[Kind, ...] = ("scenario", "gguf", "log")
+KINDS: tuple[Kind, ...] = ("scenario", "gguf", "log", "record", "prompt")
 
 SCENARIO_CALLS = ("plan", "reserve", "run", "compute", "steps", "given")
 GGUF_CALLS = ("tensors", "compute")
 LOG_CALLS = ("summary", "graph", "all")
+RECORD_CALLS = ("history", "history", "plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ def make(kind: Kind, seed: int, through: Through | None = None) -> Case:
         return _scenario(seed, way, rng)
     if kind == "gguf":
         return _gguf(seed, way, rng)
+    if kind == "record":
+        return _record(seed, way, rng)
+    if kind == "prompt":
+        return _prompt(seed, rng)
     return _log(seed, way, rng)
 
 
@@ -124,3 +129,28 @@ def _log(seed: int, through: Through, rng: random.Random) -> Case:
     stdin = rng.random() < 0.2
     args = commands.log_line(rng, "-" if stdin else name)
     return Case("log", seed, "cli", "", tuple(args), name, None, {name: raw}, raw if stdin else b"", rng.random() < 0.5)
+
+
+def _record(seed: int, through: Through, rng: random.Random) -> Case:
+    raw = records.mutated(rng)
+    name = rng.choice(("case.ggtrace", "case.ggtrace", "case.yaml", "case"))
+    if through == "api":
+        return Case("record", seed, "api", rng.choice(RECORD_CALLS), (), name, None, {name: raw})
+    stdin = rng.random() < 0.1
+    args = commands.scenario_line(rng, "-" if stdin else name, ["x", "y", "h"])
+    return Case(
+        "record", seed, "cli", "", tuple(args), name, None, {name: raw}, raw if stdin else b"", rng.random() < 0.5
+    )
+
+
+def _prompt(seed: int, rng: random.Random) -> Case:
+    """A session, its lines on standard input or in a script that may read itself."""
+    text = "\n".join(prompts.lines(rng)).encode("utf-8", "surrogatepass")
+    scenario = rng.choice(prompts.SCENARIOS)
+    files = {"x.ggdb": text, "case.json": written(scenarios.mutated(rng))}
+    args = ["debug", scenario, *rng.choice(([], ["--no-compute"], ["--zeros"], ["--echo"]))]
+    if scenario != "case.json":
+        args += ["--ggml", rng.choice(prompts.RELEASES)]
+    if rng.random() < 0.5:
+        return Case("prompt", seed, "cli", "", (*args, "--batch", "-x", "x.ggdb"), "x.ggdb", None, files)
+    return Case("prompt", seed, "cli", "", tuple(args), "x.ggdb", None, files, text)

@@ -136,6 +136,18 @@ def _beside(case: Case) -> None:
     ggmltool.load("beside.json").compute()
 
 
+def _history(case: Case) -> None:
+    """A record read, and walked through both ways."""
+    history = ggmltool.open_record(case.name)
+    last = len(history.points) - 1
+    cursor = history.cursor(last)
+    for at in (0, last // 2, last):
+        cursor.move_to(at)
+        history.stack(at)
+        history.changed(at)
+        history.cells(at)
+
+
 def _log(case: Case, read: Callable[[Any], Any]) -> None:
     from ggmltool.sources.sched_log.stream import open_log
 
@@ -172,6 +184,8 @@ _CALLS: dict[tuple[str, str], Callable[[Case], None]] = {
     ("scenario", "given"): _given,
     ("gguf", "tensors"): _tensors,
     ("gguf", "compute"): _beside,
+    ("record", "history"): _history,
+    ("record", "plan"): _plan,
     ("log", "summary"): _summary,
     ("log", "graph"): _graph,
     ("log", "all"): _all,
@@ -236,7 +250,9 @@ def _line(case: Case) -> Outcome:
     if len(said) > 20_000:
         return Outcome("long", f"{case.args[0]}: a message that is too long", said[:300])
     steering = _STEERING.search(said.replace("\r", "").replace("\x1b[K", "")) or (
-        _STEERING.search(told) if case.tty and case.args[0] not in _RAW and "--raw" not in case.args else None
+        _STEERING.search(told)
+        if (case.tty or case.kind == "prompt") and case.args[0] not in _RAW and "--raw" not in case.args
+        else None
     )
     if steering:
         return Outcome("steering", f"{case.args[0]}: {steering[0]!r} on a terminal", "")

@@ -72,12 +72,13 @@ def _warm_up() -> None:
     """Import and read here what every case needs, so that no process that is forked has to."""
     import numpy
 
-    from tests.fuzz import bases, commands
+    from tests.fuzz import bases, commands, records
 
     numpy.zeros(1)
     bases.texts()
     bases.logs()
     bases.captured()
+    records.texts()
     commands.taking("scenario")
     first = alone(Case("log", 0, "cli", args=("--version",)))
     if first.place:

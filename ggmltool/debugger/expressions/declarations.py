@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Protocol
 
 from ggmltool.debugger.expressions.errors import ExpressionError
@@ -152,11 +153,15 @@ class Depth:
 
     def __enter__(self) -> None:
         self._cursor._depth += 1
-        if self._cursor._depth > DEEPEST:
-            raise ExpressionError(f"The expression is nested deeper than {DEEPEST} levels.")
+        _check_depth(self._cursor._depth)
 
     def __exit__(self, *raised: object) -> None:
         self._cursor._depth -= 1
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DEEPEST:
+        raise ExpressionError(f"The expression is nested deeper than {DEEPEST} levels.")
 
 
 def begins_type(token: Token, types: Types) -> bool:
@@ -236,7 +241,10 @@ def _basic(said: list[str]) -> CType:
 def _declarator(cursor: Cursor, types: Types, base: CType) -> tuple[str, CType]:
     """The rest of a declaration of `base`: pointers before the name, arrays and parameters behind it."""
     with cursor.deeper():
-        while cursor.accept("*"):
+        for stars in count(1):
+            if not cursor.accept("*"):
+                break
+            _check_depth(stars)
             base = Pointer(base)
             if cursor.accept("const"):
                 base = Const(base)
@@ -262,6 +270,7 @@ def _suffixes(cursor: Cursor, types: Types, base: CType) -> CType:
     lengths = []
     while cursor.accept("["):
         lengths.append(_length(cursor))
+        _check_depth(len(lengths))
     for length in reversed(lengths):
         base = Array(base, length)
     return base

@@ -127,6 +127,15 @@ def test_no_nesting_is_too_deep_for_the_parser(part: str, n: int) -> None:
         parse(f"{part * n}1", Scope(run, 0).layout)
 
 
+@pytest.mark.parametrize("text", ["int" + "[9]" * 1000, "int" + "*" * 4000, "int (" + "*(" * 1000, "int(int" * 1000])
+def test_no_type_is_too_deep(text: str) -> None:
+    scope = end("0.26")
+    with suppress(ExpressionError):
+        assert type_text(text, scope)
+    with suppress(ExpressionError):
+        evaluate(f"sizeof({text})", scope).format()
+
+
 def test_nothing_is_at_an_address_of_nothing() -> None:
     run = history("0.26", 1)
     with pytest.raises(NoMemoryError, match="Cannot access memory at address 0x10"):
