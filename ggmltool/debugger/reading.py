@@ -18,6 +18,7 @@ from ggmltool.debugger.expressions import (
     truth,
     type_text,
 )
+from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.layouts import layout
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
@@ -53,6 +54,7 @@ class Reading:
         self.variables: dict[str, CValue] = {}
         self.structs: str | None = None
         self._scope: Scope | None = None
+        self._images: Images | None = None
         self._examined: Examined | None = None
 
     @cached_property
@@ -79,7 +81,9 @@ class Reading:
     def scope(self, at: int, frame: int) -> Scope:
         """The scope of a frame of a point; what was asked last is kept."""
         if self._scope is None or (self._scope.at, self._scope.frame) != (at, frame):
-            self._scope = Scope(self.history, at, frame, self.values, self.variables, self.structs)
+            images = self._images or Images(self.history, layout(self.structs or self.history.release))
+            self._images = images
+            self._scope = Scope(self.history, at, frame, self.values, self.variables, images=images)
         return self._scope
 
     def _here(self, session: Selected) -> Scope:
@@ -98,7 +102,7 @@ class Reading:
             if release.reserves and "ggml_dyn_tallocr" not in layout(name).structs:
                 raise ExpressionError(f"The structs of {name} cannot show ggml {release.name}: they lack its planner.")
         self.structs = name or None
-        self._scope = None
+        self._scope = self._images = None
 
     def printed(self, text: str, fmt: str, session: Selected) -> str:
         """`$1 = …`, where the value is kept as `$1`, behind what functions print. Raises ExpressionError."""

@@ -5,13 +5,17 @@ Nothing of an expression is ever run as Python. What is wrong with one is an Exp
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ggmltool.debugger.expressions.complete import complete
 from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.examine import Examined, examine
+from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.ptype import type_text
 from ggmltool.debugger.expressions.scope import Scope
+from ggmltool.debugger.expressions.syntax import Node
 from ggmltool.debugger.expressions.values import CValue
 
 __all__ = [
@@ -21,7 +25,12 @@ __all__ = [
 
 def evaluate(text: str, scope: Scope) -> CValue:
     """The value of an expression. Raises ExpressionError."""
-    return value_of(parse(text, scope.layout), scope)
+    return value_of(_parsed(text, scope.layout), scope)
+
+
+@lru_cache(256)
+def _parsed(text: str, layout: Layout) -> Node:
+    return parse(text, layout)
 
 
 def truth(text: str, scope: Scope) -> bool:

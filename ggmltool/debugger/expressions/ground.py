@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ggmltool.debugger.expressions.access import field_of
 from ggmltool.debugger.expressions.declarations import Cursor, read_type
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import Image
+from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.layouts import Layout, layout
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.types import CType, Language, Pointer, Struct, bare
@@ -22,7 +23,8 @@ from ggmltool.inspect.history.history import History
 class Ground:
     """A point `at` of a history and the selected `frame` of its stack (0 is the innermost).
 
-    `structs` names the ggml whose structs are shown, None for those of the release that decides.
+    `structs` names the ggml whose structs are shown, None for those of the release that decides. Scopes that share
+    `images`, whose structs are shown then, are quickly made; a value of one holds until another one is asked.
     """
 
     def __init__(
@@ -31,18 +33,20 @@ class Ground:
         at: int,
         frame: int = 0,
         structs: str | None = None,
+        images: Images | None = None,
     ) -> None:
         self.history = history
         self.at = at
         self.frame = frame
-        self.layout: Layout = layout(structs or history.release)
+        self.layout: Layout = images.layout if images is not None else layout(structs or history.release)
+        self._images = Images(history, self.layout) if images is None else images
         self.written: list[str] = []
         """What functions that were called have printed, as the program's own output."""
 
-    @cached_property
+    @property
     def image(self) -> Image:
         """The program's memory."""
-        return Image(self.history, self.at, self.layout)
+        return self._images.at(self.at)
 
     @property
     def memory(self) -> Memory:
@@ -50,9 +54,9 @@ class Ground:
         return self.image.memory
 
     @cached_property
-    def stack(self) -> Sequence[Frame]:
-        """The frames of the point, innermost first."""
-        return self.history.stack(self.at)
+    def selected(self) -> Frame | None:
+        """The selected frame, None if there is none."""
+        return self.history.frame(self.at, self.frame)
 
     @property
     def event(self) -> Any:
@@ -62,7 +66,7 @@ class Ground:
     @property
     def function(self) -> str:
         """The function of the selected frame, "" if there is no such frame."""
-        return self.stack[self.frame].function if 0 <= self.frame < len(self.stack) else ""
+        return "" if self.selected is None else self.selected.function
 
     @cached_property
     def language(self) -> Language:
@@ -89,7 +93,7 @@ class Ground:
 
     def typed(self, declared: str, number: int) -> CValue:
         """The same of a type that is declared in C."""
-        return self.of(read_type(Cursor(declared), self.layout), number)
+        return self.of(_type(declared, self.layout), number)
 
     def field(self, value: CValue, name: str) -> CValue:
         """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
@@ -102,3 +106,8 @@ class Ground:
         if isinstance(t, Struct) and name in (t.members or {}):
             return self.field(value, name)
         return None
+
+
+@lru_cache(1024)
+def _type(declared: str, layout: Layout) -> CType:
+    return read_type(Cursor(declared), layout)

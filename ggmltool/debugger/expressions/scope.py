@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 from ggmltool.debugger.expressions import arithmetic
@@ -13,7 +13,7 @@ from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
-from ggmltool.debugger.expressions.image.keys import built
+from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.locals import locals_of
 from ggmltool.debugger.expressions.types import (
     CHAR,
@@ -67,16 +67,17 @@ class Scope(Ground):
         values: Sequence[CValue] = (),
         variables: dict[str, CValue] | None = None,
         structs: str | None = None,
+        images: Images | None = None,
     ) -> None:
-        super().__init__(history, at, frame, structs)
+        super().__init__(history, at, frame, structs, images)
         self.values = values
         self.variables = {} if variables is None else variables
 
     def arguments(self) -> dict[str, CValue]:
         """The arguments of the selected frame, by the names of ggml's parameters."""
-        if not 0 <= self.frame < len(self.stack):
+        if self.selected is None:
             return {}
-        return {name: self._argument(name, value) for name, value in self.stack[self.frame].arguments}
+        return {name: self._argument(name, value) for name, value in self.selected.arguments}
 
     def locals(self) -> dict[str, CValue]:
         """The other variables of the selected frame that are known."""
@@ -150,18 +151,19 @@ class Scope(Ground):
         return found
 
     def _of_frame(self, name: str) -> CValue | None:
-        if 0 <= self.frame < len(self.stack):
-            for argument, value in self.stack[self.frame].arguments:
-                if argument == name:
-                    return self._argument(name, value)
+        for argument, value in () if self.selected is None else self.selected.arguments:
+            if argument == name:
+                return self._argument(name, value)
         local = locals_of(self, self.function).get(name)
         return None if local is None else self.typed(*local)
 
     def _tensor(self, name: str) -> CValue | None:
         """The tensor of this id, else the first of this name."""
+        if name not in self._images.names:
+            return None
         index = self.labels.get(name)
         if index is None:
-            index = next((i for i, cell in self.image.tensors.all() if cell.name == name), None)
+            index = self.image.tensors.named(name)
         return None if index is None else self.typed(_TENSOR, self.image.tensors.address(index))
 
     def _global(self, name: str) -> CValue | None:
@@ -188,7 +190,7 @@ class Scope(Ground):
         return self._function(name)
 
     def _newest_graph(self) -> str:
-        return next(iter(reversed(built(self.image.cells))), self.image.program.graphs[0])
+        return self.image.graphs.newest or self.image.program.graphs[0]
 
     def _function(self, name: str) -> CValue | None:
         """A function, with where it lies."""
@@ -234,16 +236,7 @@ class Scope(Ground):
 
     def _interned(self, text: str) -> int:
         """Where a string of the program lies."""
-        raw = text.encode("utf-8", "surrogateescape") + b"\0"
-        at = addresses.STRINGS + addresses.TEXT_STEP * 4 * len(self._strings)
-        if raw not in self._strings:
-            self._strings[raw] = at
-            self.memory.add(at, len(raw), lambda offset, n: raw[offset : offset + n])
-        return self._strings[raw]
-
-    @cached_property
-    def _strings(self) -> dict[bytes, int]:
-        return {}
+        return addresses.STRINGS + self.image.program.interned(text.encode("utf-8", "surrogateescape") + b"\0")
 
     def variable(self, text: str) -> CValue:
         """The value of `$`, `$$`, `$3`, `$$3` or `$name`. Raises ExpressionError."""
@@ -253,12 +246,16 @@ class Scope(Ground):
         elif name.startswith("$"):
             back = int(name[1:] or 1)
         else:
-            return self.variables.get(name, CValue(VOID, self.memory))
+            return self._kept(self.variables.get(name, CValue(VOID, self.memory)))
         if name and name[0].isdigit() and not 1 <= int(name) <= len(self.values):
             raise ExpressionError(f"History has not yet reached ${name}.")
         if back >= len(self.values):
             return CValue(VOID, self.memory)
-        return self.values[len(self.values) - 1 - back]
+        return self._kept(self.values[len(self.values) - 1 - back])
+
+    def _kept(self, value: CValue) -> CValue:
+        """A value of before: what it points to is what is there now."""
+        return replace(value, memory=self.memory)
 
     def set_variable(self, text: str, value: CValue) -> bool:
         """`$name = value`; False of what is no convenience variable."""

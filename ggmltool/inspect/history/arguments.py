@@ -66,9 +66,9 @@ class Arguments:
         self.at = at
         self.event: Any = history.points[at].event
 
-    @cached_property
+    @property
     def _cells(self) -> Any:
-        return self.history.cells(self.at)
+        return self.history.state(self.at)
 
     @cached_property
     def _indices(self) -> Mapping[str, int]:

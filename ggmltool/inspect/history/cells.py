@@ -46,6 +46,8 @@ ENDLESS = 1 << 62
 Key = tuple[str, *tuple[int | str, ...]]
 Value = Any
 Cells = dict[Key, Value]
+State = Mapping[Key, Value]
+"""Cells that somebody else may change."""
 
 
 class SplitCell(NamedTuple):

@@ -7,7 +7,7 @@ follow from what was decided (`innermost.py`) and who calls whom in the release 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import (
@@ -57,6 +57,17 @@ def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
         Frame(name, tuple((p, arguments.of(key, p)) for p in parameters.get(key, ()) if known is None or key in known))
         for name, key in _stack(history, at)
     )
+
+
+def frame_at(history: AnyHistory, at: int, number: int) -> Frame | None:
+    """One of those frames, None if there are not so many."""
+    if number < 0:
+        return None
+    name, key = next(islice(_stack(history, at), number, None), ("", ""))
+    if not name:
+        return None
+    arguments = Arguments(history, at)
+    return Frame(name, tuple((p, arguments.of(key, p)) for p in calls_of(history.release).parameters.get(key, ())))
 
 
 def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:

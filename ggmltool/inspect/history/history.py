@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.history.cells import Cells, Key, cells_of
+from ggmltool.inspect.history.cells import Cells, Key, State, cells_of
 from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
-from ggmltool.inspect.history.frames import Frame, functions_at, stack_at
+from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, stack_at
 from ggmltool.inspect.history.labels import Labels
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from ggmltool.scenario.run import Run
     from ggmltool.scenario.scenario import Scenario
+
+
+_KEPT_AREAS = 16
 
 
 @dataclass(eq=False)
@@ -65,6 +69,24 @@ class History:
     def _labels(self) -> Labels:
         return Labels(self.changes)
 
+    def state(self, at: int) -> State:
+        """The same without a copy: it holds until the next question to the history."""
+        return self._cursor.move_to(at)
+
+    def since(self, areas: frozenset[str], at: int) -> int:
+        """The last point up to `at` at which a cell of some areas changed, -1 if none did: where it is the same for
+        two points, so are those cells."""
+        points = self._changing(areas)
+        place = bisect_right(points, at)
+        return points[place - 1] if place else -1
+
+    @cached_property
+    def _changing(self) -> Callable[[frozenset[str]], Sequence[int]]:
+        """The points at which cells of some areas change."""
+        return lru_cache(maxsize=_KEPT_AREAS)(
+            lambda areas: [at for at, here in enumerate(self.changes) if any(key[0] in areas for key, _ in here)]
+        )
+
     def cursor(self, at: int = 0) -> Cursor:
         """A place that moves through the history, with the state there: a step takes microseconds."""
         return Cursor(self._timeline, at)
@@ -84,6 +106,10 @@ class History:
         who stops in a function shows the stack from it on.
         """
         return stack_at(self, at)
+
+    def frame(self, at: int, number: int) -> Frame | None:
+        """One frame of it, None if there are not so many."""
+        return frame_at(self, at, number)
 
     def values(self, at: int, tensor: str) -> NDArray[Any]:
         """The values of a tensor at point `at`, found by computing up to it in a run of its own: shape `ne` reversed,

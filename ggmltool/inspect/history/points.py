@@ -9,7 +9,7 @@ from ggmltool.ggml.events import Entered, Left
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
-    from ggmltool.inspect.history.cells import Cells
+    from ggmltool.inspect.history.cells import Cells, State
     from ggmltool.scenario.scenario import Scenario
 
 START = -1
@@ -69,6 +69,9 @@ class AnyHistory(Protocol):
 
     def labels(self, at: int) -> Mapping[str, int]:
         """The tensors of point `at` by what events call them; of several those of that graph."""
+
+    def state(self, at: int) -> State:
+        """The same without a copy: it holds until the next question."""
 
 
 def entered_at(points: Sequence[Point]) -> list[tuple[str, ...]]:

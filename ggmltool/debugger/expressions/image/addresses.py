@@ -49,3 +49,4 @@ def static(number: int) -> int:
 
 STRINGS = 0x7FFF_F7FC_0000
 """Where the strings of the program lie that functions give."""
+STRINGS_ROOM = 0x100_0000

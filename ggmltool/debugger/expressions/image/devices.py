@@ -12,7 +12,7 @@ from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.types import Function, Member, Pointer, Struct, bare, type_name
 from ggmltool.ggml.version import pad
-from ggmltool.inspect.history.cells import Cells
+from ggmltool.inspect.history.cells import State
 
 _PARTS = {
     "ggml_backend_i": "ggml_backend",
@@ -25,7 +25,7 @@ _PARTS = {
 class Devices:
     """The devices of a program at a point. `functions` are the functions of their tables, by name, with their types."""
 
-    def __init__(self, program: Program, cells: Cells, layout: Layout, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: State, layout: Layout, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout
@@ -54,8 +54,8 @@ class Devices:
         if self._known is None:
             most = self._program.release.max_chunks
             known: list[BufferFacts | None] = list(self._program.buffers)
-            n = sum(1 for key in self._cells if key[0] == "buffer")
-            for b in range(n):
+            b = -1
+            while ("buffer", b := b + 1) in self._cells:
                 chunks = self._cells[("buffer", b)] or ()
                 made = [BufferFacts(base, size, self._program.buft_of[b], 2) for base, size in chunks]
                 known += [*made, *[None] * (most - len(made))]

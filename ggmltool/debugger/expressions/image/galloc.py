@@ -10,7 +10,7 @@ from typing import Any
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import bits
-from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
+from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.layouts import Layout
@@ -19,7 +19,7 @@ from ggmltool.debugger.expressions.types import VOID, Pointer, Struct
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.allocations import hash_keys
-from ggmltool.inspect.history.cells import Cells
+from ggmltool.inspect.history.cells import State
 
 _NO_PLACE = (-1, -1, SIZE_MAX, 0)
 _POINTER = Pointer(VOID)
@@ -40,7 +40,7 @@ class Galloc:
     """The graph allocator at a point."""
 
     def __init__(
-        self, program: Program, cells: Cells, layout: Layout, tensors: Tensors, devices: Devices, memory: Memory
+        self, program: Program, cells: State, layout: Layout, tensors: Tensors, devices: Devices, memory: Memory
     ) -> None:
         self._program = program
         self._cells = cells
@@ -123,14 +123,14 @@ class Galloc:
         self._pointers(memory, "galloc.buf_tallocs", n, lambda: [self.tallocr(b) for b in range(n)])
         tallocr = layout.structs["ggml_dyn_tallocr"]
         step = self._tallocr_step()
-        memory.add(heap["tallocrs"], n * step, records(step, lambda b: pack(tallocr, self._tallocr(b))))
+        memory.add(heap["tallocrs"], n * step, fleeting(step, lambda b: pack(tallocr, self._tallocr(b))))
         if "tallocr_chunk" in layout.structs:
             self._add_chunks(memory)
         size = self.hash_size
         self._pointers(memory, "galloc.hash_set.keys", size, lambda: [key or 0 for key in self.slots().keys])
         memory.add(heap["galloc.hash_set.used"], -(-size // 32) * 4, made_once(lambda: bits(self.slots())))
         hn = layout.structs["hash_node"]
-        memory.add(heap["hash_values"], size * hn.size, made_once(self._hash_values))
+        memory.add(heap["hash_values"], size * hn.size, fleeting(hn.size, self._hash_value))
         for thing, count in (("node_alloc", "n_nodes"), ("leaf_alloc", "n_leafs")):
             of = layout.structs[thing]
             number = self._cells.get(("galloc", count), 0)
@@ -147,7 +147,7 @@ class Galloc:
         memory.add(
             addresses.HEAP["chunks"],
             self.n_buffers * most * step,
-            records(step, lambda i: pack(chunk, self._chunk(*divmod(i, most)))),
+            fleeting(step, lambda i: pack(chunk, self._chunk(*divmod(i, most)))),
         )
         vbuffer = self._layout.structs["vbuffer"]
         memory.add(
@@ -196,17 +196,15 @@ class Galloc:
             "n_chunks": n,
         }
 
-    def _hash_values(self) -> bytes:
-        struct = self._layout.structs["hash_node"]
-        out = bytearray(struct.size * self.hash_size)
-        slots = self.slots()
-        for slot, key in enumerate(slots.keys):
-            index = self._tensors.index(key) if key is not None else None
-            node = self._cells.get(("hash_node", index)) if index is not None else None
-            if node is not None:
-                fields = {**node._asdict(), "addr": {"chunk": node.chunk, "offset": node.offset}}
-                out[slot * struct.size : (slot + 1) * struct.size] = pack(struct, fields)
-        return bytes(out)
+    def _hash_value(self, slot: int) -> bytes:
+        keys = self.slots().keys
+        key = keys[slot] if slot < len(keys) else None
+        index = self._tensors.index(key) if key is not None else None
+        node = self._cells.get(("hash_node", index)) if index is not None else None
+        if node is None:
+            return b""
+        fields = {**node._asdict(), "addr": {"chunk": node.chunk, "offset": node.offset}}
+        return pack(self._layout.structs["hash_node"], fields)
 
     @staticmethod
     def _packed(of: Struct, make: Callable[[int], dict[str, Any]], i: int) -> bytes:

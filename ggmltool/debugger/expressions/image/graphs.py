@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ggmltool.debugger.expressions.image import addresses
+from ggmltool.debugger.expressions.image.keys import built
 from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
@@ -13,7 +14,7 @@ from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import MEM_ALIGN, hash_size, pad
-from ggmltool.inspect.history.cells import Cells
+from ggmltool.inspect.history.cells import State
 
 _GRAPH_OBJECT = 1
 """GGML_OBJECT_TYPE_GRAPH."""
@@ -22,7 +23,7 @@ _GRAPH_OBJECT = 1
 class Graphs:
     """The graphs of the program at a point: each lies behind the tensors of its own context."""
 
-    def __init__(self, program: Program, cells: Cells, layout: Layout, tensors: Tensors, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: State, layout: Layout, tensors: Tensors, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout
@@ -37,6 +38,11 @@ class Graphs:
         number = len(self._program.contexts) + self._program.graphs.index(name)
         step = addresses.OBJECT + pad(self._layout.structs["ggml_tensor"].size, MEM_ALIGN)
         return addresses.arena(number) + self._program.arena_sizes[number] * step + addresses.OBJECT
+
+    @cached_property
+    def newest(self) -> str | None:
+        """The graph that was built last; None before the first."""
+        return next(iter(reversed(built(self._cells))), None)
 
     @property
     def nbytes(self) -> int:

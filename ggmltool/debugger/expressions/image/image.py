@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.contents import Contents
@@ -11,12 +12,12 @@ from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
 from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
-from ggmltool.debugger.expressions.image.program import program_of
+from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.cells import State
 
 _HALVES = 1 << 16
 TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
@@ -24,14 +25,14 @@ TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
 
 
 class Image:
-    """The program at point `at` of a history, in the structs of `layout`.
+    """The program in a state, in the structs of `layout`.
 
     `there`: the scheduler was made; before that there is nothing to see but the program's devices.
     """
 
-    def __init__(self, history: History, at: int, layout: Layout) -> None:
-        self.program = program = program_of(history)
-        self.cells = cells = history.cells(at)
+    def __init__(self, program: Program, cells: State, layout: Layout) -> None:
+        self.program = program
+        self.cells = cells
         self.layout = layout
         self.there = bool(cells)
         self.memory = memory = Memory()
@@ -51,8 +52,10 @@ class Image:
             self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
         Contents(program, tensors, self.devices, memory)
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
+        memory.add(addresses.STRINGS, addresses.STRINGS_ROOM, program.strings)
 
 
+@cache
 def _halves() -> bytes:
     """The table with a float for each of the 65536 half-precision numbers."""
     halves = struct.unpack(f"<{_HALVES}e", b"".join(i.to_bytes(2, "little") for i in range(_HALVES)))

@@ -17,7 +17,7 @@ from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.debugger.expressions.types import VOID, Pointer
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.history.cells import Cells
+from ggmltool.inspect.history.cells import State
 
 _POINTER = Pointer(VOID)
 
@@ -25,7 +25,7 @@ _POINTER = Pointer(VOID)
 class _Keys:
     """The hash set of tensors by address that scheduler and allocator share."""
 
-    def __init__(self, program: Program, cells: Cells, tensors: Tensors) -> None:
+    def __init__(self, program: Program, cells: State, tensors: Tensors) -> None:
         self._program = program
         self._cells = cells
         self._tensors = tensors
@@ -56,7 +56,7 @@ class _Keys:
 class OldGalloc:
     """The graph allocator of January 2024, and the allocators of the backends."""
 
-    def __init__(self, program: Program, cells: Cells, layout: Layout, tensors: Tensors, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: State, layout: Layout, tensors: Tensors, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout
@@ -127,7 +127,7 @@ class OldSched:
     def __init__(
         self,
         program: Program,
-        cells: Cells,
+        cells: State,
         layout: Layout,
         tensors: Tensors,
         devices: Devices,

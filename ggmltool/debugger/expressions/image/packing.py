@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from ggmltool.debugger.expressions.memory import Read
@@ -60,16 +61,18 @@ def _pack(out: bytearray, at: int, type: CType, value: Any) -> None:
 
 
 def records(step: int, make: Callable[[int], bytes]) -> Read:
-    """Reads of a row of records, `step` bytes each, that are made when somebody reads them."""
-    made: dict[int, bytes] = {}
+    """Reads of a row of records, `step` bytes each, that are made when somebody reads them first."""
+    return fleeting(step, cache(make))
+
+
+def fleeting(step: int, make: Callable[[int], bytes]) -> Read:
+    """The same of records that are made anew for each read, as they may be others by then."""
 
     def read(offset: int, n: int) -> bytes:
         out = b""
         while len(out) < n:
             i, within = divmod(offset + len(out), step)
-            if i not in made:
-                made[i] = make(i).ljust(step, b"\0")
-            out += made[i][within : within + n - len(out)]
+            out += make(i).ljust(step, b"\0")[within : within + n - len(out)]
         return out
 
     return read

@@ -8,9 +8,13 @@ from weakref import WeakKeyDictionary
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.version import pad
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.interfaces import Table, tables_of
 from ggmltool.scenario.scenario import Scenario
+
+_STRING = 0x100
+"""How far apart strings lie."""
 
 
 class BufferFacts(NamedTuple):
@@ -64,6 +68,8 @@ class Program:
             self.homes[graph] = shared | own_homes
             self.arena_sizes.append(len(nodes))
         self.arena_sizes.append(0)
+        self._interned: dict[bytes, int] = {}
+        self._strings = b""
 
     def _number(self, buft: BufferType) -> int:
         return self.bufts.index(buft) if buft in self.bufts else -1
@@ -72,6 +78,17 @@ class Program:
     def sched_arena(self) -> int:
         """The number of the scheduler's arena."""
         return len(self.contexts) + len(self.graphs)
+
+    def interned(self, text: bytes) -> int:
+        """Where a string lies among those of the program, where it stays once somebody asked."""
+        if text not in self._interned:
+            self._interned[text] = len(self._strings)
+            self._strings += text.ljust(pad(len(text), _STRING), b"\0")
+        return self._interned[text]
+
+    def strings(self, offset: int, n: int) -> bytes:
+        """The bytes of those strings."""
+        return self._strings[offset : offset + n]
 
     def tables(self, backend: int) -> dict[str, Table]:
         """The function tables of a backend, by struct; none if they are not known."""

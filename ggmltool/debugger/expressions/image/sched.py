@@ -9,8 +9,7 @@ from typing import Any
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import Graphs, bits
-from ggmltool.debugger.expressions.image.keys import built, numbered
-from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
+from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.layouts import Layout
@@ -18,7 +17,7 @@ from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.debugger.expressions.types import INT, VOID, Array, Pointer, bare
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
-from ggmltool.inspect.history.cells import Cells, SplitCell
+from ggmltool.inspect.history.cells import SplitCell, State
 
 _POINTER = Pointer(VOID)
 
@@ -29,7 +28,7 @@ class Sched:
     def __init__(
         self,
         program: Program,
-        cells: Cells,
+        cells: State,
         layout: Layout,
         tensors: Tensors,
         devices: Devices,
@@ -42,7 +41,9 @@ class Sched:
         self._tensors = tensors
         self._devices = devices
         self._graphs = graphs
-        self._slots: HashSet | None = None
+        self._slots: tuple[HashSet, list[int]] | None = None
+        self._graph_keys: list[int] | None = None
+        self._made: list[int] | None = None
         self._add(memory)
 
     def _field(self, name: str, otherwise: int = 0) -> int:
@@ -79,18 +80,32 @@ class Sched:
 
     def slots(self) -> HashSet:
         """The hash set: the tensors of the graphs in the order in which they were looked up, then the copies."""
-        if self._slots is None:
-            made = self._slots = HashSet(self._field("hash_size"), self._program.release.hash_shift)
-            for t in self._keys():
-                if len(made) < made.size:
-                    made.find_or_insert(self._tensors.address(t))
-        return self._slots
+        copies = self._assigned_copies()
+        if self._slots is None or self._slots[1] != copies:
+            made = HashSet(self._field("hash_size"), self._program.release.hash_shift)
+            for t in [*self._of_graphs(), *copies][: made.size]:
+                made.find_or_insert(self._tensors.address(t))
+            self._slots = made, copies
+        return self._slots[0]
 
-    def _keys(self) -> list[int]:
-        out: dict[int, None] = {}
-        cells = self._cells
+    def _assigned_copies(self) -> list[int]:
+        """What the scheduler made and has a backend."""
         if self._field("is_reset"):
             return []
+        if self._made is None:
+            own = set(self._of_graphs())
+            self._made = [t for t, _ in self._tensors.all() if t not in own]
+        return [t for t in self._made if self._cells.get(("id", t), -1) >= 0]
+
+    def _of_graphs(self) -> list[int]:
+        """The tensors of the graphs, in the order in which they are looked up."""
+        if self._graph_keys is None:
+            self._graph_keys = [] if self._field("is_reset") else self._looked_up()
+        return self._graph_keys
+
+    def _looked_up(self) -> list[int]:
+        out: dict[int, None] = {}
+        cells = self._cells
         for graph in self._program.graphs:
             nodes = cells.get(("cgraph", graph, "nodes"), ())
             for t in (*cells.get(("cgraph", graph, "leafs"), ()), *nodes):
@@ -98,9 +113,6 @@ class Sched:
         own = (*cells.get(("sched_graph", "leafs"), ()), *cells.get(("sched_graph", "nodes"), ()))
         for t in own:
             out.setdefault(t)
-        for t in numbered(cells, "id"):
-            if cells[("id", t)] >= 0 and ("tensor", t) in cells:
-                out.setdefault(t)
         return list(out)
 
     def _add(self, memory: Memory) -> None:
@@ -112,9 +124,10 @@ class Sched:
         memory.add(heap["splits"], n * split.size, records(split.size, lambda i: pack(split, self._split(i))))
         size = self._field("hash_size")
         wide = len(self._program.backends) * self._field("n_copies", 1)
-        self._pointers(memory, "sched.hash_set.keys", size, lambda: [key or 0 for key in self.slots().keys])
-        memory.add(heap["sched.hash_set.used"], -(-size // 32) * 4, made_once(lambda: bits(self.slots())))
-        memory.add(heap["hv_tensor_backend_ids"], 4 * size, made_once(self._ids))
+        memory.add(heap["sched.hash_set.keys"], 8 * size, fleeting(8, self._key))
+        words = -(-size // 32)
+        memory.add(heap["sched.hash_set.used"], 4 * words, fleeting(4 * words, lambda _: bits(self.slots())))
+        memory.add(heap["hv_tensor_backend_ids"], 4 * size, fleeting(4, self._id))
         self._pointers(memory, "hv_tensor_copies", size * wide, self._copies)
         for name, area in (
             ("node_backend_ids", "node_ids"),
@@ -123,7 +136,8 @@ class Sched:
             ("prev_leaf_backend_ids", "prev_leaf_ids"),
         ):
             memory.add(heap[name], 4 * max(size, 1), made_once(partial(self._row, area)))
-        room = max(self._field("graph.size"), *(len(self._own(part)) for part in ("nodes", "leafs")), 1)
+        own = (len(self._cells.get(("sched_graph", part), ())) for part in ("nodes", "leafs"))
+        room = max(self._field("graph.size"), *own, 1)
         for part in ("nodes", "leafs"):
             self._pointers(memory, f"sched.graph.{part}", room, partial(self._own, part))
         inputs = self._cells.get(("sched_graph", "inputs"), ())
@@ -160,14 +174,16 @@ class Sched:
             values[i] = found
         return pack_array(INT, values, size)
 
-    def _ids(self) -> bytes:
-        slots = self.slots()
-        values = [-1] * slots.size
-        for slot, key in enumerate(slots.keys):
-            index = self._tensors.index(key) if key is not None else None
-            if index is not None:
-                values[slot] = self._cells.get(("id", index), -1)
-        return pack_array(INT, values, slots.size)
+    def _key(self, slot: int) -> bytes:
+        keys = self.slots().keys
+        return ((keys[slot] if slot < len(keys) else 0) or 0).to_bytes(8, "little")
+
+    def _id(self, slot: int) -> bytes:
+        keys = self.slots().keys
+        key = keys[slot] if slot < len(keys) else None
+        index = self._tensors.index(key) if key is not None else None
+        backend: int = self._cells.get(("id", index), -1) if index is not None else -1
+        return backend.to_bytes(4, "little", signed=True)
 
     def _copies(self) -> list[int]:
         slots = self.slots()
@@ -206,7 +222,7 @@ class Sched:
 
     def _view(self, split: SplitCell) -> dict[str, Any]:
         """ggml_graph_view of the nodes of a split."""
-        newest = self._newest_graph()
+        newest = self._graphs.newest
         if newest is None:
             return {}
         at = self._graphs.address(newest)
@@ -221,10 +237,6 @@ class Sched:
             size = self._graphs.slots()
             fields |= {"use_counts": at + arrays["use_counts"], "visited_hash_set": {"size": size, **keys}}
         return fields
-
-    def _newest_graph(self) -> str | None:
-        """The graph that was built last."""
-        return next(iter(reversed(built(self._cells))), None)
 
     def fields(self) -> dict[str, Any]:
         """What stands in its struct."""

@@ -14,7 +14,7 @@ from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
-from ggmltool.inspect.history.cells import Cells, TensorCell
+from ggmltool.inspect.history.cells import State, TensorCell
 from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP
 
 _GPU = 10
@@ -28,7 +28,7 @@ class Tensors:
     make a tensor one of GGML_BACKEND_GPU.
     """
 
-    def __init__(self, program: Program, cells: Cells, layout: Layout, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: State, layout: Layout, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout
@@ -37,6 +37,8 @@ class Tensors:
         self._address: dict[int, int] = {}
         self._index: dict[int, int] = {}
         self._all_known = False
+        self._all: list[tuple[int, TensorCell]] | None = None
+        self._named: dict[str, int] | None = None
         self._builds: dict[int, int] | None = None
         self.buffer_of: Mapping[int, int] = {}
         self.gpus: frozenset[int] = frozenset()
@@ -49,7 +51,15 @@ class Tensors:
 
     def all(self) -> list[tuple[int, TensorCell]]:
         """All tensors, by index."""
-        return sorted((key[1], cell) for key, cell in self._cells.items() if key[0] == "tensor")  # type: ignore[misc]
+        if self._all is None:
+            self._all = sorted((key[1], cell) for key, cell in self._cells.items() if key[0] == "tensor")  # type: ignore[misc]
+        return self._all
+
+    def named(self, name: str) -> int | None:
+        """The first tensor of a name."""
+        if self._named is None:
+            self._named = {cell.name: index for index, cell in reversed(self.all())}
+        return self._named.get(name)
 
     def address(self, index: int | None) -> int:
         """Where the struct of a tensor lies; 0 for None."""
