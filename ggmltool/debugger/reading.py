@@ -94,9 +94,6 @@ class Reading:
 
         Raises ExpressionError for a name that is not there, and for a ggml that is too old for the state.
         """
-        release = self.history.scenario.model.release
-        if name and release.reserves and "ggml_dyn_tallocr" not in layout(name).structs:
-            raise ExpressionError(f"{name} has no ggml_dyn_tallocr, by which ggml {release.name} plans its memory.")
         if name:
             release = RELEASES[self.history.release]
             if release.reserves and "ggml_dyn_tallocr" not in layout(name).structs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ggmltool.scenario.run import collector_paused, values_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.buffer import Buffer
     from ggmltool.scenario.run import Run
     from ggmltool.scenario.scenario import Scenario
 
@@ -41,6 +42,7 @@ class History:
     compute: bool
     backends: Sequence[BackendNames] = ()
     error: Mapping[str, str | None] | None = None
+    _stopped: tuple[int, Sequence[Buffer]] | None = field(default=None, init=False, repr=False)
 
     @property
     def release(self) -> str:
@@ -127,6 +129,33 @@ class History:
 
         _stop_at(self.scenario, at, True, read)
         return found[0]
+
+    def bytes_at(self, at: int, address: int, n: int) -> bytes:
+        """Up to `n` bytes at an address in a buffer at point `at`, found by computing up to it; none where no buffer
+        is, and in a history whose steps were not computed.
+        """
+        for buffer in self._buffers(at) if self.compute else ():
+            start = address - buffer.base
+            if buffer.base and 0 <= start < buffer.size:
+                for first, content in buffer.mapped.items():
+                    if 0 <= address - first < content.size:
+                        return content[address - first :][:n].tobytes()
+                return buffer.memory[start : start + n].tobytes()
+        return b""
+
+    def _buffers(self, at: int) -> Sequence[Buffer]:
+        """The buffers of a run that was stopped at point `at`; those of the last such question are kept."""
+        if self._stopped is None or self._stopped[0] != at:
+            found: list[Buffer] = []
+
+            def look(run: Run) -> None:
+                found.extend(run.buffers)
+                if run.sched is not None:
+                    found.extend(run.sched.compute_buffers())
+
+            _stop_at(self.scenario, at, True, look)
+            self._stopped = at, found
+        return self._stopped[1]
 
     def functions(self, at: int) -> tuple[str, ...]:
         """The functions of that stack, which need no state to be found."""

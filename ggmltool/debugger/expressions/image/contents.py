@@ -1,4 +1,4 @@
-"""What lies in buffers: the data that the scenario has for tensors, where they are."""
+"""What lies in buffers: what was computed, or the data that the scenario has for tensors, where they are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from ggmltool.debugger.expressions.errors import NoMemoryError
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import Memory, Read
 from ggmltool.inspect.history.cells import TensorCell
 
 
 class Contents:
-    """The bytes of the buffers. Only those can be read that a tensor with data of its own lies over."""
+    """The bytes of the buffers: what `computed` gives for an address, and where nothing is computed only those that a
+    tensor with data of its own lies over.
+    """
 
-    def __init__(self, program: Program, tensors: Tensors, devices: Devices, memory: Memory) -> None:
+    def __init__(self, program: Program, tensors: Tensors, devices: Devices, memory: Memory, computed: Read) -> None:
+        self._computed = computed
         self._data = {t.id: t for t in program.model.tensors() if t.data is not None}
         self._tensors = tensors
         self._known: list[tuple[int, TensorCell]] | None = None
@@ -37,6 +40,9 @@ class Contents:
 
     def _part(self, at: int, n: int) -> bytes:
         """What is known from an address on; nothing if no tensor with data lies there."""
+        computed = self._computed(at, n)
+        if computed:
+            return computed
         for index, cell in self._there():
             raw = self._raw(index, cell) if cell.data <= at else b""
             if at < cell.data + len(raw):

@@ -16,7 +16,7 @@ from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.layouts import Layout
-from ggmltool.debugger.expressions.memory import Memory, made_once
+from ggmltool.debugger.expressions.memory import Memory, Read, made_once
 from ggmltool.inspect.history.cells import State
 
 _HALVES = 1 << 16
@@ -25,12 +25,12 @@ TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
 
 
 class Image:
-    """The program in a state, in the structs of `layout`.
+    """The program in a state, in the structs of `layout`; `computed` reads what was computed by its address.
 
     `there`: the scheduler was made; before that there is nothing to see but the program's devices.
     """
 
-    def __init__(self, program: Program, cells: State, layout: Layout) -> None:
+    def __init__(self, program: Program, cells: State, layout: Layout, computed: Read) -> None:
         self.program = program
         self.cells = cells
         self.layout = layout
@@ -50,7 +50,7 @@ class Image:
         else:
             self.galloc = OldGalloc(program, cells, layout, tensors, memory)
             self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
-        Contents(program, tensors, self.devices, memory)
+        Contents(program, tensors, self.devices, memory, computed)
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
         memory.add(addresses.STRINGS, addresses.STRINGS_ROOM, program.strings)
 

@@ -44,5 +44,8 @@ class Images:
             cells = self._cursor.move_to(at)
             since = self._history.since(self._areas, at)
             if self._image is None or since != self._since:
-                self._image, self._since = Image(self._program, cells, self.layout), since
+                self._image, self._since = Image(self._program, cells, self.layout, self._bytes), since
         return self._image
+
+    def _bytes(self, address: int, n: int) -> bytes:
+        return self._history.bytes_at(self._cursor.at, address, n)
