@@ -6,7 +6,7 @@ follow from what was decided (`innermost.py`) and who calls whom in the release 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,15 +48,8 @@ def functions_at(history: AnyHistory, at: int) -> tuple[str, ...]:
 def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
     """The frames of a point, innermost first and main last. Where ggml aborts, a function that no event tells of has no
     arguments."""
-    parameters = calls_of(history.release).parameters
-    if _aborted_in(history, at) is None:
-        arguments, known = Arguments(history, at), None
-    else:
-        arguments, known = Arguments(history, at - 1), (*functions_at(history, at - 1), MAIN)
-    return tuple(
-        Frame(name, tuple((p, arguments.of(key, p)) for p in parameters.get(key, ()) if known is None or key in known))
-        for name, key in _stack(history, at)
-    )
+    framed = _framing(history, at)
+    return tuple(framed(name, key) for name, key in _stack(history, at))
 
 
 def frame_at(history: AnyHistory, at: int, number: int) -> Frame | None:
@@ -64,10 +57,22 @@ def frame_at(history: AnyHistory, at: int, number: int) -> Frame | None:
     if number < 0:
         return None
     name, key = next(islice(_stack(history, at), number, None), ("", ""))
-    if not name:
-        return None
-    arguments = Arguments(history, at)
-    return Frame(name, tuple((p, arguments.of(key, p)) for p in calls_of(history.release).parameters.get(key, ())))
+    return _framing(history, at)(name, key) if name else None
+
+
+def _framing(history: AnyHistory, at: int) -> Callable[[str, str], Frame]:
+    """What makes a frame of a point of a function's name and key."""
+    parameters = calls_of(history.release).parameters
+    if _aborted_in(history, at) is None:
+        arguments, known = Arguments(history, at), None
+    else:
+        arguments, known = Arguments(history, at - 1), (*functions_at(history, at - 1), MAIN)
+
+    def framed(name: str, key: str) -> Frame:
+        told = parameters.get(key, ()) if known is None or key in known else ()
+        return Frame(name, tuple((p, arguments.of(key, p)) for p in told))
+
+    return framed
 
 
 def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:

@@ -104,3 +104,12 @@ def test_every_stack_is_a_way_to_main(path: Path) -> None:
         if functions not in seen:
             seen.add(functions)
             assert [frame.function for frame in history.stack(at)] == list(functions)
+
+
+@pytest.mark.parametrize("sample", ["inplace", "preallocated", "buffer-not-set", "four-passes"])
+def test_a_frame_is_that_of_the_stack(sample: str) -> None:
+    history = record_history(ggmltool.load(sample), compute=False)
+    for at in range(len(history.points)):
+        stack = history.stack(at)
+        assert tuple(history.frame(at, n) for n in range(len(stack))) == stack
+        assert history.frame(at, len(stack)) is history.frame(at, -1) is None
