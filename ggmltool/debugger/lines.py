@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
-    Assigned,
     Computed,
     Entered,
     Event,
@@ -15,15 +14,9 @@ from ggmltool.ggml.events import (
     Freed,
     GraphInputCopied,
     Grown,
-    IdsChanged,
     InputAdded,
-    Kept,
-    KeptUntil,
     Left,
-    Logged,
-    NotReused,
     PassedOver,
-    ReallocNeeded,
     Refused,
     Reordered,
     Reused,
@@ -34,6 +27,7 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, Point
+from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.text import count, printable, shortened
 
@@ -62,7 +56,7 @@ def _step_line(history: History, point: Point) -> str:
 
 def event_line(event: Event) -> str:
     """An event in one line: the decision first, then its reason."""
-    return _assignment(event) or _cutting(event) or _allocation(event) or _computing(event)
+    return sentence(event) or _assignment(event) or _cutting(event) or _allocation(event) or _computing(event)
 
 
 def _assignment(event: Event) -> str:
@@ -71,16 +65,12 @@ def _assignment(event: Event) -> str:
             return f"{function}({detail}) is entered"
         case Left(function):
             return f"{function} returns"
-        case Assigned(tensor, backend, _, cause):
-            return f"{tensor} → {backend} ({cause}): {words(event)}"
         case PassedOver(tensor, _, cause, _, backend):
             where = f" on {backend}" if backend else ""
             return f"{tensor} not decided{where} ({cause}): {words(event)}"
         case Refused(tensor, backend, _, cause, condition, lacks):
             why = "it has no such op" if lacks else f"its op is not supported: {condition}"
             return f"{tensor} not on {backend} ({cause}): {why}"
-        case IdsChanged(at, tensor, is_leaf, old, new):
-            return f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}"
     return ""
 
 
@@ -94,8 +84,6 @@ def _cutting(event: Event) -> str:
             return f"graph input {tensor} gets pipeline copies on {backend}: {shortened(copies, _NODES)}"
         case Reordered(backend, at, nodes):
             return f"{backend} orders the nodes from {at} on: {shortened(nodes, _NODES)}"
-        case KeptUntil(backend, tensor, until):
-            return f"{tensor} keeps its memory until {until}: {backend} asks for it"
     return ""
 
 
@@ -109,19 +97,12 @@ def _allocation(event: Event) -> str:
             return f"allocate {tensor}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
         case Reused(tensor, parent, buft, chunk, offset):
             return f"compute {tensor} in the memory of {parent}, at {_place(buft, chunk, offset)}"
-        case NotReused(tensor, parent):
-            return f"not {tensor} in the memory of {parent}: {words(event)}"
         case Freed(tensor, buft, chunk, offset, size, extra):
             what = f"the tail of {tensor}" if extra else tensor
             return f"free {what}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
-        case Kept(tensor):
-            return f"keep {tensor}: it is an output"
         case Grown(buft, old, new):
             was = f", was {old}" if old else ""
             return f"buffer {buft} gets {count(new, 'byte')}{was}"
-        case ReallocNeeded(_, tensor, old, new):
-            sizes = f" ({old} → {new})" if old is not None else ""
-            return "the reserved plan does not serve: " + words(event) + (f": {tensor}" if tensor else "") + sizes
     return ""
 
 
@@ -131,8 +112,6 @@ def _place(buft: str, chunk: int, offset: int) -> str:
 
 def _computing(event: Event) -> str:
     match event:
-        case Logged(level, text):
-            return f"{level}: {text.rstrip()}"
         case Synchronized(backend):
             return f"wait for {backend}"
         case EventCall(call, backend, copy):

@@ -34,6 +34,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
 )
 from ggmltool.inspect.trace import TracedStep
+from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Style, heading, render_lines
@@ -95,26 +96,18 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
         case Reordered(backend, at, nodes):
             what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
             return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
-        case KeptUntil(backend, tensor, until):
-            return [Call(0, f"{tensor} keeps its memory until {until}: {backend} asks for it", True)]
-        case ReallocNeeded(_, tensor, old, new):
-            sizes = f" ({old} → {new})" if old is not None else ""
-            what = f"{words(event)}: {tensor}" if tensor else words(event)
-            return [Call(0, f"the reserved plan does not serve: {what}{sizes}", True)]
-        case IdsChanged(at, tensor, is_leaf, old, new):
-            return [Call(0, f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}", True)]
+        case KeptUntil() | ReallocNeeded() | IdsChanged() | Logged():
+            return [Call(0, sentence(event), True)]
         case Grown(buft, old, new):
             return [Call(0, f"ggml_backend_buft_alloc_buffer({buft}, {new})" + (f"  was {old}" if old else ""))]
-        case Logged(level, text):
-            return [Call(0, f"{level}: {text.rstrip()}", True)]
     return []
 
 
 def _decision(event: Event) -> str:
     """A decision of the scheduler's passes or of the allocator in a line."""
     match event:
-        case Assigned(tensor, backend, _, cause):
-            return f"{tensor} → {backend} ({cause}): {words(event)}"
+        case Assigned() | NotReused() | Kept():
+            return sentence(event)
         case Refused(tensor, backend, rule, _, condition):
             return f"{tensor} not on {backend} in pass {rule}: {condition}"
         case AllocationStarted(-1):
@@ -125,12 +118,8 @@ def _decision(event: Event) -> str:
             return f"allocate {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
         case Reused(tensor, parent):
             return f"compute {tensor} in the memory of {parent}"
-        case NotReused(tensor, parent):
-            return f"not {tensor} in the memory of {parent}: {words(event)}"
         case Freed(tensor, buft, chunk, offset, size):
             return f"free {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
-        case Kept(tensor):
-            return f"keep {tensor}: it is an output"
         case _:
             fields = ", ".join(f"{name} {value}" for name, value in event._asdict().items())
             return f"{type(event).__name__}: {fields}"
