@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from ggmltool.debugger.command import Command, Topic, find
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.table import COMMANDS, parsed, repeated
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
+from ggmltool.layouts.errors import ExpressionError
 
 PROMPT = "(ggml) "
 _DEEPEST = 16

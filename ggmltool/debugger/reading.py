@@ -19,7 +19,6 @@ from ggmltool.debugger.expressions import (
     type_text,
 )
 from ggmltool.debugger.expressions.image.images import Images
-from ggmltool.debugger.expressions.layouts import layout
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated
@@ -27,6 +26,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.cells import Key
 from ggmltool.inspect.history.history import History
+from ggmltool.layouts.layout import layout
 
 _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 """A field that is a cell of its own."""

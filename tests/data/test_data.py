@@ -34,7 +34,7 @@ DATA = Path(ggmltool.data.__file__).parent
 TOML = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.toml"))}
 
 ALL = """
-from ggmltool.debugger.expressions.layouts import layout, layout_names
+from ggmltool.layouts.layout import layout, layout_names
 from ggmltool.estimate.rates import rates_of
 from ggmltool.inspect.diff.changes import changes
 from ggmltool.inspect.limit import limits_of

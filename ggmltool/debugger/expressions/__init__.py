@@ -8,15 +8,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ggmltool.debugger.expressions.complete import complete
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.examine import Examined, examine
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.ptype import type_text
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.syntax import Node
 from ggmltool.debugger.expressions.values import CValue
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.layout import Layout
 
 __all__ = [
     "CValue", "Examined", "ExpressionError", "Scope", "complete", "evaluate", "examine", "truth", "type_text",

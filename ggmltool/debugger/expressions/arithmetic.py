@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ggmltool.debugger.expressions.errors import ExpressionError
-from ggmltool.debugger.expressions.types import (
+from ggmltool.debugger.expressions.values import CValue, fraction, is_struct, is_whole, pointed, whole
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import (
     BOOL,
     DOUBLE,
     INT,
@@ -23,7 +24,6 @@ from ggmltool.debugger.expressions.types import (
     bare,
     size_of,
 )  # fmt: skip
-from ggmltool.debugger.expressions.values import CValue, fraction, is_struct, is_whole, pointed, whole
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "==": lambda a, b: a == b,

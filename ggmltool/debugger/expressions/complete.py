@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from ggmltool.debugger.expressions.access import dereferenced
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.debugger.expressions.types import Pointer, Struct
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import Pointer, Struct
 
 _LAST = re.compile(r"(?:^|(?<=[^A-Za-z0-9_$]))(\$?[A-Za-z_][A-Za-z0-9_]*|\$)?$")
 _FIELD = re.compile(r"(.*?)(?:->|\.)\s*([A-Za-z_][A-Za-z0-9_]*)?$", re.DOTALL)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.access import dereferenced, field_of, subscript
-from ggmltool.debugger.expressions.errors import ExpressionError, NoMemoryError
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.syntax import (
     Binary,
@@ -23,7 +22,9 @@ from ggmltool.debugger.expressions.syntax import (
     Unary,
     Variable,
 )  # fmt: skip
-from ggmltool.debugger.expressions.types import (
+from ggmltool.debugger.expressions.values import CValue, fraction, whole
+from ggmltool.layouts.errors import ExpressionError, NoMemoryError
+from ggmltool.layouts.types import (
     CHAR,
     UNSIGNED_LONG,
     Array,
@@ -35,7 +36,6 @@ from ggmltool.debugger.expressions.types import (
     bare,
     size_of,
 )  # fmt: skip
-from ggmltool.debugger.expressions.values import CValue, fraction, whole
 
 MOST_REPEATED = 65536
 """The bytes of an array made by `@`, at most: `max-value-size`."""

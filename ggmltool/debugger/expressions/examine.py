@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.expressions.characters import string
-from ggmltool.debugger.expressions.errors import ExpressionError, NoMemoryError
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.formats import formatted
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import zero_ended
-from ggmltool.debugger.expressions.types import Float, Function, Pointer, Struct, bare, size_of
 from ggmltool.debugger.expressions.values import CValue
+from ggmltool.layouts.errors import ExpressionError, NoMemoryError
+from ggmltool.layouts.types import Float, Function, Pointer, Struct, bare, size_of
 
 if TYPE_CHECKING:
     from ggmltool.debugger.expressions.scope import Scope

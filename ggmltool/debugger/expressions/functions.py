@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ggmltool.debugger.expressions.errors import ExpressionError, NoMemoryError
 from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image.addresses import buffer
 from ggmltool.debugger.expressions.printing import zero_ended
-from ggmltool.debugger.expressions.types import Array, Pointer
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml import tensor as rules
 from ggmltool.ggml.dtypes import TYPES
@@ -18,6 +16,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
+from ggmltool.layouts.errors import ExpressionError, NoMemoryError
+from ggmltool.layouts.types import Array, Pointer
 from ggmltool.views.plan.graph_print import graph_print
 
 Answer = Callable[[Ground, list[CValue]], int | str]

@@ -7,17 +7,17 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ggmltool.debugger.expressions.access import field_of
-from ggmltool.debugger.expressions.declarations import Cursor, read_type
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.images import Images
-from ggmltool.debugger.expressions.layouts import Layout, layout
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.types import CType, Language, Pointer, Struct, bare
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.inspect.history.cells import TensorCell
 from ggmltool.inspect.history.frames import Frame
 from ggmltool.inspect.history.history import History
+from ggmltool.layouts.declarations import Cursor, read_type
+from ggmltool.layouts.layout import Layout, layout
+from ggmltool.layouts.types import CType, Language, Pointer, Struct, bare
 
 
 class Ground:

@@ -6,9 +6,9 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Self
 
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.types import (
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import (
     Array,
     CType,
     Enum,

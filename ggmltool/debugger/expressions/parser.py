@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ggmltool.debugger.expressions.declarations import Cursor, Types, begins_type, read_type
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.syntax import (
     Binary,
     Call,
@@ -20,7 +18,9 @@ from ggmltool.debugger.expressions.syntax import (
     Unary,
     Variable,
 )  # fmt: skip
-from ggmltool.debugger.expressions.types import (
+from ggmltool.layouts.declarations import Cursor, Types, begins_type, read_type
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import (
     CHAR,
     DOUBLE,
     FLOAT,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ggmltool.debugger.expressions.characters import MOST_ELEMENTS, MOST_REPEATS, char, string
-from ggmltool.debugger.expressions.errors import ExpressionError, NoMemoryError
 from ggmltool.debugger.expressions.formats import PRINT_LETTERS, floating, formatted
 from ggmltool.debugger.expressions.held import Held
-from ggmltool.debugger.expressions.types import (
+from ggmltool.debugger.expressions.wrapping import Piece
+from ggmltool.layouts.errors import ExpressionError, NoMemoryError
+from ggmltool.layouts.types import (
     Array,
     Enum,
     Float,
@@ -21,7 +22,6 @@ from ggmltool.debugger.expressions.types import (
     size_of,
     type_name,
 )  # fmt: skip
-from ggmltool.debugger.expressions.wrapping import Piece
 
 
 def printed(value: Held, letter: str = "", typed: bool = True) -> Iterator[Piece]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.expressions.evaluate import Names, value_of
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.syntax import TypeName
-from ggmltool.debugger.expressions.types import (
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import (
     CType,
     Enum,
     Language,

@@ -7,15 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from ggmltool.debugger.expressions import arithmetic
-from ggmltool.debugger.expressions.declarations import declaration
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.locals import locals_of
-from ggmltool.debugger.expressions.types import (
+from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.inspect.history.history import History
+from ggmltool.layouts.declarations import declaration
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import (
     CHAR,
     FLOAT,
     INT,
@@ -28,8 +30,6 @@ from ggmltool.debugger.expressions.types import (
     Struct,
     bare,
 )  # fmt: skip
-from ggmltool.debugger.expressions.values import CValue, whole
-from ggmltool.inspect.history.history import History
 
 _HALVES = 1 << 16
 _SIZES = frozenset(("size", "offset", "nbytes"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.held import FLOATS, Held
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.printing import printed
-from ggmltool.debugger.expressions.types import Array, CType, Enum, Float, Int, Language, Pointer, Struct, bare, size_of
 from ggmltool.debugger.expressions.wrapping import wrapped
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import Array, CType, Enum, Float, Int, Language, Pointer, Struct, bare, size_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import pytest
 
-from ggmltool.debugger.expressions.declarations import Cursor, read_type
-from ggmltool.debugger.expressions.errors import ExpressionError
 from ggmltool.debugger.expressions.evaluate import value_of
-from ggmltool.debugger.expressions.layouts import Layout, TypesFile
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.ptype import described
-from ggmltool.debugger.expressions.types import CType, Language
 from ggmltool.debugger.expressions.values import CValue
+from ggmltool.layouts.declarations import Cursor, read_type
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.layout import Layout, TypesFile
+from ggmltool.layouts.types import CType, Language
 from tests.needs import program
 
 SOURCE = Path(__file__).parent / "program.c"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import ggmltool
 from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, type_text
-from ggmltool.debugger.expressions.errors import NoMemoryError
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.history import History, record_history
+from ggmltool.layouts.errors import NoMemoryError
 from ggmltool.scenario.errors import ScenarioError
 from tests.conformance.fuzz import scenario
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from ggmltool.debugger.expressions.errors import NoMemoryError
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, Read
 from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.layouts.errors import NoMemoryError
 
 
 class Contents:

@@ -8,9 +8,9 @@ from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import Program
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.version import MEM_ALIGN, pad
+from ggmltool.layouts.layout import Layout
 
 _STEP = 0x80
 

@@ -8,11 +8,11 @@ from typing import Any
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import BufferFacts, Program
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.types import Function, Member, Pointer, Struct, bare, type_name
 from ggmltool.ggml.version import pad
 from ggmltool.inspect.history.cells import State
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import Function, Member, Pointer, Struct, bare, type_name
 
 _PARTS = {
     "ggml_backend_i": "ggml_backend",

@@ -13,13 +13,13 @@ from ggmltool.debugger.expressions.image.graphs import bits
 from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.debugger.expressions.types import VOID, Pointer, Struct
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.history.cells import State
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import VOID, Pointer, Struct
 
 _NO_PLACE = (-1, -1, SIZE_MAX, 0)
 _POINTER = Pointer(VOID)

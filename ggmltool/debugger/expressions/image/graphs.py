@@ -10,11 +10,11 @@ from ggmltool.debugger.expressions.image.keys import built
 from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import MEM_ALIGN, hash_size, pad
 from ggmltool.inspect.history.cells import State
+from ggmltool.layouts.layout import Layout
 
 _GRAPH_OBJECT = 1
 """GGML_OBJECT_TYPE_GRAPH."""

@@ -15,9 +15,9 @@ from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, Read, made_once
 from ggmltool.inspect.history.cells import State
+from ggmltool.layouts.layout import Layout
 
 _HALVES = 1 << 16
 TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.program import program_of
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.inspect.history.cells import TensorCell
 from ggmltool.inspect.history.history import History
+from ggmltool.layouts.layout import Layout
 
 _LASTING = frozenset((
     "sched", "galloc", "tensor", "cgraph", "sched_graph", "split", "copies", "buffer", "node_alloc", "leaf_alloc",

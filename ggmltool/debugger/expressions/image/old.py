@@ -12,12 +12,12 @@ from ggmltool.debugger.expressions.image.keys import built, numbered
 from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.debugger.expressions.types import VOID, Pointer
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.history.cells import State
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import VOID, Pointer
 
 _POINTER = Pointer(VOID)
 

@@ -12,12 +12,12 @@ from ggmltool.debugger.expressions.image.graphs import Graphs, bits
 from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.debugger.expressions.types import INT, VOID, Array, Pointer, bare
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
 from ggmltool.inspect.history.cells import SplitCell, State
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import INT, VOID, Array, Pointer, bare
 
 _POINTER = Pointer(VOID)
 

@@ -9,12 +9,12 @@ from typing import Any
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import Home, Program
-from ggmltool.debugger.expressions.layouts import Layout
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
 from ggmltool.inspect.history.cells import State, TensorCell
+from ggmltool.layouts.layout import Layout
 from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP
 
 _GPU = 10

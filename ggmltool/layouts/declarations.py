@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Protocol
 
-from ggmltool.debugger.expressions.errors import ExpressionError
-from ggmltool.debugger.expressions.lexer import Token, words
-from ggmltool.debugger.expressions.types import (
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.lexer import Token, words
+from ggmltool.layouts.types import (
     BOOL,
     CHAR,
     DOUBLE,

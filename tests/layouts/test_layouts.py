@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.debugger.expressions.layouts import Layout, layout, layout_names
 from ggmltool.debugger.expressions.ptype import written_out
-from ggmltool.debugger.expressions.types import CType, Language
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.layouts.layout import Layout, layout, layout_names
+from ggmltool.layouts.types import CType, Language
 from ggmltool.oracle import structs as mirrors
 
 LANGUAGES: tuple[Language, ...] = ("c", "c++")

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from ggmltool.data import load
-from ggmltool.debugger.expressions.declarations import STANDARD, Cursor, declaration, read_type
-from ggmltool.debugger.expressions.errors import ExpressionError
-from ggmltool.debugger.expressions.types import CType, Enum, Struct, Typedef, lay_out
+from ggmltool.layouts.declarations import STANDARD, Cursor, declaration, read_type
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.data.structs"
 

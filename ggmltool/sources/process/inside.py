@@ -1,0 +1,242 @@
+"""What gdb's own Python runs for us: it reads memory, calls functions, sets breakpoints, and lets the program go on.
+
+It imports nothing but gdb's Python, and knows nothing of ggml. A request is a line of JSON, `[verb, argument, …]`; the
+answer is a line of JSON, `{"value": …, "bytes": n}` or `{"error": text}`, with n raw bytes behind it.
+"""
+
+import contextlib
+import json
+import os
+import re
+
+import gdb
+
+_SYMBOL = re.compile(r"^\[ *\d+\] ([TtiDdBbRr]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
+_ARGUMENTS = {
+    "x86-64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
+    "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5"),
+}
+_SETTINGS = (
+    "pagination off",
+    "confirm off",
+    "width 0",
+    "height 0",
+    "debuginfod enabled off",
+    "disable-randomization off",
+    "unwindonsignal on",
+    "print thread-events off",
+    "breakpoint pending on",
+)
+_PASSED = "SIGINT SIGTERM SIGHUP SIGPIPE SIGALRM SIGCHLD SIGUSR1 SIGUSR2 SIGWINCH SIGCONT SIGTSTP SIGTTIN SIGTTOU"
+
+
+def execute(command):
+    """What gdb prints to a command."""
+    return gdb.execute(command, to_string=True)
+
+
+def settle():
+    """The settings under which a program notices nothing of us."""
+    for setting in _SETTINGS:
+        with contextlib.suppress(gdb.error):
+            execute("set " + setting)
+    execute(f"handle {_PASSED} nostop noprint pass")
+
+
+class Server:
+    """Answers the requests of one client until it closes its end."""
+
+    def __init__(self, requests, answers):
+        self.requests = requests
+        self.answers = answers
+        self.blob = b""
+
+    def serve(self):
+        """Answer until there is nobody left who asks."""
+        for line in self.requests:
+            self.blob = b""
+            try:
+                verb, *arguments = json.loads(line)
+                value = getattr(self, "do_" + verb)(*arguments)
+                answer = {"value": value, "bytes": len(self.blob)}
+            except (gdb.error, gdb.MemoryError, KeyboardInterrupt, RuntimeError, ValueError, OSError) as error:
+                self.blob = b""
+                answer = {"error": str(error) or type(error).__name__}
+            self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
+            self.answers.flush()
+
+    # Where the program comes from.
+
+    def do_attach(self, pid):
+        """Stop a running process."""
+        execute("attach %d" % pid)
+
+    def do_core(self, program, core):
+        """Open a core dump."""
+        if program:
+            execute(f"file {_quoted(program)}")
+        execute(f"core-file {_quoted(core)}")
+
+    def do_detach(self):
+        """Let the program go on by itself."""
+        execute("detach")
+
+    def do_about(self):
+        """gdb's version, the machine, the process, its program."""
+        inferior = gdb.selected_inferior()
+        return {
+            "gdb": gdb.VERSION,
+            "architecture": _architecture(),
+            "pid": inferior.pid,
+            "threads": len(inferior.threads()),
+            "program": gdb.current_progspace().filename,
+            "libraries": [o.filename for o in gdb.objfiles() if o.filename and o.is_valid() and o.owner is None],
+        }
+
+    # What it knows.
+
+    def do_symbols(self, file, pattern):
+        """The symbols of one file (its debug file's too) whose names match: their addresses by name."""
+        text = execute(f"maint print msymbols -objfile {_quoted(file)}")
+        wanted = re.compile(pattern)
+        return {name: int(at, 16) for kind, at, name in _SYMBOL.findall(text) if wanted.match(name)}
+
+    def do_read(self, spans):
+        """The bytes of spans [address, length]; the answer says how many came of each."""
+        inferior = gdb.selected_inferior()
+        parts = []
+        for address, length in spans:
+            try:
+                parts.append(inferior.read_memory(address, length).tobytes())
+            except gdb.MemoryError:
+                parts.append(b"")
+        self.blob = b"".join(parts)
+        return [len(part) for part in parts]
+
+    def do_evaluate(self, expression):
+        """An expression of gdb's as a number."""
+        return int(gdb.parse_and_eval(expression))
+
+    def do_arguments(self):
+        """The registers that hold the first whole arguments of the function that was just entered."""
+        frame = gdb.newest_frame()
+        names = _ARGUMENTS[_architecture()]
+        return [int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF for name in names]
+
+    # What it is asked to do.
+
+    def do_call(self, calls):
+        """Call functions [address, result type, argument, …] in the program, its other threads standing still."""
+        execute("set scheduler-locking on")
+        try:
+            return [self._call(*call) for call in calls]
+        finally:
+            execute("set scheduler-locking replay")
+
+    @staticmethod
+    def _call(address, result, *arguments):
+        types = ", ".join(["unsigned long"] * len(arguments)) or "void"
+        given = ", ".join("%dUL" % a for a in arguments)
+        value = gdb.parse_and_eval("((%s (*)(%s))%d)(%s)" % (result, types, address, given))
+        return None if result == "void" else int(value)
+
+    def do_break(self, addresses):
+        """Breakpoints at addresses; their numbers."""
+        return [_quiet("*%d" % address).number for address in addresses]
+
+    def do_break_on(self, functions):
+        """Breakpoints on functions by name, in libraries that are not loaded yet, too."""
+        return [_quiet(function).number for function in functions]
+
+    def do_delete(self, numbers):
+        """Remove breakpoints."""
+        for breakpoint in gdb.breakpoints() or ():
+            if breakpoint.number in numbers:
+                breakpoint.delete()
+
+    def do_go(self):
+        """Let the program run until it stops; why it did."""
+        return _run("continue")
+
+    def do_finish(self):
+        """Let it run until the function returns that it stopped in; why it stopped, and what came back."""
+        frame = gdb.newest_frame()
+        caller = frame.older()
+        if caller is None:
+            raise ValueError("the function has no caller")
+        point = gdb.Breakpoint("*%d" % caller.pc(), gdb.BP_BREAKPOINT, internal=True, temporary=False)
+        point.silent = True
+        point.thread = gdb.selected_thread().num
+        depth = _stack(caller)
+        try:
+            while True:
+                stop = _run("continue")
+                if (
+                    stop["reason"] != "breakpoint"
+                    or stop["pc"] != caller_pc(point)
+                    or _stack(gdb.newest_frame()) >= depth
+                ):
+                    return stop
+        finally:
+            if point.is_valid():
+                point.delete()
+
+
+def caller_pc(point):
+    """The address of a breakpoint that stands at one."""
+    return int(point.location.lstrip("*"))
+
+
+def _stack(frame):
+    name = "rsp" if _architecture() == "x86-64" else "sp"
+    return int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF
+
+
+def _quiet(location):
+    point = gdb.Breakpoint(location)
+    point.silent = True
+    return point
+
+
+def _run(command):
+    stops = []
+    exits = []
+    gdb.events.stop.connect(stops.append)
+    gdb.events.exited.connect(exits.append)
+    try:
+        gdb.execute(command, to_string=True)
+    finally:
+        gdb.events.stop.disconnect(stops.append)
+        gdb.events.exited.disconnect(exits.append)
+    if exits:
+        return {"reason": "exited", "status": getattr(exits[-1], "exit_code", None)}
+    if not gdb.selected_inferior().pid:
+        return {"reason": "gone"}
+    stop = stops[-1] if stops else None
+    out = {"reason": "stopped", "pc": gdb.newest_frame().pc(), "thread": gdb.selected_thread().num}
+    if isinstance(stop, gdb.BreakpointEvent):
+        out.update(reason="breakpoint", numbers=[b.number for b in stop.breakpoints if b.is_valid()])
+    elif isinstance(stop, gdb.SignalEvent):
+        out.update(reason="signal", signal=stop.stop_signal)
+    return out
+
+
+def _architecture():
+    name = gdb.selected_inferior().architecture().name()
+    return "aarch64" if "aarch64" in name else "x86-64" if "x86-64" in name else name
+
+
+def _long():
+    return gdb.selected_inferior().architecture().integer_type(64, False)
+
+
+def _quoted(path):
+    return '"{}"'.format(path.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def start():
+    """Serve the process that started this gdb, through the two pipes that it named."""
+    requests, answers = (int(fd) for fd in os.environ.pop("GGMLTOOL_GDB").split(","))
+    settle()
+    with os.fdopen(requests, "rb") as questions, os.fdopen(answers, "wb") as back:
+        Server(questions, back).serve()
