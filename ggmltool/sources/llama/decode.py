@@ -21,6 +21,7 @@ from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.session import Session
 from ggmltool.sources.llama.structs import OBJECT_TYPE_GRAPH, Batch, Object
+from ggmltool.sources.process.state import TensorState
 
 _LOAD_MODE_MMAP = 1
 _USAGE_COMPUTE = 2
@@ -42,7 +43,7 @@ class DecodedGraphWriter(GraphWriter):
         self.ids_of: dict[str, dict[int, str]] = {}
         self._known: dict[Hashable, str] = {}
 
-    def has_memory(self, tensor: Tensor) -> bool:
+    def has_memory(self, tensor: TensorState) -> bool:
         """Whether the tensor is pre-allocated, from before the graph was allocated."""
         if not tensor.buffer:
             return False
@@ -72,7 +73,7 @@ class DecodedGraphWriter(GraphWriter):
         read = {source for t in computed for source in t.src}
         out: Inputs = {}
         for address in leafs:
-            tensor = Tensor.from_address(address)
+            tensor = self.memory.tensor(address)
             if address in read and tensor.data and not tensor.view_src and not self.has_memory(tensor):
                 content = ctypes.string_at(tensor.data, self.lib.ggml_nbytes(address))
                 out[self.ids_of[name][address]] = _data(content, tensor.type)
