@@ -1,0 +1,16 @@
+"""What can be in the way when a program is looked at, as messages for the user."""
+
+from __future__ import annotations
+
+from ggmltool.ggml.errors import Error
+
+
+class AttachError(Error):
+    """The program cannot be looked at; the message says why, and what to do.
+
+    `refused`: nothing was wrong with the wish, but the program did not do what was waited for.
+    """
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused

@@ -1,0 +1,113 @@
+"""ggml in a process: which of the loaded files have it, in which release, and where its functions are."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.sources.llama.behavior import behavior_of
+from ggmltool.sources.llama.errors import LlamaUnavailable
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.link import Call, Link, LinkError
+
+SYMBOLS = "ggml_|gguf_"
+"""What the names of ggml's functions and data begin with."""
+
+HEART = "ggml_backend_sched_new"
+"""The function that a file has in which a scheduler lies: a copy of ggml's base."""
+
+_NO_VERSION = (("ggml_backend_dev_by_type", "2025-03"), (HEART, "2024-01"))
+"""Releases of a ggml that does not say its version, by a function that it has, the newest first."""
+
+_LITERAL = re.compile(rb"^(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
+"""A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A copy of ggml in a process. `version` is what it says of itself ("" if it says none), `release` what its plans
+    are made as, `structs` the name of its layout, `note` where it may do otherwise than that release ("": nowhere that
+    is known). `symbols` are addresses by name, `files` those that it lies in, the one with the scheduler first."""
+
+    version: str
+    release: Release
+    structs: str
+    symbols: Mapping[str, int]
+    files: tuple[str, ...]
+    note: str = ""
+
+    def has(self, function: str) -> bool:
+        """Whether it has a function."""
+        return function in self.symbols
+
+    def address(self, function: str) -> int:
+        """Where a function is. Raises AttachError if it has none such."""
+        found = self.symbols.get(function)
+        if found is None:
+            raise AttachError(f"{self.files[0]} has no {function}")
+        return found
+
+
+def may_have_ggml(file: str, root: str = "") -> bool:
+    """Whether a name of ggml's stands anywhere in a file; True of one that cannot be read here."""
+    for path in (root + file, file):
+        with (
+            suppress(OSError, ValueError),
+            Path(path).open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            return content.find(b"ggml_") >= 0
+    return True
+
+
+def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bool) -> tuple[Instance, ...]:
+    """The copies of ggml whose symbols lie in these files; `calls`: the program may be called to ask its version."""
+    out = []
+    hearts = [file for file, found in symbols.items() if HEART in found]
+    for heart in hearts:
+        parts = [file for file in symbols if file != heart and file not in hearts and _belongs(file, heart, hearts)]
+        merged: dict[str, int] = {}
+        for file in (heart, *parts):
+            for name, at in symbols[file].items():
+                merged.setdefault(name, at)
+        out.append(_instance(link, merged, (heart, *parts), calls))
+    return tuple(out)
+
+
+def _belongs(file: str, heart: str, hearts: Iterable[str]) -> bool:
+    """Whether a part (a backend, say) is of this copy: the only one, or the one in the same folder."""
+    beside = [h for h in hearts if Path(h).parent == Path(file).parent]
+    return heart in (beside or hearts)
+
+
+def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool) -> Instance:
+    version = _version(link, symbols.get("ggml_version"), calls)
+    if version:
+        try:
+            behavior = behavior_of(version, 0, symbols.__contains__)
+        except LlamaUnavailable as error:
+            raise AttachError(f"{files[0]}: {str(error).split('. Install')[0]}") from None
+        return Instance(version, behavior.release, behavior.release.name, symbols, files, behavior.note)
+    name = next(release for function, release in _NO_VERSION if function in symbols)
+    note = f"this ggml does not say its version; its graphs are planned as by {name}"
+    return Instance("", RELEASES[name], name, symbols, files, note)
+
+
+def _version(link: Link, function: int | None, calls: bool) -> str:
+    """What ggml_version returns: read off its code where that is the usual two instructions, else called."""
+    if function is None:
+        return ""
+    with suppress(LinkError):
+        code = _LITERAL.match(link.read(function, 12))
+        if code:
+            return link.text(function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True), 32)
+        if calls:
+            (address,) = link.call([Call(function, "unsigned long", ())])
+            return link.text(address or 0, 32)
+    return ""

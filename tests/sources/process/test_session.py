@@ -1,0 +1,43 @@
+"""A session stops a program where it calls ggml, and lets it go."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ggmltool.sources.process.session import AttachError, Session
+from tests import needs
+
+pytestmark = needs.program("gdb", "gdb")
+
+ALLOC = "ggml_backend_sched_alloc_graph"
+
+
+def planning(release: str, seeds: range = range(1, 3)) -> list[str]:
+    """The command line of a program that plans graphs on a real library."""
+    needs.library(release)
+    return [sys.executable, "-m", "tests.sources.process.planning", release, str(seeds.start), str(seeds.stop)]
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_a_launched_program_is_stopped_in_ggml_and_goes_on_as_without_us(
+    release: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    alone = subprocess.run(planning(release), capture_output=True, text=True, check=True)
+    with Session.launch(planning(release)) as session:
+        stop = session.stop_at([ALLOC])
+        assert session.function() == ALLOC
+        assert stop.pc == session.instance.address(ALLOC)
+        assert session.instance.release.name == release
+        sched, graph = session.link.arguments()[:2]
+        assert session.link.read(sched, 8)
+        assert session.link.read(graph, 8)
+        assert session.finish().reason == "breakpoint"
+    assert session.wait() == 0
+    assert capfd.readouterr().out == alone.stdout
+
+
+def test_a_program_that_never_calls_ggml_is_said_to_have_ended() -> None:
+    with Session.launch(["true"]) as session, pytest.raises(AttachError, match="ended with status 0 before it called"):
+        session.stop_at([ALLOC])
+    session.wait()
