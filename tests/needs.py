@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import Lib, OracleUnavailable, load
 from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable, vulkan
+from tests.attach.programs import NoProgram, c_program
 
 EVERY = "--every-release"
 """The option of pytest for suites of all releases that a library judges."""
@@ -42,6 +44,18 @@ def real_vulkan() -> Vulkan:
         pytest.skip(str(missing))
 
 
+def compiled(
+    release: str = DEFAULT.name, *, debug: bool = False, stripped: bool = False, renamed: bool = False
+) -> Path:
+    """The tests' program in C, linked with the ggml of a release; without compiler or library the test is skipped."""
+    try:
+        return c_program(release, debug=debug, stripped=stripped, renamed=renamed)
+    except NoProgram as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))
+
+
 def has_library(release: str = DEFAULT.name) -> bool:
     """Whether the real ggml of a release is here."""
     try:
@@ -61,3 +75,5 @@ needs_dot = program("dot", "graphviz")
 needs_groff = program("groff", "groff")
 needs_bash = program("bash", "bash")
 needs_chromium = program("chromium", "chromium")
+needs_gdb = program("gdb", "gdb")
+needs_gcc = program("gcc", "gcc")

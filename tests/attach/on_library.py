@@ -1,0 +1,74 @@
+"""A program on the ggml of a Python package: random scenarios, or samples, on its real scheduler.
+
+    python -m tests.attach.on_library --ggml 0.26 --seeds 0:3
+    python -m tests.attach.on_library --ggml 0.20.2 transformer moe
+
+It prints a line of JSON for each plan that the scheduler made, read by the oracle, and with --values what is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import ggmltool
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.oracle.lib import load
+from ggmltool.oracle.run import Runner
+from ggmltool.scenario.model import Model
+from tests.conformance.fuzz import scenario
+from tests.conformance.run import planning_only
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("samples", nargs="*", help="samples or files of scenarios")
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
+    parser.add_argument("--seeds", default="0:0", metavar="A:B", help="random scenarios")
+    parser.add_argument("--values", action="store_true", help="compute, too")
+    parser.add_argument(
+        "--forever", action="store_true", help="again and again, until SIGTERM; the first time is printed"
+    )
+    options = parser.parse_args()
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    runner = Runner(load(RELEASES[options.ggml]), values=options.values, debug=0)
+    models = list(_models(options))
+    _say(f"ggml {runner.lib.version}")
+    for label, model in models:
+        _say(label)
+        runner.run(model, _show)
+    while options.forever and not stopped:
+        for _, model in models:
+            runner.run(model, lambda *_: None)
+        time.sleep(0.001)
+    _say("done")
+
+
+def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
+    first, last = map(int, options.seeds.split(":"))
+    given = [(f"seed {seed}", scenario(seed)) for seed in range(first, last)]
+    for label, spec in [*given, *((name, name) for name in options.samples)]:
+        loaded = ggmltool.load(spec, ggml=options.ggml)
+        yield label, loaded.model if options.values else planning_only(loaded)
+
+
+def _show(kind: str, value: Any) -> None:
+    if kind == "plan":
+        _say(json.dumps(value[0], sort_keys=True))
+    elif kind == "values":
+        _say(json.dumps({name: array.tolist() for name, array in value.items()}))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
