@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +180,7 @@ class ScenarioRun:
         self.newest_graphs: dict[str, int] = {}
         self.chunks: dict[int, int] = {}
         self.buffers: list[int] = []
+        self.placed: dict[str, int] = {}
         self.sched = 0
         self.experts: UsedExperts | None = None
         self.devices = {device.name: device for device in world.order}
@@ -212,7 +213,13 @@ class ScenarioRun:
                 self.builder.tensors(self.builder.context(len(other.tensors)), _roots(other), known)
         self.builder.tensors(ctx, context.tensors, known)
         self.persistent.update((t.id, known[t.id]) for t in context.tensors)
-        buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(ctx, self.world.buft_of(buft).address)
+        address = self.world.buft_of(buft).address
+        if context.size is not None:
+            buffer = lib.ggml_backend_buft_alloc_buffer(address, context.size)
+            self.placed[context.name] = buffer
+            self._place(buffer, context.tensors, known)
+        else:
+            buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(ctx, address)
         if buffer:
             self.buffers.append(buffer)
             lib.ggml_backend_buffer_set_usage(buffer, USAGE[context.usage])
@@ -220,6 +227,18 @@ class ScenarioRun:
                 multi = MultiBuffer.from_address(structs.Buffer.from_address(buffer).context)
                 self.chunks.update((b, i) for i, b in enumerate(multi.buffers[: multi.n_buffers]))
         self._write_data(context.tensors, self.persistent)
+
+    def _place(self, buffer: int, tensors: Sequence[TensorSpec], known: Mapping[str, int]) -> None:
+        """Gives tensors the memory that they say they lie in; views that of their roots."""
+        base = self.lib.ggml_backend_buffer_get_base(buffer) or 0
+        for spec in tensors:
+            t = Tensor.from_address(known[spec.id])
+            if spec.view_src is None:
+                t.buffer, t.data = buffer, base + (spec.at or 0)
+            else:
+                root = Tensor.from_address(known[spec.view_src])
+                if root.buffer:
+                    t.buffer, t.data = root.buffer, root.data + spec.view_offs
 
     def _new_scheduler(self) -> None:
         import ctypes
@@ -253,6 +272,9 @@ class ScenarioRun:
         ctx = self.builder.context(len(loose) + len(spec.nodes), size)
         self.newest = dict(self.persistent)
         self.builder.tensors(ctx, [*loose, *spec.nodes], self.newest)
+        for node in spec.nodes:
+            if node.within is not None:
+                self._place(self.placed[node.within], [node], self.newest)
         graph = self.builder.graph(ctx, spec, self.newest, size)
         self.newest_graphs[name] = graph
         return graph

@@ -49,7 +49,8 @@ class CompiledTensor:
 class CompiledGraph:
     """A graph's nodes in the order written. `assigned` are the user's (tensor, backend) pairs, contexts' first.
 
-    `order` is what every build of it comes to (None: that has to be seen each time).
+    `order` is what every build of it comes to (None: that has to be seen each time). `placed` are nodes that the
+    program gave memory: tensor, context, bytes from the start of that one's buffer.
     """
 
     name: str
@@ -59,6 +60,7 @@ class CompiledGraph:
     assigned: list[tuple[int, int]]
     uncomputed: frozenset[int]
     order: BuildOrder | None
+    placed: list[tuple[int, int, int]]
 
     def build(self, graph: CGraph, tensor_of: Callable[[int], Tensor]) -> None:
         """Add the graph's nodes to a cgraph, as the program does that builds it."""
@@ -115,7 +117,9 @@ class Compiled:
         uncomputed = frozenset(ids[e] for e in g.uncomputed)
         expand = [ids[e] for e in g.expand]
         order = self._order([(e, e not in uncomputed) for e in expand], everything)
-        return CompiledGraph(g.name, nodes, expand, ids, assigned, uncomputed, order)
+        contexts = {c.name: i for i, c in enumerate(self.model.contexts)}
+        placed = [(ids[n.id], contexts[n.within], n.at or 0) for n in g.nodes if n.within is not None]
+        return CompiledGraph(g.name, nodes, expand, ids, assigned, uncomputed, order, placed)
 
     def _order(self, roots: list[tuple[int, bool]], table: list[CompiledTensor]) -> BuildOrder | None:
         """What building a graph comes to. Tensors that are there before it may have been given other sources."""

@@ -132,6 +132,8 @@ def _context(spec: ContextSpec) -> dict[str, Any]:
     if spec.tallocr is not None:
         out["tallocr"] = spec.tallocr
     out["usage"] = spec.usage
+    if spec.size is not None:
+        out["size"] = spec.size
     out["tensors"] = {t.id: dump_tensor(t) for t in spec.tensors}
     return out
 
@@ -159,6 +161,10 @@ def dump_tensor(spec: TensorSpec) -> dict[str, Any]:
         out["flags"] = [name for name, bit in FLAGS.items() if spec.flags & bit]
     if spec.backend is not None:
         out["backend"] = spec.backend
+    if spec.within is not None:
+        out["in"] = spec.within
+    if spec.at is not None:
+        out["at"] = spec.at
     if spec.data is not None:
         out["data"] = _plain(spec.data.written())
     return out

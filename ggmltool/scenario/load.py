@@ -66,7 +66,7 @@ TOP_KEYS = (
     "ggmltool", "ggml", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler",
     "cpu_base_misalign",
 )  # fmt: skip
-CONTEXT_KEYS = ("buft", "usage", "tensors", "tallocr")
+CONTEXT_KEYS = ("buft", "usage", "tensors", "tallocr", "size")
 MAX_MISALIGN = 4095
 GRAPH_KEYS = ("nodes", "expand", "uncomputed")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
@@ -236,7 +236,14 @@ class _Loader:
             tallocr = at("tallocr", as_backend, tallocr, "tallocr", self.reader.backends)
             if buft is not None:
                 raise Mistake("tallocr and buft are both given", "give one of them", "tallocr", on_key=True)
-        spec = ContextSpec(name, buft, USAGES[word], [], tallocr)
+        size = given.get("size")
+        if size is not None:
+            size = at("size", as_int, size, "size")
+            if buft is None:
+                raise Mistake("a context with a size needs a buft", "say what memory it is in", "size", on_key=True)
+            self.reader.sizes[name] = size
+        spec = ContextSpec(name, buft, USAGES[word], [], tallocr, size)
+        self.reader.in_context, self.reader.size = True, size
         tensors = given.get("tensors")
         entries = at("tensors", as_map, {} if tensors is None else tensors, "tensors")
         scope = self.outer
@@ -247,10 +254,13 @@ class _Loader:
                 leaf = self.reader.leaf(id, value, scope)
             except Mistake as mistake:
                 raise mistake.below("tensors", id) from None
+            if size is not None and leaf.at is None and leaf.view_src is None:
+                raise Mistake("this tensor does not say where it lies", "give its at").below("tensors", id)
             self._place(leaf, "contexts", name, "tensors", id)
             scope.add(leaf)
             self.layouts[id] = self.seen.layout(leaf)
             spec.tensors.append(leaf)
+        self.reader.in_context = False
         return spec
 
     def _check_id(self, id: object, scope: Scope) -> None:

@@ -42,6 +42,8 @@ KEYS = (
     "view_src",
     "view_offs",
     "backend",
+    "at",
+    "in",
 )
 """The keys of a tensor or node that are no parameters of an op."""
 

@@ -77,7 +77,8 @@ class TensorSpec:
     """A tensor of a context (`op` 0) or a node of a graph.
 
     `op_params` are the raw int32 words without trailing zeros; `flags` the bits of ggml_tensor_flag; `view_src` the
-    root's id (never a view itself), `view_offs` bytes into the root. `backend` is a user assignment.
+    root's id (never a view itself), `view_offs` bytes into the root. `backend` is a user assignment. `at` is where it
+    lies, bytes from the start of its context's one buffer, or for a node of that of the context `within`.
     """
 
     id: str
@@ -93,6 +94,8 @@ class TensorSpec:
     view_offs: int = 0
     backend: str | None = None
     data: Data | None = None
+    at: int | None = None
+    within: str | None = None
     place: Place | None = field(default=None, compare=False)
 
 
@@ -100,7 +103,8 @@ class TensorSpec:
 class ContextSpec:
     """What is allocated together: at once in the buffer type `buft`, or with the graph (None).
 
-    `tallocr` names the backend in whose allocator the tensors are placed before the scheduler sees a graph.
+    `tallocr` names the backend in whose allocator the tensors are placed before the scheduler sees a graph. `size` is
+    that of the one buffer, bytes, in which every tensor says where it lies (None: ggml places them).
     """
 
     name: str
@@ -108,6 +112,7 @@ class ContextSpec:
     usage: Usage
     tensors: list[TensorSpec]
     tallocr: str | None = None
+    size: int | None = None
 
 
 @dataclass(slots=True)

@@ -83,6 +83,7 @@ class Run(ABC):
         self.backends: list[Backend] = []
         self.contexts: list[Context] = []
         self.buffers: list[Buffer] = []
+        self.placed: dict[str, Buffer] = {}
         self.persistent: list[Tensor | None] = []
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
         self.undone: list[str] = []
@@ -124,13 +125,29 @@ class Run(ABC):
             self.persistent += made
             self._link(tensors, ctx.tensors, self.persistent)
             self.contexts.append(ctx)
-            self.buffers += self._alloc_context(ctx, self.bufts[spec.buft], USAGE_NAMES.index(spec.usage))
+            usage = USAGE_NAMES.index(spec.usage)
+            if spec.size is None:
+                self.buffers += self._alloc_context(ctx, self.bufts[spec.buft], usage)
+            else:
+                buffer = Buffer(self.bufts[spec.buft], spec.size, self.addresses, usage)
+                self._place_context(spec, ctx.tensors, buffer)
+                self.placed[spec.name] = buffer
+                self.buffers.append(buffer)
             if self.values:
                 self._write_context(spec, ctx.tensors)
 
     def _alloc_context(self, ctx: Context, buft: BufferType, usage: int) -> list[Buffer]:
         """The buffers for a context that is allocated at once."""
         return alloc_ctx_tensors_from_buft(ctx, buft, self.addresses, usage)
+
+    @staticmethod
+    def _place_context(spec: ContextSpec, tensors: list[Tensor], buffer: Buffer) -> None:
+        """Each tensor where it says that it lies; views where their roots are, if these have memory."""
+        for t_spec, t in zip(spec.tensors, tensors, strict=True):
+            if t.view_src is None:
+                t.buffer, t.data = buffer, buffer.base + (t_spec.at or 0)
+            elif t.view_src.buffer is not None:
+                t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
         from ggmltool.ggml.transfer import tensor_map, tensor_set
@@ -209,6 +226,9 @@ class Run(ABC):
             t.src = [linked[s] for s in ct.src]
             if ct.view_src != NONE:
                 t.view_src = table[ct.view_src]
+        for node_at, context, offset in compiled.placed:
+            buffer = self.placed[self.model.contexts[context].name]
+            table[node_at].buffer, table[node_at].data = buffer, buffer.base + offset
         graph = CGraph(self.compiled.cgraph_size, self.indices.top)
         compiled.build(graph, table.__getitem__)
         # Rebuilt graphs go to the end: the last one is the newest.

@@ -11,7 +11,7 @@ from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name, nbytes_of
 from ggmltool.scenario.backends import as_backend
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, quoted
@@ -53,13 +53,20 @@ def check_printable(text: str, what: str) -> None:
 
 
 class TensorReader:
-    """Reads tensors of a release; `backends` are the names a user assignment can mean, data files lie in `folder`."""
+    """Reads tensors of a release; `backends` are the names a user assignment can mean, data files lie in `folder`.
+
+    `sizes` are those of the contexts that have one. `in_context` tells that a context is read, of the `size` if it has
+    one.
+    """
 
     def __init__(self, backends: Sequence[str], folder: Path | None, release: Release = DEFAULT) -> None:
         self.marks_root = release.rules.output_marks_root
         self.inputs_are_leafs = release.ops.inputs_are_leafs
         self.backends = backends
         self.folder = folder
+        self.sizes: dict[str, int] = {}
+        self.in_context = False
+        self.size: int | None = None
 
     def leaf(self, id: str, value: object, scope: Scope) -> TensorSpec:
         """A tensor without an op: `f32[4, 3]`, or a map. Raises Mistake."""
@@ -182,7 +189,33 @@ class TensorReader:
             backend = at("backend", as_backend, backend, "backend", self.backends)
         given = get("data")
         data = None if given is None else at("data", self._data, given, type, ne, nb, op)
-        return TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
+        spec = TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
+        if "at" in value or "in" in value:
+            self._read_place(spec, value)
+        return spec
+
+    def _read_place(self, spec: TensorSpec, value: dict[str, Any]) -> None:
+        """Where a tensor lies that the program placed itself. Raises Mistake where there is no such place."""
+        given, within = value.get("at"), value.get("in")
+        if given is None and within is None:
+            return
+        spec.at = 0 if given is None else at("at", as_int, given, "at")
+        size: int | None = self.size
+        if within is not None:
+            spec.within = at("in", as_id, within, "in")
+            if self.in_context or spec.within not in self.sizes:
+                raise Mistake(f"no node can lie in {quoted(spec.within)}", "name a context that has a size", "in")
+            size = self.sizes[spec.within]
+        elif not self.in_context:
+            raise Mistake("at needs a context", "say with `in` which one", "at", on_key=True)
+        if spec.view_src is not None:
+            raise Mistake(
+                f"{quoted(spec.id)} lies where its view_src lies", "leave out its own place", "at", on_key=True
+            )
+        if size is None:
+            raise Mistake("at needs the size of the context", "give its size", "at", on_key=True)
+        if spec.at + nbytes_of(spec.type, spec.ne, spec.nb) > size:
+            raise Mistake(f"{quoted(spec.id)} does not end within the {size} bytes of its context", "", "at")
 
     def _name(self, given: object) -> str:
         name = as_text(given, "name", "surrogateescape")

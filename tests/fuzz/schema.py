@@ -24,6 +24,8 @@ from tests.fuzz import bases, junk, scenarios
 NOT_OF_A_SCHEMA = {
     "names that do not resolve": r"does not exist|comes after this node|is a node of graph|there is no (graph|tensor|"
     r"buffer type)|(buft|backend|tallocr|device) cannot be",
+    "memory that is not there": r"^no node can lie in|^at needs|lies where its view_src lies|does not end within the|"
+    r"does not say where it lies",
     "names that are taken": r"two backends are called|there is a tensor .* already|own buffer type already",
     "a node that names itself": r"cannot be a source of itself",
     "sources of an op": r"takes [\d to]+ sources?, not|of \w+ cannot be null|needs the tensor whose",

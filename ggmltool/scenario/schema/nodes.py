@@ -61,6 +61,8 @@ def _shared() -> dict[str, Schema]:
         "backend": nullable(TEXT.schema()),
         "view_src": nullable(ID.schema()),
         "ne": nullable(ref("ne")),
+        "at": nullable(integer().schema()),
+        "in": nullable(ID.schema()),
     }
 
 

@@ -53,6 +53,7 @@ def _contexts_and_graphs() -> dict[str, Schema]:
         "usage": {"enum": [*USAGES, None]},
         "tensors": nullable(by_id(ref("tensor"))),
         "tallocr": nullable(TEXT.schema()),
+        "size": nullable(integer().schema()),
     }
     graph = {
         "nodes": nullable(by_id(ref("node"))),
@@ -61,9 +62,13 @@ def _contexts_and_graphs() -> dict[str, Schema]:
     }
     either_of = {"buft": TEXT.schema(), "tallocr": TEXT.schema()}
     not_both: Schema = {"not": {"required": list(either_of), "properties": either_of}}
+    sized: Schema = {
+        "if": {"required": ["size"], "properties": {"size": integer().schema()}},
+        "then": {"required": ["buft"], "properties": {"buft": TEXT.schema()}},
+    }
     fact = {**_TEXT, "type": ["string", "number", "boolean"]}
     return {
-        "contexts": by_id(closed(CONTEXT_KEYS, described("Contexts", context), **not_both)),
+        "contexts": by_id(closed(CONTEXT_KEYS, described("Contexts", context), **not_both, **sized)),
         "graphs": by_id(closed(GRAPH_KEYS, described("Graphs", graph))),
         "meta": {
             "type": "object",
