@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +15,8 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import Lib, OracleUnavailable, load
 from ggmltool.oracle.vulkan import Vulkan, VulkanUnavailable, vulkan
 from tests.attach.programs import NoProgram, c_program
+
+Made = TypeVar("Made")
 
 EVERY = "--every-release"
 """The option of pytest for suites of all releases that a library judges."""
@@ -48,8 +52,13 @@ def compiled(
     release: str = DEFAULT.name, *, debug: bool = False, stripped: bool = False, renamed: bool = False
 ) -> Path:
     """The tests' program in C, linked with the ggml of a release; without compiler or library the test is skipped."""
+    return made(lambda: c_program(release, debug=debug, stripped=stripped, renamed=renamed))
+
+
+def made(program: Callable[[], Made]) -> Made:
+    """A program of `tests.attach.programs`; where it cannot be made the test is skipped."""
     try:
-        return c_program(release, debug=debug, stripped=stripped, renamed=renamed)
+        return program()
     except NoProgram as missing:
         if os.environ.get("CI"):
             raise

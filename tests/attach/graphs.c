@@ -1,6 +1,7 @@
 // A program that uses ggml's scheduler as programs do: it reserves for a large graph, then allocates and computes graphs
-// of a small model, some of whose layers are on GPU0 (device.h), and prints what comes out.
+// of a small model, two of three layers on GPU0 (device.h) or a real Vulkan device, and prints what comes out.
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 static const char USAGE[] =
     "usage: graphs [--iterations N] [--forever] [--pause MS] [--layers N] [--threads N] [--schedulers N] [--fork]\n"
     "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong]\n"
-    "              [--abort buffer|preallocated] [--crash]\n";
+    "              [--abort buffer|preallocated] [--crash] [--vulkan libggml-vulkan.so]\n";
 
 static struct {
     int  iterations, pause, layers, threads, schedulers;
-    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, crash;
+    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated;
+    const char * vulkan;
 } asked = { .iterations = 3, .layers = 4, .threads = 1, .schedulers = 1, .reserve = true, .alloc = true, .offload = true };
 
 static volatile sig_atomic_t stopped = 0;
@@ -143,8 +145,19 @@ static double compute(struct worker * w, ggml_backend_sched_t sched, int tokens)
     return sum;
 }
 
+static ggml_backend_t vulkan_backend(void) {
+    void * library = dlopen(asked.vulkan, RTLD_NOW);
+    ggml_backend_t (*init)(size_t) = library ? (ggml_backend_t (*)(size_t)) dlsym(library, "ggml_backend_vk_init") : NULL;
+    ggml_backend_t backend = init ? init(0) : NULL;
+    if (!backend) {
+        fputs("there is no Vulkan device\n", stderr);
+        exit(3);
+    }
+    return backend;
+}
+
 static void start(struct worker * w) {
-    w->backends[0] = device_backend();
+    w->backends[0] = asked.vulkan ? vulkan_backend() : device_backend();
     w->backends[1] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(w->backends[1], 1);
     load(&w->model, w->backends);
@@ -229,6 +242,9 @@ static void read_arguments(int argc, char ** argv) {
         } else if (!strcmp(a, "--abort")) {
             asked.abort_buffer       = !strcmp(next, "buffer");
             asked.abort_preallocated = !strcmp(next, "preallocated");
+            i++;
+        } else if (!strcmp(a, "--vulkan")) {
+            asked.vulkan = next;
             i++;
         } else if (!strcmp(a, "--forever")) { asked.forever = true;
         } else if (!strcmp(a, "--fork")) { asked.fork = true;

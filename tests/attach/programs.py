@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.oracle.found import places
-from ggmltool.oracle.vulkan import VulkanUnavailable, folder
+from ggmltool.oracle.vulkan import VulkanUnavailable
+from ggmltool.oracle.vulkan import folder as vulkan_folder
+from tests.attach.whisper_model import write_model
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 QUIET = {"GGML_NO_BACKTRACE": "1"}
 """Without it a ggml that aborts calls a debugger of its own, unless there is one already."""
+WHISPER = "pywhispercpp"
 
 
 class NoProgram(Exception):  # noqa: N818 - it says what is missing
@@ -62,7 +65,7 @@ def linked(release: str) -> Linked:
         files = headers().parent / "lib64"
         return Linked("0.20.2", files / "libggml-base.so.0", files / "libggml-cpu.so.0")
     try:
-        place = folder()
+        place = vulkan_folder()
     except VulkanUnavailable as missing:
         raise NoProgram(str(missing)) from missing
     return Linked("0.26.0", place / "lib" / "libggml-base.so.0", place / "bin" / "libggml-cpu.so")
@@ -86,7 +89,7 @@ def c_program(release: str = "0.20.2", *, debug: bool = False, stripped: bool = 
     search = [f"-Wl,-rpath,{ggml.base.parent}:{ggml.cpu.parent}", *(["-s"] if stripped else [])]
     of_release = ["-DGGML_OF_0_26=1"] if release == "0.26" else []
     options += ["-std=c11", "-D_GNU_SOURCE", *of_release, "-Wall", "-Wextra", "-I", str(headers())]
-    files = [HERE / "graphs.c", "-o", made, ggml.base, ggml.cpu, "-lpthread"]
+    files = [HERE / "graphs.c", "-o", made, ggml.base, ggml.cpu, "-lpthread", "-ldl"]
     subprocess.run([compiler, *options, *files, *search], check=True)
     return made
 
@@ -107,6 +110,26 @@ def _renamed(ggml: Linked) -> Linked:
     return Linked(ggml.version, files[0], files[1])
 
 
+def on_vulkan() -> list[str]:
+    """The program in C with the real Vulkan backend, for which Mesa's llvmpipe is driver enough. Raises NoProgram."""
+    program = c_program("0.26")
+    return [str(program), "--vulkan", str(vulkan_folder() / "bin" / "libggml-vulkan.so")]
+
+
+def decoding(model: Path, *arguments: str) -> list[str]:
+    """llama.cpp as xllamacpp has it, which decodes greedily and prints the tokens."""
+    return [sys.executable, "-m", "tests.attach.decode", str(model), *arguments]
+
+
+def whispering(folder: Path) -> list[str]:
+    """whisper.cpp as pywhispercpp has it, with a model of random weights written into the folder. Raises NoProgram."""
+    if not any((place.parent / f"{WHISPER}.libs").exists() for place in places(WHISPER)):
+        raise NoProgram(f"whisper.cpp is missing: pip install {WHISPER}==1.5.1")
+    model = write_model(folder / "ggml-random.bin")
+    shutil.copy(HERE / "transcribe.py", folder)
+    return [sys.executable, str(folder / "transcribe.py"), str(model)]
+
+
 def python_program(*arguments: str, release: str = "0.20.2") -> list[str]:
     """The same on the library of a Python package, through ctypes, with devices whose every answer is a scenario's."""
     return [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *arguments]
@@ -114,7 +137,9 @@ def python_program(*arguments: str, release: str = "0.20.2") -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """What the programs are started with."""
-    return os.environ | QUIET | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | more
+    found = [str(place.parent) for place in places(WHISPER) if place.exists()]
+    ours = {"PYTHONPATH": os.pathsep.join([str(ROOT), *found]), "PYTHONUNBUFFERED": "1", "GGML_VK_VISIBLE_DEVICES": "0"}
+    return os.environ | QUIET | ours | more
 
 
 def output_of(arguments: Sequence[str | Path], *, seconds: float = 60) -> tuple[int, bytes, bytes]:

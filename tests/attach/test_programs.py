@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.attach.programs import core_by_gdb, core_of, ended, linked, output_of, python_program, started
-from tests.needs import compiled, library, needs_gcc, needs_gdb
+from tests.attach.programs import (
+    core_by_gdb,
+    core_of,
+    decoding,
+    ended,
+    linked,
+    on_vulkan,
+    output_of,
+    python_program,
+    started,
+    whispering,
+)
+from tests.needs import compiled, library, made, needs_gcc, needs_gdb, real_vulkan
+from tests.sources.library import needs_library
+from tests.sources.random_weights import random_model
 
 LINES = [
     "graph 0, scheduler 0, tokens 2, splits 14: -11.955",
@@ -90,3 +103,28 @@ def test_the_program_in_python_prints_what_its_schedulers_planned(release: str) 
     plans = [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
     assert [plan["splits"] for plan in plans]
     assert out.endswith(b"done\n")
+
+
+@needs_gcc
+def test_the_real_vulkan_device_computes_what_the_tests_device_does() -> None:
+    real_vulkan()
+    status, out, err = output_of(made(on_vulkan))
+    assert status == 0, err
+    assert [line.rpartition(": ")[2] for line in out.decode().splitlines()[1:-1]] == [
+        line.rpartition(": ")[2] for line in LINES
+    ]
+
+
+@needs_library
+def test_llama_cpp_decodes_tokens() -> None:
+    program = decoding(random_model("gemma3"), "2,30,40")
+    status, out, err = output_of(program)
+    assert status == 0, err
+    assert len(out.split()) == 4
+    assert output_of(program)[1] == out
+
+
+def test_whisper_cpp_hears_a_word_in_noise(tmp_path: Path) -> None:
+    status, out, err = output_of(made(lambda: whispering(tmp_path)))
+    assert status == 0, err
+    assert out.startswith(b"w")
