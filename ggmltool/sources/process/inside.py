@@ -7,11 +7,13 @@ answer is a line of JSON, `{"value": …, "bytes": n}` or `{"error": text}`, wit
 import contextlib
 import json
 import os
+import pathlib
 import re
 
 import gdb
 
 _SYMBOL = re.compile(r"^\[ *\d+\] ([TtiDdBbRr]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
+_MAPPED = re.compile(r"^ *(0x[0-9a-f]+) +(0x[0-9a-f]+) +0x[0-9a-f]+ +0x[0-9a-f]+ *(.*)$", re.MULTILINE)
 _ARGUMENTS = {
     "x86-64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
     "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5"),
@@ -112,6 +114,15 @@ class Server:
                 parts.append(b"")
         self.blob = b"".join(parts)
         return [len(part) for part in parts]
+
+    def do_mappings(self):
+        """What the process has mapped: [first address, end, rights, file]; of a core dump, files without rights."""
+        pid = gdb.selected_inferior().pid
+        if _is_core():
+            found = _MAPPED.findall(execute("info proc mappings"))
+            return [[int(first, 16), int(end, 16), "", file.strip()] for first, end, file in found]
+        with pathlib.Path("/proc/%d/maps" % pid).open(errors="surrogateescape") as lines:
+            return [_mapping(line) for line in lines]
 
     def do_evaluate(self, expression):
         """An expression of gdb's as a number."""
@@ -219,6 +230,16 @@ def _run(command):
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
     return out
+
+
+def _mapping(line):
+    span, rights, _, _, _, *file = line.rstrip("\n").split(None, 5)
+    first, end = span.split("-")
+    return [int(first, 16), int(end, 16), rights, "".join(file)]
+
+
+def _is_core():
+    return re.search("^Local core dump file", execute("info files"), re.MULTILINE) is not None
 
 
 def _architecture():

@@ -1,0 +1,187 @@
+"""Backends, devices, buffer types and buffers: what they hold, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import Pointer, Struct, bare
+from ggmltool.sources.process import limits
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.fields import NotAsLaidOut, Record
+from ggmltool.sources.process.link import LinkError, NoBytes
+from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.memory import Memory
+from ggmltool.sources.process.properties import SIZE_MAX, Questions, Scratch, device_type
+from ggmltool.sources.process.state import BackendState, BufferState, BuftState, DeviceState, SchedState
+
+_CAPS = {"events": "event_new", "host_buffer": "get_host_buffer_type", "buffer_from_host_ptr": "buffer_from_host_ptr"}
+
+
+class Found(NamedTuple):
+    """All of a scheduler's."""
+
+    backends: tuple[BackendState, ...]
+    devices: Mapping[int, DeviceState]
+    bufts: Mapping[int, BuftState]
+    buffers: Mapping[int, BufferState]
+
+
+class Table(NamedTuple):
+    """A struct with its table of functions: those that are not NULL by name, and its other fields in order."""
+
+    functions: dict[str, int]
+    fields: list[int]
+
+
+class Backends:
+    """Reads them, and asks them."""
+
+    def __init__(self, memory: Memory, layout: Layout, questions: Questions, mappings: Mappings) -> None:
+        self.memory = memory
+        self.layout = layout
+        self.questions = questions
+        self.mappings = mappings
+        self.unread: list[str] = []
+
+    def read(self, sched: SchedState, live: Iterable[int], named: Iterable[int]) -> Found:
+        """Those of a scheduler, and the buffers: `live` ones are asked, of others that are `named` is only read what
+        lies there."""
+        backends = {a: self._table("ggml_backend", a, ("device",)) for a in sched.backends}
+        live, buffers = set(live) - {0}, {}
+        for address in sorted({*live, *named} - {0}):
+            try:
+                buffers[address] = self._table("ggml_backend_buffer", address, ("buft", "size", "usage"))
+            except (NoBytes, NotAsLaidOut):
+                if address in live:
+                    raise
+                self.unread.append(f"the buffer at {address:#x}")
+        if len(buffers) > limits.BUFFERS:
+            raise AttachError(f"there are more than {limits.BUFFERS} buffers; the memory is damaged")
+        asked = {*sched.bufts, *sched.galloc.bufts, *(b.fields[0] for a, b in buffers.items() if a in live)}
+        bufts = {a: self._table("ggml_backend_buffer_type", a, ("device",)) for a in sorted(asked)}
+        owners = {t.fields[0] for t in (*backends.values(), *bufts.values())} - {0}
+        devices = {a: self._table("ggml_backend_device", a, ()) for a in sorted(owners)}
+        names = self._names(backends, devices, bufts)
+        return Found(
+            tuple(
+                BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
+                for a, t in backends.items()
+            ),
+            self._devices(devices, names),
+            self._bufts(bufts, names),
+            self._buffers(buffers, live),
+        )
+
+    def _table(self, tag: str, address: int, fields: tuple[str, ...]) -> Table:
+        struct = self.layout.structs[tag]
+        record = Record(self.layout, tag, fields)
+        data = self.memory.read(address, record.size)
+        iface = (struct.members or {})["iface"]
+        inner = bare(iface.type)
+        functions = {}
+        for name, member in ((inner.members or {}) if isinstance(inner, Struct) else {}).items():
+            if isinstance(bare(member.type), Pointer):
+                at = iface.offset + member.offset
+                functions[name] = int.from_bytes(data[at : at + 8], "little")
+        wrong = [name for name, at in functions.items() if at and not self._may_run(at)]
+        if wrong:
+            raise NotAsLaidOut(f"what lies at {address:#x} is no {tag}: its {wrong[0]} is no function")
+        return Table({name: at for name, at in functions.items() if at}, record.unpack(data))
+
+    def _may_run(self, address: int) -> bool:
+        piece = self.mappings.at(address)
+        return piece is not None and (not piece.rights or "x" in piece.rights)
+
+    def _names(
+        self, backends: Mapping[int, Table], devices: Mapping[int, Table], bufts: Mapping[int, Table]
+    ) -> dict[tuple[str, int], str]:
+        add = self.questions.add
+        for tag, tables in (
+            ("ggml_backend", backends), ("ggml_backend_device", devices), ("ggml_backend_buffer_type", bufts),
+        ):  # fmt: skip
+            for address, table in tables.items():
+                add((tag, address), table.functions.get("get_name", 0), "unsigned long", address)
+        for address, table in devices.items():
+            add(("description", address), table.functions.get("get_description", 0), "unsigned long", address)
+        return self.questions.words()
+
+    def _bufts(self, tables: Mapping[int, Table], names: Mapping[tuple[str, int], str]) -> dict[int, BuftState]:
+        for a, table in tables.items():
+            for name, result in (
+                ("get_alignment", "unsigned long"), ("get_max_size", "unsigned long"), ("is_host", "unsigned char"),
+            ):  # fmt: skip
+                self.questions.add((name, a), table.functions.get(name, 0), result, a)
+        answers = self.questions.answers()
+        out = {}
+        for a, table in tables.items():
+            max_size, host = answers.get(("get_max_size", a)), answers.get(("is_host", a))
+            if self.questions.live:
+                max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
+                host = host if "is_host" in table.functions else 0
+            out[a] = BuftState(
+                a,
+                table.fields[0],
+                names.get(("ggml_backend_buffer_type", a)),
+                answers.get(("get_alignment", a)),
+                max_size,
+                None if host is None else bool(host),
+            )
+        return out
+
+    def _buffers(self, tables: Mapping[int, Table], live: set[int]) -> dict[int, BufferState]:
+        for a, table in tables.items():
+            if a in live and table.fields[1]:
+                self.questions.add(a, table.functions.get("get_base", 0), "unsigned long", a)
+        bases = self.questions.answers()
+        out = {}
+        for a, table in tables.items():
+            buft, size, usage = table.fields
+            nothing = self.questions.live and a in live and (not size or "get_base" not in table.functions)
+            out[a] = BufferState(a, buft, size, usage, 0 if nothing else bases.get(a))
+        return out
+
+    def _devices(self, tables: Mapping[int, Table], names: Mapping[tuple[str, int], str]) -> dict[int, DeviceState]:
+        for a, table in tables.items():
+            self.questions.add(("type", a), table.functions.get("get_type", 0), "int", a)
+            self.questions.add(("buft", a), table.functions.get("get_buffer_type", 0), "unsigned long", a)
+        answers = self.questions.answers()
+        memory = self._memory(tables)
+        out = {}
+        for a, table in tables.items():
+            type = answers.get(("type", a))
+            free, total = memory.get(a, (None, None))
+            out[a] = DeviceState(
+                a,
+                names.get(("ggml_backend_device", a)),
+                names.get(("description", a)),
+                None if type is None else device_type(self.layout, type),
+                free,
+                total,
+                frozenset(cap for cap, function in _CAPS.items() if function in table.functions),
+                self.mappings.file(table.functions.get("supports_op", 0)),
+                answers.get(("buft", a)) or 0,
+            )
+        return out
+
+    def _memory(self, tables: Mapping[int, Table]) -> dict[int, tuple[int, int]]:
+        """Free and total memory of each device, which it writes into a page of ours."""
+        out = {}
+        with Scratch(self.questions, self._function) as page:
+            if page:
+                for a, table in tables.items():
+                    if self.questions.add(a, table.functions.get("get_memory", 0), "void", a, page, page + 8):
+                        answered = self.questions.answers()
+                        (data,) = self.questions.link.read_many([(page, 16)])
+                        if a in answered and len(data) == 16:
+                            out[a] = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+            elif self.questions.live:
+                self.unread.append("the memory of the devices: the program has no mmap")
+        return out
+
+    def _function(self, name: str) -> int:
+        try:
+            return int(self.questions.link.ask("evaluate", f"(unsigned long)&{name}"))
+        except LinkError:
+            return 0

@@ -1,0 +1,184 @@
+"""Reads a scheduler and a graph in a stopped program: a Snapshot of all that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Protocol
+
+from ggmltool.layouts.layout import Layout, layout
+from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
+from ggmltool.sources.process.backends import Backends
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.fields import NotAsLaidOut
+from ggmltool.sources.process.graphs import Graphs
+from ggmltool.sources.process.link import LinkError, NoBytes
+from ggmltool.sources.process.mappings import Mapping as Piece
+from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.memory import Memory
+from ggmltool.sources.process.properties import Calls, Questions, op_names, type_names
+from ggmltool.sources.process.schedulers import Schedulers
+from ggmltool.sources.process.state import Function, GraphState, SchedState, Snapshot, TensorState
+from ggmltool.sources.process.tensors import Tensors
+
+
+class Ggml(Protocol):
+    """The copy of ggml in a program, as `Instance` tells it."""
+
+    @property
+    def version(self) -> str:
+        """What ggml_version says."""
+
+    @property
+    def release(self) -> str:
+        """The release that decides as it does."""
+
+    @property
+    def structs(self) -> str:
+        """The layout of its structs."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Addresses of its functions by name."""
+
+
+class Stopped(Protocol):
+    """A program that stands still, as `Session` has it."""
+
+    @property
+    def link(self) -> Calls:
+        """The way to it."""
+
+    @property
+    def instance(self) -> Ggml:
+        """Its ggml."""
+
+
+class Reader:
+    """Reads structs of a program that stands still; what it has read once it does not read again.
+
+    Raises NoBytes where nothing is, NotAsLaidOut for what cannot be.
+    """
+
+    def __init__(self, session: Stopped) -> None:
+        self.link = session.link
+        self.instance = session.instance
+        self.layout: Layout = layout(session.instance.structs)
+        self.memory = Memory(session.link)
+        self.graphs = Graphs(self.memory, self.layout)
+        self.tensors = Tensors(self.memory, self.layout)
+
+    def tensor(self, address: int) -> TensorState:
+        """The ggml_tensor at an address."""
+        return self.tensors.tensor(address)
+
+    def graph(self, address: int) -> GraphState:
+        """The ggml_cgraph at an address."""
+        return self.graphs.graph(address)
+
+    def sched(self, address: int) -> SchedState:
+        """The ggml_backend_sched at an address."""
+        return Schedulers(self.memory, self.layout, self.graphs).sched(address)
+
+    def struct(self, name: str, address: int) -> dict[str, Any]:
+        """All fields of a struct: numbers, bytes of character arrays, tuples of arrays, dicts of structs."""
+        found = self.layout.structs.get(name)
+        if found is None:
+            raise NotAsLaidOut(f"ggml {self.layout.name} has no struct {name}")
+        value = _value(found, self.memory.read(address, found.size))
+        return dict(value)
+
+
+def read_snapshot(
+    session: Stopped, sched: int, graph: int, function: Function | None, when: Literal["before", "after", "within"]
+) -> Snapshot:
+    """What the program holds of a scheduler and a graph, by their addresses. Raises AttachError."""
+    reader = Reader(session)
+    try:
+        return _Reading(reader, sched, graph).snapshot(function, when)
+    except NoBytes as error:
+        raise AttachError(
+            f"{error}, where a ggml {reader.instance.version} with the structs of {reader.layout.name} has its "
+            "scheduler and its graph; the memory is damaged, or its structs are others"
+        ) from None
+    except LinkError as error:
+        raise AttachError(f"gdb could not read the program: {error}") from None
+
+
+class _Reading:
+    """One snapshot in the making."""
+
+    def __init__(self, reader: Reader, sched: int, graph: int) -> None:
+        self.reader = reader
+        self.sched = reader.sched(sched)
+        self.graph = reader.graph(graph)
+        self.unread: list[str] = []
+
+    def snapshot(self, function: Function | None, when: Literal["before", "after", "within"]) -> Snapshot:
+        reader, tensors = self.reader, self.reader.tensors
+        tensors.take((*self.graph.nodes, *self.graph.leafs), must=True)
+        contexts = tensors.arenas(list(tensors.read))
+        tensors.take((t for context in contexts for t in context), must=False)
+        known = set(tensors.read)
+        tensors.take(self._held(), must=False)
+        if tensors.left_out:
+            self.unread.append(f"{tensors.left_out} tensors that the scheduler or a context still names")
+        mappings = Mappings(Piece(*piece) for piece in reader.link.ask("mappings"))
+        questions = Questions(reader.link, mappings)
+        backends = Backends(reader.memory, reader.layout, questions, mappings)
+        live = {tensors.read[t].buffer for t in known} | {
+            chunk.buffer for chunks in self.sched.galloc.chunks for chunk in chunks
+        }
+        found = backends.read(self.sched, live, {t.buffer for t in tensors.read.values()})
+        symbols, used = reader.instance.symbols, tensors.read.values()
+        return Snapshot(
+            function=function,
+            when=when,
+            version=reader.instance.version,
+            release=reader.instance.release,
+            structs=reader.layout.name,
+            sched=self.sched,
+            graph=self.graph,
+            tensors=dict(tensors.read),
+            buffers=found.buffers,
+            bufts=found.bufts,
+            devices=found.devices,
+            backends=found.backends,
+            contexts=contexts,
+            type_names=type_names(questions, symbols, reader.layout, (t.type for t in used)),
+            op_names=op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in used)),
+            unread=(*self.unread, *backends.unread, *questions.failed),
+        )
+
+    def _held(self) -> Iterable[int]:
+        """The tensors that the scheduler names; of an earlier graph's it has only names that lead nowhere."""
+        sched = self.sched
+        yield from sched.hash_set.keys.values()
+        for copies in sched.copies.values():
+            yield from copies.values()
+        if not sched.is_reset:
+            for split in sched.splits:
+                yield from split.inputs
+            yield from sched.graph.nodes
+            yield from sched.graph.leafs
+            yield from sched.graph_inputs
+
+
+def _value(type: CType, data: bytes) -> Any:
+    t = bare(type)
+    match t:
+        case Struct():
+            return {
+                name: _value(m.type, data[m.offset : m.offset + size_of(m.type)])
+                for name, m in (t.members or {}).items()
+            }
+        case Array(of, length):
+            if isinstance(bare(of), Int) and size_of(of) == 1:
+                return data
+            step = size_of(of)
+            return tuple(_value(of, data[i * step : (i + 1) * step]) for i in range(length))
+        case Int(signed=signed):
+            return int.from_bytes(data, "little", signed=signed)
+        case Pointer():
+            return int.from_bytes(data, "little")
+        case _:
+            return int.from_bytes(data, "little", signed=True)

@@ -1,0 +1,260 @@
+"""A scheduler and its graph allocator in a program's memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
+from ggmltool.ggml.releases.table import NEWEST
+from ggmltool.ggml.version import hash_size
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import Array, bare
+from ggmltool.sources.process import limits
+from ggmltool.sources.process.fields import NotAsLaidOut, Record
+from ggmltool.sources.process.graphs import Graphs
+from ggmltool.sources.process.link import NoBytes
+from ggmltool.sources.process.memory import Memory
+from ggmltool.sources.process.state import (
+    ChunkState,
+    FreeBlockState,
+    GallocState,
+    HashSetState,
+    SchedState,
+    SplitState,
+    TensorAllocState,
+)
+
+_MAX_INPUTS = (30, 10)
+"""GGML_SCHED_MAX_SPLIT_INPUTS, of today and before."""
+
+_SCHED = (
+    "is_reset", "is_alloc", "n_backends", "backends", "bufts", "galloc", "hash_set", "hv_tensor_backend_ids",
+    "hv_tensor_copies", "node_backend_ids", "leaf_backend_ids", "prev_node_backend_ids", "prev_leaf_backend_ids",
+    "graph", "splits", "n_splits", "splits_capacity", "n_copies", "cur_copy", "next_copy|", "graph_inputs",
+    "n_graph_inputs", "context_buffer_size", "callback_eval", "callback_copy|", "op_offload|", "debug",
+)  # fmt: skip
+_SPLIT = ("backend_id", "i_start", "i_end", "inputs", "n_inputs", "graph")
+_GALLOC = (
+    "bufts", "buffers", "buf_tallocs", "n_buffers", "hash_set", "node_allocs", "n_nodes", "leaf_allocs", "n_leafs",
+)  # fmt: skip
+_TENSOR_ALLOC = ("buffer_id", "addr.chunk|", "addr.offset|offset", "size_max")
+
+
+class Schedulers:
+    """Reads them. Raises NoBytes, and NotAsLaidOut for what no scheduler can hold."""
+
+    def __init__(self, memory: Memory, layout: Layout, graphs: Graphs) -> None:
+        if "hv_tensor_backend_ids" not in (layout.structs["ggml_backend_sched"].members or {}):
+            raise NotAsLaidOut(f"the scheduler of ggml {layout.name} is too old to be read; ggml since 2025-01 is")
+        self.memory = memory
+        self.graphs = graphs
+        self.record = Record(layout, "ggml_backend_sched", _SCHED)
+        self.split = Record(layout, "ggml_backend_sched_split", _SPLIT)
+        self.galloc = Record(layout, "ggml_gallocr", _GALLOC)
+        self.tensor_alloc = Record(layout, "tensor_alloc", _TENSOR_ALLOC)
+        self.node_alloc = Record(layout, "node_alloc", ()).size
+        self.leaf_alloc = Record(layout, "leaf_alloc", ()).size
+        self.block = Record(layout, "free_block", ("offset", "size"))
+        self._chunks = Chunks(memory, layout)
+        self._arena = Arena(layout)
+
+    def sched(self, address: int) -> SchedState:
+        """A ggml_backend_sched."""
+        memory = self.memory
+        data = memory.read(address, self.record.size)
+        f = dict(zip((name.rstrip("|") for name in _SCHED), self.record.unpack(data), strict=True))
+        n, n_copies = f["n_backends"], f["n_copies"]
+        _between(n, 1, len(f["backends"]), f"the scheduler at {address:#x}", "backends")
+        _between(n_copies, 1, 4, f"the scheduler at {address:#x}", "copies")
+        _between(f["n_splits"], 0, min(limits.SPLITS, f["splits_capacity"]), "the scheduler", "splits")
+        hash_set = self.graphs.hash_set(data, f["hash_set"], "the hash set of the scheduler")
+        if not hash_set.size:
+            raise NotAsLaidOut("the scheduler has no hash set")
+        graph = self.graphs.graph(address + f["graph"], "the scheduler's own graph")
+        nodes, leafs = len(graph.nodes), len(graph.leafs)
+        before = max(min(graph.size, limits.NODES), nodes)
+        arrays = [
+            (f["node_backend_ids"], nodes), (f["leaf_backend_ids"], leafs),
+            (f["prev_node_backend_ids"], before), (f["prev_leaf_backend_ids"], before),
+        ]  # fmt: skip
+        memory.prefetch([(at, 4 * k) for at, k in arrays])
+        node_ids, leaf_ids, prev_nodes, prev_leafs = [memory.numbers(at, "i", k) for at, k in arrays]
+        return SchedState(
+            address=address,
+            is_reset=bool(f["is_reset"]),
+            is_alloc=bool(f["is_alloc"]),
+            backends=f["backends"][:n],
+            bufts=f["bufts"][:n],
+            galloc=self._galloc(f["galloc"], n),
+            hash_set=hash_set,
+            backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n),
+            copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies),
+            node_backend_ids=node_ids,
+            leaf_backend_ids=leaf_ids,
+            prev_node_backend_ids=prev_nodes,
+            prev_leaf_backend_ids=prev_leafs,
+            graph=graph,
+            splits=self._splits(f["splits"], f["n_splits"]),
+            n_copies=n_copies,
+            cur_copy=f["cur_copy"],
+            next_copy=f["next_copy"],
+            graph_inputs=self._inputs(f["graph_inputs"], f["n_graph_inputs"], "the graph"),
+            graph_size=self._arena.graph_size(f["context_buffer_size"], hash_set.size),
+            callback_eval=f["callback_eval"],
+            callback_copy=f["callback_copy"],
+            op_offload=bool(f["op_offload"]),
+            debug=f["debug"],
+        )
+
+    def _backend_ids(self, address: int, hash_set: HashSetState, n: int) -> dict[int, int]:
+        memory = self.memory
+        memory.prefetch([(address + 4 * slot, 4) for slot in hash_set.keys])
+        out = {}
+        for slot, tensor in hash_set.keys.items():
+            (backend,) = memory.numbers(address + 4 * slot, "i", 1)
+            _between(backend, -1, n - 1, "a tensor", "as the number of its backend")
+            if backend >= 0:
+                out[tensor] = backend
+        return out
+
+    def _copies(
+        self, address: int, hash_set: HashSetState, n: int, n_copies: int
+    ) -> dict[int, Mapping[tuple[int, int], int]]:
+        memory, k = self.memory, n * n_copies
+        memory.prefetch([(address + 8 * slot * k, 8 * k) for slot in hash_set.keys])
+        out: dict[int, Mapping[tuple[int, int], int]] = {}
+        for slot, tensor in hash_set.keys.items():
+            copies = memory.numbers(address + 8 * slot * k, "Q", k)
+            if any(copies):
+                out[tensor] = {divmod(i, n_copies): copy for i, copy in enumerate(copies) if copy}
+        return out
+
+    def _inputs(self, inputs: int | tuple[int, ...], n: int, what: str) -> tuple[int, ...]:
+        if isinstance(inputs, tuple):
+            _between(n, 0, len(inputs), what, "inputs")
+            return inputs[:n]
+        _between(n, 0, limits.INPUTS, what, "inputs")
+        return self.memory.numbers(inputs, "Q", n)
+
+    def _splits(self, address: int, n: int) -> tuple[SplitState, ...]:
+        data = self.memory.read(address, n * self.split.size)
+        out = []
+        for i in range(n):
+            backend, start, end, inputs, n_inputs, graph = self.split.unpack(data, i * self.split.size)
+            _between(start, 0, min(end, limits.NODES), f"split {i}", "as its first node")
+            try:
+                view = self.graphs.graph(address + i * self.split.size + graph, f"the graph of split {i}")
+            except (NoBytes, NotAsLaidOut):
+                # What was split before may be gone.
+                view = None
+            out.append(SplitState(backend, start, end, self._inputs(inputs, n_inputs, f"split {i}"), view))
+        return tuple(out)
+
+    def _galloc(self, address: int, n: int) -> GallocState:
+        memory = self.memory
+        data = memory.read(address, self.galloc.size)
+        bufts, buffers, tallocs, n_buffers, hashes, nodes, n_nodes, leafs, n_leafs = self.galloc.unpack(data)
+        if n_buffers != n:
+            raise NotAsLaidOut(f"the graph allocator has {n_buffers} buffers, the scheduler {n} backends")
+        _between(n_nodes, 0, limits.NODES, "the graph allocator", "nodes")
+        _between(n_leafs, 0, limits.NODES, "the graph allocator", "leafs")
+        memory.prefetch([(nodes, n_nodes * self.node_alloc), (leafs, n_leafs * self.leaf_alloc)])
+        places = self._places(memory.read(nodes, n_nodes * self.node_alloc))
+        step = self.node_alloc // self.tensor_alloc.size
+        chunks, alignments = self._chunks.read(memory.numbers(buffers, "Q", n), memory.numbers(tallocs, "Q", n))
+        return GallocState(
+            address=address,
+            bufts=memory.numbers(bufts, "Q", n),
+            chunks=chunks,
+            alignments=alignments,
+            hash_set=self.graphs.hash_set(data, hashes, "the hash set of the graph allocator"),
+            nodes=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
+            leafs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
+        )
+
+    def _places(self, data: bytes) -> list[TensorAllocState]:
+        # Most sources have no place of their own: one record stands for all that are equal.
+        same: dict[tuple[int, ...], TensorAllocState] = {}
+        return [same.get(f) or same.setdefault(f, TensorAllocState(*f)) for f in self.tensor_alloc.flat(data)]
+
+
+class Chunks:
+    """Reads the dynamic allocators of a graph allocator, and what was allocated by them."""
+
+    def __init__(self, memory: Memory, layout: Layout) -> None:
+        self.memory = memory
+        struct = layout.structs["ggml_dyn_tallocr"].members or {}
+        self.max_blocks = 0
+        self.several = "chunks" in struct
+        self.block = Record(layout, "free_block", ("offset", "size"))
+        inner = "tallocr_chunk" if self.several else "ggml_dyn_tallocr"
+        self.chunk = Record(layout, inner, ("n_free_blocks", "max_size"))
+        members = layout.structs[inner].members or {}
+        self.first_block = members["free_blocks"].offset
+        blocks = bare(members["free_blocks"].type)
+        if not isinstance(blocks, Array):
+            raise NotAsLaidOut(f"an allocator of ggml {layout.name} has no free blocks")
+        self.max_blocks = blocks.length
+        names = ("alignment", "chunks", "n_chunks") if self.several else ("alignment",)
+        self.talloc = Record(layout, "ggml_dyn_tallocr", names)
+        self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
+
+    def read(
+        self, buffers: tuple[int, ...], tallocs: tuple[int, ...]
+    ) -> tuple[tuple[tuple[ChunkState, ...], ...], tuple[int, ...]]:
+        """The chunks of each buffer type, and its alignment."""
+        chunks, alignments = [], []
+        for buffer, talloc in zip(buffers, tallocs, strict=True):
+            of = self._buffers(buffer)
+            data = self.memory.read(talloc, self.talloc.size)
+            if self.several:
+                alignment, at, n = self.talloc.unpack(data)
+                _between(n, 0, len(at), "an allocator", "chunks")
+                found = [self._chunk(at[i], of[i] if i < len(of) else 0) for i in range(n)]
+            else:
+                (alignment,) = self.talloc.unpack(data)
+                found = [self._chunk(talloc, of[0] if of else 0)]
+            chunks.append(tuple(found))
+            alignments.append(alignment)
+        return tuple(chunks), tuple(alignments)
+
+    def _buffers(self, address: int) -> tuple[int, ...]:
+        if not address:
+            return ()
+        return self.memory.numbers(address, "Q", self.vbuffer) if self.vbuffer else (address,)
+
+    def _chunk(self, address: int, buffer: int) -> ChunkState:
+        n, max_size = self.chunk.unpack(self.memory.read(address, self.chunk.size))
+        _between(n, 0, self.max_blocks, "a chunk", "free blocks")
+        data = self.memory.read(address + self.first_block, n * self.block.size)
+        return ChunkState(max_size, tuple(FreeBlockState(*f) for f in self.block.flat(data)), buffer)
+
+
+class Arena:
+    """The arena of a scheduler, which tells the graph size that it was made for."""
+
+    def __init__(self, layout: Layout) -> None:
+        cgraph = layout.structs["ggml_cgraph"]
+        counts = () if "use_counts" not in (cgraph.members or {}) else (USE_COUNTS,)
+        self._release = replace(
+            NEWEST, cgraph_size=cgraph.size, tensor_size=layout.structs["ggml_tensor"].size,
+            graph_fields=(NODES, LEAFS, *counts, KEYS, USED),
+        )  # fmt: skip
+
+    def graph_size(self, nbytes: int, slots: int) -> int:
+        """The graph size whose arena has so many bytes. Raises NotAsLaidOut if none has, or not with so many slots."""
+        for inputs in _MAX_INPUTS:
+            per_node = 2 * inputs * self._release.tensor_size
+            # The arena grows with the graph size, and each node takes at least its tensors and two pointers.
+            sizes = range(min(nbytes // (per_node + 16), limits.NODES) + 1)
+            size = bisect_left(sizes, nbytes, key=lambda n: n * per_node + self._release.graph_overhead(n))
+            if hash_size(size) == slots and size * per_node + self._release.graph_overhead(size) == nbytes:
+                return size
+        raise NotAsLaidOut(f"the scheduler has an arena of {nbytes} bytes for a hash set of {slots} slots")
+
+
+def _between(n: int, least: int, most: int, what: str, of: str) -> None:
+    if not least <= n <= most:
+        raise NotAsLaidOut(f"{what} has {n} {of}")
