@@ -119,7 +119,7 @@ def _check(address: int, length: int) -> None:
 
 def _too_much() -> AttachError:
     return AttachError(
-        f"what the program holds of ggml is more than {limits.BYTES >> 20} MiB, of which ggmltool reads no more; or its "
+        f"what the program holds of ggml is more than {limits.BYTES >> 20} MiB, and ggmltool reads no more; or its "
         "memory is damaged"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
 
+from ggmltool.ggml.releases.release import Release
 from ggmltool.layouts.layout import Layout, layout
 from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
 from ggmltool.sources.process.backends import Backends
@@ -29,7 +30,7 @@ class Ggml(Protocol):
         """What ggml_version says."""
 
     @property
-    def release(self) -> str:
+    def release(self) -> Release:
         """The release that decides as it does."""
 
     @property
@@ -134,7 +135,7 @@ class _Reading:
             function=function,
             when=when,
             version=reader.instance.version,
-            release=reader.instance.release,
+            release=reader.instance.release.name,
             structs=reader.layout.name,
             sched=self.sched,
             graph=self.graph,

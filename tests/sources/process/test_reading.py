@@ -1,0 +1,96 @@
+"""What is read of a program's memory is what the program itself finds there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ggmltool.sources.process.reading import read_snapshot
+from ggmltool.sources.process.session import AttachError, Session
+from ggmltool.sources.process.state import Snapshot, TensorState
+from tests import needs
+
+pytestmark = needs.program("gdb", "gdb")
+
+FUNCTIONS = ("ggml_backend_sched_reserve", "ggml_backend_sched_alloc_graph")
+SAMPLES = ("transformer", "moe", "pipeline", "chunks", "offload")
+
+
+def snapshots(session: Session) -> Iterator[Snapshot]:
+    """The program after each graph that it reserves or allocates."""
+    while True:
+        try:
+            session.stop_at(FUNCTIONS)
+        except AttachError:
+            return
+        function, (sched, graph) = session.function(), session.link.arguments()[:2]
+        session.finish()
+        yield read_snapshot(session, sched, graph, function, "after")  # type: ignore[arg-type]
+
+
+def place(s: Snapshot, t: TensorState) -> tuple[str | None, int | None, int | None]:
+    """A tensor's buffer type, chunk and offset."""
+    if not t.buffer:
+        return None, None, None
+    buffer = s.buffers[t.buffer]
+    chunks = {c.buffer: i for of in s.sched.galloc.chunks for i, c in enumerate(of) if c.buffer}
+    assert buffer.base is not None
+    return s.bufts[buffer.buft].name, chunks.get(t.buffer), t.data - buffer.base
+
+
+def found(s: Snapshot) -> dict[str, Any]:
+    """What was read, as the oracle tells it of its own memory."""
+    of_nodes = set(s.graph.nodes)
+    backends = [b.name for b in s.backends]
+    own = [i for i, node in enumerate(s.sched.graph.nodes) if node in of_nodes]
+    nodes = []
+    for i, address in enumerate(s.graph.nodes):
+        t = s.tensors[address]
+        nodes.append(
+            {
+                "name": t.name.decode("utf-8", "surrogateescape"),
+                "op_desc": s.op_names[t.op, t.op_params[0]],
+                "type": s.type_names[t.type],
+                "ne": list(t.ne),
+                "nb": list(t.nb),
+                "backend": backends[s.sched.node_backend_ids[own[i]]],
+                "use_count": s.graph.use_counts[address],
+                "place": place(s, t)[::2],
+            }
+        )
+    splits = [
+        {"backend": backends[x.backend_id], "i_start": x.i_start, "i_end": x.i_end, "inputs": len(x.inputs)}
+        for x in s.sched.splits
+    ]
+    return {"nodes": nodes, "splits": splits, "leafs": [place(s, s.tensors[a])[::2] for a in s.graph.leafs]}
+
+
+def told(plan: dict[str, Any]) -> dict[str, Any]:
+    """The same of a plan that the oracle has printed."""
+    keys = ("name", "op_desc", "type", "ne", "nb", "backend", "use_count")
+    return {
+        "nodes": [{k: n[k] for k in keys} | {"place": (n["buffer"], n["offset"])} for n in plan["nodes"]],
+        "splits": [
+            {k: s[k] for k in ("backend", "i_start", "i_end")} | {"inputs": len(s["inputs"])} for s in plan["splits"]
+        ],
+        "leafs": [(leaf["buffer"], leaf["offset"]) for leaf in plan["leafs"]],
+    }
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_a_snapshot_has_what_the_program_reads_of_itself(release: str, capfd: pytest.CaptureFixture[str]) -> None:
+    needs.library(release)
+    program = [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *SAMPLES]
+    with Session.launch(program) as session:
+        read = list(snapshots(session))
+    assert session.wait() == os.EX_OK
+    plans = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    assert len(plans) >= len(read) >= 8
+    for snapshot, plan in zip(read, plans[-len(read) :], strict=True):
+        assert found(snapshot) == told(plan)
+        assert not snapshot.unread
