@@ -134,6 +134,28 @@ class Server:
         names = _ARGUMENTS[_architecture()]
         return [int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF for name in names]
 
+    def do_frames(self, most):
+        """The calls that the program is in, innermost first: who, where, and the registers that outlive calls."""
+        out = []
+        frame = gdb.newest_frame()
+        while frame is not None and len(out) < most:
+            out.append(_frame(frame))
+            try:
+                frame = frame.older()
+            except gdb.error:
+                break
+        return out
+
+    def do_disassemble(self, address, count):
+        """So many instructions from an address on: [address, text in Intel's syntax, length]."""
+        before = gdb.parameter("disassembly-flavor")
+        execute("set disassembly-flavor intel")
+        try:
+            found = gdb.selected_inferior().architecture().disassemble(address, count=count)
+        finally:
+            execute("set disassembly-flavor " + before)
+        return [[one["addr"], one["asm"].strip(), one["length"]] for one in found]
+
     # What it is asked to do.
 
     def do_call(self, calls):
@@ -196,6 +218,43 @@ class Server:
 def caller_pc(point):
     """The address of a breakpoint that stands at one."""
     return int(point.location.lstrip("*"))
+
+
+_LASTING = {
+    "x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"),
+    "aarch64": tuple("x%d" % i for i in range(19, 30)),
+}
+
+
+def _frame(frame):
+    registers = {}
+    for name in _LASTING[_architecture()]:
+        with contextlib.suppress(gdb.error, ValueError):
+            value = frame.read_register(name)
+            if not value.is_optimized_out:
+                registers[name] = int(value.cast(_long())) & 0xFFFFFFFFFFFFFFFF
+    pc = frame.pc()
+    out = {"function": frame.name(), "file": gdb.solib_name(pc), "pc": pc, "registers": registers, "arguments": {}}
+    with contextlib.suppress(gdb.error):
+        out["sp"] = _stack(frame)
+    with contextlib.suppress(gdb.error, RuntimeError):
+        out["arguments"] = _given(frame)
+    return out
+
+
+def _given(frame):
+    """The arguments that debug information tells of, those that are whole numbers or pointers."""
+    block = frame.block()
+    while block is not None and block.function is None:
+        block = block.superblock
+    out = {}
+    for symbol in block or ():
+        if symbol.is_argument:
+            with contextlib.suppress(gdb.error, gdb.MemoryError, ValueError, OverflowError):
+                value = symbol.value(frame)
+                if not value.is_optimized_out:
+                    out[symbol.name] = int(value)
+    return out
 
 
 def _stack(frame):
