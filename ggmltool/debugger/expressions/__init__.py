@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ggmltool.debugger.expressions.complete import complete
-from ggmltool.debugger.expressions.evaluate import value_of
+from ggmltool.debugger.expressions.evaluate import Place, value_of
 from ggmltool.debugger.expressions.examine import Examined, examine
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.ptype import type_text
@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def evaluate(text: str, scope: Scope) -> CValue:
+def evaluate(text: str, scope: Place) -> CValue:
     """The value of an expression. Raises ExpressionError."""
     return value_of(_parsed(text, scope.layout), scope)
 
@@ -33,6 +33,6 @@ def _parsed(text: str, layout: Layout) -> Node:
     return parse(text, layout)
 
 
-def truth(text: str, scope: Scope) -> bool:
+def truth(text: str, scope: Place) -> bool:
     """Whether a condition holds. Raises ExpressionError."""
     return evaluate(text, scope).truth()

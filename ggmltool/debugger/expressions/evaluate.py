@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from ggmltool.debugger.expressions.syntax import (
 )  # fmt: skip
 from ggmltool.debugger.expressions.values import CValue, fraction, whole
 from ggmltool.layouts.errors import ExpressionError, NoMemoryError
+from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import (
     CHAR,
     UNSIGNED_LONG,
@@ -63,6 +65,21 @@ class Names(Protocol):
 
     def call(self, name: str, arguments: list[CValue]) -> CValue:
         """The result of a function."""
+
+
+class Place(Names, Protocol):
+    """Where an expression is asked: names, the structs that there are, and the values that were printed before."""
+
+    @property
+    def layout(self) -> Layout:
+        """The structs of the program's ggml."""
+
+    @property
+    def values(self) -> Sequence[CValue]:
+        """The values of `$1`, `$2` and so on."""
+
+    def field(self, value: CValue, name: str) -> CValue:
+        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
 
 
 def value_of(node: Node, scope: Names) -> CValue:

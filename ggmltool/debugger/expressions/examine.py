@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ggmltool.debugger.expressions.characters import string
-from ggmltool.debugger.expressions.evaluate import value_of
+from ggmltool.debugger.expressions.evaluate import Place, value_of
 from ggmltool.debugger.expressions.formats import formatted
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import zero_ended
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.layouts.errors import ExpressionError, NoMemoryError
 from ggmltool.layouts.types import Float, Function, Pointer, Struct, bare, size_of
-
-if TYPE_CHECKING:
-    from ggmltool.debugger.expressions.scope import Scope
 
 _SIZES = {"b": 1, "h": 2, "w": 4, "g": 8}
 _IN_A_LINE = {1: 8, 2: 8, 4: 4, 8: 2}
@@ -33,7 +29,7 @@ class Examined:
     address: int | None = None
 
 
-def examine(format: str, text: str, scope: Scope, last: Examined | None = None) -> tuple[str, Examined]:
+def examine(format: str, text: str, scope: Place, last: Examined | None = None) -> tuple[str, Examined]:
     """What `x/FORMAT text` prints, in lines, and what it leaves for the next. Without a text it goes on where the last
     one ended. Raises ExpressionError.
     """
@@ -83,7 +79,7 @@ def _read(format: str) -> tuple[int, str, int | None]:
     return count, letter, size
 
 
-def _address(text: str, scope: Scope) -> tuple[int, int | None]:
+def _address(text: str, scope: Place) -> tuple[int, int | None]:
     """Where to look, and how large the floating numbers are that the expression is of (None: it is of none).
 
     A tensor stands for its data where it is a struct, or a pointer to one, without `&`.
@@ -104,7 +100,7 @@ def _address(text: str, scope: Scope) -> tuple[int, int | None]:
     return value.integer(), size_of(element) if isinstance(element, Float) else None
 
 
-def _data_of(tensor: CValue, scope: Scope) -> tuple[int, int | None]:
+def _data_of(tensor: CValue, scope: Place) -> tuple[int, int | None]:
     """Where the data of a tensor lies."""
     type = scope.field(tensor, "type").integer()
     sizes = {"GGML_TYPE_F32": 4, "GGML_TYPE_F64": 8, "GGML_TYPE_F16": 2}
@@ -113,7 +109,7 @@ def _data_of(tensor: CValue, scope: Scope) -> tuple[int, int | None]:
     ))  # fmt: skip
 
 
-def _units(scope: Scope, address: int, count: int, letter: str, size: int) -> tuple[list[str], int]:
+def _units(scope: Place, address: int, count: int, letter: str, size: int) -> tuple[list[str], int]:
     in_line = 8 if letter == "c" else _IN_A_LINE.get(size, 4)
     lines: list[str] = []
     for i in range(count):
@@ -128,7 +124,7 @@ def _units(scope: Scope, address: int, count: int, letter: str, size: int) -> tu
     return lines, address
 
 
-def _strings(scope: Scope, address: int, count: int) -> tuple[list[str], int]:
+def _strings(scope: Place, address: int, count: int) -> tuple[list[str], int]:
     lines = []
     for _ in range(count):
         codes, longer = zero_ended(CValue(bare(scope.layout.structs["ggml_tensor"]), scope.memory), address)
@@ -137,6 +133,6 @@ def _strings(scope: Scope, address: int, count: int) -> tuple[list[str], int]:
     return lines, address
 
 
-def _where(scope: Scope, address: int) -> str:
+def _where(scope: Place, address: int) -> str:
     symbol = scope.memory.symbol(address)
     return f"{address:#x} <{symbol}>" if symbol else f"{address:#x}"

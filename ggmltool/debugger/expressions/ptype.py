@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
-from ggmltool.debugger.expressions.evaluate import Names, value_of
+from ggmltool.debugger.expressions.evaluate import Names, Place, value_of
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.syntax import TypeName
 from ggmltool.layouts.layout import Layout
@@ -21,11 +20,8 @@ from ggmltool.layouts.types import (
     with_innermost,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from ggmltool.debugger.expressions.scope import Scope
 
-
-def type_text(text: str, scope: Scope, whatis: bool = False) -> str:
+def type_text(text: str, scope: Place, whatis: bool = False) -> str:
     """`type = …` of an expression or a type, a struct with its fields; `whatis`: by its name alone.
 
     Raises ExpressionError.

@@ -56,16 +56,20 @@ class Server:
     def serve(self):
         """Answer until there is nobody left who asks."""
         for line in self.requests:
+            self.answer(json.loads(line))
+
+    def answer(self, request):
+        """Answer one request."""
+        self.blob = b""
+        try:
+            verb, *arguments = request
+            value = getattr(self, "do_" + verb)(*arguments)
+            answer = {"value": value, "bytes": len(self.blob)}
+        except (gdb.error, gdb.MemoryError, KeyboardInterrupt, RuntimeError, ValueError, OSError) as error:
             self.blob = b""
-            try:
-                verb, *arguments = json.loads(line)
-                value = getattr(self, "do_" + verb)(*arguments)
-                answer = {"value": value, "bytes": len(self.blob)}
-            except (gdb.error, gdb.MemoryError, KeyboardInterrupt, RuntimeError, ValueError, OSError) as error:
-                self.blob = b""
-                answer = {"error": str(error) or type(error).__name__}
-            self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
-            self.answers.flush()
+            answer = {"error": str(error) or type(error).__name__}
+        self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
+        self.answers.flush()
 
     # Where the program comes from.
 

@@ -1,0 +1,194 @@
+"""What names stand for in a program that stands still: its own variables, tensors by name, scheduler and graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ggmltool.debugger.expressions import arithmetic
+from ggmltool.debugger.expressions.access import dereferenced, field_of
+from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
+from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.layouts.declarations import Cursor, declaration, read_type
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.types import (
+    INT,
+    LONG,
+    VOID,
+    CType,
+    Enum,
+    Function,
+    Int,
+    Language,
+    Pointer,
+    Struct,
+    Void,
+    bare,
+)  # fmt: skip
+from ggmltool.sources.process.link import Call, Link, LinkError, LinkLost
+
+if TYPE_CHECKING:
+    from ggmltool.debugger.live.memory import LiveMemory
+
+_STRUCTS = {"sched": "ggml_backend_sched", "galloc": "ggml_gallocr", "graph": "ggml_cgraph"}
+
+
+class LiveScope:
+    """The names of a program at a stop. `things` are the addresses of `sched`, `galloc` and `graph`, as far as they
+    are known, `tensors` those of tensors by name, `functions` those of functions."""
+
+    language: Language = "c"
+
+    def __init__(
+        self,
+        link: Link,
+        memory: LiveMemory,
+        layout: Layout,
+        things: Mapping[str, int],
+        tensors: Mapping[str, int],
+        functions: Mapping[str, int],
+        variables: dict[str, CValue],
+    ) -> None:
+        self._link = link
+        self.memory = memory
+        self.layout = layout
+        self.things = things
+        self.tensors = tensors
+        self._functions = functions
+        self.variables = variables
+        self.values: Sequence[CValue] = ()
+
+    def pointer(self, struct: str, address: int) -> CValue:
+        """A pointer to a struct."""
+        return whole(self.memory, Pointer(self.layout.struct(struct)), address)
+
+    def field(self, value: CValue, name: str) -> CValue:
+        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
+        return field_of(value, name)
+
+    def name(self, name: str, quoted: bool = False) -> CValue:
+        """The value of a name; a variable of the program comes first, quoted names are tensors' and functions'. Raises
+        ExpressionError."""
+        found = (None if quoted else self._own(name)) or self._known(name)
+        if found is None:
+            found = self._own(f"'{name}'") if quoted else None
+        if found is None:
+            raise ExpressionError(f'No symbol "{name}" in current context, and no tensor of this name in the graph.')
+        return found
+
+    def _known(self, name: str) -> CValue | None:
+        if self.things.get(name):
+            return self.pointer(_STRUCTS[name], self.things[name])
+        if name in self.tensors:
+            return self.pointer("ggml_tensor", self.tensors[name])
+        if name in ("true", "false"):
+            return arithmetic.truth_value(name == "true", whole(self.memory, INT, 0))
+        if name == "NULL":
+            return whole(self.memory, Pointer(VOID), 0)
+        constant = self.layout.constants.get(name)
+        if constant is not None:
+            return whole(self.memory, constant[0], constant[1])
+        if name in FUNCTIONS and self._functions.get(name):
+            return CValue(self._signature(name), self.memory, self._functions[name])
+        return None
+
+    def _own(self, name: str) -> CValue | None:
+        """What gdb knows by a name, if its type is known here."""
+        try:
+            said = self._link.ask("value", name)
+        except LinkLost:
+            raise
+        except LinkError:
+            return None
+        type = self._type(said["type"])
+        if type is None:
+            return None
+        value = whole(self.memory, type, said["number"])
+        return dereferenced(value) if said["at"] else value
+
+    def _type(self, text: str) -> CType | None:
+        """A type as gdb writes it, in C or C++."""
+        for written in (text, f"struct {text}", f"enum {text}"):
+            try:
+                cursor = Cursor(written)
+                type = read_type(cursor, self.layout)
+                if cursor.ended:
+                    return type
+            except ExpressionError:
+                continue
+        return None
+
+    def variable(self, text: str) -> CValue:
+        """The value of `$name`: one that was set here, else gdb's own: registers, convenience variables, the values
+        that gdb has printed."""
+        name = text.removeprefix("$")
+        if name in self.variables:
+            return self.variables[name]
+        found = self._own(text)
+        if found is None:
+            raise ExpressionError(f"gdb's {text} is of no type that is known here.")
+        return found
+
+    def set_variable(self, text: str, value: CValue) -> bool:
+        """`$name = value`; False of what is no convenience variable."""
+        name = text.removeprefix("$")
+        if not name or name[0].isdigit() or name.startswith("$"):
+            return False
+        self.variables[name] = value.fetched()
+        return True
+
+    def _signature(self, name: str) -> Function:
+        type = declaration(FUNCTIONS[name].declaration, self.layout)[1]
+        assert isinstance(type, Function)
+        return type
+
+    def call(self, name: str, arguments: list[CValue]) -> CValue:
+        """What a function of ggml returns, called in the program; `tensor("name")` is a tensor of the graph. Raises
+        ExpressionError."""
+        if name == "tensor" and len(arguments) == 1:
+            return self._tensor(text_of(arguments[0]).decode("utf-8", "surrogateescape"))
+        if name not in FUNCTIONS:
+            self.name(name)
+            raise ExpressionError(f"{name} is none of the functions that only look: {', '.join(sorted(FUNCTIONS))}.")
+        type = self._signature(name)
+        if len(arguments) != len(type.parameters):
+            few = "few" if len(arguments) < len(type.parameters) else "many"
+            raise ExpressionError(f"Too {few} arguments in function call.")
+        address = self._functions.get(name)
+        if address is None:
+            raise ExpressionError(f"The program does not export {name}.")
+        given = [value.integer() & ((1 << 64) - 1) for value in map(arithmetic.cast, type.parameters, arguments)]
+        try:
+            (result,) = self._link.call([Call(address, _returned(type.result), tuple(given))])
+        except LinkLost:
+            raise
+        except LinkError as error:
+            raise ExpressionError(str(error)) from None
+        if result is None:
+            return CValue(VOID, self.memory)
+        return whole(self.memory, type.result, result)
+
+    def _tensor(self, name: str) -> CValue:
+        if name not in self.tensors:
+            raise ExpressionError(f'No tensor is called "{name}".')
+        return self.pointer("ggml_tensor", self.tensors[name])
+
+
+def _returned(type: CType) -> str:
+    """A type that gdb knows without debug information, of the same bytes. Raises ExpressionError."""
+    t = bare(type)
+    match t:
+        case Void():
+            return "void"
+        case Pointer():
+            return "unsigned long"
+        case Enum():
+            return "int"
+        case Int(size=size, signed=signed):
+            names = {1: "char", 2: "short", 4: "int", 8: "long"}
+            return names[size] if signed else f"unsigned {names[size]}"
+        case Struct():
+            raise ExpressionError("Functions that return a struct are not called.")
+        case _:
+            return LONG.name

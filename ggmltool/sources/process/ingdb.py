@@ -1,0 +1,393 @@
+"""The command `ggml` in somebody's own gdb: gdb's own Python runs this file, which `ggmltool attach --gdb` points to.
+
+A command is handed to a process of ggmltool that lives as long as gdb does. It asks for what it needs, as it asks the
+gdb that `inside.py` was loaded into, and sends what is to be shown. Of ggml nothing is known here.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import gdb
+
+_SAVED = {
+    "x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"),
+    "aarch64": tuple("x%d" % number for number in range(19, 29)),
+}
+"""Registers that a function finds again as they were when it has called another."""
+
+_GONE = "ggmltool does not answer: {}; `ggmltool attach --gdb` says what to source"
+
+
+def _module(folder, name):
+    spec = importlib.util.spec_from_file_location("ggmltool_" + name, os.path.join(folder, name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _quit_is(error):
+    """Whether somebody has interrupted."""
+    return isinstance(error, KeyboardInterrupt) or str(error) == "Quit"
+
+
+class Conditional(gdb.Breakpoint):
+    """A breakpoint at an address that stops where a text lies in the program: in what an argument points to, or in one
+    of the things in an array of pointers there."""
+
+    def __init__(self, address, where, before, internal=False):
+        super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=internal)
+        self.where = where
+        self.before = before
+
+    def stop(self):
+        """Whether the program is to stand still here."""
+        inferior = gdb.selected_inferior()
+        where = self.where
+        try:
+            at = _arguments()[where["argument"]]
+            things = [at]
+            if "count" in where:
+                n = min(int.from_bytes(inferior.read_memory(at + where["count"], 4).tobytes(), "little"), where["most"])
+                pointers = int.from_bytes(inferior.read_memory(at + where["array"], 8).tobytes(), "little")
+                raw = inferior.read_memory(pointers, 8 * n).tobytes()
+                things = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, 8 * n, 8)]
+            wanted = bytes.fromhex(where["text"]) + b"\0"
+            for thing in things:
+                if inferior.read_memory(thing + where["offset"], len(wanted)).tobytes() == wanted:
+                    gdb.write(self.before)
+                    return True
+        except (gdb.error, gdb.MemoryError):
+            return False
+        return False
+
+
+class Remembering(gdb.Breakpoint):
+    """A breakpoint that never stops: it notes with what a function was called."""
+
+    def __init__(self, name, address, seen):
+        super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=True)
+        self.name = name
+        self.seen = seen
+
+    def stop(self):
+        """Note it, and go on."""
+        with contextlib.suppress(gdb.error):
+            self.seen[:] = [gdb.selected_inferior().pid, self.name, *_arguments()[:2]]
+        return False
+
+
+def _arguments():
+    return inside.Server(None, None).do_arguments()
+
+
+def _frame(frame, names):
+    architecture = inside._architecture()
+    variables = {}
+    for name in names:
+        with contextlib.suppress(ValueError, gdb.error, RuntimeError):
+            variables[name] = int(frame.read_var(name).cast(inside._long())) & 0xFFFFFFFFFFFFFFFF
+    registers = []
+    for name in _SAVED.get(architecture, ()):
+        with contextlib.suppress(ValueError, gdb.error):
+            registers.append(int(frame.read_register(name).cast(inside._long())) & 0xFFFFFFFFFFFFFFFF)
+    return {
+        "function": frame.name() or "",
+        "pc": frame.pc(),
+        "stack": inside._stack(frame),
+        "registers": registers,
+        "variables": variables,
+    }
+
+
+def serving(folder):
+    """The class that answers ggmltool's questions, of those in `inside.py`, and some of its own."""
+
+    class Desk(inside.Server):
+        """Answers one command at a time, and leaves the settings and the breakpoints of the user as they are."""
+
+        def __init__(self, requests, answers, state):
+            super().__init__(requests, answers)
+            self.state = state
+
+        def serve_one(self, command):
+            """Hand over a command; what is to be shown, and what went wrong ("" if nothing did)."""
+            self.answers.write(json.dumps(command).encode() + b"\n")
+            self.answers.flush()
+            while True:
+                line = self.requests.readline()
+                if not line:
+                    raise EOFError
+                request = json.loads(line)
+                if request[0] == "end":
+                    return request[1], request[2]
+                self.answer(request)
+
+        def do_frames(self, most, names):
+            """The frames of the selected thread, the newest first, with the variables of these names."""
+            out = []
+            frame = gdb.newest_frame()
+            while frame is not None and len(out) < most:
+                out.append(_frame(frame, names))
+                try:
+                    frame = frame.older()
+                except gdb.error:
+                    break
+            return out
+
+        def do_threads(self):
+            """The numbers of the threads, the selected one first."""
+            selected = gdb.selected_thread()
+            others = [t.num for t in gdb.selected_inferior().threads() if selected is None or t.num != selected.num]
+            return ([selected.num] if selected is not None else []) + sorted(others)
+
+        def do_frames_of(self, thread, most, names):
+            """The frames of another thread; the selected one and its frame stay so."""
+            selected, frame = gdb.selected_thread(), None
+            with contextlib.suppress(gdb.error):
+                frame = gdb.selected_frame()
+            try:
+                for one in gdb.selected_inferior().threads():
+                    if one.num == thread:
+                        one.switch()
+                        return self.do_frames(most, names)
+                return []
+            finally:
+                if selected is not None:
+                    selected.switch()
+                if frame is not None and frame.is_valid():
+                    frame.select()
+
+        def do_value(self, expression):
+            """What gdb itself knows by a name: a number or an address, and the name of its type."""
+            value = gdb.parse_and_eval(expression)
+            type = value.type.strip_typedefs()
+            if type.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_ARRAY) and value.address is not None:
+                return {"number": int(value.address), "type": str(type) + " *", "at": True}
+            return {"number": int(value.cast(inside._long())), "type": str(type), "at": False}
+
+        def do_symbol(self, address):
+            """`name` or `name+4` of what lies at an address, "" where nothing has a name."""
+            text = inside.execute("info symbol %d" % address)
+            return "" if text.startswith("No symbol") else text.partition(" in section ")[0].replace(" + ", "+").strip()
+
+        def do_break_where(self, addresses, where, before):
+            """Breakpoints that stop where a text is found; their numbers."""
+            return [Conditional(address, where, before).number for address in addresses]
+
+        def do_remember(self, functions):
+            """Remember the calls of functions (addresses by name), and nothing of before."""
+            self.do_forget()
+            self.state.watches = [Remembering(name, at, self.state.seen) for name, at in functions.items()]
+
+        def do_forget(self):
+            """Remember no more calls."""
+            for point in self.state.watches:
+                if point.is_valid():
+                    point.delete()
+            self.state.watches = []
+
+        def do_call(self, calls):
+            """As always, but no breakpoint of the user stops in what is called, and the settings are the user's
+            afterwards."""
+            names = ("scheduler-locking", "unwindonsignal")
+            before = {name: gdb.parameter(name) for name in names}
+            enabled = [b for b in gdb.breakpoints() or () if b.is_valid() and b.enabled]
+            try:
+                for breakpoint in enabled:
+                    breakpoint.enabled = False
+                inside.execute("set unwindonsignal on")
+                return super().do_call(calls)
+            finally:
+                for name, value in before.items():
+                    inside.execute("set %s %s" % (name, {True: "on", False: "off"}.get(value, value)))
+                for breakpoint in enabled:
+                    if breakpoint.is_valid():
+                        breakpoint.enabled = True
+
+    return Desk
+
+
+class Child:
+    """The process of ggmltool that answers the commands, started by the first of them."""
+
+    def __init__(self, python, root, folder):
+        self.python = python
+        self.root = root
+        self.desk_of = serving(folder)
+        self.process = None
+        self.desk = None
+        self.watches = []
+        self.seen = []
+        self.moment = 0
+        self.loaded = 0
+        self.connected = []
+        for name in ("stop", "cont", "memory_changed", "register_changed"):
+            self._on(name, self._moved)
+        for name in ("new_objfile", "clear_objfiles", "exited"):
+            self._on(name, self._reloaded)
+
+    def _on(self, name, handler):
+        registry = getattr(gdb.events, name, None)
+        if registry is not None:
+            registry.connect(handler)
+            self.connected.append((registry, handler))
+
+    def _moved(self, _):
+        self.moment += 1
+
+    def _reloaded(self, _):
+        self.loaded += 1
+        self.moment += 1
+
+    def _start(self):
+        said = self.said = tempfile.TemporaryFile()
+        code = "import sys; sys.path.append(%r); from ggmltool.cli.in_gdb import serve; serve()" % self.root
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
+        try:
+            self.process = subprocess.Popen(
+                [self.python, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise gdb.GdbError(_GONE.format("%s: %s" % (self.python, error.strerror))) from None
+        self.desk = self.desk_of(self.process.stdout, self.process.stdin, self)
+
+    def ask(self, verb, argument):
+        """What a command shows. Raises gdb.GdbError."""
+        if self.process is None:
+            self._start()
+        inferior = gdb.selected_inferior()
+        command = {
+            "verb": verb,
+            "argument": argument,
+            "width": gdb.parameter("width"),
+            "color": _colored(),
+            "folder": os.getcwd(),
+            "process": [inferior.num, inferior.pid, self.loaded],
+            "moment": self.moment,
+            "seen": self.seen[1:] if self.seen[:1] == [inferior.pid] else [],
+            "running": any(thread.is_running() for thread in inferior.threads()),
+        }
+        try:
+            text, error = self.desk.serve_one(command)
+        except (EOFError, OSError, ValueError):
+            words = self._last_words()
+            self.close()
+            raise gdb.GdbError(_GONE.format(words)) from None
+        except (KeyboardInterrupt, gdb.error) as error:
+            self.close()
+            if _quit_is(error):
+                raise gdb.GdbError("Quit") from None
+            raise
+        return text, error
+
+    def _last_words(self):
+        self.said.seek(0)
+        lines = self.said.read().decode("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "its process has ended")
+
+    def close(self):
+        """End the process."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        for end in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                end.close()
+        with contextlib.suppress(OSError):
+            process.kill()
+        process.wait()
+        self.said.close()
+
+    def leave(self):
+        """End the process, and listen to gdb no more: this file is loaded anew."""
+        self.close()
+        for registry, handler in self.connected:
+            registry.disconnect(handler)
+        for point in self.watches:
+            if point.is_valid():
+                point.delete()
+
+
+def _colored():
+    try:
+        styled = gdb.parameter("style enabled")
+    except RuntimeError:
+        styled = False
+    return bool(styled) and os.isatty(1) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Verb(gdb.Command):
+    """One `ggml X`."""
+
+    def __init__(self, child, name, usage, meaning, example, completes):
+        self.__doc__ = "%s\nUsage: ggml %s %s\nExample: %s" % (meaning, name, usage, example)
+        super().__init__("ggml " + name, gdb.COMMAND_DATA)
+        self.child = child
+        self.name = name
+        self.completes = completes
+
+    def invoke(self, argument, from_tty):
+        """Show what ggmltool answers."""
+        self.dont_repeat()
+        text, error = self.child.ask(self.name, argument)
+        if text:
+            gdb.write(text)
+        if error:
+            raise gdb.GdbError(error)
+
+    def complete(self, text, word):
+        """Names of tensors, or of files."""
+        if self.completes == "file":
+            return gdb.COMPLETE_FILENAME
+        if self.completes != "node":
+            return []
+        try:
+            names, error = self.child.ask("complete", text)
+        except gdb.GdbError:
+            return []
+        cut = len(text) - len(word)
+        return [] if error else [name[cut:] for name in names.split("\n") if name.startswith(text)]
+
+
+class Ggml(gdb.Command):
+    """Look at ggml in the program: its scheduler, its graph, its allocator.
+
+    Without debug information, too. `help ggml VERB` shows more of each."""
+
+    def __init__(self):
+        super().__init__("ggml", gdb.COMMAND_DATA, prefix=True)
+
+    def invoke(self, argument, from_tty):
+        """List what there is."""
+        if argument.strip():
+            raise gdb.GdbError('Undefined ggml command: "%s".  Try "help ggml".' % argument.split()[0])
+        gdb.execute("help ggml")
+
+
+def load(python, root, folder):
+    """Make the commands; `folder` is where this file lies, `root` the folder that has the package."""
+    global inside
+    before = sys.modules.get("ggmltool_ingdb")
+    if before is not None:
+        before.child.leave()
+    inside = _module(folder, "inside")
+    _module(folder, "printers").register()
+    Ggml()
+    sys.modules["ggmltool_ingdb"] = self = type(sys)("ggmltool_ingdb")
+    self.child = Child(python, root, folder)
+    verbs = _module(folder, "verbs").VERBS
+    for name, said in verbs.items():
+        Verb(self.child, name, *said)
+    Verb(self.child, "help", "", "List the commands of ggml.", "ggml help", "")
+    with contextlib.suppress(gdb.error):
+        inside.execute("alias ggml p = ggml print")
