@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ggmltool.debugger.expressions.evaluate import Names, Place, value_of
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.syntax import TypeName

@@ -1,0 +1,193 @@
+"""What a program in somebody's gdb is asked, command by command: which ggml it has, what it is busy with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions.values import CValue
+from ggmltool.debugger.live.memory import LiveMemory
+from ggmltool.debugger.live.scope import LiveScope
+from ggmltool.layouts.layout import Layout, layout
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.found import Found, find, is_graph, is_scheduler
+from ggmltool.sources.process.link import Link
+from ggmltool.sources.process.session import Session
+
+_UNLIMITED = 10_000
+_MOST_TENSORS = 1 << 20
+
+
+class Asked(NamedTuple):
+    """A command as gdb sends it. `width` is that of gdb (None: no limit), `process` changes when the program or its
+    files do, `moment` whenever it has run; `seen` is the last call that `ggml watch` noted: its name, scheduler and
+    graph."""
+
+    verb: str
+    argument: str
+    width: int | None
+    color: bool
+    folder: str
+    process: tuple[int, ...]
+    moment: int
+    seen: tuple[Any, ...]
+    running: bool
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Asked:
+        """What a message says."""
+        return cls(**{**message, "process": tuple(message["process"]), "seen": tuple(message["seen"])})
+
+    @property
+    def columns(self) -> int:
+        """The columns of the terminal."""
+        return max(self.width or _UNLIMITED, 20)
+
+    def path(self, name: str) -> Path:
+        """A file that was named, from where gdb runs."""
+        return Path(self.folder, Path(name).expanduser())
+
+
+class Desk:
+    """Keeps what it knows of a process as long as that lives, and of a moment until the program runs again."""
+
+    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
+        self._streams = requests, answers
+        self.link = Link(requests, answers)
+        self._process: tuple[int, ...] | None = None
+        self._moment = -1
+        self._visit: Visit | None = None
+        self._variables: dict[str, CValue] = {}
+
+    def visit(self, asked: Asked) -> Visit:
+        """The process as it stands. Raises AttachError where there is none, or no ggml in it."""
+        if asked.running:
+            raise AttachError("the program runs; interrupt it first")
+        if self._visit is None or self._process != asked.process:
+            before = self._visit
+            self._visit = None
+            session = Session.served(*self._streams)
+            if not session.instances:
+                pid = asked.process[1]
+                where = f"process {pid} has loaded" if pid else "what gdb has loaded has"
+                raise AttachError(f"no ggml was found: {where} no file with ggml_backend_sched_new")
+            self._visit = Visit(session, self._variables)
+            if before is not None and before.pid == asked.process[1]:
+                self._visit.remember(before)
+            self._process = asked.process
+            self._moment = asked.moment
+        if self._moment != asked.moment:
+            self._visit.move()
+            self._moment = asked.moment
+        self._visit.seen = asked.seen
+        return self._visit
+
+
+class Visit:
+    """A process with ggml: what is looked at in it, and what was read since it stands still."""
+
+    def __init__(self, session: Session, variables: dict[str, CValue]) -> None:
+        self.session = session
+        self.link = session.link
+        self.pid = session.pid
+        self.memory = LiveMemory(self.link)
+        self.seen: tuple[Any, ...] = ()
+        self.chosen = Found(0, 0)
+        self._variables = variables
+        self._last = Found(0, 0)
+
+    def remember(self, other: Visit) -> None:
+        """Look at what another visit to the same process looked at: more files are loaded now."""
+        self.chosen, self._last = other.chosen, other._last
+
+    def move(self) -> None:
+        """The program has run since."""
+        self.memory.forget()
+        for name in ("found", "scope", "tensors", "snapshot"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The structs of its ggml."""
+        return layout(self.session.instance.structs)
+
+    def _holds(self, found: Found) -> bool:
+        return bool(found.sched) and is_scheduler(self.link, self.layout, found.sched)
+
+    @cached_property
+    def found(self) -> Found:
+        """The scheduler and the graph: those that were chosen, those that the program is busy with, those of the last
+        call that was noted, those of before. Raises AttachError if there are none."""
+        functions = {at: name for name, at in self.session.instance.symbols.items()}
+        seen = Found(int(self.seen[1]), int(self.seen[2])) if self.seen else Found(0, 0)
+        busy = Found(0, 0) if self.chosen.sched else find(self.link, self.layout, functions)
+        for found in (self.chosen, busy, seen, self._last):
+            if self._holds(found):
+                self._last = self._with_graph(found)
+                return self._last
+        raise AttachError(
+            "no scheduler was found on the stack; stop in a function of it (break ggml_backend_sched_alloc_graph), let "
+            "`ggml watch` remember its calls, or name one: ggml use ADDRESS"
+        )
+
+    def _with_graph(self, found: Found) -> Found:
+        """With the graph of before, or the scheduler's own copy, where none was found."""
+        seen = int(self.seen[2]) if self.seen and int(self.seen[1]) == found.sched else 0
+        last = self._last.graph if self._last.sched == found.sched else 0
+        for graph in (found.graph, seen, last):
+            if graph and is_graph(self.link, self.layout, graph):
+                return found._replace(graph=graph)
+        return found._replace(graph=self.own_graph(found.sched))
+
+    def own_graph(self, sched: int) -> int:
+        """The scheduler's copy of the graph, with what it has put into it."""
+        return sched + (self.layout.structs["ggml_backend_sched"].members or {})["graph"].offset
+
+    def choose(self, sched: int, graph: int) -> None:
+        """Look at these from now on. Raises CommandError for what is none."""
+        if not is_scheduler(self.link, self.layout, sched):
+            raise CommandError(f"there is no scheduler at {sched:#x}")
+        if graph and not is_graph(self.link, self.layout, graph):
+            raise CommandError(f"there is no graph at {graph:#x}")
+        self.chosen = Found(sched, graph)
+        self.move()
+
+    @cached_property
+    def tensors(self) -> Mapping[str, int]:
+        """The tensors of the graph by name, its nodes first; of several with one name the first. Raises AttachError."""
+        structs = self.layout.structs
+        graph, tensor = structs["ggml_cgraph"].members or {}, structs["ggml_tensor"].members or {}
+        addresses: list[int] = []
+        at = self.found.graph
+        for part in ("nodes", "leafs"):
+            n = int.from_bytes(self.memory.read(at + graph[f"n_{part}"].offset, 4), "little")
+            pointer = int.from_bytes(self.memory.read(at + graph[part].offset, 8), "little")
+            n = min(n, _MOST_TENSORS)
+            raw = self.memory.read(pointer, 8 * n) if n else b""
+            addresses += [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw), 8)]
+        names = self.link.read_many([(address + tensor["name"].offset, 64) for address in addresses])
+        out: dict[str, int] = {}
+        for address, raw in zip(addresses, names, strict=True):
+            name = raw.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            if name:
+                out.setdefault(name, address)
+        return out
+
+    @cached_property
+    def scope(self) -> LiveScope:
+        """Where expressions are asked."""
+        things: Mapping[str, int] = {}
+        tensors: Mapping[str, int] = {}
+        try:
+            found = self.found
+            galloc = (self.layout.structs["ggml_backend_sched"].members or {}).get("galloc")
+            at = int.from_bytes(self.memory.read(found.sched + galloc.offset, 8), "little") if galloc else 0
+            things = {"sched": found.sched, "graph": found.graph, "galloc": at}
+            tensors = self.tensors
+        except AttachError:
+            pass
+        symbols = self.session.instance.symbols
+        return LiveScope(self.link, self.memory, self.layout, things, tensors, symbols, self._variables)

@@ -1,0 +1,62 @@
+"""Who answers which `ggml …`."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import IO, Any
+
+from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.live import asking, stopping
+from ggmltool.debugger.live.desk import Asked, Desk, Visit
+from ggmltool.ggml.errors import Error
+from ggmltool.layouts.errors import ExpressionError
+from ggmltool.sources.process.link import LinkError, LinkLost
+from ggmltool.views.text import harmless
+
+Answer = Callable[[Visit, Asked], str]
+MOST_COMPLETED = 1000
+
+
+def _complete(visit: Visit, asked: Asked) -> str:
+    begun = asked.argument.lstrip()
+    before = asked.argument[: len(asked.argument) - len(begun)]
+    names = (name for name in visit.tensors if name.startswith(begun) and name.isprintable())
+    return "\n".join(before + name for name, _ in zip(names, range(MOST_COMPLETED), strict=False))
+
+
+def answers() -> dict[str, Answer]:
+    """By verb."""
+    return {
+        "print": asking.printed,
+        "ptype": asking.type_of,
+        "x": asking.Examining(),
+        "break": stopping.stop_at,
+        "watch": stopping.watch,
+        "use": stopping.use,
+        "complete": _complete,
+    }
+
+
+class Clerk:
+    """Answers commands: what is to be shown, and what went wrong, in a line."""
+
+    def __init__(self, requests: IO[bytes], replies: IO[bytes]) -> None:
+        self._desk = Desk(requests, replies)
+        self._answers = answers()
+
+    def answer(self, message: dict[str, Any]) -> tuple[str, str]:
+        """What gdb shows, and the error ("": none). Raises LinkLost if gdb is gone."""
+        asked = Asked.of(message)
+        try:
+            text = self._answers[asked.verb](self._desk.visit(asked), asked)
+            return harmless(text, asked.color), ""
+        except LinkLost:
+            raise
+        except (Error, CommandError, ExpressionError, LinkError) as error:
+            return "", harmless(" ".join(str(error).split()))
+        except Exception as error:
+            if os.environ.get("GGMLTOOL_TRACEBACK"):
+                return traceback.format_exc(), "this is a bug in ggmltool"
+            return "", f"this is a bug in ggmltool: {type(error).__name__}: {harmless(str(error))}"
