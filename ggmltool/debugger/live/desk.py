@@ -128,6 +128,8 @@ class Visit:
             if self._holds(found):
                 self._last = self._with_graph(found)
                 return self._last
+        if not self.link.ask("threads"):
+            raise AttachError("the program is not being run")
         raise AttachError(
             "no scheduler was found on the stack; stop in a function of it (break ggml_backend_sched_alloc_graph), let "
             "`ggml watch` remember its calls, or name one: ggml use ADDRESS"
