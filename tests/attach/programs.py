@@ -123,8 +123,11 @@ def decoding(model: Path, *arguments: str) -> list[str]:
 
 def whispering(folder: Path) -> list[str]:
     """whisper.cpp as pywhispercpp has it, with a model of random weights written into the folder. Raises NoProgram."""
-    if not any((place.parent / f"{WHISPER}.libs").exists() for place in places(WHISPER)):
+    package = next((place.parent for place in places(WHISPER) if place.exists()), None)
+    if package is None:
         raise NoProgram(f"whisper.cpp is missing: pip install {WHISPER}==1.5.1")
+    for file in package.glob(f"*{WHISPER}*"):
+        (folder / file.name).symlink_to(file)
     model = write_model(folder / "ggml-random.bin")
     shutil.copy(HERE / "transcribe.py", folder)
     return [sys.executable, str(folder / "transcribe.py"), str(model)]
@@ -137,8 +140,7 @@ def python_program(*arguments: str, release: str = "0.20.2") -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """What the programs are started with."""
-    found = [str(place.parent) for place in places(WHISPER) if place.exists()]
-    ours = {"PYTHONPATH": os.pathsep.join([str(ROOT), *found]), "PYTHONUNBUFFERED": "1", "GGML_VK_VISIBLE_DEVICES": "0"}
+    ours = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "GGML_VK_VISIBLE_DEVICES": "0"}
     return os.environ | QUIET | ours | more
 
 
