@@ -63,7 +63,7 @@ class Speeds(NamedTuple):
 
 def is_gpu(backend: BackendSpec) -> bool:
     """Whether a backend is no part of the host."""
-    return (backend.type or PROFILES[backend.profile].type) in ("gpu", "igpu")
+    return (backend.type or PROFILES[backend.family].type) in ("gpu", "igpu")
 
 
 def rates_of_devices(backends: Sequence[BackendSpec]) -> dict[str, Rates] | None:

@@ -37,8 +37,8 @@ def rates_of_backend(spec: BackendSpec) -> Rates | None:
     if spec.rates is None:
         return None
     if isinstance(spec.rates, str):
-        return rates_of(spec.rates, spec.profile if spec.profile in known(spec.rates).families else None)
-    return _own(spec.rates, spec.profile)
+        return rates_of(spec.rates, spec.family if spec.family in known(spec.rates).families else None)
+    return _own(spec.rates, spec.family)
 
 
 def known_rates(device: KnownDevice, family: str | None = None) -> Rates:

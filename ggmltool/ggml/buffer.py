@@ -100,6 +100,10 @@ class BufferType:
             if self.expanding_ops is not None and size > t.nbytes:
                 _check_may_expand(t, self, self.expanding_ops)
             return size
+        return self.padded_size(t)
+
+    def padded_size(self, t: Tensor) -> int:
+        """The bytes of `t` with its last row padded."""
         return t.nbytes + row_padding_of(t, self.row_padding)
 
 

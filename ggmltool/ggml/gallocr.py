@@ -188,7 +188,8 @@ class Gallocr(AnyGallocr):
                     realloc = True
             if realloc:
                 self.growing(self.bufts[i], buffer.size() if buffer is not None else 0, new_size)
-                self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], tallocr, self.addresses)
+                sizes = [chunk.max_size for chunk in tallocr.chunks]
+                self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], sizes, self.addresses)
 
     def growing(self, buft: BufferType, size: int, new_size: int) -> None:
         """A buffer of `size` bytes (0: there is none) is about to be made anew with `new_size`."""

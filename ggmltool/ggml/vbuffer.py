@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType
-from ggmltool.ggml.dyn_tallocr import DynTallocr
 
 
 class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
@@ -42,14 +43,14 @@ class HashNodes:
 
 
 class VBuffer:
-    """vbuffer: the real buffers of one planner, one for each of its chunks."""
+    """vbuffer: the real buffers of one planner, one for each of its chunks, of these sizes."""
 
     __slots__ = ("chunks",)
 
-    def __init__(self, buft: BufferType, tallocr: DynTallocr, addresses: AddressSpace) -> None:
+    def __init__(self, buft: BufferType, sizes: Iterable[int], addresses: AddressSpace) -> None:
         self.chunks: list[Buffer] = []
-        for i, chunk in enumerate(tallocr.chunks):
-            buffer = Buffer(buft, chunk.max_size, addresses, USAGE_COMPUTE)
+        for i, size in enumerate(sizes):
+            buffer = Buffer(buft, size, addresses, USAGE_COMPUTE)
             buffer.chunk = i
             self.chunks.append(buffer)
 

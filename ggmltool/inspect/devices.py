@@ -150,7 +150,7 @@ def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     all_bufts = list(bufts.values())
     profiles = profiles_of(model.release)
     computes = zip(model.backends, made, computing(model, made, all_bufts), strict=True)
-    infos = [_backend(spec, profiles[spec.profile], b, _engine(who), all_bufts) for spec, b, who in computes]
+    infos = [_backend(spec, profiles[spec.family], b, _engine(who), all_bufts) for spec, b, who in computes]
     return infos, [_buft(t, made) for t in all_bufts]
 
 
@@ -239,7 +239,7 @@ def device_facts(model: Model) -> list[DeviceFacts]:
     facts = []
     profiles = profiles_of(model.release)
     for spec, backend in zip(model.backends, make_backends(model, make_bufts(model)), strict=True):
-        profile, table = profiles[spec.profile], backend.device.table
+        profile, table = profiles[spec.family], backend.device.table
         lacks = {key for key, answer in enumerate(table) if answer == NO}
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)

@@ -165,7 +165,7 @@ def _rates(specs: Sequence[BackendSpec]) -> dict[str, Rates]:
         rates = {spec.name: found for spec in specs if (found := rates_of_backend(spec)) is not None}
     except Mistake as mistake:
         raise InspectError(f"--device: {mistake.message}") from None
-    cpus = [spec.name for spec in specs if spec.profile == "CPU" and spec.name not in rates]
+    cpus = [spec.name for spec in specs if spec.family == "CPU" and spec.name not in rates]
     return {**rates, **dict.fromkeys(cpus, SOME_HOST)} if rates else {}
 
 

@@ -41,7 +41,7 @@ class LaneTimes:
         self.cached = cached
         rates = rates_of_devices(model.backends)
         self.clock = Clock.ORDER if rates is None else Clock.ESTIMATED
-        self.rates = rates or {b.name: Rates(b.name, 1.0, 1.0, 1.0, 1.0, 1.0, family=b.profile) for b in model.backends}
+        self.rates = rates or {b.name: Rates(b.name, 1.0, 1.0, 1.0, 1.0, 1.0, family=b.family) for b in model.backends}
         self._compiled = Compiled(model)
         self._estimators: dict[str, tuple[Estimator, dict[str, NodeWork]]] = {}
 

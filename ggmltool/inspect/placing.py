@@ -149,7 +149,7 @@ def _cpu(model: Model) -> list[BackendSpec]:
 def _type(model: Model, spec: BackendSpec) -> str:
     from ggmltool.ggml.releases.parts import profiles_of
 
-    return spec.type or profiles_of(model.release)[spec.profile].type
+    return spec.type or profiles_of(model.release)[spec.family].type
 
 
 def _exact(nbytes: int) -> str:

@@ -13,7 +13,7 @@ from ggmltool import oracle
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
-from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
@@ -118,6 +118,11 @@ def verify(
     `doing` shows what is under way. With `vulkan` this machine's Vulkan device answers for the scenario's in the real
     library, and the scenario's are on its hardware. Raises InspectError if the library is missing or cannot do it.
     """
+    if scenario.model.scheduler.past is not None:
+        raise WrongUse(
+            "The scenario's scheduler has a past (scheduler: past), which a real library cannot be given. "
+            "`ggmltool attach --verify` compares with the process that it is from; without `past` it is verified anew."
+        )
     on_vulkan = on_this_vulkan(scenario.model) if vulkan else None
     model = scenario.model if on_vulkan is None else on_vulkan.model
     if values is None:

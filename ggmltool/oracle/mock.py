@@ -315,6 +315,8 @@ class World:
             clear=callbacks.cpu_buffer.clear,
         )
         known_profiles = profiles_of(model.release)
+        answers = [spec.answers for spec in model.backends if spec.answers is not None]
+        self.sized = frozenset(name for recorded in answers for name in recorded.sizes)
         profiles = [resolve(spec, known_profiles) for spec in model.backends]
         for profile in profiles:
             if profile.buft not in self.by_name:
@@ -340,7 +342,7 @@ class World:
         devices = {b.name: b.device for b in make_backends(model, bufts)}
         if self.callbacks.answered is not None:
             for spec in model.backends:
-                if spec.supports is None:
+                if spec.supports is None and spec.answers is None:
                     self.callbacks.answered(devices[spec.name])
         orders = any(device.graph_optimize is not None for device in devices.values())
         if known or orders or any(device.profile.rules == "engine" for device in self.order):
@@ -385,13 +387,14 @@ class World:
 
     def _cpu_buft(self) -> MockBuft:
         # The real one leaves fresh memory as it finds it; values are compared with those of zeroed memory.
-        address = self.callbacks.cpu_buft_address if self.real_cpu_memory else 0
+        address = self.callbacks.cpu_buft_address if self.real_cpu_memory and "CPU" not in self.sized else 0
         return MockBuft("CPU", 32, None, 0, True, address=address, silent=self.tracing)
 
     def _add_buft(self, buft: MockBuft) -> MockBuft:
         c = self.callbacks
         if not buft.address:
             layout = c.lib.layout
+            own_sizes = buft.own_sizes or buft.name in self.sized
             buft.struct = layout.buffer_type()
             buft.address = ctypes.addressof(buft.struct)
             buft.struct.iface = layout.buffer_type_i(
@@ -399,7 +402,7 @@ class World:
                 alloc_buffer=c.buft_alloc,
                 get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,
                 get_max_size=c.buft_max_size if buft.max_size is not None else None,
-                get_alloc_size=c.buft_alloc_size if buft.row_padding or buft.own_sizes else None,
+                get_alloc_size=c.buft_alloc_size if buft.row_padding or own_sizes else None,
                 is_host=c.true if buft.host else None,
             )
         self.bufts[buft.address] = buft
@@ -409,7 +412,7 @@ class World:
     def _add_device(self, profile: BackendProfile, further: list[tuple[BufferTypeSpec, MockBuft]]) -> None:
         device = MockDevice(profile, self.by_name[profile.buft])
         for spec, buft in further:
-            if spec.device == device.name:
+            if spec.device == device.name and not profile.lists_bufts:
                 device.bufts.add(buft.address)
                 if buft.ops is not None:
                     device.restricted[buft.address] = buft.ops
@@ -433,7 +436,7 @@ class World:
             get_buffer_type=c.device_buft,
             supports_op=c.cpu_supports_op if plain_cpu else c.true if everything else c.device_supports_op,
             supports_buft=c.cpu_supports_buft if only_host else c.device_supports_buft,
-            offload_op=c.device_offload_op if profile.offload_min_batch is not None else None,
+            offload_op=c.device_offload_op if profile.may_offload else None,
             event_new=c.event_new if profile.events else None,
             event_free=c.event_free if profile.events else None,
             event_synchronize=c.event_synchronize if profile.events else None,

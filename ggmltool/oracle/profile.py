@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.model import BackendSpec, DeviceType
 
@@ -18,7 +19,8 @@ class BackendProfile:
     `rules` names whose op rules hold where `supports` says nothing: "all", "cpu", "blas", or "engine" for the
     engine's table of the profile.
     `any_host` is whether it can use every host buffer type. `is_real_cpu_buft`: the library's own CPU buffer type
-    serves as its default buffer type.
+    serves as its default buffer type. `lists_bufts`: it can use those that the scenario lists and no others.
+    `is_recorded`: it has answers of a process.
     """
 
     name: str
@@ -35,6 +37,13 @@ class BackendProfile:
     offload_min_batch: int | None
     events: bool
     is_real_cpu_buft: bool
+    lists_bufts: bool = False
+    is_recorded: bool = False
+
+    @property
+    def may_offload(self) -> bool:
+        """Whether it is asked about offloads at all."""
+        return self.is_recorded or self.offload_min_batch is not None
 
     @property
     def supports_everything(self) -> bool:
@@ -50,6 +59,9 @@ class BackendProfile:
 def resolve(spec: BackendSpec, profiles: Mapping[str, Profile]) -> BackendProfile:
     """The spec with its profile's defaults filled in; `profiles` are those of the release."""
     family = spec.profile.rstrip("0123456789").lower()
+    if spec.profile == RECORDED:
+        recorded = replace(_by_engine(spec, profiles[spec.family]), is_recorded=True)
+        return recorded if spec.supports_bufts is None else replace(recorded, any_host=False, lists_bufts=True)
     if spec.supports is not None and spec.supports.cases is not None:
         return replace(resolve(replace(spec, supports=None), profiles), supports=spec.supports, rules="engine")
     if family == "cpu":

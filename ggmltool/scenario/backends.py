@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.sched.copy_callback import COPY_CALLBACKS
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import (
@@ -23,6 +24,8 @@ from ggmltool.scenario.kinds import (
 )
 from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.own_rates import read_rates
+from ggmltool.scenario.past import read_past
+from ggmltool.scenario.recorded import read_answers
 from ggmltool.scenario.support_rules import op_keys, read_supports
 from ggmltool.scenario.values import (
     as_id,
@@ -94,17 +97,29 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
     name = at("name", as_id, given["name"], "name")
     written = given.get("profile")
     profile = profile_of_name(name) if written is None else at("profile", PROFILE.read, written, "profile")
-    given = given if given.get("rates") is None else at("rates", _with_device, given, profile)
+    family = _family(given, profile)
+    given = given if given.get("rates") is None else at("rates", _with_device, given, family)
     batch = given.get("offload_min_batch", 0)
     said = read_keys(
         {**given, "profile": profile},
         BACKEND_KEYS,
         supports=lambda v: read_supports(v, name, folder),
-        features=lambda v: _features(v, profile),
-        max_tensor_size=lambda v: _max_tensor_size(v, profile),
+        features=lambda v: _features(v, family),
+        max_tensor_size=lambda v: _max_tensor_size(v, family),
         rates=read_rates,
     )
     return BackendSpec(**said, never_offloads=batch is None or batch == "never")
+
+
+def _family(given: Mapping[str, Any], profile: str) -> str:
+    """The profile whose rules a backend has. Raises where keys of recorded devices stand at another."""
+    if profile == RECORDED:
+        like = given.get("like")
+        return "custom" if like is None else at("like", LIKE.read, like, "like")
+    for key in ("like", "answers"):
+        if given.get(key) is not None:
+            raise Mistake(f"{key} is for devices with the profile {RECORDED}", f"profile: {RECORDED}", key, on_key=True)
+    return profile
 
 
 def _with_device(given: dict[str, Any], profile: str) -> dict[str, Any]:
@@ -182,9 +197,10 @@ def _names(value: object, what: str) -> tuple[str, ...]:
 
 
 PROFILE = Kind(
-    lambda value, what: as_word(value, what, profile_names()),
-    lambda: either({"enum": list(profile_names())}, defined("device_file").schema()),
+    lambda value, what: as_word(value, what, (*profile_names(), RECORDED)),
+    lambda: either({"enum": [*profile_names(), RECORDED]}, defined("device_file").schema()),
 )
+LIKE = Kind(lambda value, what: as_word(value, what, profile_names()), lambda: {"enum": list(profile_names())})
 ALIGNMENT = Kind(_alignment, size(1).schema)
 MAX_SIZE = Kind(_max_size, size(1).schema)
 ROW_PADDING = integer(0, 1 << 32)
@@ -208,6 +224,10 @@ BACKEND_KEYS: Keys = {
     "graph_optimize": BOOL,
     "max_tensor_size": size(),
     "rates": defined("rates"),
+    "like": LIKE,
+    "answers": Kind(lambda value, _: read_answers(value), defined("answers").schema),
+    "copies_async": BOOL,
+    "sets_async": BOOL,
 }
 BUFFER_TYPE_KEYS: Keys = {
     "device": ID,
@@ -222,6 +242,7 @@ SCHEDULER_KEYS: Keys = {
     "parallel": BOOL,
     "op_offload": BOOL,
     "copy_callback": word(lambda: COPY_CALLBACKS),
+    "past": defined("past"),
 }
 
 
@@ -281,7 +302,7 @@ def default_buft(backend: BackendSpec) -> str:
     """The name of a backend's default buffer type."""
     from ggmltool.ggml.devices.profiles import PROFILES
 
-    return backend.buft or PROFILES[backend.profile].buft or backend.name
+    return backend.buft or PROFILES[backend.family].buft or backend.name
 
 
 def own_bufts(backends: list[BackendSpec]) -> list[str]:
@@ -297,7 +318,7 @@ def known_bufts(backends: list[BackendSpec], profiles: Mapping[str, Profile] | N
     from ggmltool.ggml.devices.profiles import PROFILES, extra_names
 
     known = PROFILES if profiles is None else profiles
-    return [name for b in backends for name in extra_names(known[b.profile], b.name)]
+    return [name for b in backends for name in extra_names(known[b.family], b.name)]
 
 
 def as_backend(value: object, what: str, backends: Sequence[str]) -> str:
@@ -340,6 +361,8 @@ def check_bufts(
     for i, backend in enumerate(backends):
         wanted: list[tuple[str, tuple[str | int, ...]]] = [(default_buft(backend), (i, "buft"))]
         wanted += [(name, (i, "supports_bufts", j)) for j, name in enumerate(backend.supports_bufts or ())]
+        if backend.answers is not None:
+            wanted += [(name, (i, "answers", "sizes", name)) for name in backend.answers.sizes]
         for name, path in wanted:
             if name not in names and name not in known:
                 absent = _absent(name, [b.name for b in backends])
@@ -347,10 +370,11 @@ def check_bufts(
                 raise Mistake(f"there is no buffer type {quoted(name)}", hint, *path)
 
 
-def read_scheduler(value: object) -> SchedulerSpec:
-    """The map `scheduler`. Raises Mistake."""
+def read_scheduler(value: object, backends: Sequence[BackendSpec]) -> SchedulerSpec:
+    """The map `scheduler`, over these backends. Raises Mistake."""
     if value is None:
         return SchedulerSpec()
     given = as_map(value, "scheduler")
     check_keys(given, SCHEDULER_KEYS, "scheduler")
-    return SchedulerSpec(**read_keys(given, SCHEDULER_KEYS))
+    names = tuple(b.name for b in backends)
+    return SchedulerSpec(**read_keys(given, SCHEDULER_KEYS, past=lambda v: read_past(v, names)))

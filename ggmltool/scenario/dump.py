@@ -21,6 +21,8 @@ from ggmltool.scenario.model import (
     TensorSpec,
 )
 from ggmltool.scenario.own_rates import dump_rates
+from ggmltool.scenario.past import dump_past
+from ggmltool.scenario.recorded import dump_answers
 from ggmltool.scenario.support_rules import dump_supports
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
@@ -85,11 +87,13 @@ def dump_backend(spec: BackendSpec) -> dict[str, Any]:
         out["engine"] = spec.engine
     if spec.features is not None:
         out["features"] = sorted(spec.features)
-    for key in ("graph_optimize", "max_tensor_size"):
+    for key in ("graph_optimize", "max_tensor_size", "copies_async", "sets_async", "like"):
         if getattr(spec, key) is not None:
             out[key] = getattr(spec, key)
     if spec.rates is not None:
         out["rates"] = spec.rates if isinstance(spec.rates, str) else dump_rates(spec.rates)
+    if spec.answers is not None:
+        out["answers"] = dump_answers(spec.answers)
     return out
 
 
@@ -124,6 +128,8 @@ def _scheduler(spec: SchedulerSpec) -> dict[str, Any]:
         out["graph_size"] = spec.graph_size
     if spec.copy_callback:
         out["copy_callback"] = spec.copy_callback
+    if spec.past is not None:
+        out["past"] = dump_past(spec.past)
     return out
 
 

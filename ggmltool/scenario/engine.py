@@ -8,6 +8,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.recorded import RECORDED, RecordedDevice, recorded_sizes
 from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
@@ -22,7 +23,7 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
     bufts: dict[str, BufferType] = {}
     profiles = profiles_of(model.release)
     for spec in model.backends:
-        profile = profiles[spec.profile]
+        profile = profiles[spec.family]
         name = spec.buft or profile.buft or spec.name
         if name == spec.name:
             bufts[name] = make_buft(
@@ -35,15 +36,26 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
     known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
     bufts |= {name: buft for name, buft in known.items() if name not in bufts}
+    _record_sizes(model, bufts)
     for buft in bufts.values():
         buft.expanding_ops = model.release.rules.expanding_ops
     return bufts
+
+
+def _record_sizes(model: Model, bufts: dict[str, BufferType]) -> None:
+    """The buffer types with the sizes that devices answered in a process."""
+    for spec in model.backends:
+        if spec.answers is not None:
+            for name, sizes in spec.answers.sizes.items():
+                bufts[name].alloc_size = recorded_sizes(sizes, bufts[name])
+                bufts[name].plain = False
 
 
 def _named_bufts(model: Model) -> frozenset[str]:
     """The buffer types that the scenario names somewhere."""
     names = {context.buft for context in model.contexts} | {spec.buft for spec in model.backends}
     names.update(name for spec in model.backends for name in spec.supports_bufts or ())
+    names.update(name for spec in model.backends if spec.answers is not None for name in spec.answers.sizes)
     return frozenset(name for name in names if name is not None)
 
 
@@ -51,7 +63,7 @@ def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[
     """The buffer types that devices of these profiles have besides their own (None: all of them)."""
     profiles = profiles_of(model.release)
     for spec in model.backends:
-        profile = profiles[spec.profile]
+        profile = profiles[spec.family]
         if profile.extra:
             for name, extra in extra_names(profile, spec.name).items():
                 if wanted is None or name in wanted:
@@ -76,11 +88,13 @@ def _further_buft(spec: BufferTypeSpec) -> BufferType:
 def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
     profiles = profiles_of(model.release)
-    return [_backend(spec, profiles[spec.profile], bufts, model.release.ops) for spec in model.backends]
+    return [_backend(spec, profiles[spec.family], bufts, model.release.ops) for spec in model.backends]
 
 
 def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], ops: OpRules) -> Backend:
-    own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED]
+    answers = spec.answers if spec.supports is None else None
+    said = spec.profile == RECORDED and spec.supports_bufts is not None
+    own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED and not said]
     listed = [bufts[name] for name in spec.supports_bufts or ()]
     device = make_device(
         profile,
@@ -89,6 +103,7 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         [*own, *listed],
         type=spec.type,
         supports=spec.supports,
+        any_host=False if said else None,
         offload_min_batch=spec.offload_min_batch,
         never_offloads=spec.never_offloads,
         events=spec.events,
@@ -96,6 +111,10 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         features=spec.features,
         max_tensor_size=spec.max_tensor_size,
         graph_optimize=spec.graph_optimize is not False,
+        copies_async=spec.copies_async,
+        sets_async=spec.sets_async,
         op_rules=ops,
     )
+    if answers is not None:
+        device = RecordedDevice(device, answers, spec.like is not None)
     return Backend(spec.name, device)

@@ -157,7 +157,7 @@ class _Loader:
         self.known_bufts = known_bufts(backends, profiles)
         self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
         self.reader = TensorReader([b.name for b in backends], self.document.folder, self.release)
-        scheduler = self._part("scheduler", read_scheduler)
+        scheduler = self._part("scheduler", lambda v: read_scheduler(v, backends))
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
         graphs = self._part("graphs", lambda v: self._named(v, "graphs", self._graph))
         by_name = {graph.name: graph for graph in graphs}

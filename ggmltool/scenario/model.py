@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.devices.conditions import Supports
+from ggmltool.ggml.devices.recorded import RECORDED, Recorded
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Dims
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.sched.past import Past
     from ggmltool.scenario.data import Data
     from ggmltool.scenario.errors import Place
     from ggmltool.scenario.own_rates import OwnRates
@@ -35,7 +37,9 @@ class BackendSpec:
 
     `buft` names its default buffer type, `max_size`, `memory` and `max_tensor_size` are bytes. `features` is what the
     hardware has, by the profile's names; `graph_optimize` false keeps the device from ordering nodes its own way.
-    `rates` is the known device that it runs on, or what its owner says of it, for estimates of time.
+    `rates` is the known device that it runs on, or what its owner says of it, for estimates of time. `answers` is what
+    a recorded device said in a process, `like` the profile that answers for it where it was not asked. `copies_async`
+    and `sets_async` are whether it copies, and lets itself be written, without waiting.
     """
 
     name: str
@@ -57,6 +61,15 @@ class BackendSpec:
     graph_optimize: bool | None = None
     max_tensor_size: int | None = None
     rates: str | OwnRates | None = None
+    like: str | None = None
+    answers: Recorded | None = None
+    copies_async: bool | None = None
+    sets_async: bool | None = None
+
+    @property
+    def family(self) -> str:
+        """The profile whose rules it has, also where its own answers go before them."""
+        return (self.like or "custom") if self.profile == RECORDED else self.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +160,14 @@ class SchedulerSpec:
     """`graph_size` None: 2048, raised to what the graphs need.
 
     `copy_callback` is what the program has copy weights in host memory ("": nothing, which leaves it to the scheduler).
+    `past` is the state that it has when the first step comes (None: it is new).
     """
 
     graph_size: int | None = None
     parallel: bool = False
     op_offload: bool = True
     copy_callback: str = ""
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)

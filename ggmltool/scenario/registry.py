@@ -32,13 +32,13 @@ def registry_of(model: Model) -> BackendRegistry | None:
     bufts = make_bufts(model)
     made = {b.name: b for b in make_backends(model, bufts)}
     specs = model.backends
-    if all(spec.profile != "CPU" for spec in specs):
+    if all(spec.family != "CPU" for spec in specs):
         specs = [BackendSpec("CPU", "CPU"), *specs]
     for spec in sorted(specs, key=lambda s: order.index(s.profile) if s.profile in order else len(order)):
         backend = made.get(spec.name)
         buft = backend.device.buft if backend is not None else bufts["CPU"]
         init = partial(_init, model, spec.name, buft)
-        registry.register(spec.name, init, buft, _INIT.get(spec.profile, ""))
+        registry.register(spec.name, init, buft, _INIT.get(spec.family, ""))
     return registry
 
 

@@ -44,6 +44,10 @@ class ReservingRun(Run):
             from ggmltool.ggml.sched.used_experts import copy_callback
 
             sched.set_copy_callback(copy_callback(options.copy_callback, sched))
+        if options.past is not None:
+            from ggmltool.ggml.sched.past import go_on_from
+
+            go_on_from(options.past, sched)
         return sched
 
     def start_behind(self, other: ReservingRun) -> Scheduler:

@@ -128,11 +128,11 @@ def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
     """Refuse a backend of a profile whose rules of that time are not known. Raises Mistake."""
     known = profiles_of(release)
     for i, backend in enumerate(backends):
-        if backend.profile not in known:
-            since = days().profiles.get(backend.profile, "")
-            message = f"the rules that {backend.profile} had in ggml {release.name} are not known here"
+        if backend.family not in known:
+            since = days().profiles.get(backend.family, "")
+            message = f"the rules that {backend.family} had in ggml {release.name} are not known here"
             if lacks(release, since):
-                message = f"ggml {release.name} has no {backend.profile}; available since {since}"
+                message = f"ggml {release.name} has no {backend.family}; available since {since}"
             hint = f"known are {', '.join(known)}; describe others yourself: profile: custom, supports, …"
             raise Mistake(message, hint, i)
 

@@ -204,6 +204,8 @@ def make_device(
     features: Features | None = None,
     max_tensor_size: int | None = None,
     graph_optimize: bool = True,
+    copies_async: bool | None = None,
+    sets_async: bool | None = None,
     op_rules: OpRules = SHARED,
 ) -> Device:
     """The engine's device for a profile with what is overridden (None: as the profile says).
@@ -233,8 +235,8 @@ def make_device(
         profile.events if events is None else events,
         memory,
         ops.check,
-        profile.copies_async,
-        profile.sets_async,
+        profile.copies_async if copies_async is None else copies_async,
+        profile.sets_async if sets_async is None else sets_async,
         profile.graph_optimize if graph_optimize else None,
         op_rules,
     )

@@ -196,7 +196,7 @@ def record_history(scenario: Scenario, compute: bool = False) -> History:
 
 def _backends(run: Run) -> Sequence[BackendNames]:
     memory = run.sched.memory_names if run.sched is not None else [b.device.buft.name for b in run.backends]
-    profiles = [spec.profile for spec in run.model.backends]
+    profiles = [spec.family for spec in run.model.backends]
     names = zip(run.backends, memory, profiles, strict=False)
     return [BackendNames(b.name, b.device.buft.name, m, profile) for b, m, profile in names]
 

@@ -8,6 +8,8 @@ from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER
 from ggmltool.scenario.device_files import SUFFIXES
 from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, nullable, one_or_list
 from ggmltool.scenario.own_rates import OWN_RATES_KEYS
+from ggmltool.scenario.past import PAST_KEYS
+from ggmltool.scenario.recorded import ANSWERS_KEYS, answers_schema
 from ggmltool.scenario.schema.forms import by_id, closed, described, of_keys, ref
 from ggmltool.scenario.support_rules import (
     ANY,
@@ -38,12 +40,14 @@ def definitions() -> dict[str, Schema]:
         "features": _features(),
         "rates": either(TEXT.schema(), _rates()),
         "supports": _supports(),
+        "answers": closed(ANSWERS_KEYS, described("Backends", _answers(), "key of `answers`")),
         "op_name": {"enum": list(dict.fromkeys(KEY_NAMES))},
         "op_list": one_or_list(ref("op_name")),
         "rule": _rule(),
         "conditions": _conditions(with_present=False),
         "source_conditions": _conditions(with_present=True),
         "buffer_types": by_id(of_keys(BUFFER_TYPE_KEYS, "Buffer types", ["device"]), printable=False),
+        "past": closed(PAST_KEYS, described("Scheduler", _past(), "key of `past`")),
         "scheduler": of_keys(SCHEDULER_KEYS, "Scheduler"),
     }
 
@@ -59,6 +63,14 @@ def _rates() -> Schema:
     """What its owner says of a device's speed."""
     keys = {key: nullable(kind.schema()) for key, kind in OWN_RATES_KEYS.items()}
     return closed(OWN_RATES_KEYS, described("Backends", keys, "key of `rates`"))
+
+
+def _answers() -> dict[str, Schema]:
+    return {key: nullable(schema) for key, schema in answers_schema().items()}
+
+
+def _past() -> dict[str, Schema]:
+    return {key: nullable(kind.schema()) for key, kind in PAST_KEYS.items()}
 
 
 def _supports() -> Schema:

@@ -197,6 +197,6 @@ class Choices:
             return "there are overrides of tensors"
         for spec in (*self.gpus, *self.prepared.accels):
             profile, device = self.prepared.profile(spec), self.prepared.devices[spec.name]
-            if not device.events or not ("async" in profile.caps or spec.profile == "custom"):
+            if not device.events or not ("async" in profile.caps or spec.family == "custom"):
                 return f"{spec.name} has no events, or does not compute asynchronously"
         return ""

@@ -49,7 +49,7 @@ class Prepared:
 
     def profile(self, spec: BackendSpec) -> Profile:
         """What the device is in the model's release of ggml."""
-        return self.profiles[spec.profile]
+        return self.profiles[spec.family]
 
     def _type(self, spec: BackendSpec) -> str:
         return spec.type or self.profile(spec).type

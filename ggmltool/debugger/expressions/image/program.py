@@ -51,7 +51,7 @@ class Program:
         own = [b.device.buft for b in run.backends]
         self.bufts: list[BufferType] = list(dict.fromkeys([*own, *run.bufts.values()]))
         self.buft_of = [self.bufts.index(buft) for buft in own]
-        self.profiles = [spec.profile for spec in run.model.backends]
+        self.profiles = [spec.family for spec in run.model.backends]
         self.buffers = [BufferFacts(b.base, b.size, self._number(b.buft), b.usage) for b in run.buffers]
         self.cgraph_size = run.compiled.cgraph_size
         self.contexts = [spec.name for spec in run.model.contexts]

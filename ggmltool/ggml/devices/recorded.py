@@ -1,0 +1,181 @@
+"""A device that answers as it did in a process: its answers are data, question by question.
+
+What was not asked is answered by the rules of a profile that the device is like; if there is none, by the nearest
+answers: of the same op with the same types and shapes, else the same types, else the same op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from math import log
+from typing import NamedTuple
+
+from ggmltool.ggml.buffer import AllocSize, BufferType
+from ggmltool.ggml.device import NOT_IN_TABLE, Device, Refusal
+from ggmltool.ggml.devices.questions import Operand, Question, question, size_question, without_memory
+from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, Op
+from ggmltool.ggml.tensor import Tensor
+
+RECORDED = "recorded"
+"""The profile of a device that answers as recorded."""
+
+REFUSED = "the device said no when it was asked in the process"
+
+
+class Heard(StrEnum):
+    """What an answer of a recorded device rests on."""
+
+    ASKED = "asked"
+    LIKE = "like"
+    SHAPES = "shapes"
+    TYPES = "types"
+    OP = "op"
+    NEVER = "never"
+
+
+class Answer(NamedTuple):
+    """What a device said of an op: whether it supports it, whether it asks for it when its weights lie elsewhere."""
+
+    supports: bool
+    offloads: bool
+
+
+class Basis(NamedTuple):
+    """What the answer to an op rests on: `yes` of `of` answers say that it is supported."""
+
+    heard: Heard
+    yes: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a device was asked: of ops, and of the bytes that tensors take in its buffer types, by their names."""
+
+    ops: Mapping[Question, Answer] = field(default_factory=dict, hash=False)
+    sizes: Mapping[str, Mapping[Question, int]] = field(default_factory=dict, hash=False)
+
+    @cached_property
+    def by_op(self) -> Mapping[int, Sequence[tuple[Question, Answer]]]:
+        """The answers by op key."""
+        out: dict[int, list[tuple[Question, Answer]]] = {}
+        for asked, answer in self.ops.items():
+            out.setdefault(asked.key, []).append((asked, answer))
+        return out
+
+    def nearest(self, asked: Question) -> tuple[Heard, list[Answer]]:
+        """The answers to what is most like a question that was not asked."""
+        of_op = self.by_op.get(asked.key, ())
+        bare = without_memory(asked)
+        same = [a for q, a in of_op if without_memory(q) == bare]
+        if same:
+            return Heard.SHAPES, same
+        types = _types(asked)
+        alike = [(q, a) for q, a in of_op if _types(q) == types]
+        heard = Heard.TYPES if alike else Heard.OP if of_op else Heard.NEVER
+        among = alike or of_op
+        least = min((_distance(q, asked) for q, _ in among), default=0.0)
+        return heard, [a for q, a in among if _distance(q, asked) <= least]
+
+
+def _types(asked: Question) -> tuple[str | None, ...]:
+    return (asked.result.type, *(None if s is None else s.type for s in asked.src))
+
+
+def _distance(a: Question, b: Question) -> float:
+    """How far the extents are from each other, as factors."""
+    pairs = zip((a.result, *a.src), (b.result, *b.src), strict=False)
+    return sum(_apart(x, y) for x, y in pairs if x is not None and y is not None)
+
+
+def _apart(a: Operand, b: Operand) -> float:
+    return sum(abs(log(max(x, 1) / max(y, 1))) for x, y in zip(a.ne, b.ne, strict=True))
+
+
+class RecordedDevice(Device):
+    """A device with answers of a process. `like` answers what was not asked, None: the nearest answers do."""
+
+    __slots__ = ("_nearest", "like", "recorded")
+
+    def __init__(self, base: Device, recorded: Recorded, has_like: bool) -> None:
+        for name in Device.__slots__:
+            setattr(self, name, getattr(base, name))
+        self.recorded = recorded
+        self.like = base if has_like else None
+        self.looks_at_memory = True
+        self._nearest: dict[Question, tuple[Heard, list[Answer]]] = {}
+
+    @property
+    def takes_any_data(self) -> bool:
+        """Whether `supports_op` says yes to every tensor that no op computes."""
+        refuses = any(not answer.supports for _, answer in self.recorded.by_op.get(Op.NONE, ()))
+        return not refuses and (self.like is None or self.like.takes_any_data)
+
+    def supports_op(self, op: Tensor) -> bool:
+        """ggml_backend_dev_supports_op."""
+        answer = self.recorded.ops.get(question(op))
+        return self._refusal(op) is None if answer is None else answer.supports
+
+    def refusal(self, op: Tensor) -> Refusal | None:
+        """What `why_not` says, and whether the device lacks the op altogether."""
+        if self.like is not None and self.recorded.ops.get(question(op)) is None:
+            return self.like.refusal(op)
+        return super().refusal(op)
+
+    def basis(self, op: Tensor) -> Basis:
+        """What the answer to an op rests on."""
+        asked = question(op)
+        answer = self.recorded.ops.get(asked)
+        if answer is not None:
+            return Basis(Heard.ASKED, int(answer.supports), 1)
+        if self.like is not None or op.op in EMPTY_OPS:
+            return Basis(Heard.LIKE, 0, 0)
+        heard, answers = self._answers(asked)
+        return Basis(heard, sum(a.supports for a in answers), len(answers))
+
+    def offload_op(self, op: Tensor) -> bool:
+        """ggml_backend_dev_offload_op."""
+        asked = question(op)
+        answer = self.recorded.ops.get(asked)
+        if answer is not None:
+            return answer.offloads
+        if self.like is not None:
+            return self.like.offload_op(op)
+        _, answers = self._answers(asked)
+        return 2 * sum(a.offloads for a in answers) > len(answers)
+
+    def _refusal(self, op: Tensor) -> str | None:
+        asked = question(op)
+        answer = self.recorded.ops.get(asked)
+        if answer is not None:
+            return None if answer.supports else REFUSED
+        if self.like is not None:
+            return self.like._refusal(op)
+        return None if op.op in EMPTY_OPS else self._nearest_refusal(asked)
+
+    def _nearest_refusal(self, asked: Question) -> str | None:
+        heard, answers = self._answers(asked)
+        if heard is Heard.NEVER:
+            return None if self.type == "cpu" else NOT_IN_TABLE
+        if 2 * sum(a.supports for a in answers) > len(answers):
+            return None
+        return f"not asked in the process; the nearest answers to {KEY_NAMES[asked.key].upper()} are no"
+
+    def _answers(self, asked: Question) -> tuple[Heard, list[Answer]]:
+        if asked not in self._nearest:
+            self._nearest[asked] = self.recorded.nearest(asked)
+        return self._nearest[asked]
+
+
+def recorded_sizes(sizes: Mapping[Question, int], buft: BufferType) -> AllocSize:
+    """get_alloc_size of a buffer type: as recorded, else by the rule that it has."""
+    rule: Callable[[Tensor], int] = buft.alloc_size or buft.padded_size
+
+    def size(t: Tensor) -> int:
+        said = sizes.get(size_question(t))
+        return rule(t) if said is None else said
+
+    return size

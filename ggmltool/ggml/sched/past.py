@@ -1,0 +1,109 @@
+"""What a scheduler was before the first step: a process that was met on its way has reserved and allocated already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ggmltool.ggml.dyn_tallocr import Chunk
+from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc, VBuffer
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.state import SchedulerState
+
+
+class PastChunk(NamedTuple):
+    """A chunk of a planner: the highest byte ever used, and the free blocks as (offset, size)."""
+
+    max_size: int
+    free: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The state of a ggml_backend_sched between two calls, over backends of these names.
+
+    `node_ids` and `leaf_ids` are node_backend_ids and leaf_backend_ids, `prev_node_ids` and `prev_leaf_ids` those of
+    the graph before. `nodes` and `leafs` are the places that the allocator has in its tables. `planners` and `buffers`
+    are by backend, where several share a buffer type the first one's: chunks, and the bytes of each buffer (None: there
+    is no buffer yet). `hash_size` are the slots of the allocator's hash set, `own_size` is the room in the scheduler's
+    own graph.
+    """
+
+    backends: tuple[str, ...]
+    is_reset: bool = True
+    is_alloc: bool = False
+    cur_copy: int = 0
+    next_copy: int = 0
+    node_ids: tuple[int, ...] = ()
+    leaf_ids: tuple[int, ...] = ()
+    prev_node_ids: tuple[int, ...] = ()
+    prev_leaf_ids: tuple[int, ...] = ()
+    nodes: tuple[NodeAlloc, ...] = ()
+    leafs: tuple[TensorAlloc, ...] = ()
+    planners: tuple[tuple[PastChunk, ...], ...] = ()
+    buffers: tuple[tuple[int, ...] | None, ...] = ()
+    hash_size: int = 0
+    own_size: int = 0
+
+
+def past_of(sched: SchedulerState) -> Past:
+    """The state of a scheduler, to go on from in another run."""
+    gallocr = sched.gallocr
+    return Past(
+        tuple(sched.names),
+        sched.is_reset,
+        sched.is_alloc,
+        sched.cur_copy,
+        sched.next_copy,
+        tuple(sched.node_ids),
+        tuple(sched.leaf_ids),
+        tuple(sched.prev_node_ids),
+        tuple(sched.prev_leaf_ids),
+        tuple(gallocr.node_allocs),
+        tuple(gallocr.leaf_allocs),
+        tuple(
+            tuple(PastChunk(c.max_size, tuple((at, size) for at, size in c.free_blocks)) for c in planner.chunks)
+            for planner in gallocr.buf_tallocs
+        ),
+        tuple(None if b is None else tuple(part.size for part in b.chunks) for b in gallocr.buffers),
+        gallocr.hash_size,
+        sched.own_size,
+    )
+
+
+def go_on_from(past: Past, sched: SchedulerState) -> None:
+    """Give a new scheduler its past; one over other backends has none."""
+    if past.backends != tuple(sched.names):
+        return
+    sched.is_reset = past.is_reset
+    sched.is_alloc = past.is_alloc
+    sched.cur_copy = past.cur_copy % sched.n_copies
+    sched.next_copy = past.next_copy % sched.n_copies
+    sched.node_ids, sched.leaf_ids = list(past.node_ids), list(past.leaf_ids)
+    sched.prev_node_ids, sched.prev_leaf_ids = list(past.prev_node_ids), list(past.prev_leaf_ids)
+    sched.own_size = past.own_size
+    _give_allocator(past, sched)
+
+
+def _give_allocator(past: Past, sched: SchedulerState) -> None:
+    gallocr = sched.gallocr
+    gallocr.node_allocs, gallocr.leaf_allocs = list(past.nodes), list(past.leafs)
+    gallocr.hash_size = past.hash_size
+    for b, buft in enumerate(sched.bufts):
+        first = sched.bufts.index(buft)
+        if first < b:
+            gallocr.buffers[b] = gallocr.buffers[first]
+            continue
+        if b < len(past.planners) and past.planners[b]:
+            gallocr.buf_tallocs[b].chunks = [_chunk(c) for c in past.planners[b][: gallocr.max_chunks]]
+        sizes = past.buffers[b] if b < len(past.buffers) else None
+        if sizes is not None:
+            gallocr.buffers[b] = VBuffer(buft, sizes, gallocr.addresses)
+
+
+def _chunk(past: PastChunk) -> Chunk:
+    chunk = Chunk(0)
+    chunk.max_size = past.max_size
+    chunk.free_blocks = [[offset, size] for offset, size in past.free]
+    return chunk

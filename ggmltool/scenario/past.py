@@ -1,0 +1,202 @@
+"""The state that a scheduler has when the first step comes, as a scenario says it: `past` under `scheduler`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+from ggmltool.ggml.sched.past import Past, PastChunk
+from ggmltool.ggml.vbuffer import INVALID, NodeAlloc, TensorAlloc
+from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS
+from ggmltool.scenario.errors import Mistake
+from ggmltool.scenario.kinds import BOOL, Keys, Kind, Schema, integer, read_keys
+from ggmltool.scenario.values import as_int, as_list, as_map, as_size, as_word, at, check_keys
+
+MOST_NODES = 1_000_000
+"""Nodes, and leafs, of the scheduler's own graph."""
+_NONE = -1
+
+_PLACE: Schema = {
+    "type": ["array", "null"],
+    "items": {"type": "integer", "minimum": 0},
+    "minItems": 4,
+    "maxItems": 4,
+}
+_RUNS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "array",
+        "prefixItems": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 1}],
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
+_CHUNK: Schema = {
+    "type": "array",
+    "prefixItems": [
+        {"type": "integer", "minimum": 0},
+        {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2},
+        },
+    ],
+    "minItems": 2,
+    "maxItems": 2,
+}
+
+
+def _as_given(value: Any, what: str) -> Any:
+    return value
+
+
+def _kind(schema: Schema) -> Kind[Any]:
+    return Kind(_as_given, lambda: schema)
+
+
+def _by_backend(items: Schema) -> Schema:
+    chunks = {"type": "array", "items": items, "maxItems": VBUFFER_MAX_CHUNKS}
+    return {"type": "object", "additionalProperties": chunks}
+
+
+PAST_KEYS: Keys = {
+    "is_reset": BOOL,
+    "is_alloc": BOOL,
+    "cur_copy": integer(0, SCHED_MAX_COPIES - 1),
+    "next_copy": integer(0, SCHED_MAX_COPIES - 1),
+    "node_ids": _kind(_RUNS),
+    "leaf_ids": _kind(_RUNS),
+    "prev_node_ids": _kind(_RUNS),
+    "prev_leaf_ids": _kind(_RUNS),
+    "nodes": _kind({"type": "array", "items": {"type": "array", "items": _PLACE, "minItems": 1}}),
+    "leafs": _kind({"type": "array", "items": _PLACE}),
+    "planners": _kind(_by_backend(_CHUNK)),
+    "buffers": _kind(_by_backend({"type": ["integer", "string"]})),
+    "hash_size": integer(0, 1 << 40),
+    "own_size": integer(0, 1 << 40),
+}
+
+
+def read_past(value: object, backends: tuple[str, ...]) -> Past:
+    """The map `past` of a scheduler over these backends. Raises Mistake."""
+    given = as_map(value, "past")
+    check_keys(given, PAST_KEYS, "past")
+
+    def runs(v: object) -> tuple[int, ...]:
+        return _runs(v, backends)
+
+    def place(v: object) -> TensorAlloc:
+        return _place(v, len(backends))
+
+    said = read_keys(
+        given,
+        PAST_KEYS,
+        node_ids=runs,
+        leaf_ids=runs,
+        prev_node_ids=runs,
+        prev_leaf_ids=runs,
+        nodes=lambda v: tuple(_each(v, "nodes", lambda item: _node(item, place))),
+        leafs=lambda v: tuple(_each(v, "leafs", place)),
+        planners=lambda v: _chunks(v, backends, _chunk, ()),
+        buffers=lambda v: _chunks(v, backends, lambda size: as_size(size, "a buffer"), None),
+    )
+    return Past(backends, **said)
+
+
+def _each(value: object, what: str, convert: Callable[[Any], Any], most: int = MOST_NODES) -> list[Any]:
+    items = as_list(value, what)
+    if len(items) > most:
+        raise Mistake(f"{what} has {len(items)} items", f"at most {most} are allowed")
+    return [at(i, convert, item) for i, item in enumerate(items)]
+
+
+def _runs(value: object, backends: Sequence[str]) -> tuple[int, ...]:
+    out: list[int] = []
+    for i, item in enumerate(as_list(value, "a list of backends")):
+        out += at(i, _run, item, backends, MOST_NODES - len(out))
+    return tuple(out)
+
+
+def _run(value: object, backends: Sequence[str], room: int) -> list[int]:
+    pair = as_list(value, "a run")
+    if len(pair) != 2:
+        raise Mistake(f"a run has two parts, not {len(pair)}", "for example [CPU, 12]")
+    backend = _NONE if pair[0] is None else backends.index(at(0, as_word, pair[0], "a backend", backends))
+    return [backend] * at(1, as_int, pair[1], "how many", 1, room)
+
+
+def _node(value: object, place: Callable[[object], TensorAlloc]) -> NodeAlloc:
+    dst, *srcs = _each(value, "a node", place, 64) or [INVALID]
+    return dst, tuple(srcs)
+
+
+def _place(value: object, n_backends: int) -> TensorAlloc:
+    if value is None:
+        return INVALID
+    items = as_list(value, "a place")
+    if len(items) != 4:
+        raise Mistake(f"a place has four numbers, not {len(items)}", "[backend, chunk, offset, bytes]")
+    buffer_id = at(0, as_int, items[0], "a backend's number", 0, n_backends - 1)
+    chunk = at(1, as_int, items[1], "a chunk", 0, VBUFFER_MAX_CHUNKS - 1)
+    offset, size_max = (at(i, as_int, items[i], "bytes", 0, SIZE_MAX) for i in (2, 3))
+    return TensorAlloc(buffer_id, chunk, offset, size_max)
+
+
+def _chunks(value: object, backends: Sequence[str], convert: Callable[[Any], Any], rest: Any) -> tuple[Any, ...]:
+    given = as_map(value, "a map by backend")
+    check_keys(given, backends, "past")
+    return tuple(
+        rest if given.get(name) is None else tuple(at(name, _each, given[name], "chunks", convert, VBUFFER_MAX_CHUNKS))
+        for name in backends
+    )
+
+
+def _chunk(value: object) -> PastChunk:
+    items = as_list(value, "a chunk")
+    if len(items) != 2:
+        raise Mistake(f"a chunk has two parts, not {len(items)}", "[highest byte, [[offset, size], ...]]")
+    free = at(1, _each, items[1], "free blocks", _block, 4096)
+    return PastChunk(at(0, as_int, items[0], "the highest byte", 0, SIZE_MAX), tuple(free))
+
+
+def _block(value: object) -> tuple[int, int]:
+    items = as_list(value, "a free block")
+    if len(items) != 2:
+        raise Mistake(f"a free block has two numbers, not {len(items)}", "[offset, size]")
+    offset, size = (at(i, as_int, item, "bytes", 0, SIZE_MAX) for i, item in enumerate(items))
+    return offset, size
+
+
+def dump_past(past: Past) -> dict[str, Any]:
+    """The map that says the same."""
+    new = Past(past.backends)
+    told = {f.name: getattr(past, f.name) for f in fields(past) if getattr(past, f.name) != getattr(new, f.name)}
+    out: dict[str, Any] = {}
+    for key, value in told.items():
+        match key:
+            case "node_ids" | "leaf_ids" | "prev_node_ids" | "prev_leaf_ids":
+                out[key] = _dump_runs(value, past.backends)
+            case "nodes":
+                out[key] = [[_dump_place(dst), *map(_dump_place, srcs)] for dst, srcs in value]
+            case "leafs":
+                out[key] = [_dump_place(leaf) for leaf in value]
+            case "planners":
+                chunks = (name_of for name_of in zip(past.backends, value, strict=False) if name_of[1])
+                out[key] = {b: [[c.max_size, [list(block) for block in c.free]] for c in of] for b, of in chunks}
+            case "buffers":
+                sizes = zip(past.backends, value, strict=False)
+                out[key] = {b: list(of) for b, of in sizes if of is not None}
+            case _:
+                out[key] = value
+    return out
+
+
+def _dump_runs(ids: Iterable[int], backends: Sequence[str]) -> list[list[Any]]:
+    return [[None if b == _NONE else backends[b], len(list(of))] for b, of in groupby(ids)]
+
+
+def _dump_place(place: TensorAlloc) -> list[int] | None:
+    if place.buffer_id < 0:
+        return None
+    return [place.buffer_id, place.chunk, place.offset, place.size_max]

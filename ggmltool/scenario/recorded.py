@@ -1,0 +1,94 @@
+"""What a device answered in a process, as a scenario says it: `answers` of a backend whose profile is `recorded`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
+from ggmltool.ggml.devices.recorded import Answer, Recorded
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.kinds import Schema
+from ggmltool.scenario.values import INT64_MAX, as_id, as_int, as_map, as_text, at, check_keys
+
+T = TypeVar("T")
+
+ANSWERS_KEYS = ("ops", "sizes")
+MOST_ANSWERS = 1_000_000
+"""Answers of a device, at most."""
+
+WORDS = {
+    "supports": Answer(True, False),
+    "refuses": Answer(False, False),
+    "supports, offloads": Answer(True, True),
+    "refuses, offloads": Answer(False, True),
+}
+_NAMES = {answer: text for text, answer in WORDS.items()}
+
+
+def read_answers(value: object) -> Recorded:
+    """The map `answers`. Raises Mistake."""
+    given = as_map(value, "answers")
+    check_keys(given, ANSWERS_KEYS, "answers")
+    ops = at("ops", _by_question, given.get("ops"), "ops", _answer)
+    sizes = {
+        name: at("sizes", at, name, _sizes, name, of)
+        for name, of in at("sizes", as_map, {} if given.get("sizes") is None else given["sizes"], "sizes").items()
+    }
+    return Recorded(ops, sizes)
+
+
+def _sizes(name: str, value: object) -> dict[Question, int]:
+    as_id(name, "a buffer type's name")
+    found = _by_question(value, "sizes", lambda v: as_int(v, "a size", 0, INT64_MAX))
+    return {without_memory(asked): size for asked, size in found.items()}
+
+
+def _by_question(value: object, what: str, convert: Callable[[Any], T]) -> dict[Question, T]:
+    given = as_map({} if value is None else value, what)
+    if len(given) > MOST_ANSWERS:
+        raise Mistake(f"there are {len(given)} answers", f"at most {MOST_ANSWERS} are allowed")
+    out: dict[Question, T] = {}
+    for text, item in given.items():
+        try:
+            asked = parsed(as_text(text, "a question"))
+        except NotAQuestion as error:
+            raise Mistake(
+                f"{quoted(text)} is not a question: at character {error.offset + 1}, {error}",
+                "for example mul_mat(q4_0[640, 512], f32[640, 4]) -> f32[512, 4]",
+                text,
+                on_key=True,
+            ) from None
+        if asked in out:
+            raise Mistake(f"{quoted(text)} has an answer already", "", text, on_key=True)
+        out[asked] = at(text, convert, item)
+    return out
+
+
+def _answer(value: object) -> Answer:
+    text = as_text(value, "an answer")
+    if text not in WORDS:
+        hint = did_you_mean(text, WORDS) or f"expected {', or '.join(WORDS)}"
+        raise Mistake(f"an answer cannot be {quoted(text)}", hint)
+    return WORDS[text]
+
+
+def dump_answers(recorded: Recorded) -> dict[str, Any]:
+    """The map that says the same."""
+    return {
+        "ops": {asked.text: _NAMES[answer] for asked, answer in recorded.ops.items()},
+        "sizes": {buft: _texts(sizes) for buft, sizes in recorded.sizes.items()},
+    }
+
+
+def _texts(sizes: Mapping[Question, int]) -> dict[str, int]:
+    return {asked.text: size for asked, size in sizes.items()}
+
+
+def answers_schema() -> dict[str, Schema]:
+    """The schemas of the keys of `answers`."""
+    sizes: Schema = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+    return {
+        "ops": {"type": "object", "additionalProperties": {"enum": list(WORDS)}},
+        "sizes": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": sizes}},
+    }

@@ -1,0 +1,152 @@
+"""Scenarios whose devices are turned into recorded ones: asked every question of the graphs, and written down.
+
+    python -m tests.conformance.recorded --seeds 0:2000 --ggml 0.26
+
+compares the plans of both, step by step, also when the scenario has been dumped and loaded again, and those of the
+real library with mocks that answer as recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import ggmltool
+from ggmltool.ggml.buffer import BufferType
+from ggmltool.ggml.devices.questions import question, size_question
+from ggmltool.ggml.devices.recorded import RECORDED, Answer, Recorded
+from ggmltool.ggml.errors import Error
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.oracle import run_many
+from ggmltool.scenario.dump import dump
+from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
+from ggmltool.scenario.run import Run
+from ggmltool.scenario.scenario import Scenario
+from tests.conformance.compare import compare_runs
+from tests.conformance.fuzz import scenario
+from tests.conformance.run import engine_run, planning_only
+
+
+def recorded(model: Model) -> Model:
+    """The same scenario with devices that have answers. Raises GgmlError where ggml would make no devices of it."""
+    run = Scenario(model).start()
+    run.start()
+    tensors = _tensors(run, model)
+    known = {b.name for b in model.buffer_types} | {b.device.buft.name for b in run.backends}
+    further = [_spec_of(t) for name, t in run.bufts.items() if name not in known and name != "CPU"]
+    sizes = {name: _sizes(buft, tensors) for name, buft in run.bufts.items()}
+    backends = [_recorded(run, i, tensors, sizes, model) for i in range(len(run.backends))]
+    return replace(model, backends=backends, buffer_types=[*model.buffer_types, *further])
+
+
+def _tensors(run: Run, model: Model) -> list[Tensor]:
+    """All that devices may be asked about, as the scheduler sees them."""
+    out: list[Tensor] = [t for t in run.persistent if t is not None]
+    for name in model.graphs:
+        graph = run.build(name)
+        out += [*graph.nodes, *graph.leafs]
+        out += [s for n in graph.nodes for s in n.src if s is not None]
+    return out
+
+
+def _sizes(buft: BufferType, tensors: Sequence[Tensor]) -> dict[Any, int]:
+    out = {}
+    for t in tensors:
+        copy = Tensor(t.type, t.ne, t.nb)
+        for asked in (t, copy):
+            try:
+                out[size_question(asked)] = buft.get_alloc_size(asked)
+            except Error:
+                # It would refuse this one in the plan, too.
+                out[size_question(asked)] = buft.alloc_size(asked) if buft.alloc_size is not None else asked.nbytes
+    return out
+
+
+def _spec_of(buft: BufferType) -> BufferTypeSpec:
+    max_size = None if buft.max_size == SIZE_MAX else buft.max_size
+    return BufferTypeSpec(buft.name, buft.device, buft.alignment, max_size, buft.row_padding, buft.host)
+
+
+def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Model) -> BackendSpec:
+    spec, backend = model.backends[i], run.backends[i]
+    device, buft = backend.device, backend.device.buft
+    ops = {}
+    for t in tensors:
+        try:
+            ops[question(t)] = Answer(device.supports_op(t), device.offload_op(t))
+        except Error:
+            continue
+    own = [name for name, t in run.bufts.items() if t.device == spec.name]
+    orders = device.graph_optimize is not None
+    return BackendSpec(
+        spec.name,
+        RECORDED,
+        type=device.type,
+        buft=buft.name if buft.name != spec.name else None,
+        alignment=buft.alignment,
+        max_size=None if buft.max_size == SIZE_MAX else buft.max_size,
+        row_padding=buft.row_padding,
+        host=buft.host,
+        supports_bufts=tuple(name for name, t in run.bufts.items() if device.supports_buft(t)),
+        offload_min_batch=spec.offload_min_batch,
+        never_offloads=spec.never_offloads,
+        events=device.events,
+        memory=device.memory,
+        graph_optimize=None if orders else False,
+        like=spec.profile if orders or profiles_of(model.release)[spec.profile].slack else None,
+        answers=Recorded(ops, {name: sizes[name] for name in own if sizes[name]}),
+    )
+
+
+def differences(seeds: Sequence[int], release: str, with_library: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """What is otherwise with recorded devices, by seed."""
+    make = partial(scenario, inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
+    models: list[Model] = []
+    planned: list[tuple[int, list[dict[str, Any]]]] = []
+    for seed in seeds:
+        try:
+            model = planning_only(ggmltool.load(make(seed), ggml=release))
+            told = recorded(model)
+        except Error:
+            continue
+        ours, _ = engine_run(Scenario(model), model, False)
+        again = ggmltool.load(dump(told), ggml=release).model
+        if dump(again) != dump(told):
+            yield seed, ["not the same when loaded again"]
+        for other in (told, again):
+            theirs, _ = engine_run(Scenario(other), other, False)
+            if ours != theirs:
+                yield seed, compare_runs(theirs, ours) or ["causes"]
+        models.append(told)
+        planned.append((seed, ours))
+    if with_library:
+        for (seed, ours), real in zip(planned, run_many(models, 0, values=False), strict=True):
+            found = compare_runs(ours, real.plans)
+            if found:
+                yield seed, [f"library: {d}" for d in found]
+
+
+def main() -> int:
+    """Prints what differs; 1 if anything does."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", default="0:500")
+    parser.add_argument("--ggml", default=DEFAULT.name)
+    options = parser.parse_args()
+    first, last = map(int, options.seeds.split(":"))
+    n = 0
+    for seed, found in differences(range(first, last), options.ggml, RELEASES[options.ggml].library is not None):
+        n += 1
+        sys.stdout.write(f"{seed}: {found[:3]}\n")
+    sys.stdout.write(f"{n} differ\n")
+    return bool(n)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Questions to devices: as text and back."""
+
+from __future__ import annotations
+
+import pytest
+
+import ggmltool
+from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, question, size_question
+from tests.conformance.fuzz import scenario
+
+TEXTS = (
+    "f32[640, 4]",
+    "f32[32, 4; 4, 512, 2048, 2048] view",
+    "mul_mat(q4_0[640, 512] in Vulkan0 weights, f32[640, 4]) -> f32[512, 4]",
+    "silu(f32[8]) -> f32[8]",
+    "abs(f32[8] view of CPU compute) -> f32[8] view in CPU compute",
+    "xielu{1, 0, -5}(f32[8]) -> f32[8]".replace("{1", "{17"),
+    "swiglu(f32[16], -) -> f32[8]",
+    "flash_attn_ext{1040187392, 0, 0, 10}(f32[64, 1, 8], f16[64, 32, 2], f16[64, 32, 2], -, f32[8]) -> f32[64, 8]",
+    'cpy(f32[8] in "my memory, \\"mine\\"", f16[8]) -> f16[8] view in "a(b)" weights',
+    "arange{0, 1090519040, 1065353216}() -> f32[8]",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_question_is_written_as_it_is_read(text: str) -> None:
+    asked = parsed(text)
+    assert parsed(asked.text) == asked
+    assert asked.text == text or text.startswith("xielu")
+
+
+def test_every_tensor_of_random_scenarios_can_be_asked_about() -> None:
+    n = 0
+    for seed in range(60):
+        loaded = ggmltool.load(scenario(seed))
+        try:
+            run = loaded.start()
+            graphs = [run.build(name) for name in loaded.model.graphs]
+        except ggmltool.GgmlError:
+            continue
+        for graph in graphs:
+            for t in (*graph.nodes, *graph.leafs):
+                for asked in (question(t), size_question(t)):
+                    assert parsed(asked.text) == asked
+                    n += 1
+    assert n > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "offset"),
+    [
+        ("", "a tensor is written", 0),
+        ("f32[8", "a tensor is written", 0),
+        ("f99[8]", "no type f99", 0),
+        ("f32[8] on CPU", "ends before", 6),
+        ("frob(f32[8]) -> f32[8]", "no op frob", 0),
+        ("add(f32[8] f32[8]) -> f32[8]", "belongs here", 10),
+        ("add(f32[8], f32[8])", "a result is missing", 19),
+        ("add(f32[8], ) -> f32[8]", "a tensor is written", 12),
+        ("sqr(f32[8] of CPU) -> f32[8]", "only a view", 11),
+        ("sqr(f32[8; 4, 4]) -> f32[8]", "four strides", 11),
+        ("sqr{99999999999}(f32[8]) -> f32[8]", "a number from", 4),
+        ("sqr{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}(f32[8]) -> f32[8]", "17 parameters", 4),
+        ("custom(" + ", ".join(["f32[1]"] * 11) + ") -> f32[1]", "10 sources", 93),
+        ("f32[9999999999999999999]", "a number from", 4),
+        ("f" * 20_000, "20000 characters", 0),
+    ],
+)
+def test_what_is_no_question_is_refused_at_its_place(text: str, message: str, offset: int) -> None:
+    with pytest.raises(NotAQuestion, match=message) as info:
+        parsed(text)
+    assert info.value.offset == offset
+
+
+def test_a_question_knows_what_stands_in_memory() -> None:
+    source = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {
+            "w": {"buft": "CPU", "usage": "weights", "tensors": {"w": "f32[8, 4]"}},
+            "i": {"tensors": {"x": "f32[8]"}},
+        },
+        "graphs": {"main": {"nodes": {"y": "mul_mat(w, x)", "v": "view(w, [8])", "z": "add(v, x)"}}},
+    }
+    run = ggmltool.load(source).start()
+    asked = {t.id: question(t).text for t in run.build("main").nodes}
+    assert asked["y"] == "mul_mat(f32[8, 4] in CPU weights, f32[8]) -> f32[4]"
+    assert asked["z"] == "add(f32[8] view of CPU weights, f32[8]) -> f32[8]"
+    sized = {t.id: size_question(t) for t in run.build("main").nodes}
+    assert isinstance(sized["z"], Question)
+    assert sized["z"].text == "add(f32[8], f32[8]) -> f32[8]"
