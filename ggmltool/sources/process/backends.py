@@ -117,9 +117,8 @@ class Backends:
         out = {}
         for a, table in tables.items():
             max_size, host = answers.get(("get_max_size", a)), answers.get(("is_host", a))
-            if self.questions.live:
-                max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
-                host = host if "is_host" in table.functions else 0
+            max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
+            host = host if "is_host" in table.functions else 0
             out[a] = BuftState(
                 a,
                 table.fields[0],
@@ -138,7 +137,7 @@ class Backends:
         out = {}
         for a, table in tables.items():
             buft, size, usage = table.fields
-            nothing = self.questions.live and a in live and (not size or "get_base" not in table.functions)
+            nothing = a in live and (not size or "get_base" not in table.functions)
             out[a] = BufferState(a, buft, size, usage, 0 if nothing else bases.get(a))
         return out
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ggmltool.sources.process.link import Link, LinkError
+from ggmltool.sources.process.link import LinkError
+from ggmltool.sources.process.memory import PAGE, Reads
 
 MOST = 4096
 """Instructions that are followed at most for one answer."""
@@ -59,10 +60,17 @@ def _registers() -> dict[str, _Register]:
 _REGISTERS = _registers()
 
 
+class Code(Reads, Protocol):
+    """Who knows instructions and memory, as `Link` does."""
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """One request and its answer."""
+
+
 class Getters:
     """Follows functions of one program, x86-64. Asks gdb for instructions and memory, each once."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Code) -> None:
         self._link = link
         self._code: dict[int, tuple[str, int]] = {}
         self._pages: dict[int, bytes] = {}
@@ -73,14 +81,6 @@ class Getters:
         try:
             return run.follow(function, size)
         except (Unknown, LinkError):
-            return None
-
-    def text(self, function: int, *arguments: int, most: int = 256) -> str | None:
-        """The same of a function that returns a C string."""
-        at = self.result(function, *arguments)
-        try:
-            return self._link.text(at, most) if at else None
-        except LinkError:
             return None
 
     def instruction(self, address: int) -> tuple[str, int]:
@@ -94,12 +94,14 @@ class Getters:
 
     def memory(self, address: int, size: int) -> int:
         """A number of some bytes."""
-        page = address & ~0xFFF
+        page = address - address % PAGE
         if page not in self._pages:
-            (self._pages[page],) = self._link.read_many([(page, 0x1000)])
+            (self._pages[page],) = self._link.read_many([(page, PAGE)])
         found = self._pages[page][address - page : address - page + size]
         if len(found) < size:
-            found = self._link.read(address, size)
+            (found,) = self._link.read_many([(address, size)])
+        if len(found) < size:
+            raise Unknown(f"no memory at {address:#x}")
         return int.from_bytes(found, "little")
 
 

@@ -81,7 +81,7 @@ class Server:
         """Open a core dump."""
         if program:
             execute(f"file {_quoted(program)}")
-        execute(f"core-file {_quoted(core)}")
+        execute(f"core-file {core}")
 
     def do_detach(self):
         """Let the program go on by itself."""

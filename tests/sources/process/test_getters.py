@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ggmltool.sources.process.getters import Getters
-from ggmltool.sources.process.link import Call, Link, NoBytes
+from ggmltool.sources.process.link import Call, Link
 from ggmltool.sources.process.session import Session
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -82,16 +82,11 @@ class Code:
         return [[CODE + i, line, 1] for i, line in enumerate(self.lines)][address - CODE :][:count]
 
     def read_many(self, spans: list[tuple[int, int]]) -> list[bytes]:
-        return [b"" for _ in spans]
-
-    def read(self, address: int, length: int) -> bytes:
-        if address not in self.memory:
-            raise NoBytes(address, length)
-        return self.memory[address].to_bytes(8, "little")[:length]
+        return [self.memory[a].to_bytes(8, "little")[:n] if a in self.memory else b"" for a, n in spans]
 
 
 def result(*lines: str, given: tuple[int, ...] = (), memory: Mapping[int, int] = {}, size: int = 8) -> int | None:
-    return Getters(Code(list(lines), memory)).result(CODE, *given, size=size)  # type: ignore[arg-type]
+    return Getters(Code(list(lines), memory)).result(CODE, *given, size=size)
 
 
 @pytest.mark.parametrize(
