@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 
 import gdb
 
@@ -29,7 +30,15 @@ _SETTINGS = (
     "print thread-events off",
     "breakpoint pending on",
 )
-_PASSED = "SIGINT SIGTERM SIGHUP SIGPIPE SIGALRM SIGCHLD SIGUSR1 SIGUSR2 SIGWINCH SIGCONT SIGTSTP SIGTTIN SIGTTOU"
+_HANDLING = (
+    "handle all nostop noprint pass",
+    "handle SIGINT nostop noprint pass",
+    "handle SIGSTOP stop noprint nopass",
+)
+"""A program's signals are its own, but for SIGSTOP, by which it is halted from outside."""
+
+_LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
+"""The address of a breakpoint in the table of all, gdb's own ones among them."""
 
 
 def execute(command):
@@ -42,7 +51,8 @@ def settle():
     for setting in _SETTINGS:
         with contextlib.suppress(gdb.error):
             execute("set " + setting)
-    execute(f"handle {_PASSED} nostop noprint pass")
+    for handling in _HANDLING:
+        execute(handling)
 
 
 class Server:
@@ -52,11 +62,16 @@ class Server:
         self.requests = requests
         self.answers = answers
         self.blob = b""
+        self.ended = False
+        self.points = {}
+        self.exec = None
 
     def serve(self):
         """Answer until there is nobody left who asks."""
         for line in self.requests:
             self.answer(json.loads(line))
+            if self.ended:
+                return
 
     def answer(self, request):
         """Answer one request."""
@@ -65,7 +80,11 @@ class Server:
             verb, *arguments = request
             value = getattr(self, "do_" + verb)(*arguments)
             answer = {"value": value, "bytes": len(self.blob)}
-        except (gdb.error, gdb.MemoryError, KeyboardInterrupt, RuntimeError, ValueError, OSError) as error:
+        except KeyboardInterrupt:
+            self.blob = b""
+            answer = {"error": "gdb was interrupted"}
+            self.ended = True
+        except (gdb.error, gdb.MemoryError, RuntimeError, ValueError, OSError) as error:
             self.blob = b""
             answer = {"error": str(error) or type(error).__name__}
         self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
@@ -136,7 +155,7 @@ class Server:
         """The registers that hold the first whole arguments of the function that was just entered."""
         frame = gdb.newest_frame()
         names = _ARGUMENTS[_architecture()]
-        return [int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF for name in names]
+        return [_register(frame, name) for name in names]
 
     def do_frames(self, most):
         """The calls that the program is in, innermost first: who, where, and the registers that outlive calls."""
@@ -177,51 +196,56 @@ class Server:
         value = gdb.parse_and_eval("((%s (*)(%s))%d)(%s)" % (result, types, address, given))
         return None if result == "void" else int(value)
 
-    def do_break(self, addresses):
-        """Breakpoints at addresses; their numbers."""
-        return [_quiet("*%d" % address).number for address in addresses]
-
-    def do_break_on(self, functions):
-        """Breakpoints on functions by name, in libraries that are not loaded yet, too."""
-        return [_quiet(function).number for function in functions]
+    def do_break(self, addresses, thread=None):
+        """Breakpoints at addresses, of one thread or of all; their numbers."""
+        out = []
+        for address in addresses:
+            point = gdb.Breakpoint("*%d" % address, gdb.BP_BREAKPOINT, internal=True)
+            point.silent = True
+            if thread is not None:
+                point.thread = thread
+            out.append(point.number)
+            self.points[point.number] = point
+        return out
 
     def do_delete(self, numbers):
         """Remove breakpoints."""
-        for breakpoint in gdb.breakpoints() or ():
-            if breakpoint.number in numbers:
-                breakpoint.delete()
-
-    def do_go(self):
-        """Let the program run until it stops; why it did."""
-        return _run("continue")
-
-    def do_finish(self):
-        """Let it run until the function returns that it stopped in; why it stopped, and what came back."""
-        frame = gdb.newest_frame()
-        caller = frame.older()
-        if caller is None:
-            raise ValueError("the function has no caller")
-        point = gdb.Breakpoint("*%d" % caller.pc(), gdb.BP_BREAKPOINT, internal=True, temporary=False)
-        point.silent = True
-        point.thread = gdb.selected_thread().num
-        depth = _stack(caller)
-        try:
-            while True:
-                stop = _run("continue")
-                if (
-                    stop["reason"] != "breakpoint"
-                    or stop["pc"] != caller_pc(point)
-                    or _stack(gdb.newest_frame()) >= depth
-                ):
-                    return stop
-        finally:
-            if point.is_valid():
+        for number in numbers:
+            point = self.points.pop(number, None)
+            if point is not None and point.is_valid():
                 point.delete()
 
+    def do_watch(self, on):
+        """Stop when libraries are loaded and when the program becomes another, or no more."""
+        execute("set stop-on-solib-events %d" % on)
+        if on and self.exec is None:
+            execute("catch exec")
+            self.exec = int(gdb.parse_and_eval("$bpnum"))
+        elif not on and self.exec is not None:
+            execute("delete %d" % self.exec)
+            self.exec = None
 
-def caller_pc(point):
-    """The address of a breakpoint that stands at one."""
-    return int(point.location.lstrip("*"))
+    def do_marks(self):
+        """Where breakpoints are while the program runs, gdb's own ones too, and the bytes that belong there."""
+        inferior = gdb.selected_inferior()
+        out = {}
+        for at in set(_LOCATION.findall(execute("maint info breakpoints"))):
+            with contextlib.suppress(gdb.MemoryError):
+                out[int(at, 16)] = inferior.read_memory(int(at, 16), 4).tobytes().hex()
+        return sorted(out.items())
+
+    def do_entered(self):
+        """The stack pointer at the entry of a function, and where it returns to."""
+        frame = gdb.newest_frame()
+        stack = _stack(frame)
+        if _architecture() == "aarch64":
+            return [stack, _register(frame, "x30")]
+        back = gdb.selected_inferior().read_memory(stack, 8).tobytes()
+        return [stack, int.from_bytes(back, "little")]
+
+    def do_go(self, given=None):
+        """Let the program run until it stops, with a signal if one is given; why it stopped."""
+        return _run("continue" if given is None else "signal " + given)
 
 
 _LASTING = {
@@ -261,15 +285,12 @@ def _given(frame):
     return out
 
 
-def _stack(frame):
-    name = "rsp" if _architecture() == "x86-64" else "sp"
+def _register(frame, name):
     return int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF
 
 
-def _quiet(location):
-    point = gdb.Breakpoint(location)
-    point.silent = True
-    return point
+def _stack(frame):
+    return _register(frame, "rsp" if _architecture() == "x86-64" else "sp")
 
 
 def _run(command):
@@ -278,20 +299,24 @@ def _run(command):
     gdb.events.stop.connect(stops.append)
     gdb.events.exited.connect(exits.append)
     try:
-        gdb.execute(command, to_string=True)
+        said = execute(command)
     finally:
         gdb.events.stop.disconnect(stops.append)
         gdb.events.exited.disconnect(exits.append)
     if exits:
-        return {"reason": "exited", "status": getattr(exits[-1], "exit_code", None)}
+        status = getattr(exits[-1], "exit_code", None)
+        return {"reason": "exited", "status": status, "signal": "" if status is not None else _exit_signal()}
     if not gdb.selected_inferior().pid:
         return {"reason": "gone"}
     stop = stops[-1] if stops else None
-    out = {"reason": "stopped", "pc": gdb.newest_frame().pc(), "thread": gdb.selected_thread().num}
+    frame = gdb.newest_frame()
+    out = {"reason": "stopped", "pc": frame.pc(), "sp": _stack(frame), "thread": gdb.selected_thread().num}
     if isinstance(stop, gdb.BreakpointEvent):
         out.update(reason="breakpoint", numbers=[b.number for b in stop.breakpoints if b.is_valid()])
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
+    elif "is executing new program" in said:
+        out["reason"] = "exec"
     return out
 
 
@@ -303,6 +328,11 @@ def _mapping(line):
 
 def _is_core():
     return re.search("^Local core dump file", execute("info files"), re.MULTILINE) is not None
+
+
+def _exit_signal():
+    number = gdb.parse_and_eval("$_exitsignal")
+    return "" if number.type.code == gdb.TYPE_CODE_VOID else signal.Signals(int(number)).name
 
 
 def _architecture():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.errors import AttachError
@@ -25,7 +25,7 @@ HEART = "ggml_backend_sched_new"
 _NO_VERSION = (("ggml_backend_dev_by_type", "2025-03"), (HEART, "2024-01"))
 """Releases of a ggml that does not say its version, by a function that it has, the newest first."""
 
-_LITERAL = re.compile(rb"^(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
+_LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
 """A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
 
 
@@ -33,7 +33,8 @@ _LITERAL = re.compile(rb"^(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOT
 class Instance:
     """A copy of ggml in a process. `version` is what it says of itself ("" if it says none), `release` what its plans
     are made as, `structs` the name of its layout, `note` where it may do otherwise than that release ("": nowhere that
-    is known). `symbols` are addresses by name, `files` those that it lies in, the one with the scheduler first."""
+    is known), `refusal` why it cannot be read at all. `symbols` are addresses by name, `files` those that it lies in,
+    the one with the scheduler first."""
 
     version: str
     release: Release
@@ -41,6 +42,7 @@ class Instance:
     symbols: Mapping[str, int]
     files: tuple[str, ...]
     note: str = ""
+    refusal: str = ""
 
     def has(self, function: str) -> bool:
         """Whether it has a function."""
@@ -66,7 +68,7 @@ def may_have_ggml(file: str, root: str = "") -> bool:
     return True
 
 
-def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bool) -> tuple[Instance, ...]:
+def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bool = False) -> tuple[Instance, ...]:
     """The copies of ggml whose symbols lie in these files; `calls`: the program may be called to ask its version."""
     out = []
     hearts = [file for file, found in symbols.items() if HEART in found]
@@ -91,8 +93,9 @@ def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], ca
     if version:
         try:
             behavior = behavior_of(version, 0, symbols.__contains__)
-        except LlamaUnavailable as error:
-            raise AttachError(f"{files[0]}: {str(error).split('. Install')[0]}") from None
+        except LlamaUnavailable:
+            later = f"{files[0]} is ggml {version}, which is later than all that this ggmltool knows: get a newer one"
+            return Instance(version, NEWEST, NEWEST.name, symbols, files, refusal=later)
         return Instance(version, behavior.release, behavior.release.name, symbols, files, behavior.note)
     name = next(release for function, release in _NO_VERSION if function in symbols)
     note = f"this ggml does not say its version; its graphs are planned as by {name}"
@@ -111,3 +114,18 @@ def _version(link: Link, function: int | None, calls: bool) -> str:
             (address,) = link.call([Call(function, "unsigned long", ())])
             return link.text(address or 0, 32)
     return ""
+
+
+def nothing_found(name: str, symbols: Mapping[str, Mapping[str, int]], without: Sequence[str], loaded: int) -> str:
+    """Why there is no ggml in a process: what was found instead. `without` are files that have its words, but no
+    symbols."""
+    if symbols:
+        file, found = max(symbols.items(), key=lambda item: len(item[1]))
+        return f"{name} has no scheduler of ggml: {Path(file).name} has {len(found)} of ggml's functions, not {HEART}"
+    if without:
+        files = ", ".join(sorted({Path(file).name for file in without}))
+        return (
+            f"{name} has ggml in {files}, but where its functions are cannot be told: it was stripped of its symbols "
+            "(build it without -s, or link it with ggml's shared library)"
+        )
+    return f"{name} has no ggml: none of the {loaded} files that it has loaded knows a function of ggml's"

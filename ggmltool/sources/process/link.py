@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, NamedTuple
 
+from ggmltool.sources.process.patience import Patience
+
 
 class LinkError(Exception):
     """gdb could not do what it was asked; the message is gdb's own."""
@@ -13,6 +15,10 @@ class LinkError(Exception):
 
 class LinkLost(LinkError):  # noqa: N818 - it says what happened
     """gdb has ended."""
+
+
+class Late(LinkError):  # noqa: N818 - it says what is the matter
+    """The program did not do in time what it was asked; it stands still."""
 
 
 class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
@@ -24,11 +30,13 @@ class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
 
 
 class Stop(NamedTuple):
-    """Why the program stands still: `reason` is breakpoint, signal, exited, gone or stopped; `numbers` are the
-    breakpoints', `signal` its name, `status` what it exited with."""
+    """Why the program stands still: `reason` is breakpoint, signal, exec (it has become another), exited, gone (it was
+    ended) or stopped (its libraries have changed, say); `numbers` are the breakpoints', `signal` its name, `status`
+    what it exited with, `sp` the stack pointer."""
 
     reason: str
     pc: int = 0
+    sp: int = 0
     thread: int = 0
     numbers: tuple[int, ...] = ()
     signal: str = ""
@@ -44,16 +52,34 @@ class Call(NamedTuple):
     arguments: tuple[int, ...]
 
 
-class Link:
-    """Asks gdb. Every method raises LinkError where gdb refuses, LinkLost where it is gone."""
+GDB = 60.0
+"""How long gdb may take to answer what does not let the program run, in seconds."""
 
-    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
+HALT = 10.0
+"""How long it may take to halt the program, in seconds."""
+
+CALLS = 30.0
+"""How long calls into the program may take that are asked for at once, in seconds."""
+
+
+class Link:
+    """Asks gdb. Every method raises LinkError where gdb refuses, LinkLost where it is gone, Late where the program
+    takes too long; with a `patience`, what that raises at a signal."""
+
+    def __init__(self, requests: IO[bytes], answers: IO[bytes], patience: Patience | None = None) -> None:
         self._requests = requests
         self._answers = answers
+        self.patience = patience
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
         return self._ask(verb, arguments)[0]
+
+    def admit(self, pid: int) -> None:
+        """Stop a running process, which is the one to be halted from now on."""
+        self.ask("attach", pid)
+        if self.patience is not None:
+            self.patience.program = pid
 
     def read(self, address: int, length: int) -> bytes:
         """Memory of the program. Raises NoBytes."""
@@ -80,36 +106,68 @@ class Link:
             out += self.read(address + first, most - first)
         return out.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
-    def call(self, calls: Sequence[Call]) -> list[int | None]:
-        """Call functions in the program, one after the other; their results, None of void."""
-        return list(self.ask("call", [(c.address, c.result, *c.arguments) for c in calls]))
+    def call(self, calls: Sequence[Call], seconds: float = CALLS) -> list[int | None]:
+        """Call functions in the program, one after the other; their results, None of void. A call that takes too long
+        is given up, and the program is where it was before."""
+        return list(self._ask("call", ([(c.address, c.result, *c.arguments) for c in calls],), seconds)[0])
 
-    def go(self) -> Stop:
-        """Let the program run until it stops."""
-        return _stop(self.ask("go"))
+    def go(self, seconds: float | None = None, signal: str | None = None) -> Stop:
+        """Let the program run until it stops, for so long at most; it is given a signal, if one is named."""
+        return _stop(self._ask("go", (signal,), seconds)[0])
 
-    def finish(self) -> Stop:
-        """Let it run until the function returns that it has just entered."""
-        return _stop(self.ask("finish"))
+    def marks(self) -> dict[int, bytes]:
+        """Where breakpoints are while the program runs, and the bytes that belong there."""
+        return {address: bytes.fromhex(text) for address, text in self.ask("marks")}
 
     def arguments(self) -> list[int]:
         """The first six whole arguments of the function that the program has just entered."""
         return list(self.ask("arguments"))
 
-    def _ask(self, verb: str, arguments: Sequence[Any]) -> tuple[Any, bytes]:
+    def _ask(self, verb: str, arguments: Sequence[Any], seconds: float | None = None) -> tuple[Any, bytes]:
         try:
             self._requests.write(json.dumps([verb, *arguments]).encode() + b"\n")
             self._requests.flush()
-            line = self._answers.readline()
-        except OSError:
-            line = b""
-        if not line:
-            raise LinkLost("gdb has ended")
-        answer = json.loads(line)
+            answer = self._wait(verb in _RUNNING, seconds)
+        except (OSError, ValueError):
+            raise LinkLost("gdb has ended") from None
         if "error" in answer:
             raise LinkError(answer["error"])
         n = answer["bytes"]
         return answer["value"], self._answers.read(n) if n else b""
+
+    def _wait(self, running: bool, seconds: float | None) -> dict[str, Any]:
+        """The answer; a program that runs is halted when the time is over, or at a signal."""
+        patience = self.patience
+        if patience is None:
+            return self._answer()
+        if not running:
+            if not patience.grace(self._answers.fileno(), GDB):
+                raise LinkLost("gdb does not answer")
+            answer = self._answer()
+            patience.check()
+            return answer
+        why = patience.wait(self._answers.fileno(), seconds)
+        if why == "answered":
+            return self._answer()
+        patience.halt()
+        if not patience.grace(self._answers.fileno(), HALT):
+            raise LinkLost("gdb does not answer")
+        answer = self._answer()
+        patience.check()
+        if "SIGSTOP" in json.dumps(answer):
+            raise Late(f"not within {seconds:g} s")
+        patience.halted_in_vain = True
+        return answer
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise LinkLost("gdb has ended")
+        return dict(json.loads(line))
+
+
+_RUNNING = ("go", "call")
+"""What lets the program run."""
 
 
 def _stop(value: dict[str, Any]) -> Stop:

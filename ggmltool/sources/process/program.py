@@ -1,48 +1,75 @@
-"""A program under gdb: launched by us, running already, or dead and dumped."""
+"""gdb, and a program that is launched for it to look at."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import Link
+from ggmltool.sources.process.patience import Patience
 
 _STUB = """
-import os, sys
-os.read(int(sys.argv[1]), 1)
-os.close(int(sys.argv[1]))
+import os, signal, sys
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+waits, tracer, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 try:
-    os.execvp(sys.argv[2], sys.argv[2:])
-except OSError as error:
-    sys.stderr.write(f"{sys.argv[2]}: {error.strerror}\\n")
+    with open("/proc/sys/kernel/yama/ptrace_scope") as scope:
+        restricted = scope.read().strip() == "1"
+except OSError:
+    restricted = False
+if restricted:
+    import ctypes
+    ctypes.CDLL(None).prctl(0x59616d61, ctypes.c_ulong(tracer), 0, 0, 0)
+os.write(int(sys.argv[4]), b"r")
+os.close(int(sys.argv[4]))
+if not os.read(waits, 1):
     os._exit(127)
+os.close(waits)
+try:
+    os.execvp(program, sys.argv[5:])
+except OSError as error:
+    sys.stderr.write(f"{program}: {error.strerror}\\n")
+    os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
-"""What stands for the program until gdb has attached: it waits, and becomes the program."""
+"""What stands for the program until gdb has attached: it allows that, waits, and becomes the program."""
 
 _INSIDE = Path(__file__).with_name("inside.py")
-
-
-class NoGdb(Exception):  # noqa: N818 - it says what is missing
-    """There is no gdb on this machine."""
+_DEATH = 1
+"""PR_SET_PDEATHSIG."""
+_ENDS = 5.0
+"""How long gdb may take to end, in seconds."""
+_REMEDY = "`attach` reads programs through gdb, version 9 or later, with Python (apt install gdb, dnf install gdb)"
 
 
 class Gdb:
-    """A gdb that is asked through `link`. It has a session of its own: keys of the terminal do not reach it."""
+    """A gdb that is asked through `link`. It has a session of its own: keys of the terminal do not reach it. When we
+    are killed it lets go of the program by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience) -> None:
+        if sys.platform != "linux":
+            raise AttachError("`attach` works on Linux alone: it looks into programs by gdb and /proc")
         program = shutil.which("gdb")
         if program is None:
-            raise NoGdb("gdb is not installed; `attach` reads programs through it (version 9 or later, with Python)")
+            raise AttachError(f"gdb is not installed; {_REMEDY}")
         requests_read, requests = os.pipe()
         answers, answers_write = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it is there as long as gdb is
+        libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
             [program, "-nx", "-nh", "-q", "-batch", "-ex", f"source {_INSIDE}", "-ex", "python start()"],
             stdin=subprocess.DEVNULL,
@@ -51,11 +78,17 @@ class Gdb:
             env={**os.environ, "GGMLTOOL_GDB": f"{requests_read},{answers_write}", "LC_ALL": "C.UTF-8"},
             pass_fds=(requests_read, answers_write),
             start_new_session=True,
+            preexec_fn=lambda: libc.prctl(_DEATH, signal.SIGTERM, 0, 0, 0),
         )
         os.close(requests_read)
         os.close(answers_write)
         self._ends = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
-        self.link = Link(*self._ends)
+        self.link = Link(*self._ends, patience)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -64,9 +97,15 @@ class Gdb:
         self.close()
 
     def close(self) -> None:
-        """End gdb, which lets go of the program."""
+        """End gdb, which lets go of the program; by force if it has to be."""
         for end in self._ends:
-            end.close()
+            with suppress(OSError):
+                end.close()
+        for by_force in (self._process.terminate, self._process.kill):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS)
+                break
+            by_force()
         self._process.wait()
         self._said.close()
 
@@ -76,15 +115,38 @@ class Gdb:
         return self._said.read().decode("utf-8", "replace")
 
 
-class Launched:
-    """A program that waits to be looked at: gdb attaches to what stands for it, then it starts."""
+def why_lost(said: str) -> str:
+    """Why gdb ended before it answered, by what it printed; "" if that is not one of the usual reasons."""
+    if "ython scripting is not supported" in said or "ython is not supported" in said:
+        return f"the installed gdb has no Python; {_REMEDY}"
+    return ""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+
+class Launched:
+    """A program that waits to be looked at by process `tracer`: gdb attaches to what stands for it, then it starts."""
+
+    def __init__(self, arguments: Sequence[str], tracer: int) -> None:
+        program = arguments[0]
+        if shutil.which(program) is None:
+            raise AttachError(f"{program}: {'it cannot be run' if Path(program).exists() else 'no such program'}")
         waits, self._go = os.pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _STUB, str(waits), *arguments], pass_fds=(waits,)
-        )
+        ready, tells = os.pipe()
+        for end in (waits, tells):
+            os.set_inheritable(end, True)
+        words = (str(waits), str(tracer), program, str(tells), *arguments)
+        self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", _STUB, *words], close_fds=False)
         os.close(waits)
+        os.close(tells)
+        os.read(ready, 1)
+        os.close(ready)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._go >= 0:
+            os.close(self._go)
+            self.process.wait()
 
     @property
     def pid(self) -> int:
@@ -95,3 +157,14 @@ class Launched:
         """Become the program, as soon as gdb lets it run."""
         os.write(self._go, b"g")
         os.close(self._go)
+        self._go = -1
+
+    def wait(self) -> int:
+        """What it ends with. An interrupt of the terminal is for the program, not for us who wait."""
+        if threading.current_thread() is not threading.main_thread():
+            return self.process.wait()
+        old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return self.process.wait()
+        finally:
+            signal.signal(signal.SIGINT, old)

@@ -2,86 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Literal, NoReturn, Self
 
 from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, may_have_ggml
-from ggmltool.sources.process.link import Link, LinkError, Stop
-from ggmltool.sources.process.program import Gdb, Launched, NoGdb
+from ggmltool.sources.process.healing import Healer
+from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, may_have_ggml, nothing_found
+from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
+from ggmltool.sources.process.patience import Patience
+from ggmltool.sources.process.permission import program_of, why_not
+from ggmltool.sources.process.program import Gdb, Launched, why_lost
 
 __all__ = ["AttachError", "Instance", "Session"]
 
 Kind = Literal["launched", "pid", "core", "served"]
 
+_OTHERS = ("SIGSTOP", "SIGTRAP")
+"""Signals that gdb keeps to itself, which a program gets all the same when somebody else sent them."""
+
 
 class Session:
-    """A context manager; at its end the program goes on by itself.
+    """A context manager; at its end the program goes on by itself, whatever happened.
 
-    `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump). `instances` are
-    the copies of ggml that were found, `instance` the one meant: the one that the program stopped in, else the first.
+    `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump), `name` what it is
+    called in messages. `instances` are the copies of ggml that were found, `instance` the one meant: the one that the
+    program stopped in, else the first. `stopped` is the stop that it stands at.
     """
 
-    def __init__(self, link: Link, kind: Kind, pid: int, exits: ExitStack, launched: Launched | None = None) -> None:
+    def __init__(self, link: Link, kind: Kind, pid: int, name: str) -> None:
         self.link = link
         self.kind = kind
         self.pid = pid
-        self.launched = launched
+        self.name = name
+        self.launched: Launched | None = None
         self.instances: tuple[Instance, ...] = ()
-        self.functions: Mapping[int, str] = {}
         self.stopped: Stop | None = None
-        self._exits = exits
-        self._meant: Instance | None = None
+        self._exits = ExitStack()
+        self._meant = 0
         self._symbols: dict[str, Mapping[str, int]] = {}
-        self._seen: set[str] = set()
+        self._files: set[str] = set()
+        self._without_symbols: list[str] = []
+        self._functions: dict[int, str] = {}
         self._points: list[int] = []
-        self._attached = kind != "core"
+        self._wanted: tuple[str, ...] = ()
+        self._attached = kind in ("launched", "pid")
+        self._let_go = False
+        self._healer = Healer(pid) if self._attached else None
+        self._still = 0.0
+        self._since: float | None = None
 
     @classmethod
     def launch(cls, arguments: Sequence[str]) -> Self:
         """Start a program, our child with our streams; it waits for the first `stop_at`. Raises AttachError."""
-        with ExitStack() as exits:
-            gdb = _gdb(exits)
-            launched = Launched(arguments)
-            with refusing(f"cannot attach to {arguments[0]}"):
-                gdb.link.ask("attach", launched.pid)
+        with _gdb() as (gdb, exits):
+            launched = exits.enter_context(Launched(arguments, gdb.pid))
+            _admit(gdb, launched.pid, arguments[0])
+            session = cls(gdb.link, "launched", launched.pid, arguments[0])
+            session.launched = launched
+            session.link.ask("watch", True)
             launched.start()
-            return cls(gdb.link, "launched", launched.pid, exits.pop_all(), launched)
-        raise AssertionError
+            session._exits = exits.pop_all()
+            return session
 
     @classmethod
     def attach(cls, pid: int) -> Self:
         """Stop a running process. Raises AttachError."""
-        with ExitStack() as exits:
-            gdb = _gdb(exits)
-            with refusing(f"cannot attach to process {pid}"):
-                gdb.link.ask("attach", pid)
-            session = cls(gdb.link, "pid", pid, exits.pop_all())
-            session.look()
-            return session
-        raise AssertionError
+        with _gdb() as (gdb, exits):
+            began = time.monotonic()
+            _admit(gdb, pid, f"process {pid}")
+            session = cls(gdb.link, "pid", pid, f"process {pid} ({program_of(pid)})")
+            session._since = began
+            session._exits = exits.pop_all()
+            return session._looked()
 
     @classmethod
     def core(cls, core: str, program: str | None = None) -> Self:
         """Open a core dump; `program` is what dumped it, if gdb does not find it by itself. Raises AttachError."""
-        with ExitStack() as exits:
-            gdb = _gdb(exits)
-            with refusing(f"cannot open {core}"):
+        for file in filter(None, (core, program)):
+            with open(file, "rb"):  # noqa: PTH123 - it raises what is the matter with it
+                pass
+        with _gdb() as (gdb, exits):
+            try:
                 gdb.link.ask("core", program, core)
-            session = cls(gdb.link, "core", 0, exits.pop_all())
-            session.look()
-            return session
-        raise AssertionError
+            except LinkError as error:
+                raise AttachError(f"{core}: {error}") from None
+            session = cls(gdb.link, "core", 0, core)
+            session._exits = exits.pop_all()
+            return session._looked()
 
     @classmethod
     def served(cls, requests: IO[bytes], answers: IO[bytes]) -> Self:
         """The program in the user's own gdb, which is asked through two pipes, and keeps it."""
         link = Link(requests, answers)
-        session = cls(link, "served", link.ask("about")["pid"], ExitStack())
-        session.look()
-        return session
+        about = link.ask("about")
+        session = cls(link, "served", about["pid"], Path(about["program"] or "the program").name)
+        return session._looked()
 
     def __enter__(self) -> Self:
         return self
@@ -91,116 +110,230 @@ class Session:
 
     @property
     def instance(self) -> Instance:
-        """The copy of ggml that is meant. Raises AttachError if there is none."""
-        if self._meant is None:
-            raise AttachError("no ggml was found in the process")
-        return self._meant
+        """The copy of ggml that is meant. Raises AttachError if there is none, or one that is not known."""
+        if not self.instances:
+            raise AttachError(nothing_found(self.name, self._symbols, self._without_symbols, len(self._files)))
+        found = self.instances[self._meant]
+        if found.refusal:
+            raise AttachError(found.refusal)
+        return found
+
+    @property
+    def stood_still(self) -> float:
+        """How long the program stood still because of us until now, in seconds."""
+        return self._still + (time.monotonic() - self._since if self._since is not None else 0.0)
 
     def about(self) -> dict[str, Any]:
         """gdb's version, the architecture, the process, its program and files."""
         return dict(self.link.ask("about"))
 
-    def look(self) -> None:
-        """Find ggml in the files that are loaded now."""
-        found = False
-        for file in self.about()["libraries"]:
-            if file not in self._seen:
-                self._seen.add(file)
-                if may_have_ggml(file, f"/proc/{self.pid}/root" if self.pid else ""):
-                    symbols = self.link.ask("symbols", file, SYMBOLS)
-                    if symbols:
-                        self._symbols[file] = symbols
-                        found = True
+    def look(self) -> bool:
+        """Find ggml in the files that are loaded now; whether there is anything new."""
+        files = set(self.about()["libraries"])
+        new = files - self._files
+        gone = self._symbols.keys() - files
+        self._files = files
+        for file in gone:
+            del self._symbols[file]
+        found = bool(gone)
+        for file in sorted(new):
+            if may_have_ggml(file, f"/proc/{self.pid}/root" if self.pid else ""):
+                symbols = self.link.ask("symbols", file, SYMBOLS)
+                if symbols:
+                    self._symbols[file] = symbols
+                    found = True
+                else:
+                    self._without_symbols.append(file)
         if found:
-            self.instances = instances_of(self.link, self._symbols, calls=False)
-            self._meant = self.instances[0] if self.instances else None
+            self.instances = instances_of(self.link, self._symbols)
+            self._meant = 0
+        return found
 
-    def stop_at(self, functions: Sequence[str]) -> Stop:
+    def stop_at(self, functions: Sequence[str], seconds: float | None = None) -> Stop:
         """Let the program run until it enters one of these functions, in any copy of ggml, loaded yet or not; it stands
-        at the very first instruction. Raises AttachError if it ends before."""
-        if not self.instances:
-            self._until_loaded(functions)
+        at the very first instruction. Raises AttachError if it ends before, or does not come there in time."""
+        until = None if seconds is None else time.monotonic() + seconds
         self._set_points(functions)
         while True:
-            self.stopped = stop = self.link.go()
-            if stop.reason == "breakpoint" and stop.pc in self.functions:
-                self._meant = next(i for i in self.instances if stop.pc in i.symbols.values())
+            try:
+                stop = self._go(until)
+            except Late:
+                raise AttachError(self._never(functions, f"in {seconds:g} seconds"), refused=True) from None
+            if stop.reason == "breakpoint" and stop.pc in self._functions:
+                self._arrived(stop)
                 return stop
-            self._goes_on(stop, functions)
+            if stop.reason in ("exited", "gone"):
+                raise AttachError(self._never(functions, self._ending(stop)), refused=True)
 
     def function(self) -> str:
-        """The function that the program has just entered."""
-        return self.functions[self.stopped.pc] if self.stopped else ""
+        """The function that the program has just entered, "" elsewhere."""
+        return self._functions.get(self.stopped.pc, "") if self.stopped else ""
 
-    def finish(self) -> Stop:
-        """Let it run until the function returns that it has just entered. Raises AttachError if it does not."""
-        stop = self.link.finish()
-        if stop.reason != "breakpoint":
-            raise AttachError(_ended(stop, f"before {self.function()} returned"), refused=True)
-        self.stopped = stop
-        return stop
+    def finish(self, also: Sequence[str] = (), seconds: float | None = None) -> Stop:
+        """Let it run until the function returns that it has just entered, or it enters one of `also`. Raises
+        AttachError if neither happens."""
+        entered = self.function()
+        if self.stopped is None or not entered:
+            raise AttachError("the program does not stand at the beginning of a function")
+        sp, back = self.link.ask("entered")
+        self._set_points(also)
+        number = self.link.ask("break", [back], self.stopped.thread)
+        until = None if seconds is None else time.monotonic() + seconds
+        try:
+            while True:
+                stop = self._go(until)
+                if stop.reason == "breakpoint" and (
+                    stop.pc in self._functions or (stop.pc == back and stop.sp >= sp and stop.sp - sp <= 8)
+                ):
+                    self.stopped = stop
+                    return stop
+                if stop.reason in ("exited", "gone"):
+                    raise AttachError(f"{self.name} {self._ending(stop)}, in {entered}", refused=True)
+        except Late:
+            raise AttachError(f"{entered} did not return in {seconds:g} seconds", refused=True) from None
+        finally:
+            with suppress(LinkError):
+                self.link.ask("delete", number)
 
     def detach(self) -> None:
         """Let the program go on by itself; nothing of us is left in it."""
-        if self._attached and self.kind != "served":
-            self._attached = False
-            with suppress(LinkError):
-                self.link.ask("detach")
+        if not self._attached:
+            return
+        self._attached = False
+        patience = self.link.patience
+        if patience is not None:
+            patience.leave()
+        with suppress(LinkError):
+            self._drain()
+            self.link.ask("detach")
+            self._let_go = True
+        self._goes()
 
     def close(self) -> None:
         """Let go, and end gdb."""
-        self.detach()
-        self._exits.close()
+        try:
+            self.detach()
+        finally:
+            try:
+                self._exits.close()
+            finally:
+                if self._healer:
+                    if not self._let_go:
+                        self._healer.heal()
+                    self._healer.close()
 
     def wait(self) -> int:
-        """What a launched program ends with, as subprocess says it; it has to be let go before."""
-        return self.launched.process.wait() if self.launched else 0
-
-    def _until_loaded(self, functions: Sequence[str]) -> None:
-        numbers = self.link.ask("break_on", list(functions))
-        while not self.instances:
-            stop = self.link.go()
-            if stop.reason == "breakpoint":
-                self.look()
-            else:
-                self._goes_on(stop, functions)
-        self.link.ask("delete", numbers)
+        """What a launched program ends with, as subprocess says it; it was let go before. Its signals of the terminal
+        are its own."""
+        return self.launched.wait() if self.launched else 0
 
     def _set_points(self, functions: Sequence[str]) -> None:
+        self._wanted = tuple(functions)
         self.link.ask("delete", self._points)
-        self.functions = {i.symbols[f]: f for i in self.instances for f in functions if f in i.symbols}
-        self._points = self.link.ask("break", list(self.functions))
+        self._functions = {i.symbols[f]: f for i in self.instances for f in functions if f in i.symbols}
+        self._points = self.link.ask("break", list(self._functions))
 
-    def _goes_on(self, stop: Stop, functions: Sequence[str]) -> None:
+    def _go(self, until: float | None) -> Stop:
+        """Let it run until something happens that is not ours to pass over. Raises Late."""
+        signal: str | None = None
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            stop = self._resume(left, signal)
+            signal = None
+            patience = self.link.patience
+            if stop.reason == "signal":
+                if stop.signal == "SIGSTOP" and patience and patience.halted_in_vain:
+                    patience.halted_in_vain = False
+                elif stop.signal in _OTHERS:
+                    signal = stop.signal
+            elif stop.reason == "exec":
+                self._files, self._symbols, self.instances = set(), {}, ()
+                self._news()
+            elif stop.reason == "stopped":
+                self._news()
+            else:
+                return stop
+
+    def _news(self) -> None:
+        if self.look():
+            self._set_points(self._wanted)
+
+    def _resume(self, seconds: float | None, signal: str | None) -> Stop:
+        if self._healer:
+            self._healer.marks = self.link.marks()
+        self._goes()
+        self.stopped = None
+        try:
+            stop = self.link.go(seconds, signal)
+        except LinkLost as error:
+            self._lost(error)
+        self._since = time.monotonic()
         if stop.reason in ("exited", "gone"):
             self._attached = False
-            raise AttachError(_ended(stop, f"before it called {' or '.join(functions)}"), refused=True)
+            self._let_go = True
+            self._since = None
+        return stop
+
+    def _goes(self) -> None:
+        self._still = self.stood_still
+        self._since = None
+
+    def _lost(self, error: LinkLost) -> NoReturn:
+        if self._healer:
+            self._healer.heal()
+        raise AttachError(f"{error}; {self.name} goes on without it") from None
+
+    def _drain(self) -> None:
+        """Take back the signal by which the program should have been halted and was not."""
+        patience = self.link.patience
+        if patience is not None and patience.halted_in_vain:
+            self._set_points(())
+            with suppress(Late):
+                self._resume(1.0, None)
+            patience.halted_in_vain = False
+
+    def _arrived(self, stop: Stop) -> None:
+        self.stopped = stop
+        self._meant = next(n for n, i in enumerate(self.instances) if stop.pc in i.symbols.values())
+        found = self.instances[self._meant]
+        if not found.version and found.has("ggml_version"):
+            self.instances = instances_of(self.link, self._symbols, calls=True)
+
+    def _never(self, functions: Sequence[str], when: str) -> str:
+        if not self.instances:
+            return f"{nothing_found(self.name, self._symbols, self._without_symbols, len(self._files))}; it {when}"
+        return f"{self.name} {when}"
+
+    def _ending(self, stop: Stop) -> str:
+        if stop.reason == "gone":
+            return "was ended"
+        return f"ended with {stop.signal}" if stop.signal else f"ended with status {stop.status}"
+
+    def _looked(self) -> Self:
+        """This session, with ggml found in what is loaded already."""
+        try:
+            if self._attached:
+                self.link.ask("watch", True)
+            self.look()
+        except BaseException:
+            self.close()
+            raise
+        return self
 
 
-def _gdb(exits: ExitStack) -> Gdb:
+@contextmanager
+def _gdb() -> Iterator[tuple[Gdb, ExitStack]]:
+    """A gdb, and what ends it."""
+    with ExitStack() as exits:
+        patience = exits.enter_context(Patience())
+        yield exits.enter_context(Gdb(patience)), exits
+
+
+def _admit(gdb: Gdb, pid: int, name: str) -> None:
+    """Attach. Raises AttachError with the reason."""
     try:
-        return exits.enter_context(Gdb())
-    except NoGdb as error:
-        raise AttachError(str(error)) from None
-
-
-class refusing:  # noqa: N801 - read as a verb: with refusing(...)
-    """What gdb refuses is told as an AttachError that begins with these words."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, LinkError):
-            raise AttachError(f"{self._words}: {error}") from None
-
-
-def _ended(stop: Stop, when: str) -> str:
-    if stop.reason == "exited":
-        return f"the program ended with status {stop.status} {when}"
-    if stop.reason == "signal":
-        return f"the program received {stop.signal} {when}"
-    return f"the program ended {when}"
+        gdb.link.admit(pid)
+    except LinkLost as error:
+        raise AttachError(why_lost(gdb.said()) or f"{name}: {why_not(pid) or error}") from None
+    except LinkError as error:
+        raise AttachError(f"cannot attach to {name}: {why_not(pid) or error}") from None
