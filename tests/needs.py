@@ -48,9 +48,7 @@ def real_vulkan() -> Vulkan:
         pytest.skip(str(missing))
 
 
-def compiled(
-    release: str = DEFAULT.name, *, debug: bool = False, stripped: bool = False, renamed: bool = False
-) -> Path:
+def compiled(release: str = "0.20.2", *, debug: bool = False, stripped: bool = False, renamed: bool = False) -> Path:
     """The tests' program in C, linked with the ggml of a release; without compiler or library the test is skipped."""
     return made(lambda: c_program(release, debug=debug, stripped=stripped, renamed=renamed))
 
