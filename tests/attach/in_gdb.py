@@ -17,7 +17,7 @@ _NOISE = re.compile(
     r"warning: Error disabling address space randomization.*|\[New LWP.*|Core was generated.*|"
     r"Program terminated with.*"
 )
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,16}")
+_ADDRESS = re.compile(r"0x[0-9a-f]{4,16}")
 _SCRATCH = re.compile(r"/\S*/(?=lib|graphs|site-packages)")
 SECONDS = 120
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.attach.in_gdb import transcript
-from tests.attach.programs import NoProgram, c_program
+from tests.attach.programs import NoProgram, c_program, python_program
 from tests.golden import check_golden
-from tests.needs import program
+from tests.needs import library, program
 
 pytestmark = program("gdb", "gdb")
 GOLDEN = Path(__file__).parent / "golden"
@@ -52,3 +52,42 @@ def test_structs_are_printed_without_debug_information_and_breakpoints_are_at_no
         "ggml use",
     )  # fmt: skip
     check_golden(GOLDEN / "in-gdb.txt", said)
+
+
+def test_views_of_the_scheduler_and_its_allocator_are_live() -> None:
+    said = transcript(
+        [compiled(stripped=True)],
+        "break ggml_backend_sched_alloc_graph",
+        "run",
+        "ggml splits",
+        "delete",
+        *AT_COMPUTE[:1],
+        "continue",
+        "ggml splits",
+        "ggml hash",
+        "ggml hash --sched",
+        "ggml allocs",
+        "ggml buffers",
+        "ggml graph",
+        "ggml tensor node_8",
+        "ggml tensor sched->splits[1].inputs[0]",
+        "ggml tensor 8",
+        "ggml tensor sched",
+        "ggml tensor nix",
+        "ggml lifetime normed-0",
+        "ggml splits 1",
+    )  # fmt: skip
+    check_golden(GOLDEN / "in-gdb-views.txt", said)
+
+
+def test_of_two_ggmls_in_a_process_that_one_is_meant_which_the_program_is_in() -> None:
+    library("0.26")
+    said = transcript(
+        python_program("--values", "moe", release="0.26"),
+        "break ggml_backend_sched_graph_compute_async",
+        "run",
+        "ggml use",
+        "ggml splits",
+    )
+    assert "ggml      0.26.0, structs of 0.26 in " in said
+    assert "x              512 B" in said

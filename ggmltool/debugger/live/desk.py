@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -11,11 +12,14 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.live.memory import LiveMemory
 from ggmltool.debugger.live.scope import LiveScope
+from ggmltool.inspect.attached.seen import Seen
 from ggmltool.layouts.layout import Layout, layout
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.found import Found, find, is_graph, is_scheduler
-from ggmltool.sources.process.link import Link
+from ggmltool.sources.process.link import Link, LinkError
+from ggmltool.sources.process.reading import Reader, read_snapshot
 from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.state import Snapshot
 
 _UNLIMITED = 10_000
 _MOST_TENSORS = 1 << 20
@@ -23,8 +27,8 @@ _MOST_TENSORS = 1 << 20
 
 class Asked(NamedTuple):
     """A command as gdb sends it. `width` is that of gdb (None: no limit), `process` changes when the program or its
-    files do, `moment` whenever it has run; `seen` is the last call that `ggml watch` noted: its name, scheduler and
-    graph."""
+    files do, `moment` whenever it has run; `seen` is the last call that `ggml watch` noted: the addresses of function,
+    scheduler and graph."""
 
     verb: str
     argument: str
@@ -106,26 +110,25 @@ class Visit:
     def move(self) -> None:
         """The program has run since."""
         self.memory.forget()
-        for name in ("found", "scope", "tensors", "snapshot"):
+        for name in ("found", "scope", "tensors", "snapshot", "seen_now"):
             self.__dict__.pop(name, None)
 
-    @cached_property
+    @property
     def layout(self) -> Layout:
-        """The structs of its ggml."""
+        """The structs of its ggml: of the copy that the scheduler belongs to."""
         return layout(self.session.instance.structs)
-
-    def _holds(self, found: Found) -> bool:
-        return bool(found.sched) and is_scheduler(self.link, self.layout, found.sched)
 
     @cached_property
     def found(self) -> Found:
         """The scheduler and the graph: those that were chosen, those that the program is busy with, those of the last
         call that was noted, those of before. Raises AttachError if there are none."""
-        functions = {at: name for name, at in self.session.instance.symbols.items()}
-        seen = Found(int(self.seen[1]), int(self.seen[2])) if self.seen else Found(0, 0)
-        busy = Found(0, 0) if self.chosen.sched else find(self.link, self.layout, functions)
+        copies = self.session.instances
+        noted = [i for i, copy in enumerate(copies) if self.seen and int(self.seen[0]) in copy.symbols.values()]
+        seen = Found(int(self.seen[1]), int(self.seen[2]), copy=noted[0]) if noted else Found(0, 0)
+        busy = Found(0, 0) if self.chosen.sched else find(self.link, copies)
         for found in (self.chosen, busy, seen, self._last):
-            if self._holds(found):
+            self.session.mean(copies[found.copy])
+            if found.sched and is_scheduler(self.link, self.layout, found.sched):
                 self._last = self._with_graph(found)
                 return self._last
         if not self.link.ask("threads"):
@@ -149,13 +152,15 @@ class Visit:
         return sched + (self.layout.structs["ggml_backend_sched"].members or {})["graph"].offset
 
     def choose(self, sched: int, graph: int) -> None:
-        """Look at these from now on. Raises CommandError for what is none."""
-        if not is_scheduler(self.link, self.layout, sched):
-            raise CommandError(f"there is no scheduler at {sched:#x}")
-        if graph and not is_graph(self.link, self.layout, graph):
-            raise CommandError(f"there is no graph at {graph:#x}")
-        self.chosen = Found(sched, graph)
-        self.move()
+        """Look at these from now on, in whichever copy of ggml they are. Raises CommandError for what is none."""
+        for number, copy in enumerate(self.session.instances):
+            if is_scheduler(self.link, layout(copy.structs), sched):
+                if graph and not is_graph(self.link, layout(copy.structs), graph):
+                    raise CommandError(f"there is no graph at {graph:#x}")
+                self.chosen = Found(sched, graph, copy=number)
+                self.move()
+                return
+        raise CommandError(f"there is no scheduler at {sched:#x}")
 
     @cached_property
     def tensors(self) -> Mapping[str, int]:
@@ -177,6 +182,27 @@ class Visit:
             if name:
                 out.setdefault(name, address)
         return out
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """All that the program holds of them now. Raises AttachError."""
+        return read_snapshot(self.session, self.found.sched, self.found.graph, None, "within")
+
+    @cached_property
+    def seen_now(self) -> Seen:
+        """The same with names. Raises AttachError."""
+        return Seen(self.snapshot)
+
+    def seen_with(self, tensor: int) -> Seen:
+        """The same, with a tensor that need not be of the graph. Raises AttachError for what is none."""
+        seen = self.seen_now
+        if tensor in seen.snapshot.tensors:
+            return seen
+        try:
+            state = Reader(self.session).tensor(tensor)
+        except LinkError:
+            raise CommandError(f"there is no tensor at {tensor:#x}") from None
+        return Seen(replace(seen.snapshot, tensors={**seen.snapshot.tensors, tensor: state}))
 
     @cached_property
     def scope(self) -> LiveScope:

@@ -97,8 +97,8 @@ def watch(visit: Visit, asked: Asked) -> str:
         return "Calls of the scheduler are remembered no more.\n"
     if word:
         raise CommandError("`ggml watch`, or `ggml watch off`.")
-    symbols = visit.session.instance.symbols
-    visit.link.ask("remember", {name: symbols[name] for name in WATCHED if name in symbols})
+    copies = visit.session.instances
+    visit.link.ask("remember", [copy.symbols[name] for copy in copies for name in WATCHED if name in copy.symbols])
     return "The scheduler and the graph of every call are remembered from now on; the program does not stop for it.\n"
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.live import asking, stopping
+from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
 from ggmltool.layouts.errors import ExpressionError
 from ggmltool.sources.process.link import LinkError, LinkLost
+from ggmltool.views.attach import live
 from ggmltool.views.text import harmless
 
 Answer = Callable[[Visit, Asked], str]
@@ -28,7 +29,14 @@ def _complete(visit: Visit, asked: Asked) -> str:
 
 def answers() -> dict[str, Answer]:
     """By verb."""
+    views = {
+        "splits": live.splits_view, "allocs": live.allocs_view, "buffers": live.buffers_view, "graph": live.graph_view,
+    }  # fmt: skip
     return {
+        **{verb: looking.plain(view) for verb, view in views.items()},
+        "hash": looking.hash_sets,
+        "tensor": looking.tensor,
+        "lifetime": looking.lifetime,
         "print": asking.printed,
         "ptype": asking.type_of,
         "x": asking.Examining(),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.layout import Layout, layout
 from ggmltool.sources.process.link import Link
 
 _MOST_FRAMES = 40
@@ -23,11 +23,29 @@ _GRAPHS = ("graph", "measure_graph", "gf", "cgraph")
 
 
 class Found(NamedTuple):
-    """Addresses; 0 is none. `call` is the innermost function of the scheduler on the stack, "" if there is none."""
+    """Addresses; 0 is none. `call` is the innermost function of the scheduler on the stack, "" if there is none; `copy`
+    the number of the ggml whose they are."""
 
     sched: int
     graph: int
     call: str = ""
+    copy: int = 0
+
+
+class Copy(Protocol):
+    """A copy of ggml in the process, as `Instance` tells it."""
+
+    @property
+    def structs(self) -> str:
+        """The layout of its structs."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it lies in."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Addresses of its functions by name."""
 
 
 class _Fields:
@@ -109,16 +127,23 @@ def _points(address: int) -> bool:
     return _LOWEST <= address < _HIGHEST and address % 8 == 0
 
 
-def find(link: Link, layout: Layout, functions: Mapping[int, str]) -> Found:
-    """The scheduler and the graph that the selected thread is busy with, else another thread. `functions` are the names
-    of ggml's functions by address."""
-    threads = link.ask("threads")
-    for thread in threads:
+def find(link: Link, copies: Sequence[Copy]) -> Found:
+    """The scheduler and the graph that the selected thread is busy with, else another thread, in one of the copies of
+    ggml."""
+    for thread in link.ask("threads"):
         frames = link.ask("frames_of", thread, _MOST_FRAMES, [*_SCHEDULERS, *_GRAPHS])
-        found = _on_stack(link, layout, frames, functions)
-        if found.sched:
-            return found
+        files = [frame["file"] for frame in frames]
+        busy = [copy for copy in copies if any(file in copy.files for file in files)]
+        # With one copy alone, its functions may stand in a program that gdb names otherwise.
+        for copy in sorted(busy or copies[:1], key=lambda c: _innermost(c, files)):
+            found = _on_stack(link, layout(copy.structs), frames, {at: name for name, at in copy.symbols.items()})
+            if found.sched:
+                return found._replace(copy=copies.index(copy))
     return Found(0, 0)
+
+
+def _innermost(copy: Copy, files: Sequence[str]) -> int:
+    return next((i for i, file in enumerate(files) if file in copy.files), len(files))
 
 
 def _on_stack(link: Link, layout: Layout, frames: Sequence[Mapping[str, Any]], functions: Mapping[int, str]) -> Found:

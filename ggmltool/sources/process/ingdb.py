@@ -69,15 +69,15 @@ class Conditional(gdb.Breakpoint):
 class Remembering(gdb.Breakpoint):
     """A breakpoint that never stops: it notes with what a function was called."""
 
-    def __init__(self, name, address, seen):
+    def __init__(self, address, seen):
         super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=True)
-        self.name = name
+        self.address = address
         self.seen = seen
 
     def stop(self):
         """Note it, and go on."""
         with contextlib.suppress(gdb.error):
-            self.seen[:] = [gdb.selected_inferior().pid, self.name, *_arguments()[:2]]
+            self.seen[:] = [gdb.selected_inferior().pid, self.address, *_arguments()[:2]]
         return False
 
 
@@ -98,6 +98,7 @@ def _frame(frame, names):
     return {
         "function": frame.name() or "",
         "pc": frame.pc(),
+        "file": gdb.solib_name(frame.pc()) or gdb.current_progspace().filename or "",
         "stack": inside._stack(frame),
         "registers": registers,
         "variables": variables,
@@ -179,10 +180,10 @@ def serving(folder):
             """Breakpoints that stop where a text is found; their numbers."""
             return [Conditional(address, where, before).number for address in addresses]
 
-        def do_remember(self, functions):
-            """Remember the calls of functions (addresses by name), and nothing of before."""
+        def do_remember(self, addresses):
+            """Remember the calls of functions, and nothing of before."""
             self.do_forget()
-            self.state.watches = [Remembering(name, at, self.state.seen) for name, at in functions.items()]
+            self.state.watches = [Remembering(address, self.state.seen) for address in addresses]
 
         def do_forget(self):
             """Remember no more calls."""
@@ -225,6 +226,7 @@ class Child:
         self.seen = []
         self.moment = 0
         self.loaded = 0
+        self.busy = False
         self.connected = []
         for name in ("stop", "cont", "memory_changed", "register_changed"):
             self._on(name, self._moved)
@@ -238,7 +240,8 @@ class Child:
             self.connected.append((registry, handler))
 
     def _moved(self, _):
-        self.moment += 1
+        # What a call in the program announces is no moment: the program stands still for the user.
+        self.moment += not self.busy
 
     def _reloaded(self, _):
         self.loaded += 1
@@ -277,6 +280,7 @@ class Child:
             "seen": self.seen[1:] if self.seen[:1] == [inferior.pid] else [],
             "running": any(thread.is_running() for thread in inferior.threads()),
         }
+        self.busy = True
         try:
             text, error = self.desk.serve_one(command)
         except (EOFError, OSError, ValueError):
@@ -288,6 +292,8 @@ class Child:
             if _quit_is(error):
                 raise gdb.GdbError("Quit") from None
             raise
+        finally:
+            self.busy = False
         return text, error
 
     def _last_words(self):

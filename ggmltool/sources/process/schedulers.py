@@ -20,6 +20,7 @@ from ggmltool.sources.process.state import (
     ChunkState,
     FreeBlockState,
     GallocState,
+    HashNodeState,
     HashSetState,
     SchedState,
     SplitState,
@@ -38,7 +39,9 @@ _SCHED = (
 _SPLIT = ("backend_id", "i_start", "i_end", "inputs", "n_inputs", "graph")
 _GALLOC = (
     "bufts", "buffers", "buf_tallocs", "n_buffers", "hash_set", "node_allocs", "n_nodes", "leaf_allocs", "n_leafs",
+    "hash_values",
 )  # fmt: skip
+_HASH_NODE = ("n_children", "n_views", "buffer_id", "addr.chunk|", "addr.offset|offset", "allocated")
 _TENSOR_ALLOC = ("buffer_id", "addr.chunk|", "addr.offset|offset", "size_max")
 
 
@@ -54,6 +57,7 @@ class Schedulers:
         self.split = Record(layout, "ggml_backend_sched_split", _SPLIT)
         self.galloc = Record(layout, "ggml_gallocr", _GALLOC)
         self.tensor_alloc = Record(layout, "tensor_alloc", _TENSOR_ALLOC)
+        self.hash_node = Record(layout, "hash_node", _HASH_NODE)
         self.node_alloc = Record(layout, "node_alloc", ()).size
         self.leaf_alloc = Record(layout, "leaf_alloc", ()).size
         self.block = Record(layout, "free_block", ("offset", "size"))
@@ -155,7 +159,7 @@ class Schedulers:
     def _galloc(self, address: int, n: int) -> GallocState:
         memory = self.memory
         data = memory.read(address, self.galloc.size)
-        bufts, buffers, tallocs, n_buffers, hashes, nodes, n_nodes, leafs, n_leafs = self.galloc.unpack(data)
+        bufts, buffers, tallocs, n_buffers, hashes, nodes, n_nodes, leafs, n_leafs, values = self.galloc.unpack(data)
         if n_buffers != n:
             raise NotAsLaidOut(f"the graph allocator has {n_buffers} buffers, the scheduler {n} backends")
         _between(n_nodes, 0, limits.NODES, "the graph allocator", "nodes")
@@ -163,16 +167,24 @@ class Schedulers:
         memory.prefetch([(nodes, n_nodes * self.node_alloc), (leafs, n_leafs * self.leaf_alloc)])
         places = self._places(memory.read(nodes, n_nodes * self.node_alloc))
         step = self.node_alloc // self.tensor_alloc.size
+        hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator")
         chunks, alignments = self._chunks.read(memory.numbers(buffers, "Q", n), memory.numbers(tallocs, "Q", n))
         return GallocState(
             address=address,
             bufts=memory.numbers(bufts, "Q", n),
             chunks=chunks,
             alignments=alignments,
-            hash_set=self.graphs.hash_set(data, hashes, "the hash set of the graph allocator"),
+            hash_set=hash_set,
             nodes=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
             leafs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
+            hash_values=self._hash_values(values, hash_set),
         )
+
+    def _hash_values(self, address: int, hash_set: HashSetState) -> dict[int, HashNodeState]:
+        size = self.hash_node.size
+        self.memory.prefetch([(address + slot * size, size) for slot in hash_set.keys])
+        found = {slot: self.hash_node.unpack(self.memory.read(address + slot * size, size)) for slot in hash_set.keys}
+        return {slot: HashNodeState(*f)._replace(allocated=bool(f[5])) for slot, f in found.items()}
 
     def _places(self, data: bytes) -> list[TensorAllocState]:
         # Most sources have no place of their own: one record stands for all that are equal.

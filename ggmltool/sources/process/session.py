@@ -123,6 +123,10 @@ class Session:
         """How long the program stood still because of us until now, in seconds."""
         return self._still + (time.monotonic() - self._since if self._since is not None else 0.0)
 
+    def mean(self, instance: Instance) -> None:
+        """Look at another copy of ggml from now on."""
+        self._meant = instance
+
     def about(self) -> dict[str, Any]:
         """gdb's version, the architecture, the process, its program and files."""
         return dict(self.link.ask("about"))

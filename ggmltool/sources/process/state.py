@@ -126,10 +126,22 @@ class ChunkState(NamedTuple):
     buffer: int
 
 
+class HashNodeState(NamedTuple):
+    """hash_node of ggml-alloc.c: `offset` is bytes in a chunk of a buffer."""
+
+    n_children: int
+    n_views: int
+    buffer_id: int
+    chunk: int
+    offset: int
+    allocated: bool
+
+
 @dataclass(frozen=True, slots=True)
 class GallocState:
     """ggml_gallocr: its buffer types and for each of them the chunks (two may share an allocator), and what it planned
-    for the graph last: `nodes` have the node's own place and those of its sources."""
+    for the graph last: `nodes` have the node's own place and those of its sources, `hash_values` are by slot of its
+    hash set."""
 
     address: int
     bufts: tuple[int, ...]
@@ -138,6 +150,7 @@ class GallocState:
     hash_set: HashSetState
     nodes: tuple[tuple[TensorAllocState, tuple[TensorAllocState, ...]], ...]
     leafs: tuple[TensorAllocState, ...]
+    hash_values: Mapping[int, HashNodeState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,38 @@ Both sides read this file: gdb's own Python, and ours.
 """
 
 VERBS = {
+    "splits": (
+        "",
+        "Show the splits that the scheduler made: backend, nodes, copied inputs.",
+        "ggml splits",
+        "",
+    ),
+    "hash": (
+        "[--sched]",
+        "Show the allocator's hash set; with --sched the scheduler's, with the backend of each tensor.",
+        "ggml hash --sched",
+        "",
+    ),
+    "allocs": (
+        "",
+        "Show where the graph allocator puts every node (node_allocs, leaf_allocs), and its free blocks.",
+        "ggml allocs",
+        "",
+    ),
+    "tensor": (
+        "EXPR|NAME",
+        "Show everything about a tensor: shape, strides, sources, backend, buffer, address.",
+        "ggml tensor node->src[0]",
+        "node",
+    ),
+    "buffers": ("", "Show the buffers of the graph and of the allocator, with their addresses.", "ggml buffers", ""),
+    "lifetime": (
+        "NODE",
+        "Show who has a tensor's bytes before it and after it.",
+        "ggml lifetime kq",
+        "node",
+    ),
+    "graph": ("", "Show the nodes and leafs of the graph, as ggml_graph_print does.", "ggml graph", ""),
     "break": (
         "[--alloc] NODE",
         "Stop before the backend computes the split that a node is in; with --alloc where it gets its address.",

@@ -1,0 +1,1 @@
+"""What was seen in a running program, as text."""
