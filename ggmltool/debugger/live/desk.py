@@ -18,6 +18,7 @@ from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.found import Found, find, is_graph, is_scheduler
 from ggmltool.sources.process.link import Link, LinkError
 from ggmltool.sources.process.reading import Reader, read_snapshot
+from ggmltool.sources.process.seeking import graph_of
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Snapshot
 
@@ -145,7 +146,11 @@ class Visit:
         for graph in (found.graph, seen, last):
             if graph and is_graph(self.link, self.layout, graph):
                 return found._replace(graph=graph)
-        return found._replace(graph=self.own_graph(found.sched))
+        reader = Reader(self.session)
+        try:
+            return found._replace(graph=graph_of(self.link, reader, reader.sched(found.sched)).address)
+        except (AttachError, LinkError):
+            return found._replace(graph=self.own_graph(found.sched))
 
     def own_graph(self, sched: int) -> int:
         """The scheduler's copy of the graph, with what it has put into it."""

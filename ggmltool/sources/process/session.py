@@ -125,7 +125,7 @@ class Session:
 
     def mean(self, instance: Instance) -> None:
         """Look at another copy of ggml from now on."""
-        self._meant = instance
+        self._meant = self.instances.index(instance)
 
     def about(self) -> dict[str, Any]:
         """gdb's version, the architecture, the process, its program and files."""
