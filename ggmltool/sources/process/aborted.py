@@ -21,7 +21,7 @@ DEEPEST = 64
 _NAMED = 3
 _STACK = 1 << 14
 """Bytes of the stack in which tensors are looked for."""
-_OUTSIDE = 3
+_OUTSIDE = 6
 """Calls of others than ggml, from the innermost one on, in which tensors are looked for: who called ggml has them."""
 _LINE = re.compile(rb"([\x20-\x7e]{0,1024}?\.(?:c|cc|cpp|h|cu|cuh|m|mm|hpp)):(\d{1,6}): ")
 _PLACED = re.compile(r"(.{1,1024}?\.(?:c|cc|cpp|h|cu|cuh|m|mm|hpp)):(\d{1,6}): (.*)", re.DOTALL)

@@ -7,11 +7,12 @@ is known or the whole answer is refused (None). Nothing is written, and nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple, Protocol
 
-from ggmltool.sources.process.link import LinkError
+from ggmltool.sources.process.link import Call, Link, LinkError
 from ggmltool.sources.process.memory import PAGE, Reads
+from ggmltool.sources.process.patience import Patience
 
 MOST = 4096
 """Instructions that are followed at most for one answer."""
@@ -24,6 +25,7 @@ _WHOLE = ("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", *(f"r{i}" for 
 _GIVEN = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 _MEMORY = re.compile(r"(?:(BYTE|WORD|DWORD|QWORD) PTR )?(?:(ds|ss|cs|es):)?\[([^\]]+)\]")
 _TERM = re.compile(r"([+-]?)(?:(r?[a-z0-9]+)\*([1248])|(0x[0-9a-f]+|\d+)|([a-z][a-z0-9]*))")
+_BYTES = {"unsigned long": 8, "int": 4, "unsigned char": 1}
 _RESULTS = {1: "al", 4: "eax", 8: "rax"}
 _SIZES = {"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8}
 _PREFIX = re.compile(r"^(?:(?:bnd|notrack|repz|repnz|cs|ds|data16) +)*")
@@ -103,6 +105,18 @@ class Getters:
         if len(found) < size:
             raise Unknown(f"no memory at {address:#x}")
         return int.from_bytes(found, "little")
+
+
+class DeadLink(Link):
+    """The way into a core dump: what would be called is followed."""
+
+    def __init__(self, requests: IO[bytes], answers: IO[bytes], patience: Patience | None = None) -> None:
+        super().__init__(requests, answers, patience)
+        self._getters = Getters(self)
+
+    def call(self, calls: Sequence[Call]) -> list[int | None]:
+        """What the functions would return, None for what cannot be known."""
+        return [self._getters.result(c.address, *c.arguments, size=_BYTES.get(c.result, 8)) for c in calls]
 
 
 class _Run:

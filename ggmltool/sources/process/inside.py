@@ -115,6 +115,7 @@ class Server:
             "pid": inferior.pid,
             "threads": len(inferior.threads()),
             "program": gdb.current_progspace().filename,
+            "core": _is_core(),
             "libraries": [o.filename for o in gdb.objfiles() if o.filename and o.is_valid() and o.owner is None],
         }
 

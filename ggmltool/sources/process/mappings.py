@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 
@@ -23,7 +24,7 @@ class Mappings:
         self._pieces = sorted(pieces)
         self._starts = [piece.start for piece in self._pieces]
 
-    @property
+    @cached_property
     def live(self) -> bool:
         """Whether these are those of a process, not of a core dump."""
         return any(piece.rights for piece in self._pieces)
@@ -34,7 +35,9 @@ class Mappings:
         return self._pieces[i] if i >= 0 and address < self._pieces[i].end else None
 
     def runs(self, address: int) -> bool:
-        """Whether there can be a function at an address."""
+        """Whether there can be a function at an address; a core dump does not tell where."""
+        if not self.live:
+            return address != 0
         piece = self.at(address)
         return piece is not None and "x" in piece.rights
 

@@ -60,7 +60,7 @@ class Gdb:
     """A gdb that is asked through `link`. It has a session of its own: keys of the terminal do not reach it. When we
     are killed it lets go of the program by itself."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: Patience, link: type[Link] = Link) -> None:
         if sys.platform != "linux":
             raise AttachError("`attach` works on Linux alone: it looks into programs by gdb and /proc")
         program = shutil.which("gdb")
@@ -83,7 +83,7 @@ class Gdb:
         os.close(requests_read)
         os.close(answers_write)
         self._ends = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
-        self.link = Link(*self._ends, patience)
+        self.link = link(*self._ends, patience)
 
     @property
     def pid(self) -> int:

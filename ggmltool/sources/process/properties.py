@@ -12,14 +12,11 @@ from typing import Any, Protocol
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process import limits
-from ggmltool.sources.process.getters import Getters
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.mappings import Mappings
 from ggmltool.sources.process.memory import PAGE, Reads, texts
 
 SIZE_MAX = (1 << 64) - 1
-SIZES = {"unsigned long": 8, "int": 4, "unsigned char": 1}
-"""Bytes of what functions answer."""
 _PRIVATE_AND_ANONYMOUS = 0x22
 _READ_AND_WRITE = 3
 
@@ -37,15 +34,14 @@ class Calls(Reads, Protocol):
 class Questions:
     """Functions that are to be called, all together; the answers come by the key that each was asked with.
 
-    A pointer that no function can be at is not called. In a dead program nothing is: the functions are followed over
-    its memory, and those that do more than read have no answer.
+    A pointer that no function can be at is not called. In a dead program functions that do more than read have no
+    answer.
     """
 
     def __init__(self, link: Calls, mappings: Mappings) -> None:
         self.link = link
         self._mappings = mappings
         self._calls: dict[Any, Call] = {}
-        self._getters = None if mappings.live else Getters(link)
         self.failed: list[str] = []
 
     @property
@@ -55,7 +51,7 @@ class Questions:
 
     def add(self, key: Any, function: int, result: str, *arguments: int) -> bool:
         """Ask a function; whether it can be asked."""
-        if not function or (self.live and not self._mappings.runs(function)):
+        if not self._mappings.runs(function):
             return False
         self._calls[key] = Call(function, result, arguments)
         return True
@@ -63,10 +59,6 @@ class Questions:
     def answers(self) -> dict[Any, int | None]:
         """What all of them say; what fails has no answer."""
         asked, self._calls = self._calls, {}
-        if self._getters is not None:
-            return {
-                key: self._getters.result(c.address, *c.arguments, size=SIZES[c.result]) for key, c in asked.items()
-            }
         if not asked:
             return {}
         try:

@@ -9,7 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, NoReturn, Self
 
+from ggmltool.sources.process.corefile import CoreFile, read_core
 from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
 from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, may_have_ggml, nothing_found
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
@@ -29,8 +31,9 @@ class Session:
     """A context manager; at its end the program goes on by itself, whatever happened.
 
     `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump), `name` what it is
-    called in messages. `instances` are the copies of ggml that were found, `instance` the one meant: the one that the
-    program stopped in, else the first. `stopped` is the stop that it stands at.
+    called in messages, `dump` what a core dump says of itself. `instances` are the copies of ggml that were found,
+    `instance` the one meant: the one that the program stopped in, else the first. `stopped` is the stop that it stands
+    at.
     """
 
     def __init__(self, link: Link, kind: Kind, pid: int, name: str) -> None:
@@ -39,6 +42,7 @@ class Session:
         self.pid = pid
         self.name = name
         self.launched: Launched | None = None
+        self.dump: CoreFile | None = None
         self.instances: tuple[Instance, ...] = ()
         self.stopped: Stop | None = None
         self._exits = ExitStack()
@@ -82,15 +86,17 @@ class Session:
     @classmethod
     def core(cls, core: str, program: str | None = None) -> Self:
         """Open a core dump; `program` is what dumped it, if gdb does not find it by itself. Raises AttachError."""
-        for file in filter(None, (core, program)):
-            with open(file, "rb"):  # noqa: PTH123 - it raises what is the matter with it
+        said = read_core(Path(core))
+        if program is not None:
+            with open(program, "rb"):  # noqa: PTH123 - it raises what is the matter with it
                 pass
-        with _gdb() as (gdb, exits):
+        with _gdb(DeadLink) as (gdb, exits):
             try:
                 gdb.link.ask("core", program, core)
             except LinkError as error:
                 raise AttachError(f"{core}: {error}") from None
             session = cls(gdb.link, "core", 0, core)
+            session.dump = said
             session._exits = exits.pop_all()
             return session._looked()
 
@@ -99,6 +105,8 @@ class Session:
         """The program in the user's own gdb, which is asked through two pipes, and keeps it."""
         link = Link(requests, answers)
         about = link.ask("about")
+        if about["core"]:
+            link = DeadLink(requests, answers)
         session = cls(link, "served", about["pid"], Path(about["program"] or "the program").name)
         return session._looked()
 
@@ -326,11 +334,11 @@ class Session:
 
 
 @contextmanager
-def _gdb() -> Iterator[tuple[Gdb, ExitStack]]:
+def _gdb(link: type[Link] = Link) -> Iterator[tuple[Gdb, ExitStack]]:
     """A gdb, and what ends it."""
     with ExitStack() as exits:
         patience = exits.enter_context(Patience())
-        yield exits.enter_context(Gdb(patience)), exits
+        yield exits.enter_context(Gdb(patience, link)), exits
 
 
 def _admit(gdb: Gdb, pid: int, name: str) -> None:
