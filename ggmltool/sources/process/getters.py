@@ -7,6 +7,7 @@ is known or the whole answer is refused (None). Nothing is written, and nothing 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -14,6 +15,8 @@ from ggmltool.sources.process.link import Call, Link, LinkError
 from ggmltool.sources.process.memory import PAGE, Reads
 from ggmltool.sources.process.patience import Patience
 
+SECONDS = 20.0
+"""How long functions are followed that are asked together."""
 MOST = 4096
 """Instructions that are followed at most for one answer."""
 _AHEAD = 48
@@ -114,9 +117,15 @@ class DeadLink(Link):
         super().__init__(requests, answers, patience)
         self._getters = Getters(self)
 
-    def call(self, calls: Sequence[Call]) -> list[int | None]:
-        """What the functions would return, None for what cannot be known."""
-        return [self._getters.result(c.address, *c.arguments, size=_BYTES.get(c.result, 8)) for c in calls]
+    def call(self, calls: Sequence[Call], seconds: float = SECONDS) -> list[int | None]:
+        """What the functions would return, None for what cannot be known in that time."""
+        until = time.monotonic() + seconds
+        return [
+            self._getters.result(c.address, *c.arguments, size=_BYTES.get(c.result, 8))
+            if time.monotonic() < until
+            else None
+            for c in calls
+        ]
 
 
 class _Run:
