@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,13 +16,21 @@ from ggmltool.layouts.errors import ExpressionError
 from ggmltool.layouts.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.data.structs"
+_YEARS = 1000
+"""A first number above this is that of a day, not of a version."""
 
 
 class TypesFile(msgspec.Struct, forbid_unknown_fields=True):
     """What a file says besides that of the ggml that it is `like`; what is empty is gone. `cxx` are the functions whose
-    source is C++, by what their names begin with."""
+    source is C++, by what their names begin with.
+
+    `since` is the first version that has these structs, or the day where ggml did not say its version yet; `exports`
+    are functions without which a library of that version has not.
+    """
 
     like: str = ""
+    since: str = ""
+    exports: tuple[str, ...] = ()
     cxx: tuple[str, ...] | None = None
     typedefs: dict[str, str] = {}
     enums: dict[str, tuple[str, ...]] = {}
@@ -75,6 +84,44 @@ def layout(name: str) -> Layout:
     return Layout(name, _merged(name))
 
 
+def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
+    """The names of the layouts that a library may have, the likeliest first: it says this version ("" if it says none)
+    and exports these functions."""
+    said = _number(version)
+    fits = [name for name in _in_order() if _fits(name, said, exports)]
+    return tuple(reversed(fits))
+
+
+def _fits(name: str, said: tuple[int, ...], exports: Container[str]) -> bool:
+    file = _own(name)
+    since = _number(file.since)
+    # A version has three numbers less than a year; a library without one is of the days before there were any.
+    if bool(said) != (since[0] < _YEARS):
+        return False
+    return (not said or since <= said) and all(function in exports for function in file.exports)
+
+
+@cache
+def _in_order() -> tuple[str, ...]:
+    """The layouts, the oldest first: those of days, then those of versions."""
+
+    def key(name: str) -> tuple[bool, tuple[int, ...], int]:
+        since = _number(_own(name).since)
+        return since[0] < _YEARS, since, len(_merged_exports(name))
+
+    return tuple(sorted(layout_names(), key=key))
+
+
+def _merged_exports(name: str) -> tuple[str, ...]:
+    own = _own(name)
+    return own.exports + (_merged_exports(own.like) if own.exports else ())
+
+
+def _number(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(?:[.-]\d+)*", version)
+    return tuple(map(int, re.split("[.-]", found[0]))) if found else ()
+
+
 @cache
 def layout_names() -> tuple[str, ...]:
     """The ggmls whose structs are known."""
@@ -83,8 +130,13 @@ def layout_names() -> tuple[str, ...]:
 
 
 @cache
+def _own(name: str) -> TypesFile:
+    return load(f"{name}.toml", TypesFile, _PACKAGE)
+
+
+@cache
 def _merged(name: str) -> TypesFile:
-    own = load(f"{name}.toml", TypesFile, _PACKAGE)
+    own = _own(name)
     if not own.like:
         return own
     base = _merged(own.like)

@@ -1,6 +1,8 @@
 """The structs and enums of each ggml are those of its sources: what gdb says of them is recorded in `ptype/`.
 
-Recorded of objects that gcc 12 made with -g of ggml.c, ggml-alloc.c and ggml-backend.c (.cpp) as they were then.
+Recorded by `record.py` of objects that gcc 12 made with -g of ggml.c, ggml-alloc.c and ggml-backend.c (.cpp) as they
+were then. The sources of 0.25 and 0.27 were not there to compile: theirs is 0.26's without and with the fields by whose
+functions the oracle knows their libraries.
 """
 
 from __future__ import annotations

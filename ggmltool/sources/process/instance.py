@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
+from ggmltool.layouts.layout import layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.errors import AttachError
@@ -96,7 +97,7 @@ def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], ca
         except LlamaUnavailable:
             later = f"{files[0]} is ggml {version}, which is later than all that this ggmltool knows: get a newer one"
             return Instance(version, NEWEST, NEWEST.name, symbols, files, refusal=later)
-        return Instance(version, behavior.release, behavior.release.name, symbols, files, behavior.note)
+        return Instance(version, behavior.release, layouts_of(version, symbols)[0], symbols, files, behavior.note)
     name = next(release for function, release in _NO_VERSION if function in symbols)
     note = f"this ggml does not say its version; its graphs are planned as by {name}"
     return Instance("", RELEASES[name], name, symbols, files, note)

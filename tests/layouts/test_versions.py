@@ -1,0 +1,61 @@
+"""Which library has which structs: told by the version that it says, and by its exports."""
+
+from __future__ import annotations
+
+import pytest
+
+from ggmltool.layouts.layout import layout, layout_names, layouts_of
+from ggmltool.oracle.layouts import ADDED, LAST
+
+N = "ggml_backend_buft_alloc_buffer_n"
+SIZE_N = "ggml_backend_buft_get_alloc_size_n"
+COPY = "ggml_backend_sched_set_copy_callback"
+REALLOC = "ggml_backend_sched_set_realloc_callback"
+HAVE = ((), (N, SIZE_N), (N, SIZE_N, COPY), (N, SIZE_N, COPY, REALLOC))
+STRUCTS = {"BufferTypeI": "ggml_backend_buffer_type_i", "Sched": "ggml_backend_sched"}
+
+
+@pytest.mark.parametrize(
+    ("version", "exports", "name"),
+    [
+        ("0.9.1", (), "0.9.1"),
+        ("0.9.2", (), "0.9.1"),
+        ("0.9.4", (), "0.9.3"),
+        ("0.9.11", (), "0.9.5"),
+        ("0.13.1", (), "0.10"),
+        ("0.18.0", (), "0.10"),
+        ("0.19.0-dev", (), "0.18.1"),
+        ("0.20.2", (), "0.20.2"),
+        ("0.24.0", (), "0.21"),
+        ("0.26.0", (), "0.21"),
+        ("0.26.0", (N,), "0.25"),
+        ("0.26.0", (N, COPY), "0.26"),
+        ("0.27.0", (N, COPY, REALLOC), "0.27"),
+    ],
+)
+def test_a_version_and_its_exports_name_a_layout(version: str, exports: tuple[str, ...], name: str) -> None:
+    assert layouts_of(version, exports)[0] == name
+
+
+def test_a_library_without_a_version_may_have_any_of_those_before() -> None:
+    found = layouts_of("", ())
+    assert found[:3] == ("2025-09", "2025-08", "2025-07")
+    assert not any(name.startswith("0.") for name in found)
+
+
+def test_every_layout_is_that_of_some_library() -> None:
+    everything = (N, COPY, REALLOC)
+    assert set(layouts_of("99.0", everything)) | set(layouts_of("", ())) == set(layout_names())
+
+
+@pytest.mark.parametrize("name", ["0.20.2", "0.21", "0.25", "0.26", "0.27"])
+def test_exports_tell_the_fields_that_the_oracle_knows_by_them(name: str) -> None:
+    exports = next(have for have in HAVE if name in layouts_of("1.0", have))
+    for added in ADDED:
+        fields = list(layout(name).structs[STRUCTS[added.struct.__name__]].members or {})
+        assert all((field in fields) == (added.function in exports) for field in added.names)
+        if added.function in exports:
+            after = fields.index(added.after) + 1
+            assert tuple(fields[after : after + len(added.names)]) == added.names
+    fields = list(layout(name).structs["ggml_backend_sched"].members or {})
+    assert all((fields[-1] == field) == (function in exports) for field, function in LAST.items())
