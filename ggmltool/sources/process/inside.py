@@ -182,13 +182,19 @@ class Server:
 
     # What it is asked to do.
 
-    def do_call(self, calls):
-        """Call functions [address, result type, argument, …] in the program, its other threads standing still."""
-        execute("set scheduler-locking on")
+    def do_call(self, calls, alone=True):
+        """Call functions [address, result type, argument, …] in the program; `alone`: its other threads stand still,
+        else they pass by breakpoints meanwhile."""
+        execute("set scheduler-locking %s" % ("on" if alone else "off"))
+        passed = [] if alone else [p for p in self.points.values() if p.is_valid() and p.enabled]
         try:
+            for point in passed:
+                point.enabled = False
             return [self._call(*call) for call in calls]
         finally:
             execute("set scheduler-locking replay")
+            for point in passed:
+                point.enabled = True
 
     @staticmethod
     def _call(address, result, *arguments):
@@ -208,6 +214,12 @@ class Server:
             out.append(point.number)
             self.points[point.number] = point
         return out
+
+    def do_break_if(self, address, tests):
+        """A breakpoint that stops only where arguments are among others: [which, mask, values]; its number."""
+        point = _Chosen(address, tests)
+        self.points[point.number] = point
+        return point.number
 
     def do_delete(self, numbers):
         """Remove breakpoints."""
@@ -288,6 +300,21 @@ def _given(frame):
 
 def _register(frame, name):
     return int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF
+
+
+class _Chosen(gdb.Breakpoint):
+    """A breakpoint at the entry of a function that stops only at calls with chosen arguments."""
+
+    def __init__(self, address, tests):
+        super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=True)
+        self.silent = True
+        self.tests = [(which, mask, frozenset(values)) for which, mask, values in tests]
+
+    def stop(self):
+        """Whether the program stops at this call."""
+        frame = gdb.newest_frame()
+        names = _ARGUMENTS[_architecture()]
+        return all(_register(frame, names[which]) & mask in values for which, mask, values in self.tests)
 
 
 def _stack(frame):

@@ -106,10 +106,11 @@ class Link:
             out += self.read(address + first, most - first)
         return out.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
-    def call(self, calls: Sequence[Call], seconds: float = CALLS) -> list[int | None]:
+    def call(self, calls: Sequence[Call], seconds: float = CALLS, alone: bool = True) -> list[int | None]:
         """Call functions in the program, one after the other; their results, None of void. A call that takes too long
-        is given up, and the program is where it was before."""
-        return list(self._ask("call", ([(c.address, c.result, *c.arguments) for c in calls],), seconds)[0])
+        is given up, and the program is where it was before. `alone`: its other threads stand still meanwhile."""
+        asked = [(c.address, c.result, *c.arguments) for c in calls]
+        return list(self._ask("call", (asked, alone), seconds)[0])
 
     def go(self, seconds: float | None = None, signal: str | None = None) -> Stop:
         """Let the program run until it stops, for so long at most; it is given a signal, if one is named."""

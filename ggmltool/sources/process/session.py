@@ -207,6 +207,17 @@ class Session:
             with suppress(LinkError):
                 self.link.ask("delete", number)
 
+    def go(self, seconds: float | None = None) -> Stop:
+        """Let it run until it stops at a breakpoint, whoever's, for so long at most; what else happens to it passes.
+        Raises AttachError if it ends before, or does not stop in time."""
+        try:
+            self.stopped = stop = self._go(None if seconds is None else time.monotonic() + seconds)
+        except Late:
+            raise AttachError(f"{self.name} did not stop in {seconds:g} seconds", refused=True) from None
+        if stop.reason in ("exited", "gone"):
+            raise AttachError(f"{self.name} {self._ending(stop)}", refused=True)
+        return stop
+
     def detach(self) -> None:
         """Let the program go on by itself; nothing of us is left in it."""
         if not self._attached:

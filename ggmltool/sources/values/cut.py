@@ -189,3 +189,18 @@ class _Cutter:
 
 def _layout(t: Document) -> tuple[object, ...]:
     return t["type"], tuple(t["ne"]), tuple(t["nb"]), t.get("view_offs", 0)
+
+
+def with_data(document: Document, file: str, kept: Collection[str]) -> Document:
+    """The scenario with the values of its inputs in a GGUF file beside it, where they are under the same ids."""
+    contexts = {
+        name: {
+            **context,
+            "tensors": {
+                id: {**t, "data": {"gguf": file, "tensor": id}} if id in kept else t
+                for id, t in context["tensors"].items()
+            },
+        }
+        for name, context in document["contexts"].items()
+    }
+    return {**document, "contexts": contexts}

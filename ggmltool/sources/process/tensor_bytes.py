@@ -1,0 +1,125 @@
+"""The bytes of tensors in a stopped program: host memory as it lies there, other memory by ggml_backend_tensor_get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ggmltool.layouts.layout import layout
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.fields import Record
+from ggmltool.sources.process.link import Call, LinkError, NoBytes
+from ggmltool.sources.process.session import Session
+
+PIECE = 16 << 20
+"""Bytes that are read at once, at most: what the program's own memory takes for reading back."""
+
+_READ_AND_WRITE = 3
+_PRIVATE_AND_ANONYMOUS = 0x22
+_SIZE_MAX = (1 << 64) - 1
+
+
+class Unreadable(Exception):  # noqa: N818 - it says what is the matter
+    """A tensor whose values the program cannot give; the message says why."""
+
+
+class _Buffer(NamedTuple):
+    """A ggml_backend_buffer: its bytes, where they begin, whether the host reads them, and whether a function does."""
+
+    base: int
+    size: int
+    host: bool
+    can_get: bool
+    name: str
+
+
+class TensorBytes:
+    """A context manager; at its end the memory that was taken in the program for reading is given back."""
+
+    def __init__(self, session: Session) -> None:
+        self.link = session.link
+        self.instance = session.instance
+        structs = layout(self.instance.structs)
+        self._tensor = Record(structs, "ggml_tensor", ("buffer", "view_src", "data"))
+        self._buffer = Record(structs, "ggml_backend_buffer", ("iface.get_tensor", "buft|", "size"))
+        self._buffers: dict[int, _Buffer] = {}
+        self._room = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._room:
+            room, self._room = self._room, 0
+            self.link.call([Call(self._function("munmap"), "int", (room, PIECE))])
+
+    def refusal(self, tensor: int) -> str:
+        """Why the values of a tensor that has its memory already cannot be read; "" if they can, or it has none yet."""
+        try:
+            buffer, _ = self._where(tensor)
+        except Unreadable:
+            return ""
+        if buffer.host or buffer.can_get:
+            return ""
+        return f"{buffer.name} keeps it in an order of its own and does not give it back"
+
+    def pieces(self, tensor: int, size: int) -> Iterator[bytes]:
+        """The `size` bytes of a tensor, its ggml_nbytes, from where its data begins. Raises Unreadable, LinkError."""
+        buffer, data = self._where(tensor)
+        if not buffer.base <= data <= buffer.base + buffer.size - size:
+            raise Unreadable(f"its {size} bytes are not all in its buffer")
+        for at in range(0, size, PIECE):
+            n = min(PIECE, size - at)
+            try:
+                yield self.link.read(data + at if buffer.host else self._fetched(tensor, at, n), n)
+            except NoBytes as error:
+                raise Unreadable(str(error)) from None
+
+    def _where(self, tensor: int) -> tuple[_Buffer, int]:
+        buffer, view_src, data = self._tensor.unpack(self.link.read(tensor, self._tensor.size))
+        if view_src:
+            buffer = self._tensor.unpack(self.link.read(view_src, self._tensor.size))[0]
+        if not buffer or not data:
+            raise Unreadable("it has no memory")
+        if buffer not in self._buffers:
+            self._buffers[buffer] = self._read_buffer(buffer)
+        return self._buffers[buffer], data
+
+    def _read_buffer(self, address: int) -> _Buffer:
+        get, _, size = self._buffer.unpack(self.link.read(address, self._buffer.size))
+        base, host, name = self.link.call(
+            [
+                Call(self.instance.address("ggml_backend_buffer_get_base"), "unsigned long", (address,)),
+                Call(self.instance.address("ggml_backend_buffer_is_host"), "unsigned char", (address,)),
+                Call(self.instance.address("ggml_backend_buffer_name"), "unsigned long", (address,)),
+            ]
+        )
+        return _Buffer(base or 0, size, bool(host), bool(get), self.link.text(name or 0) if name else "its buffer")
+
+    def _fetched(self, tensor: int, offset: int, size: int) -> int:
+        """Have the program copy a part of a tensor to its host memory: where it lies. Its other threads go on, for a
+        device may need them."""
+        if not self._room:
+            self._room = self._mapped()
+        get = self.instance.address("ggml_backend_tensor_get")
+        self.link.call([Call(get, "void", (tensor, self._room, offset, size))], alone=False)
+        return self._room
+
+    def _mapped(self) -> int:
+        arguments = (0, PIECE, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _SIZE_MAX, 0)
+        (found,) = self.link.call([Call(self._function("mmap"), "unsigned long", arguments)])
+        if not found or found > _SIZE_MAX - PIECE:
+            raise AttachError("the program has no memory left to read tensors of a device into")
+        return found
+
+    def _function(self, name: str) -> int:
+        """A function of the C library."""
+        try:
+            return int(self.link.ask("evaluate", f"(unsigned long)&{name}"))
+        except LinkError:
+            raise AttachError(f"the program has no {name}, by which tensors of a device are read") from None
