@@ -69,9 +69,9 @@ class ComparedGraph:
 
     `sides` are the names of the two, `engines` who computed each. `whole`: each computed the graph at once.
     `recorded`: the second side's values were read, not computed; then `untold` are the nodes that it tells no values
-    of, `unknown` the names in it that the graph does not have. `injected` has the op whose kernel was put in the place
-    of a node's, on the second side; `made_up` the tensors without data that were given values, `zero` those that were
-    not.
+    of, `unknown` the names in it that the graph does not have, `ran_on` who computed a node there, as far as is known.
+    `injected` has the op whose kernel was put in the place of a node's, on the second side; `made_up` the tensors
+    without data that were given values, `zero` those that were not.
     """
 
     graph: str
@@ -87,6 +87,7 @@ class ComparedGraph:
     recorded: str = ""
     untold: Sequence[str] = ()
     unknown: Sequence[str] = ()
+    ran_on: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def over(self) -> list[ComparedNode]:

@@ -1,4 +1,4 @@
-"""Functions of a program that answer the same to everything, found by their code: they serve as harmless callbacks."""
+"""Functions of a program that answer yes to everything, found by their code: one serves as a callback that does nothing."""
 
 from __future__ import annotations
 
@@ -23,29 +23,26 @@ _ARM = (
     rb"(?:%s)"
     rb"\xc0\x03\x5f\xd6"  # ret
 )
-_CODE = {
-    True: (_X86 % rb"\xb8\x01\x00\x00\x00", _ARM % rb"\x20\x00\x80[\x52\xd2]"),
-    False: (_X86 % rb"\xb8\x00\x00\x00\x00|\x31\xc0", _ARM % rb"\x00\x00\x80[\x52\xd2]|\xe0\x03\x1f[\x2a\xaa]"),
-}
-"""What a function has to be, on x86-64 and arm64: the number 1 or 0 as its result, and nothing else."""
+_CODES = (_X86 % rb"\xb8\x01\x00\x00\x00", _ARM % rb"\x20\x00\x80[\x52\xd2]")
+"""What a function has to be, on x86-64 and arm64: the number 1 as its result, and nothing else."""
 
 _LIKELY = re.compile(r"ggml_cpu_has_|ggml_backend_.*_(?:get_)?device_count|ggml_backend_.*is_host")
 
 
-def constant_function(link: Link, symbols: Mapping[str, int], answer: bool) -> int | None:
-    """The address of a function that takes no notice of its arguments and answers 1 or 0 (None: there is none).
+def constant_function(link: Link, symbols: Mapping[str, int]) -> int | None:
+    """The address of a function that takes no notice of its arguments and answers 1 (None: there is none).
 
     `symbols` are ggml's. It is one of ggml_cpu_has_…, which say at compile time what the CPU can do, or another whose
     code is as plain.
     """
     likely = [at for name, at in sorted(symbols.items()) if _LIKELY.match(name)]
-    return _first(link, likely, answer) or _first(link, symbols.values(), answer)
+    return _first(link, likely) or _first(link, symbols.values())
 
 
-def _first(link: Link, addresses: Iterable[int], answer: bool) -> int | None:
+def _first(link: Link, addresses: Iterable[int]) -> int | None:
     wanted = list(dict.fromkeys(addresses))
     codes = link.read_many([(address, _LENGTH) for address in wanted])
     for address, code in zip(wanted, codes, strict=True):
-        if any(re.match(pattern, code, re.DOTALL) for pattern in _CODE[answer]):
+        if any(re.match(pattern, code, re.DOTALL) for pattern in _CODES):
             return address
     return None

@@ -8,27 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ggmltool.layouts.layout import layout
 from ggmltool.sources.process.constants import constant_function
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import Record
-from ggmltool.sources.process.link import Call, LinkError, LinkLost, Stop
+from ggmltool.sources.process.link import Call, LinkError, Stop
 from ggmltool.sources.process.session import Session
 
 _ALL_BITS = (1 << 64) - 1
 _BYTE = 0xFF
+_WORD = 8
+_TO_THE_END = 60.0
+"""How long the rest of a graph may take when we are to let go, in seconds."""
 _SET = "ggml_backend_sched_set_eval_callback"
-
-
-@dataclass(slots=True)
-class Watched:
-    """What came of it: nodes that were computed and stopped at, by address, and whether it was by the program's own
-    eval callback, which decides which nodes those are."""
-
-    nodes: list[int]
-    own: bool
 
 
 class EvalCallback:
@@ -38,44 +31,47 @@ class EvalCallback:
         self.session = session
         self.link = session.link
         self.sched = sched
-        fields = Record(layout(session.instance.structs), "ggml_backend_sched", ("callback_eval", "callback_eval_user_data"))
+        names = ("callback_eval", "callback_eval_user_data")
+        fields = Record(layout(session.instance.structs), "ggml_backend_sched", names)
         self._old, self._old_user = fields.unpack(self.link.read(sched, fields.size))
         self._function, self._user = self._old, self._old_user
-        self._points: list[int] = []
+        self._back = (0, 0)
 
     @property
     def own(self) -> bool:
         """Whether the program has an eval callback of its own: then it stays, and decides which nodes it sees."""
         return bool(self._old)
 
-    def watch(self, nodes: Collection[int], first: Callable[[], None], computed: Callable[[int], None]) -> Watched:
-        """Let the program compute its graph. `first` is called before its first node is computed, `computed` after each
-        of these `nodes` (their addresses). It returns where the compute function has returned; so it does if one of
-        them raises. Raises AttachError.
+    def watch(self, nodes: Collection[int], first: Callable[[], None], computed: Callable[[int], None]) -> None:
+        """Let the program compute its graph, up to where the compute function returns. `first` is called before the
+        first node is computed, `computed` after each of these `nodes`, with its address. Whatever happens, the old
+        callback is back when it ends. Raises AttachError, and what the two raise.
         """
         stack, back = self.link.ask("entered")
+        self._back = stack, back
         thread = self.session.stopped.thread if self.session.stopped else None
-        out = Watched([], self.own)
-        if not self.own:
-            self._set(self._plain(), self.sched)
+        points = self.link.ask("break", [back], thread)
         inside = True
         try:
-            (end,) = self.link.ask("break", [back], thread)
-            self._points.append(end)
-            inside = self._run(stack, back, [[2, _ALL_BITS, [self._user]]])
+            if not self.own:
+                self._set(self._plain(), self.sched)
+            user = [2, _ALL_BITS, [self._user]]
+            inside = self._run([user])
             if inside:
                 first()
-                tests = [[0, _ALL_BITS, sorted(nodes)], [1, _BYTE, [0]], [2, _ALL_BITS, [self._user]]]
-                while inside := self._run(stack, back, tests):
-                    node = self.link.arguments()[0]
-                    computed(node)
-                    out.nodes.append(node)
+                done = [[0, _ALL_BITS, sorted(nodes)], [1, _BYTE, [0]], user]
+                while inside := self._run(done):
+                    computed(self.link.arguments()[0])
+            self._put_back()
+        except BaseException:
+            self._leave(inside)
+            raise
         finally:
-            self._leave(inside, stack, back)
-        return out
+            with suppress(LinkError):
+                self.link.ask("delete", points)
 
     def _plain(self) -> int:
-        found = constant_function(self.link, self.session.instance.symbols, True)
+        found = constant_function(self.link, self.session.instance.symbols)
         if found is None:
             raise AttachError("the program has no function that could serve as an eval callback")
         return found
@@ -84,39 +80,34 @@ class EvalCallback:
         self.link.call([Call(self.session.instance.address(_SET), "void", (self.sched, function, user))])
         self._function, self._user = function, user
 
-    def _run(self, stack: int, back: int, tests: list[list[object]]) -> bool:
+    def _put_back(self) -> None:
+        if self._function != self._old:
+            self._set(self._old, self._old_user)
+
+    def _run(self, tests: list[list[object]]) -> bool:
         """Go on to the next call of the callback that passes the tests (True), or to the end of computing."""
-        (point,) = [self.link.ask("break_if", self._function, tests)]
-        self._points.append(point)
+        point = self.link.ask("break_if", self._function, tests)
         try:
             while True:
-                stop = self.link.go()
-                if stop.reason == "breakpoint" and point in stop.numbers:
+                stop = self.session.go()
+                if point in stop.numbers:
                     return True
-                if self._returned(stop, stack, back):
-                    self.session.stopped = stop
+                if self._returned(stop):
                     return False
-                if stop.reason != "breakpoint":
-                    raise AttachError(f"the program stopped while it computed: {stop.signal or stop.reason}", True)
         finally:
             with suppress(LinkError):
                 self.link.ask("delete", [point])
-            self._points.remove(point)
 
-    def _returned(self, stop: Stop, stack: int, back: int) -> bool:
-        return stop.reason == "breakpoint" and stop.pc == back and stop.sp >= stack
+    def _returned(self, stop: Stop) -> bool:
+        stack, back = self._back
+        return stop.pc == back and 0 <= stop.sp - stack <= _WORD
 
-    def _leave(self, inside: bool, stack: int, back: int) -> None:
-        """Have the old callback back. While nodes are computed one by one it cannot be taken away: that comes first."""
-        with suppress(LinkLost):
-            if inside and not self.own:
-                with suppress(LinkError):
-                    while not self._returned(stop := self.link.go(), stack, back):
-                        if stop.reason != "breakpoint":
-                            return
-                    self.session.stopped = stop
-            if not self.own:
-                with suppress(LinkError):
-                    self._set(self._old, self._old_user)
-            self.link.ask("delete", self._points)
-            self._points.clear()
+    def _leave(self, inside: bool) -> None:
+        """Put the old callback back after all. While nodes are computed one by one it cannot be taken away, for then
+        ggml would call nothing: that comes to its end first."""
+        if self.link.patience is not None:
+            self.link.patience.leave()
+        with suppress(LinkError, AttachError):
+            while inside and self._function != self._old:
+                inside = not self._returned(self.session.go(_TO_THE_END))
+            self._put_back()

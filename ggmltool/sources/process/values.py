@@ -11,6 +11,7 @@ from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.eval_callback import EvalCallback
+from ggmltool.sources.process.reading import Reader
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.tensor_bytes import TensorBytes, Unreadable
 from ggmltool.sources.values.chosen import chosen_nodes
@@ -27,7 +28,8 @@ class Captured:
     values are in the store, nodes in the order in which they were computed.
 
     `not_seen` are wanted nodes that the program's own eval callback did not ask for (`own`: it has one); `unreadable`
-    says of tensors why their values could not be read, and `left_out` names the nodes that need these.
+    says of tensors why their values could not be read, and `left_out` names the nodes that need these. `ran_on` has
+    the number of the backend that computed a node.
     """
 
     document: Document
@@ -37,6 +39,7 @@ class Captured:
     not_seen: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    ran_on: dict[str, int] = field(default_factory=dict)
 
 
 class Wish(NamedTuple):
@@ -92,7 +95,10 @@ class Capture:
                     self._read_inputs(memory, store, id)
 
             callback.watch(ids.keys(), first, computed)
-        out.not_seen = [id for id in self.cut.nodes if id not in set(out.nodes)]
+        seen = set(out.nodes)
+        out.not_seen = [id for id in self.cut.nodes if id not in seen]
+        backends = Reader(self.session).sched(self.sched).backend_ids
+        out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
         return out
 
     def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[Cut, Captured]:
@@ -116,9 +122,7 @@ class Capture:
             why = "; ".join(f"{id}: {reason}" for id, reason in list(unreadable.items())[:3])
             raise AttachError(f"the values that these nodes are computed from cannot be read ({why})")
         kept = set(left)
-        return taken, Captured(
-            taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept]
-        )
+        return taken, Captured(taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept])
 
     def _reads(self, node: str, roots: Mapping[str, str]) -> bool:
         """Whether a node reads what lies in one of these tensors."""

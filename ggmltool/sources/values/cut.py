@@ -93,10 +93,10 @@ class _Cutter:
     def _written(self) -> Document:
         contexts = self._document["contexts"]
         head = {key: value for key, value in self._document.items() if key not in ("contexts", "graphs", "steps")}
-        scheduler = {key: value for key, value in head.get("scheduler", {}).items() if key not in ("past", "graph_size")}
-        placed = {
-            name: {**contexts.get(name, {}), "tensors": tensors} for name, tensors in self._placed.items()
+        scheduler = {
+            key: value for key, value in head.get("scheduler", {}).items() if key not in ("past", "graph_size")
         }
+        placed = {name: {**contexts.get(name, {}), "tensors": tensors} for name, tensors in self._placed.items()}
         graph = {"nodes": self._kept, "expand": list(self._kept)}
         return head | {"scheduler": scheduler, "contexts": placed, "graphs": {self._graph: graph}}
 
@@ -168,7 +168,7 @@ class _Cutter:
         writer = self._writers.get(root)
         name = root if root not in self._kept and not self._is_placed(root) else f"{root}@{writer}"
         t = self._tensor(root)
-        leaf = {key: t[key] for key in ("type", "ne", "nb") if key in t}
+        leaf: Document = {key: t[key] for key in ("type", "ne", "nb") if key in t}
         if "flags" in t or root not in self._leafs:
             leaf["flags"] = t["flags"] if root in self._leafs else ["input"]
         if t.get("name", root) != name:
@@ -204,3 +204,8 @@ def with_data(document: Document, file: str, kept: Collection[str]) -> Document:
         for name, context in document["contexts"].items()
     }
     return {**document, "contexts": contexts}
+
+
+def op_of(t: Document) -> str:
+    """The op of a tensor as ggml names it, NONE of one that nothing computes."""
+    return str(t.get("op", "none")).upper()

@@ -66,7 +66,9 @@ def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
     first = over[0]
     name = f"{printable(first.id)}, node {first.index}, {first.op} {first.type}{dims(first.ne)}"
     what = "first node that is off" if c.whole else "first node whose own kernel is off"
-    lines: list[str | Text] = [Text.assemble(f"  {what}: ", (name, "bold red"))]
+    backend = c.ran_on.get(first.id)
+    by = f", by {printable(backend)}" if backend else ""
+    lines: list[str | Text] = [Text.assemble(f"  {what}: ", (name, "bold red"), by)]
     off = first.own
     if off.misplaced:
         lines.append(f"    {count(off.misplaced, 'element')} finite on one side only, or not finite in different ways")
