@@ -1,4 +1,4 @@
-"""Functions of a program that answer yes to everything, found by their code: one serves as a callback that does nothing."""
+"""Functions of a program that answer yes to everything, found by their code: callbacks that do nothing."""
 
 from __future__ import annotations
 
