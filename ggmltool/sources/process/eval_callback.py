@@ -35,7 +35,7 @@ class EvalCallback:
         fields = Record(layout(session.instance.structs), "ggml_backend_sched", names)
         self._old, self._old_user = fields.unpack(self.link.read(sched, fields.size))
         self._function, self._user = self._old, self._old_user
-        self._back = (0, 0)
+        self._back: tuple[int, int] = (0, 0)
 
     @property
     def own(self) -> bool:
@@ -47,24 +47,26 @@ class EvalCallback:
         first node is computed, `computed` after each of these `nodes`, with its address. Whatever happens, the old
         callback is back when it ends. Raises AttachError, and what the two raise.
         """
-        stack, back = self.link.ask("entered")
-        self._back = stack, back
+        self._back = self.link.ask("entered")
         thread = self.session.stopped.thread if self.session.stopped else None
-        points = self.link.ask("break", [back], thread)
+        points = self.link.ask("break", [self._back[1]], thread)
         inside = True
         try:
             if not self.own:
                 self._set(self._plain(), self.sched)
             user = [2, _ALL_BITS, [self._user]]
-            inside = self._run([user])
+            points.append(self.link.ask("break_if", self._function, [user]))
+            inside = self._goes_on(points[-1])
             if inside:
                 first()
+                self.link.ask("delete", [points.pop()])
                 done = [[0, _ALL_BITS, sorted(nodes)], [1, _BYTE, [0]], user]
-                while inside := self._run(done):
+                points.append(self.link.ask("break_if", self._function, done))
+                while inside := self._goes_on(points[-1]):
                     computed(self.link.arguments()[0])
             self._put_back()
         except BaseException:
-            self._leave(inside)
+            self._leave(inside, points)
             raise
         finally:
             with suppress(LinkError):
@@ -84,30 +86,26 @@ class EvalCallback:
         if self._function != self._old:
             self._set(self._old, self._old_user)
 
-    def _run(self, tests: list[list[object]]) -> bool:
-        """Go on to the next call of the callback that passes the tests (True), or to the end of computing."""
-        point = self.link.ask("break_if", self._function, tests)
-        try:
-            while True:
-                stop = self.session.go()
-                if point in stop.numbers:
-                    return True
-                if self._returned(stop):
-                    return False
-        finally:
-            with suppress(LinkError):
-                self.link.ask("delete", [point])
+    def _goes_on(self, point: int) -> bool:
+        """Go on to the next call of the callback that stops at its breakpoint (True), or to the end of computing."""
+        while True:
+            stop = self.session.go()
+            if point in stop.numbers:
+                return True
+            if self._returned(stop):
+                return False
 
     def _returned(self, stop: Stop) -> bool:
         stack, back = self._back
         return stop.pc == back and 0 <= stop.sp - stack <= _WORD
 
-    def _leave(self, inside: bool) -> None:
+    def _leave(self, inside: bool, points: list[int]) -> None:
         """Put the old callback back after all. While nodes are computed one by one it cannot be taken away, for then
         ggml would call nothing: that comes to its end first."""
         if self.link.patience is not None:
             self.link.patience.leave()
         with suppress(LinkError, AttachError):
+            self.link.ask("delete", points[1:])
             while inside and self._function != self._old:
                 inside = not self._returned(self.session.go(_TO_THE_END))
             self._put_back()
