@@ -207,6 +207,7 @@ def _with_recorded(opened: Opened, asked: Asked, path: Path, work: Work) -> Comp
         )  # fmt: skip
     lacking = {id for ids in valueless(model, [asked.graph]) for id in ids}
     names = {n.node.id for n in found.nodes}
+    computed = model.graphs[asked.graph].computed()
     return ComparedGraph(
         asked.graph,
         (backend.name, path.name or str(path)),
@@ -217,7 +218,7 @@ def _with_recorded(opened: Opened, asked: Asked, path: Path, work: Work) -> Comp
         made_up=[id for id in found.made_up if id in lacking],
         zero=[id for id in found.zero if id in lacking],
         recorded="values" if asked.values is not None else "log",
-        untold=[n.id for n in nodes if n.id not in names and n.op not in VIEW_OPS],
+        untold=[n.id for n in computed if n.id not in names and n.op not in VIEW_OPS],
         unknown=other.unknown,
     )
 
