@@ -117,7 +117,7 @@ class DeadLink(Link):
         super().__init__(requests, answers, patience)
         self._getters = Getters(self)
 
-    def call(self, calls: Sequence[Call], seconds: float = SECONDS) -> list[int | None]:
+    def call(self, calls: Sequence[Call], seconds: float = SECONDS, alone: bool = True) -> list[int | None]:
         """What the functions would return, None for what cannot be known in that time."""
         until = time.monotonic() + seconds
         return [

@@ -21,22 +21,24 @@ from ggmltool.sources.values.store import ValueStore
 
 Document = dict[str, Any]
 
+_SHOWN = 5
+
 
 @dataclass(slots=True)
 class Captured:
     """What was read: `document` is the scenario of the nodes, `inputs` and `nodes` are the ids of its tensors whose
     values are in the store, nodes in the order in which they were computed.
 
-    `not_seen` are wanted nodes that the program's own eval callback did not ask for (`own`: it has one); `unreadable`
-    says of tensors why their values could not be read, and `left_out` names the nodes that need these. `ran_on` has
-    the number of the backend that computed a node.
+    `own`: the program has an eval callback of its own, and only the nodes that it asked for were `seen`. `unreadable`
+    says of tensors why their values could not be read, and `left_out` names the nodes that need these. `ran_on` has the
+    number of the backend that computed a node.
     """
 
     document: Document
     inputs: list[str] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     own: bool = False
-    not_seen: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     ran_on: dict[str, int] = field(default_factory=dict)
@@ -67,20 +69,24 @@ class Capture:
         self.tensors = dict(document["graphs"][graph]["nodes"])
         for context in document["contexts"].values():
             self.tensors |= context["tensors"]
-        wanted = chosen_nodes(document, graph, wish.nodes)
-        self.cut, self.out = self._readable(document, graph, wanted)
-        self.nbytes = sum(packed_size(*self._layout(id)[:2]) for id in self._all())
+        self.callback = EvalCallback(session, sched)
+        self.wanted = chosen_nodes(document, graph, wish.nodes)
+        self.computed = computed_nodes(document, graph)
+        # Where the program's own callback decides what is seen, inputs can only be read before the first node.
+        self.cut, self.out = self._readable(document, graph, self.computed if self.callback.own else self.wanted)
+        kept = set(self.cut.nodes)
+        self.wanted = [id for id in self.wanted if id in kept]
+        self.nbytes = sum(packed_size(*self._layout(id)[:2]) for id in (*self.wanted, *self._inputs()))
         if wish.max_bytes is not None and self.nbytes > wish.max_bytes:
-            raise _too_many(self, wish.max_bytes)
+            raise self._too_many(wish.max_bytes)
 
     def run(self, store: ValueStore) -> Captured:
         """Let the program compute the graph, to the end of the function, with what is read on the way. Raises
         AttachError."""
-        out, wanted = self.out, set(self.cut.nodes)
+        out, wanted = self.out, set(self.wanted)
+        out.own = self.callback.own
         after = {id for id in self.cut.inputs if id is not None}
-        ids = {self.addresses[id]: id for id in wanted | after}
-        callback = EvalCallback(self.session, self.sched)
-        out.own = callback.own
+        ids = {self.addresses[id]: id for id in (self.computed if out.own else wanted | after)}
         with TensorBytes(self.session) as memory:
 
             def first() -> None:
@@ -88,15 +94,18 @@ class Capture:
 
             def computed(address: int) -> None:
                 id = ids[address]
+                out.seen.append(id)
                 if id in wanted:
                     self._read(memory, store, id, id)
                     out.nodes.append(id)
-                if id in after:
-                    self._read_inputs(memory, store, id)
+                self._read_inputs(memory, store, id)
 
-            callback.watch(ids.keys(), first, computed)
-        seen = set(out.nodes)
-        out.not_seen = [id for id in self.cut.nodes if id not in seen]
+            self.callback.watch(ids.keys(), first, computed)
+        if not out.nodes:
+            seen = f"it asked for {', '.join(out.seen[:_SHOWN])}" if out.seen else "none was computed"
+            raise AttachError(
+                f"none of these nodes was seen while the program computed its graph: {seen}", refused=True
+            )
         backends = Reader(self.session).sched(self.sched).backend_ids
         out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
         return out
@@ -133,14 +142,22 @@ class Capture:
             id = self.tensors[id]["view_src"]
         return id
 
-    def _all(self) -> Iterable[str]:
-        """Every tensor that is read, under its id in the program's graph."""
-        yield from self.cut.nodes
-        yield from (id for _, id in self.cut.all_inputs)
+    def _inputs(self) -> Iterable[str]:
+        """Every input that is read, under its id in the program's graph."""
+        return (id for _, id in self.cut.all_inputs)
 
     def _layout(self, id: str) -> tuple[DType, Dims, Dims]:
         t = self.tensors[id]
         return TYPES[t["type"]], _dims(t["ne"]), _dims(t["nb"])
+
+    def _too_many(self, most: int) -> Mistake:
+        inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
+        nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
+        return Mistake(
+            f"the values of {nodes} take {_mib(self.nbytes)}, {_mib(inputs)} of it for what they are computed from; "
+            f"at most {_mib(most)} are read",
+            f"name fewer nodes, or allow more: --max-bytes {_mib(self.nbytes).replace(' ', '')}",
+        )
 
     def _read_inputs(self, memory: TensorBytes, store: ValueStore, after: str | None) -> None:
         for name, id in self.cut.inputs.get(after, ()):
@@ -157,14 +174,8 @@ class Capture:
             raise AttachError(f"the values of {id} cannot be read: {error}") from None
 
 
-def _too_many(capture: Capture, most: int) -> Mistake:
-    inputs = sum(packed_size(*capture._layout(id)[:2]) for _, id in capture.cut.all_inputs)
-    n = capture.nbytes
-    return Mistake(
-        f"the values of {len(capture.cut.nodes)} nodes have {n} bytes, {inputs} of them in what they read; "
-        f"at most {most} are read",
-        f"name fewer nodes, or allow more: --max-bytes {-(-n >> 20)}MiB",
-    )
+def _mib(nbytes: int) -> str:
+    return f"{-(-nbytes >> 20)} MiB"
 
 
 def _dims(values: Iterable[int]) -> Dims:
