@@ -13,7 +13,10 @@ from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAGS
 from ggmltool.sources.process.state import TensorState
 
 _OPS = {op.name: op for op in Op}
-_SUB_OPS: dict[Op, type[UnaryOp] | type[GluOp]] = {Op.UNARY: UnaryOp, Op.GLU: GluOp}
+_FUNCTIONS: dict[str, tuple[Op, int]] = {
+    **{f.name: (Op.UNARY, f.value) for f in UnaryOp},
+    **{f.name: (Op.GLU, f.value) for f in GluOp},
+}
 
 
 class Memory(Protocol):
@@ -28,11 +31,8 @@ class Memory(Protocol):
     def type_name(self, number: int) -> str:
         """ggml_type_name."""
 
-    def op_name(self, number: int) -> str:
-        """ggml_op_name."""
-
-    def sub_op_name(self, op: str, number: int) -> str:
-        """ggml_unary_op_name or ggml_glu_op_name."""
+    def op_name(self, number: int, first_word: int) -> str:
+        """ggml_op_name; of UNARY and GLU the name of the function that the first word of the parameters says."""
 
 
 class GraphWriter(ABC):
@@ -68,6 +68,10 @@ class GraphWriter(ABC):
     def has_memory(self, tensor: TensorState) -> bool:
         """Whether the tensor is pre-allocated, not the scheduler's."""
         return bool(tensor.buffer)
+
+    def is_computed(self, tensor: TensorState) -> bool:
+        """Whether a node is computed, not only planned."""
+        return not tensor.op or bool(tensor.flags & FLAG_COMPUTE)
 
     def node(self, address: int) -> dict[str, Any]:
         """What is written of a node."""
@@ -106,7 +110,7 @@ class GraphWriter(ABC):
             else:
                 self.add_leaf(node)
         self.graphs[name] = {"nodes": written, "expand": [self.ids[address] for address in (*leafs, *nodes)]}
-        uncomputed = [self.ids[node] for node in nodes if not memory.tensor(node).flags & FLAG_COMPUTE]
+        uncomputed = [self.ids[node] for node in nodes if not self.is_computed(memory.tensor(node))]
         if uncomputed:
             self.graphs[name]["uncomputed"] = uncomputed
         ids, self.ids = self.ids, lasting
@@ -123,15 +127,16 @@ class GraphWriter(ABC):
         if tensor.view_src:
             self.add_leaf(tensor.view_src)
         id = self.name(address)
-        self._context(tensor)[id] = self.leaf(address)
+        name, head = self.context_of(tensor)
+        entry = self.leaf(address)
+        tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
+        tensors[id] = entry
 
-    def _context(self, tensor: TensorState) -> dict[str, Any]:
-        """The tensors of the context of a leaf's memory: that of its buffer; the scheduler gives inputs theirs."""
+    def context_of(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+        """The context of a leaf, as `place` has it: that of its memory, or of what it views, or the inputs."""
         while not self.has_memory(tensor) and tensor.view_src:
             tensor = self.memory.tensor(tensor.view_src)
-        name, head = self.place(tensor) if self.has_memory(tensor) else (self.inputs, {})
-        tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
-        return tensors
+        return self.place(tensor) if self.has_memory(tensor) else (self.inputs, {})
 
     def arenas(self, addresses: Iterable[int]) -> Iterator[int]:
         """The tensors of all ggml_contexts that these lie in, each context in its order."""
@@ -213,14 +218,12 @@ class GraphWriter(ABC):
 
     def _op(self, number: int, first_word: int) -> str:
         """The op by its name: numbers differ between releases, and ours are those of the ggml this tool follows."""
-        name = self.memory.op_name(number)
+        name = self.memory.op_name(number, first_word)
         op = _OPS.get(name)
-        if op in _SUB_OPS:
-            enum = _SUB_OPS[op]
-            name = self.memory.sub_op_name(name, first_word)
-            if name not in enum.__members__ or enum[name] != first_word:
-                op = None
-        if op is None:
+        if name in _FUNCTIONS:
+            family, word = _FUNCTIONS[name]
+            op = family if word == first_word else None
+        if op is None or (op in (Op.UNARY, Op.GLU) and name not in _FUNCTIONS):
             raise self.unknown_op(name)
         self._ops[number, first_word] = op.name.lower()
         return self._ops[number, first_word]

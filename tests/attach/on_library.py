@@ -22,6 +22,7 @@ from ggmltool.oracle.lib import load
 from ggmltool.oracle.run import Runner
 from ggmltool.scenario.model import Model
 from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.run import planning_only
 
 
@@ -29,7 +30,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("samples", nargs="*", help="samples or files of scenarios")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
-    parser.add_argument("--seeds", default="0:0", metavar="A:B", help="random scenarios")
+    parser.add_argument("--seeds", default="0:0", metavar="A:B,C", help="random scenarios")
+    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
     parser.add_argument("--values", action="store_true", help="compute, too")
     parser.add_argument(
         "--forever", action="store_true", help="again and again, until SIGTERM; the first time is printed"
@@ -51,11 +53,21 @@ def main() -> None:
 
 
 def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
-    first, last = map(int, options.seeds.split(":"))
-    given = [(f"seed {seed}", scenario(seed)) for seed in range(first, last)]
+    given = [(f"seed {seed}", random_scenario(seed, options.wide, options.values)) for seed in _seeds(options.seeds)]
     for label, spec in [*given, *((name, name) for name in options.samples)]:
         loaded = ggmltool.load(spec, ggml=options.ggml)
         yield label, loaded.model if options.values else planning_only(loaded)
+
+
+def random_scenario(seed: int, wide: bool = False, values: bool = False) -> dict[str, Any]:
+    """The scenario of a seed, with more of what is rare, or with values."""
+    return wide_scenario(seed) if wide else scenario(seed, values=values)
+
+
+def _seeds(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        yield from range(int(first), int(last) if colon else int(first) + 1)
 
 
 def _show(kind: str, value: Any) -> None:

@@ -50,13 +50,10 @@ class OwnMemory:
         """ggml_type_name."""
         return str(self.lib.ggml_type_name(number).decode())
 
-    def op_name(self, number: int) -> str:
-        """ggml_op_name."""
-        return str(self.lib.ggml_op_name(number).decode())
-
-    def sub_op_name(self, op: str, number: int) -> str:
-        """ggml_unary_op_name or ggml_glu_op_name."""
-        return str(getattr(self.lib, _SUB_OPS[op])(number).decode())
+    def op_name(self, number: int, first_word: int) -> str:
+        """ggml_op_name, or the name of the function of UNARY and GLU."""
+        name = str(self.lib.ggml_op_name(number).decode())
+        return str(getattr(self.lib, _SUB_OPS[name])(first_word).decode()) if name in _SUB_OPS else name
 
 
 class GraphWriter(AnyGraphWriter):

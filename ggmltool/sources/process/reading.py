@@ -120,14 +120,14 @@ class _Reading:
         contexts = tensors.arenas(list(tensors.read))
         tensors.take((t for context in contexts for t in context), must=False)
         known = set(tensors.read)
-        tensors.take(self._held(), must=False)
+        tensors.take(self._held(when), must=False)
         if tensors.left_out:
             self.unread.append(f"{tensors.left_out} tensors that the scheduler or a context still names")
         mappings = Mappings(Piece(*piece) for piece in reader.link.ask("mappings"))
         questions = Questions(reader.link, mappings)
         backends = Backends(reader.memory, reader.layout, questions, mappings)
         live = {tensors.read[t].buffer for t in known} | {
-            chunk.buffer for chunks in self.sched.galloc.chunks for chunk in chunks
+            buffer for buffers in self.sched.galloc.buffers for buffer in buffers
         }
         found = backends.read(self.sched, live, {t.buffer for t in tensors.read.values()})
         symbols, used = reader.instance.symbols, tensors.read.values()
@@ -150,13 +150,14 @@ class _Reading:
             unread=(*self.unread, *backends.unread, *questions.failed),
         )
 
-    def _held(self) -> Iterable[int]:
-        """The tensors that the scheduler names; of an earlier graph's it has only names that lead nowhere."""
+    def _held(self, when: str) -> Iterable[int]:
+        """The tensors that the scheduler names; of an earlier graph's it has only names that lead nowhere, and one that
+        has just reserved is reset, and still has its graph."""
         sched = self.sched
         yield from sched.hash_set.keys.values()
         for copies in sched.copies.values():
             yield from copies.values()
-        if not sched.is_reset:
+        if when == "after" or not sched.is_reset:
             for split in sched.splits:
                 yield from split.inputs
             yield from sched.graph.nodes

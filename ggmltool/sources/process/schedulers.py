@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
@@ -168,7 +168,8 @@ class Schedulers:
         places = self._places(memory.read(nodes, n_nodes * self.node_alloc))
         step = self.node_alloc // self.tensor_alloc.size
         hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator")
-        chunks, alignments = self._chunks.read(memory.numbers(buffers, "Q", n), memory.numbers(tallocs, "Q", n))
+        made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
+        chunks, alignments = self._chunks.read(made, memory.numbers(tallocs, "Q", n))
         return GallocState(
             address=address,
             bufts=memory.numbers(bufts, "Q", n),
@@ -178,6 +179,7 @@ class Schedulers:
             nodes=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
             leafs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
             hash_values=self._hash_values(values, hash_set),
+            buffers=tuple(made),
         )
 
     def _hash_values(self, address: int, hash_set: HashSetState) -> dict[int, HashNodeState]:
@@ -214,12 +216,11 @@ class Chunks:
         self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
 
     def read(
-        self, buffers: tuple[int, ...], tallocs: tuple[int, ...]
+        self, buffers: Sequence[tuple[int, ...]], tallocs: tuple[int, ...]
     ) -> tuple[tuple[tuple[ChunkState, ...], ...], tuple[int, ...]]:
         """The chunks of each buffer type, and its alignment."""
         chunks, alignments = [], []
-        for buffer, talloc in zip(buffers, tallocs, strict=True):
-            of = self._buffers(buffer)
+        for of, talloc in zip(buffers, tallocs, strict=True):
             data = self.memory.read(talloc, self.talloc.size)
             if self.several:
                 alignment, at, n = self.talloc.unpack(data)
@@ -232,10 +233,12 @@ class Chunks:
             alignments.append(alignment)
         return tuple(chunks), tuple(alignments)
 
-    def _buffers(self, address: int) -> tuple[int, ...]:
+    def buffers(self, address: int) -> tuple[int, ...]:
+        """The buffers of a vbuffer, or where there is no such thing the one buffer."""
         if not address:
             return ()
-        return self.memory.numbers(address, "Q", self.vbuffer) if self.vbuffer else (address,)
+        found = self.memory.numbers(address, "Q", self.vbuffer) if self.vbuffer else (address,)
+        return found[: found.index(0)] if 0 in found else found
 
     def _chunk(self, address: int, buffer: int) -> ChunkState:
         n, max_size = self.chunk.unpack(self.memory.read(address, self.chunk.size))

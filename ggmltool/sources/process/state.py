@@ -141,7 +141,8 @@ class HashNodeState(NamedTuple):
 class GallocState:
     """ggml_gallocr: its buffer types and for each of them the chunks (two may share an allocator), and what it planned
     for the graph last: `nodes` have the node's own place and those of its sources, `hash_values` are by slot of its
-    hash set."""
+    hash set. `buffers` are those of each buffer type, by chunk; there may be more of them than chunks, from graphs that
+    needed more."""
 
     address: int
     bufts: tuple[int, ...]
@@ -151,6 +152,7 @@ class GallocState:
     nodes: tuple[tuple[TensorAllocState, tuple[TensorAllocState, ...]], ...]
     leafs: tuple[TensorAllocState, ...]
     hash_values: Mapping[int, HashNodeState] = field(default_factory=dict)
+    buffers: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

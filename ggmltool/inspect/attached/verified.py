@@ -1,0 +1,184 @@
+"""What a process decided beside the plan of the same scenario: field by field, in the order in which ggml decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from ggmltool.inspect.reasons import Reason
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.scenario import Scenario
+
+
+class Stage(StrEnum):
+    """What ggml decides, in its order."""
+
+    OUTCOME = "outcome"
+    GRAPH = "graph"
+    BACKENDS = "backends"
+    SPLITS = "splits"
+    COPIES = "copies"
+    SOURCES = "sources"
+    MEMORY = "memory"
+    SIZES = "sizes"
+
+
+class Likely(StrEnum):
+    """What may be behind a divergence."""
+
+    NOT_ASKED = "not_asked"
+    USER = "user"
+    VERSION = "version"
+    ORDER = "order"
+    PAST = "past"
+    SIZE = "size"
+    REFUSED = "refused"
+
+
+class Divergence(NamedTuple):
+    """A field that is not the same: `row` names the node, leaf, split or copy; None is what a side does not have."""
+
+    stage: Stage
+    row: str
+    field: str
+    process: Any
+    plan: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A process beside its plan. `fields` are those compared, `different` how many of them are not the same, `first`
+    the first in ggml's order; `reason` is why our plan has a tensor where it has it (None: it is about no tensor),
+    `likely` what may be behind it. `notes` are what the scenario had to guess."""
+
+    ggml: str
+    step: str
+    nodes: int
+    splits: int
+    copies: int
+    fields: int
+    different: int
+    first: Divergence | None = None
+    reason: Reason | None = None
+    likely: tuple[Likely, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether the process did what the plan says."""
+        return not self.different
+
+
+_BY_STAGE: tuple[tuple[Stage, str, tuple[str, ...]], ...] = (
+    (Stage.GRAPH, "nodes", ("id", "name", "type", "ne", "nb", "use_count")),
+    (Stage.GRAPH, "leafs", ("id",)),
+    (Stage.BACKENDS, "nodes", ("backend",)),
+    (Stage.BACKENDS, "leafs", ("backend",)),
+    (Stage.SPLITS, "splits", ("backend", "i_start", "i_end", "inputs")),
+    (Stage.SPLITS, "nodes", ("split",)),
+    (Stage.COPIES, "copies", ("name", "of", "backend", "copy")),
+    (Stage.SOURCES, "nodes", ("src",)),
+    (Stage.MEMORY, "nodes", ("alloc_size",)),
+    (Stage.MEMORY, "leafs", ("buffer", "usage", "chunk", "offset")),
+    (Stage.MEMORY, "copies", ("buffer", "chunk", "offset")),
+    (Stage.MEMORY, "nodes", ("buffer", "usage", "chunk", "offset")),
+)
+_UNKNOWN_IF_NONE = frozenset({"alloc_size"})
+"""Fields that may not have been asked in the process."""
+
+
+class Comparison:
+    """Compares what was decided with a plan; `fields` counts what was compared."""
+
+    def __init__(self, process: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+        self.process = process
+        self.plan = plan
+        self.fields = 0
+
+    def divergences(self) -> Iterator[Divergence]:
+        """All that is not the same, in ggml's order of deciding."""
+        if not self.plan["ok"]:
+            error = self.plan.get("error") or {}
+            yield Divergence(Stage.OUTCOME, "", "ok", True, error.get("message") or "refused")
+            return
+        for stage, rows, fields in _BY_STAGE:
+            yield from self._rows(stage, rows, fields)
+        sizes, planned = self.process["buffer_sizes"], self.plan["buffer_sizes"]
+        for backend in dict.fromkeys((*sizes, *planned)):
+            yield from self._field(Stage.SIZES, backend, "buffer size", sizes.get(backend), planned.get(backend))
+
+    def _rows(self, stage: Stage, rows: str, fields: Sequence[str]) -> Iterator[Divergence]:
+        theirs, ours = self.process[rows], self.plan[rows]
+        self.fields += 1
+        if len(theirs) != len(ours):
+            yield Divergence(stage, "", f"number of {rows}", len(theirs), len(ours))
+        for mine, other in zip(ours, theirs, strict=False):
+            for field in fields:
+                yield from self._field(stage, _label(rows, mine), field, other[field], mine[field])
+
+    def _field(self, stage: Stage, row: str, field: str, process: Any, plan: Any) -> Iterator[Divergence]:
+        if process is None and field in _UNKNOWN_IF_NONE:
+            return
+        self.fields += 1
+        if process != plan:
+            yield Divergence(stage, row, field, process, plan)
+
+
+def _label(rows: str, row: Mapping[str, Any]) -> str:
+    return f"split {row['id']}" if rows == "splits" else str(row.get("id", row.get("name", "")))
+
+
+def compare(process: Mapping[str, Any], plan: Mapping[str, Any]) -> list[Divergence]:
+    """Every field of what a process decided that a plan has otherwise, in ggml's order of deciding."""
+    return list(Comparison(process, plan).divergences())
+
+
+def verify(
+    document: dict[str, Any], graph: str, step: str, process: Mapping[str, Any], notes: Sequence[str] = ()
+) -> Verified:
+    """Plan a program's scenario, and hold what the process decided beside it. Raises ScenarioError."""
+    scenario = Scenario(load_model(document))
+    record = Record(Keep.DECISIONS)
+    run = scenario.start(record.listener)
+    record.attach(run.start())
+    plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
+    comparison = Comparison(process, plan.as_dict())
+    found = list(comparison.divergences())
+    first = found[0] if found else None
+    reason = None
+    if first is not None and plan.ok and first.row in record.decisions.said:
+        reason = record.decisions.reason(first.row, run.newest[graph][0], [name for name, _ in plan.backends])
+    return Verified(
+        scenario.model.ggml,
+        step,
+        len(process["nodes"]),
+        len(process["splits"]),
+        len(process["copies"]),
+        comparison.fields,
+        len(found),
+        first,
+        reason,
+        likely(first, document, notes) if first is not None else (),
+        tuple(notes),
+    )
+
+
+def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str]) -> tuple[Likely, ...]:
+    """What may be behind a divergence, the likeliest first."""
+    asked = all("answers" in backend for backend in document["backends"])
+    guessed = any("user assignments" in note for note in notes)
+    match first.stage:
+        case Stage.OUTCOME:
+            out = [Likely.REFUSED, Likely.PAST]
+        case Stage.GRAPH:
+            out = [Likely.ORDER]
+        case Stage.BACKENDS | Stage.SPLITS:
+            out = ([] if asked else [Likely.NOT_ASKED]) + ([Likely.USER] if guessed else [])
+        case Stage.COPIES | Stage.SOURCES:
+            out = [Likely.PAST]
+        case Stage.MEMORY | Stage.SIZES:
+            out = ([] if asked else [Likely.SIZE]) + [Likely.ORDER, Likely.PAST]
+    return (*out, Likely.VERSION)

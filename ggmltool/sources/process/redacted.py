@@ -1,0 +1,83 @@
+"""A program's scenario for others: the graph with all it is planned by, without names, values and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_TENSOR = ("type", "ne", "nb", "op", "op_params", "view_offs", "flags", "backend", "at")
+"""What a tensor keeps; its id, its name and its values go."""
+_META = ("source", "ggml_version", "function")
+
+
+class Redaction:
+    """Renames the tensors of a scenario as they come, t0001, t0002, …, always the same way.
+
+    `names` are the new ids by the old ones. Numbers of blocks go with the names: where layers repeat shows the graph.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        ids = [id for context in document["contexts"].values() for id in context["tensors"]]
+        ids += [id for graph in document["graphs"].values() for id in graph["nodes"]]
+        self.names = {id: f"t{i:04}" for i, id in enumerate(dict.fromkeys(ids), 1)}
+        self._contexts = {name: f"c{i}" for i, name in enumerate(document["contexts"], 1)}
+
+    def document(self) -> dict[str, Any]:
+        """The scenario, as it may be shown to others."""
+        given = self._document
+        out = {key: given[key] for key in ("ggmltool", "ggml", "backends", "buffer_types", "scheduler") if key in given}
+        out["name"] = "a redacted graph"
+        out["meta"] = {key: given["meta"][key] for key in _META if key in given.get("meta", {})}
+        out["contexts"] = {self._contexts[name]: self._context(context) for name, context in given["contexts"].items()}
+        out["graphs"] = {name: self._graph(graph) for name, graph in given["graphs"].items()}
+        out["steps"] = [step for step in given.get("steps", ()) if isinstance(step, str)]
+        return out
+
+    def plan(self, decided: Mapping[str, Any]) -> dict[str, Any]:
+        """What was decided, with the new names."""
+        copies = {
+            copy["name"]: f"{copy['backend']}#{self.names.get(copy['of'], '?')}#{copy['copy']}"
+            for copy in decided["copies"]
+        }
+        names = {**copies, **self.names}
+
+        def new(name: str | None) -> str | None:
+            return None if name is None else names.get(name, "?")
+
+        return {
+            **decided,
+            "splits": [{**s, "inputs": [new(t) for t in s["inputs"]]} for s in decided["splits"]],
+            "nodes": [
+                {**n, "id": new(n["id"]), "name": new(n["id"]), "src": [new(s) for s in n["src"]]}
+                for n in decided["nodes"]
+            ],
+            "leafs": [{**leaf, "id": new(leaf["id"])} for leaf in decided["leafs"]],
+            "copies": [{**c, "name": copies[c["name"]], "of": new(c["of"])} for c in decided["copies"]],
+        }
+
+    def _context(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        out = {key: context[key] for key in ("buft", "usage", "size") if key in context}
+        return {**out, "tensors": {self.names[id]: self._tensor(t) for id, t in context["tensors"].items()}}
+
+    def _graph(self, graph: Mapping[str, Any]) -> dict[str, Any]:
+        out: dict[str, Any] = {"nodes": {self.names[id]: self._tensor(t) for id, t in graph["nodes"].items()}}
+        for key in ("expand", "uncomputed"):
+            if key in graph:
+                out[key] = [self.names[id] for id in graph[key]]
+        return out
+
+    def _tensor(self, tensor: Mapping[str, Any]) -> dict[str, Any]:
+        out = {key: tensor[key] for key in _TENSOR if key in tensor}
+        if "src" in tensor:
+            out["src"] = [None if s is None else self.names[s] for s in tensor["src"]]
+        if "view_src" in tensor:
+            out["view_src"] = self.names[tensor["view_src"]]
+        if "in" in tensor:
+            out["in"] = self._contexts[tensor["in"]]
+        return out
+
+
+def redacted(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario as it may be shown to others; its plan is the same but for names."""
+    return Redaction(document).document()

@@ -1,0 +1,148 @@
+"""A program's graph as a scenario: what it had when it called the scheduler, and what its devices answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ggmltool.ggml.devices.recorded import Recorded
+from ggmltool.scenario.model import FORMAT
+from ggmltool.scenario.past import dump_past
+from ggmltool.scenario.recorded import dump_answers
+from ggmltool.sources.process.answered import Asked, recorded
+from ggmltool.sources.process.devices import backends_of, buffer_types_of
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.graph_in_process import VIEWS, ProcessWriter
+from ggmltool.sources.process.names import Names, clean, names_of
+from ggmltool.sources.process.past import is_new, past_of
+from ggmltool.sources.process.state import Answers, Snapshot
+
+GRAPH = "main"
+"""What the graph of a program is called."""
+COPIES = 4
+"""GGML_SCHED_MAX_COPIES, as builds have it by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scenario document with what ties it to the process: `ids` by the address of a tensor, the `names` of backends
+    and buffer types, the `step` that stands for the call ("reserve" or "alloc"), `notes` in words."""
+
+    document: dict[str, Any]
+    ids: Mapping[int, str]
+    names: Names
+    step: str
+    notes: tuple[str, ...] = ()
+
+
+def scenario_of(before: Snapshot, answers: Answers | None, after: Snapshot | None = None) -> dict[str, Any]:
+    """The scenario of the graph that a program gave its scheduler: see `written`. Raises AttachError."""
+    return written(before, answers, after).document
+
+
+def written(before: Snapshot, answers: Answers | None, after: Snapshot | None = None) -> Written:
+    """The scenario of a snapshot from before a call of the scheduler, with what its devices answered (None: they were
+    not asked). Where there is one from `after` it, the answers may be about copies, too.
+
+    Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not known.
+    """
+    names = names_of(before)
+    writer = ProcessWriter(before, names)
+    ids = writer.graph(GRAPH)
+    step = "reserve" if before.function == "ggml_backend_sched_reserve" else "alloc"
+    backends = backends_of(before, names, answers)
+    contexts = _contexts(writer)
+    used = {b["buft"] for b in backends if "buft" in b}
+    used |= {name for b in backends for name in b.get("supports_bufts", ())}
+    used |= {c["buft"] for c in contexts.values() if "buft" in c}
+    document: dict[str, Any] = {
+        "ggmltool": FORMAT,
+        "ggml": before.release,
+        "name": f"a graph at {before.function or 'a moment of the program'}",
+        "meta": _meta(before),
+        "backends": backends,
+    }
+    further = buffer_types_of(before, names, used, answers)
+    if further:
+        document["buffer_types"] = further
+    document |= {
+        "scheduler": _scheduler(before, names),
+        "contexts": contexts,
+        "graphs": writer.graphs,
+        "steps": [f"{step} {GRAPH}"],
+    }
+    if answers is not None:
+        for backend, said in zip(backends, _recorded(before, after, names, writer.given, answers), strict=True):
+            backend["answers"] = dump_answers(said)
+    return Written(document, ids, names, step, _notes(before, writer))
+
+
+def _recorded(
+    before: Snapshot, after: Snapshot | None, names: Names, given: Collection[int], answers: Answers
+) -> list[Recorded]:
+    """What each backend answered; sizes also of what the call made."""
+    heard = recorded(Asked(before, names.bufts, given), answers)
+    if after is None:
+        return heard
+    made = replace(answers, supports={}, offloads={})
+    later = recorded(Asked(after, names.bufts, given), made)
+    return [
+        Recorded(first.ops, {buft: {**second.sizes.get(buft, {}), **sizes} for buft, sizes in first.sizes.items()})
+        for first, second in zip(heard, later, strict=True)
+    ]
+
+
+def _contexts(writer: ProcessWriter) -> dict[str, Any]:
+    """The contexts, views that lie in those of others last; tensors of weights in the order of their making."""
+    made = dict(sorted(writer.contexts.items(), key=lambda item: (item[0] == VIEWS, item[0] == writer.inputs)))
+    for context in made.values():
+        if context.get("usage") == "weights":
+            context["tensors"] = dict(sorted(context["tensors"].items(), key=_position(context["tensors"])))
+    return made
+
+
+def _position(tensors: Mapping[str, Any]) -> Any:
+    """Where a tensor lies, a view behind what it views."""
+
+    def position(item: tuple[str, Any]) -> tuple[int, bool]:
+        root = tensors.get(item[1].get("view_src", item[0]), item[1])
+        return root.get("at", 0), "view_src" in item[1]
+
+    return position
+
+
+def _meta(before: Snapshot) -> dict[str, Any]:
+    meta: dict[str, Any] = {"source": "attach", "ggml_version": clean(before.version)}
+    if before.function:
+        meta["function"] = before.function
+    for backend, device in ((b, before.devices.get(b.device)) for b in before.backends):
+        if device is not None and device.description:
+            meta[f"device of {clean(backend.name or '?')}"] = clean(device.description)
+    return meta
+
+
+def _scheduler(before: Snapshot, names: Names) -> dict[str, Any]:
+    sched = before.sched
+    if sched.n_copies not in (1, COPIES):
+        raise AttachError(
+            f"the scheduler keeps {sched.n_copies} copies of every input, and ggmltool plans {COPIES}: that ggml was "
+            "built with another GGML_SCHED_MAX_COPIES"
+        )
+    out: dict[str, Any] = {"graph_size": sched.graph_size}
+    if sched.n_copies > 1:
+        out["parallel"] = True
+    if not sched.op_offload:
+        out["op_offload"] = False
+    if sched.callback_copy:
+        out["copy_callback"] = "used_experts"
+    if not is_new(sched):
+        out["past"] = dump_past(past_of(before, names.backends))
+    return out
+
+
+def _notes(before: Snapshot, writer: ProcessWriter) -> tuple[str, ...]:
+    notes = [f"not read: {what}" for what in before.unread]
+    if writer.is_allocated:
+        notes.append("the graph was allocated before: user assignments cannot be told from the scheduler's own")
+    return tuple(notes)
