@@ -1,0 +1,22 @@
+"""A few random graphs in a program: the plan is what its scheduler decided, and it prints what it prints alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import needs
+from tests.attach.randomly import alone, command, looked_at, survivors
+
+pytestmark = needs.program("gdb", "gdb")
+
+
+@pytest.mark.parametrize(("release", "seeds"), [("0.20.2", (1,)), ("0.26", (1,))])
+def test_random_graphs_are_planned_as_the_program_decides(release: str, seeds: tuple[int, ...]) -> None:
+    needs.library(release)
+    lived = survivors(seeds, release)
+    assert lived
+    arguments = command(lived, release)
+    ran = looked_at(arguments)
+    assert (ran.output, ran.status) == alone(arguments)
+    assert [(c.number, c.verified.first) for c in ran.compared if not c.verified.same] == []
+    assert len(ran.compared) >= len(lived)

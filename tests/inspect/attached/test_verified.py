@@ -1,0 +1,104 @@
+"""A process beside its plan: equal, or the first field that is not, in the order in which ggml decides."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.inspect.attached.verified import Likely, Stage, verify
+from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
+from ggmltool.views.table import Style
+
+DOCUMENT: dict[str, Any] = {
+    "ggmltool": 1,
+    "backends": [{"name": "CUDA0", "profile": "custom", "supports": {"except": ["silu"]}}, {"name": "CPU"}],
+    "contexts": {
+        "w": {"buft": "CUDA0", "usage": "weights", "tensors": {"w": "f32[8, 8]"}},
+        "in": {"tensors": {"x": "f32[8, 4]"}},
+    },
+    "graphs": {"main": {"nodes": {"y": "mul_mat(w, x)", "z": "silu(y)", "r": "add(y, z)"}}},
+}
+
+
+def decided() -> dict[str, Any]:
+    """What a process decides that does as planned."""
+    return copy.deepcopy(ggmltool.load(DOCUMENT).plan("main").as_dict())
+
+
+def test_a_process_that_did_as_planned_is_equal() -> None:
+    found = verify(DOCUMENT, "main", "alloc", decided())
+    assert found.same
+    assert found.first is None
+    assert found.fields > 70
+    assert "the program did what the plan says" in verified_view(found, "p", Style())
+    assert AttachVerifyDocument.of(found).same
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "stage", "row"),
+    [
+        (("nodes", 1, "backend"), "CUDA0", Stage.BACKENDS, "z"),
+        (("leafs", 0, "backend"), "CPU", Stage.BACKENDS, "w"),
+        (("splits", 1, "inputs"), [], Stage.SPLITS, "split 1"),
+        (("copies", 0, "name"), "CPU#x#1", Stage.COPIES, "CPU#y#0"),
+        (("nodes", 1, "src"), ["y"], Stage.SOURCES, "z"),
+        (("nodes", 2, "offset"), 4096, Stage.MEMORY, "r"),
+        (("copies", 0, "chunk"), 1, Stage.MEMORY, "CPU#y#0"),
+        (("buffer_sizes", "CPU"), 4096, Stage.SIZES, "CPU"),
+        (("nodes", 0, "use_count"), 7, Stage.GRAPH, "y"),
+    ],
+)
+def test_one_field_is_found(path: tuple[Any, ...], value: object, stage: Stage, row: str) -> None:
+    process = decided()
+    where: Any = process
+    for key in path[:-1]:
+        where = where[key]
+    was, where[path[-1]] = where[path[-1]], value
+    found = verify(DOCUMENT, "main", "alloc", process)
+    assert found.first is not None
+    assert (found.different, found.first.stage, found.first.row) == (1, stage, row)
+    assert (found.first.process, found.first.plan) == (value, was)
+    text = verified_view(found, "p", Style())
+    assert f"{found.first.field} of {row}" in text
+    assert AttachVerifyDocument.of(found).first is not None
+
+
+def test_the_first_is_the_one_that_ggml_decides_first() -> None:
+    process = decided()
+    process["buffer_sizes"]["CPU"] = 1
+    process["nodes"][0]["offset"] = 1
+    process["nodes"][1]["backend"] = "CUDA0"
+    found = verify(DOCUMENT, "main", "alloc", process)
+    assert found.different == 3
+    assert found.first is not None
+    assert found.first.stage is Stage.BACKENDS
+    text = " ".join(verified_view(found, "p", Style()).split())
+    assert "because z is on CPU" in text
+    assert "CUDA0 does not support SILU" in text
+
+
+def test_what_may_be_behind_it_is_said() -> None:
+    process = decided()
+    process["nodes"][1]["backend"] = "CUDA0"
+    assert verify(DOCUMENT, "main", "alloc", process).likely == (Likely.NOT_ASKED, Likely.VERSION)
+    guessed = ("the graph was allocated before: user assignments cannot be told",)
+    assert Likely.USER in verify(DOCUMENT, "main", "alloc", process, guessed).likely
+
+
+def test_a_plan_that_ggml_would_refuse_is_a_divergence_too() -> None:
+    document = {**DOCUMENT, "scheduler": {"graph_size": 1}}
+    found = verify(document, "main", "alloc", decided())
+    assert found.first is not None
+    assert found.first.stage is Stage.OUTCOME
+    assert found.likely[0] is Likely.REFUSED
+
+
+def test_more_rows_are_told_by_their_number() -> None:
+    process = decided()
+    process["splits"].append({"id": 3, "backend": "CPU", "i_start": 3, "i_end": 3, "inputs": []})
+    found = verify(DOCUMENT, "main", "alloc", process)
+    assert found.first is not None
+    assert (found.first.field, found.first.process, found.first.plan) == ("number of splits", 4, 3)
