@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggmltool.sources.process.aborted import Abort, read_abort, read_death
 from ggmltool.sources.process.asking import ask
@@ -13,10 +13,13 @@ from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import LinkError
+from ggmltool.sources.process.mappings import Mapping as Piece
+from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.properties import Questions, op_names, type_names
 from ggmltool.sources.process.reading import Reader, read_snapshot
 from ggmltool.sources.process.seeking import graph_of, schedulers_dumped, schedulers_held
 from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Answers, Function, SchedState, Snapshot
+from ggmltool.sources.process.state import Answers, Function, SchedState, Snapshot, TensorState
 from ggmltool.sources.process.suspects import Suspect, suspects
 from ggmltool.sources.process.written import Written, written
 
@@ -29,14 +32,27 @@ CALLS: tuple[Function, ...] = (
 _COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
 
 
+class Names(NamedTuple):
+    """Names of types by number, of ops by number and first parameter, of the buffer types of buffers by address."""
+
+    types: Mapping[int, str]
+    ops: Mapping[tuple[int, int], str]
+    buffers: Mapping[int, str]
+
+
+NO_NAMES = Names({}, {}, {})
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The end of a program. `snapshot`, `answers` and `written` are of the graph that it was at, `decided` what its
     scheduler had decided of it, None of a graph that was not allocated; all None where none was found, which
-    `without` then says. `schedulers` is how many there are."""
+    `without` then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are
+    called."""
 
     abort: Abort
     suspects: tuple[Suspect, ...]
+    names: Names = NO_NAMES
     snapshot: Snapshot | None = None
     answers: Answers | None = None
     written: Written | None = None
@@ -65,9 +81,10 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
         state = _scheduler(session, reader, abort, sched)
         snapshot = _snapshot(session, reader, abort, state[0], graph)
     except AttachError as error:
-        return Ended(abort, tuple(suspects(link, reader, abort)), without=str(error))
-    found = suspects(link, reader, abort, (*snapshot.graph.nodes, *snapshot.graph.leafs))
-    out = Ended(abort, tuple(found), snapshot, schedulers=len(state))
+        alone = tuple(suspects(link, reader, abort))
+        return Ended(abort, alone, _names(session, reader, alone), without=str(error))
+    found = tuple(suspects(link, reader, abort, (*snapshot.graph.nodes, *snapshot.graph.leafs)))
+    out = Ended(abort, found, _names(session, reader, found), snapshot, schedulers=len(state))
     try:
         answers = ask(session, snapshot)
         made = written(snapshot, answers)
@@ -124,6 +141,29 @@ def _as_before(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, sched=sched, unread=(*snapshot.unread, note))
 
 
-def names_of(found: Sequence[Suspect]) -> list[str]:
-    """The names of tensors, as their program has them."""
-    return [s.tensor.name.decode("utf-8", "replace") for s in found]
+def _names(session: Session, reader: Reader, found: Sequence[Suspect]) -> Names:
+    """What these tensors' types, ops and memory are called."""
+    mappings = Mappings(Piece(*piece) for piece in session.link.ask("mappings"))
+    questions = Questions(session.link, mappings)
+    tensors = [s.tensor for s in found]
+    for buffer in {b for t in tensors for b in (t.buffer, _root_buffer(reader, t)) if b}:
+        with suppress(LinkError, AttachError):
+            buft = reader.struct("ggml_backend_buffer", buffer)["buft"]
+            function = reader.struct("ggml_backend_buffer_type", buft)["iface"]["get_name"]
+            questions.add(buffer, function, "unsigned long", buft)
+    buffers = questions.words()
+    symbols = session.instance.symbols
+    return Names(
+        type_names(questions, symbols, reader.layout, (t.type for t in tensors)),
+        op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in tensors)),
+        buffers,
+    )
+
+
+def _root_buffer(reader: Reader, tensor: TensorState) -> int:
+    """The buffer of what a tensor is a view of; 0 if it is none."""
+    if not tensor.view_src:
+        return 0
+    with suppress(LinkError, AttachError):
+        return reader.tensor(tensor.view_src).buffer
+    return 0

@@ -13,6 +13,8 @@ from ggmltool.sources.process.state import TensorState
 
 MOST = 6
 """Tensors that are told of."""
+_LONGEST = 1 << 40
+"""Elements of a dimension, of more than memory has."""
 How = Literal["message", "named", "argument", "register", "stack"]
 
 
@@ -64,8 +66,10 @@ def _in_hand(link: Link, reader: Reader, abort: Abort) -> Iterator[Suspect]:
 
 
 def _holder(abort: Abort, word: Held) -> str:
-    """The function that has a word in hand: registers are those of whoever was last to set them."""
-    return abort.frames[word.frame].function
+    """The function that has a word in hand. At the entry of ggml_abort the registers are still its caller's."""
+    entered = word.how == "register" and word.frame == 0 and not abort.signal
+    i = word.frame + 1 if entered and len(abort.frames) > 1 else word.frame
+    return abort.frames[i].function
 
 
 def tensor_at(reader: Reader, address: int) -> TensorState | None:
@@ -80,4 +84,9 @@ def tensor_at(reader: Reader, address: int) -> TensorState | None:
         tensor = reader.tensor(address)
     except (LinkError, AttachError):
         return None
-    return tensor if all(n > 0 for n in tensor.ne) else None
+    known = tensor.type in _values(reader, "ggml_type") and tensor.op in _values(reader, "ggml_op")
+    return tensor if known and all(0 < n < _LONGEST for n in tensor.ne) else None
+
+
+def _values(reader: Reader, enum: str) -> frozenset[int]:
+    return frozenset(reader.layout.enums[enum].members.values())

@@ -1,0 +1,142 @@
+"""The end of a program on one screen: what it said, which tensor it means, what that means, what would have avoided it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ggmltool.views.explain.node import moves
+from ggmltool.views.table import Column, Style, Table, heading, render_lines
+from ggmltool.views.text import count, dims, printable, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ggmltool.inspect.attached.abort import Able, AbortFacts, Meant
+
+_SIGNALS = {
+    "SIGSEGV": "It read or wrote where it has no memory.",
+    "SIGBUS": "It read or wrote beyond a mapped file, or where its memory is gone.",
+    "SIGFPE": "It divided by zero.",
+    "SIGILL": "It came to an instruction that this processor does not have: a ggml that was built for another one.",
+    "SIGABRT": "It called abort() itself.",
+}
+_CALLS = 6
+
+
+def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
+    """All of it."""
+    told = [title, *_where(facts)]
+    parts = [heading(printable(_said(facts)), told, style), render_lines(list(_graph(facts, style)), style)]
+    name = "Tensors that it may be about" if len(facts.tensors) > 1 else "Tensor"
+    parts += _TENSORS.section(name, facts.tensors, style)
+    parts.append(render_lines(list(_meaning(facts, style)), style))
+    name = "Changes with which this graph is planned (each one verified by planning)"
+    parts += moves("to", {}).section(name, facts.changes, style)
+    return "".join(parts)
+
+
+def _said(facts: AbortFacts) -> str:
+    return facts.said or f"{facts.signal or 'the end'} in {facts.calls[0] if facts.calls else 'code outside of ggml'}"
+
+
+def _where(facts: AbortFacts) -> Iterator[str]:
+    if facts.calls:
+        more = len(facts.calls) - _CALLS
+        yield "in " + " ← ".join(facts.calls[:_CALLS]) + (f" and {more} more" if more > 0 else "")
+    if facts.signal and facts.said:
+        yield facts.signal
+
+
+def _graph(facts: AbortFacts, style: Style) -> Iterator[str]:
+    if facts.function is not None:
+        of = f" (of {facts.schedulers} schedulers)" if facts.schedulers > 1 else ""
+        yield f"graph of {facts.function}{of}: {count(facts.nodes, 'node')}, {count(facts.leafs, 'leaf')}"
+    if facts.without:
+        yield from wrapped(f"no graph: {facts.without}", style.width)
+    yield from (line for note in facts.notes for line in wrapped(f"note: {note}", style.width))
+
+
+def _known(t: Meant) -> str:
+    holder = t.holder or "a function without a symbol"
+    match t.how:
+        case "message":
+            return "the message has its name"
+        case "named":
+            return "the message has a name that is its"
+        case "argument":
+            return f"{t.place} of {holder}"
+        case "register":
+            return f"register {t.place} of {holder}"
+        case _:
+            return f"stack of {holder}"
+
+
+def _lies(t: Meant) -> str:
+    if t.buffer is None:
+        return "no buffer" if t.no_data else "data without a buffer"
+    return t.buffer or "a buffer without a name"
+
+
+def _place(t: Meant) -> str | None:
+    if t.position is not None:
+        return f"node {t.position}"
+    return None if t.id is None else "leaf"
+
+
+def _answers(t: Meant) -> str | None:
+    return ", ".join(_answer(a) for a in t.able) or None
+
+
+def _answer(a: Able) -> str:
+    if a.memory is None:
+        return f"{a.backend}: {'yes' if a.op else 'no'}"
+    if a.op and a.memory:
+        return f"{a.backend}: yes"
+    return f"{a.backend}: " + ("not its memory" if a.op else "not the op" if a.memory else "neither op nor memory")
+
+
+_TENSORS: Table[Meant] = Table(
+    Column("tensor", cut=True, get=lambda t: printable(t.name) or "(no name)"),
+    Column("op", get=lambda t: t.op),
+    Column("type", get=lambda t: t.type),
+    Column("shape", get=lambda t: dims(t.ne)),
+    Column("lies in", cut=True, get=_lies),
+    Column("place", drop=2, get=_place),
+    Column("supported by", cut=True, drop=4, get=_answers),
+    Column("known by", cut=True, drop=3, get=_known),
+)
+
+
+def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
+    said = facts.explained
+    texts: list[tuple[str, str]] = []
+    if said is not None:
+        texts = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
+        texts.append(("What to do", _sentence(said.told.remedy)))
+    elif facts.signal:
+        texts = [("What it means", " ".join([_SIGNALS.get(facts.signal, ""), *_no_data(facts)]).strip())]
+    planned = facts.planned
+    if planned is not None and planned.same:
+        text = "The plan of this graph, with what the program's devices answer, ends with the same words."
+        texts.append(("The plan", " ".join([text, *([_sentence(planned.explanation)] if planned.explanation else [])])))
+    elif planned is not None and planned.message is not None:
+        texts.append(("The plan", f"The plan of this graph ends otherwise: {planned.message}"))
+    elif planned is not None:
+        text = "The plan of this graph goes through: what the program ran into is not in its scenario."
+        texts.append(("The plan", text))
+    for name, text in texts:
+        if text:
+            yield from ("", name, *wrapped(printable(text), style.width))
+    if said is not None and said.told.ask:
+        yield from ("", f"See also: ggmltool {said.told.ask}")
+
+
+def _no_data(facts: AbortFacts) -> Iterator[str]:
+    empty = [t.name for t in facts.tensors if t.no_data]
+    if empty:
+        yield f"{empty[0] or 'A tensor'} that it had in hand has no memory (its data is NULL)."
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".") if text else ""
