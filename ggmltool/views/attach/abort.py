@@ -1,4 +1,4 @@
-"""The end of a program on one screen: what it said, which tensor it means, what that means, what would have avoided it."""
+"""The end of a program on one screen: what it said, which tensor it means, what would have avoided it."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def _where(facts: AbortFacts) -> Iterator[str]:
         yield "in " + " ← ".join(facts.calls[:_CALLS]) + (f" and {more} more" if more > 0 else "")
     if facts.signal and facts.said:
         yield facts.signal
+    if facts.thread > 1:
+        yield f"thread {facts.thread}"
 
 
 def _graph(facts: AbortFacts, style: Style) -> Iterator[str]:
@@ -118,7 +120,7 @@ def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
     planned = facts.planned
     if planned is not None and planned.same:
         text = "The plan of this graph, with what the program's devices answer, ends with the same words."
-        texts.append(("The plan", " ".join([text, *([_sentence(planned.explanation)] if planned.explanation else [])])))
+        texts.append(("The plan", f"{text} {planned.explanation}".strip()))
     elif planned is not None and planned.message is not None:
         texts.append(("The plan", f"The plan of this graph ends otherwise: {planned.message}"))
     elif planned is not None:

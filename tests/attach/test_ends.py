@@ -1,0 +1,148 @@
+"""Programs that die are stopped before, or dumped, and what they die of is explained with the tensor that they mean."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ggmltool.inspect.attached.abort import AbortFacts, explain_end
+from ggmltool.inspect.attached.verified import verify
+from ggmltool.sources.process.ending import Ended, ended
+from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.written import GRAPH
+from ggmltool.views.attach.abort import abort_view
+from ggmltool.views.table import Style
+from tests.attach.programs import core_by_gdb, core_of, environment, output_of
+from tests.needs import compiled, library, needs_gcc, needs_gdb
+
+pytestmark = [needs_gcc, needs_gdb]
+RELEASES = pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+COMPUTE = "ggml_backend_sched_graph_compute_async"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def end_of(arguments: list[str]) -> tuple[Ended, int]:
+    """How a program ends, and with which status it does when it is let go before."""
+    with Session.launch(arguments) as session:
+        session.stop_at(["ggml_abort"])
+        end = ended(session)
+    return end, session.wait()
+
+
+def text_of(facts: AbortFacts) -> str:
+    return abort_view(facts, "the program", Style(160))
+
+
+@RELEASES
+def test_a_preallocated_tensor_ends_in_the_same_words_in_the_plan(
+    release: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(compiled(release)), "--abort", "preallocated"]
+    end, status = end_of(arguments)
+    alone = output_of(arguments)
+    seen = capfd.readouterr()
+    assert (status, seen.out.encode(), seen.err.encode()) == alone
+    facts = explain_end(end)
+    assert facts.said in seen.err
+    (tensor,) = facts.tensors
+    assert (tensor.how, tensor.buffer, tensor.op, tensor.position) == ("message", "GPU0", "SILU", 0)
+    assert [(a.op, a.memory) for a in tensor.able] == [(False, True), (True, False)]
+    assert facts.planned is not None
+    assert facts.planned.same
+    assert facts.planned.message == facts.message
+    assert any(change.text.endswith("into CPU") for change in facts.changes)
+    assert "GPU0: not the op, CPU: not its memory" in text_of(facts)
+
+
+@RELEASES
+def test_a_tensor_without_a_buffer_is_in_a_register_of_the_function(release: str) -> None:
+    facts = explain_end(end_of([str(compiled(release)), "--abort", "buffer"])[0])
+    assert "tensor buffer not set" in facts.message
+    assert facts.calls == ("ggml_backend_tensor_set",)
+    assert [(t.name, t.how, t.holder, t.buffer) for t in facts.tensors] == [
+        ("inp", "register", "ggml_backend_tensor_set", None)
+    ]
+    assert facts.explained is not None
+    assert facts.explained.told.means == "A tensor without a buffer is written or read."
+    assert facts.planned is None
+
+
+SHAPES = """
+import ctypes
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.oracle.lib import load
+load(RELEASES["0.20.2"])
+from tests.attach.programs import linked
+g = ctypes.CDLL(str(linked("0.20.2").base))
+class Init(ctypes.Structure):
+    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+P, L = ctypes.c_void_p, ctypes.c_int64
+g.ggml_init.restype, g.ggml_init.argtypes = P, [Init]
+g.ggml_new_tensor_2d.restype, g.ggml_new_tensor_2d.argtypes = P, [P, ctypes.c_int, L, L]
+g.ggml_set_name.argtypes = [P, ctypes.c_char_p]
+g.ggml_mul_mat.restype, g.ggml_mul_mat.argtypes = P, [P, P, P]
+context = g.ggml_init(Init(1 << 16, None, True))
+a, b = g.ggml_new_tensor_2d(context, 0, 4, 3), g.ggml_new_tensor_2d(context, 0, 5, 2)
+g.ggml_set_name(a, b"weights")
+g.ggml_set_name(b, b"tokens")
+g.ggml_mul_mat(context, a, b)
+"""
+
+
+def test_shapes_that_do_not_fit_are_told_with_the_tensors_in_hand() -> None:
+    library("0.20.2")
+    facts = explain_end(end_of([sys.executable, "-c", SHAPES])[0])
+    assert facts.message == "GGML_ASSERT(ggml_can_mul_mat(a, b)) failed"
+    assert facts.calls == ("ggml_mul_mat",)
+    assert {("weights", (4, 3, 1, 1)), ("tokens", (5, 2, 1, 1))} <= {(t.name, t.ne) for t in facts.tensors}
+    assert "no graph: it was in no call of a scheduler" in text_of(facts)
+
+
+@cache
+def crashed(kind: str) -> Path | None:
+    return core_of([compiled("0.20.2"), *kind.split()])
+
+
+def explained_core(core: Path | None) -> AbortFacts:
+    if core is None:
+        pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
+    with Session.core(str(core), str(compiled("0.20.2"))) as session:
+        return explain_end(ended(session))
+
+
+def test_a_core_dump_of_an_abort_ends_in_the_same_words_in_the_plan() -> None:
+    facts = explained_core(crashed("--abort preallocated"))
+    assert facts.signal == "SIGABRT"
+    (tensor,) = facts.tensors
+    assert (tensor.how, tensor.position) == ("named", 0)
+    assert facts.planned is not None
+    assert facts.planned.same
+
+
+def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:
+    facts = explained_core(crashed("--crash"))
+    assert facts.signal == "SIGSEGV"
+    assert facts.calls[-1].startswith("ggml_backend_sched_graph_compute")
+    assert facts.nodes > 20
+    text = text_of(facts)
+    assert "It read or wrote where it has no memory." in text
+
+
+@RELEASES
+def test_the_plan_of_a_core_dump_is_what_the_process_had_decided(release: str) -> None:
+    core = core_by_gdb([compiled(release)], COMPUTE)
+    with Session.core(str(core), str(compiled(release))) as session:
+        end = ended(session)
+    assert end.written is not None
+    assert end.decided is not None
+    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
+    assert found.first is None
+    assert found.fields > 500
