@@ -1,14 +1,20 @@
-"""Every program is stopped, read and let go, and prints what it prints without us."""
+"""Every program does what the plan of its scenario says, and prints what it prints when nobody looks."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ggmltool.inspect.attached.verified import Verified, verify
+from ggmltool.sources.process.asking import ask
+from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Snapshot
+from ggmltool.sources.process.state import Answers, Snapshot
+from ggmltool.sources.process.written import GRAPH, written
 from tests.attach.programs import (
     core_by_gdb,
     decoding,
@@ -17,14 +23,19 @@ from tests.attach.programs import (
     on_vulkan,
     output_of,
     python_program,
+    scratch,
     started,
+    whispering,
 )
 from tests.needs import compiled, library, made, needs_gcc, needs_gdb, real_vulkan
 from tests.sources.random_weights import random_model
 
 pytestmark = [needs_gdb, needs_gcc]
 
-ALLOC, COMPUTE = "ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async"
+RESERVE, ALLOC = "ggml_backend_sched_reserve", "ggml_backend_sched_alloc_graph"
+COMPUTE = "ggml_backend_sched_graph_compute_async"
+STOPS = 4
+"""How often a program is stopped; what it decides then is held beside the plan."""
 
 
 def in_c(release: str = "0.20.2", *arguments: str, **kind: bool) -> Callable[[], list[str]]:
@@ -44,6 +55,10 @@ def in_python(release: str) -> Callable[[], list[str]]:
     return program
 
 
+def whisper() -> list[str]:
+    return made(lambda: whispering(Path(tempfile.mkdtemp(dir=scratch()))))
+
+
 def llama() -> list[str]:
     library("0.26")
     return decoding(random_model("gemma3"), "2,30,40", "-n", "2")
@@ -59,6 +74,7 @@ PROGRAMS: dict[str, tuple[Callable[[], list[str]], str, str]] = {
     "C with pipeline copies": (in_c("0.20.2", "--parallel", "--assign"), "0.20.2", "GPU0"),
     "C on Vulkan": (vulkan, "0.26", "Vulkan0"),
     "Python": (in_python("0.20.2"), "0.20.2", "CPU"),
+    "whisper.cpp": (whisper, "0.20.2", "CPU"),
     "llama.cpp": (llama, "0.26", "CPU"),
 }
 """Programs, the release of their ggml, and a device that they have."""
@@ -75,36 +91,42 @@ def test_a_program_says_the_same_when_it_is_looked_at(
         monkeypatch.setenv(key, value)
     capfd.readouterr()
     with Session.launch(arguments) as session:
-        session.stop_at([ALLOC])
-        sched, graph = session.link.arguments()[:2]
-        before = read_snapshot(session, sched, graph, ALLOC, "before")
-        session.finish()
-        after = read_snapshot(session, sched, graph, ALLOC, "after")
-        assert session.instance.release.name == release
+        for _ in range(STOPS):
+            session.stop_at([RESERVE, ALLOC])
+            before, answers, after = decision(session)
+            assert session.instance.release.name == release
+            assert device in [found.name for found in before.devices.values()]
+            assert beside(before, answers, after).first is None
         session.detach()
         assert session.wait() == status
     assert capfd.readouterr().out.encode() == out
-    assert device in [found.name for found in before.devices.values()]
-    assert_allocated(before, after)
 
 
-def assert_allocated(before: Snapshot, after: Snapshot) -> None:
-    """The call gave splits to the scheduler, and memory to the nodes."""
-    assert not before.unread
-    assert not after.unread
-    assert after.sched.is_alloc
-    assert after.sched.splits
-    assert all(after.tensors[node].data for node in after.graph.nodes)
+def decision(session: Session) -> tuple[Snapshot, Answers, Snapshot]:
+    """What is there before a call and after it, and what the devices answer."""
+    function = session.function()
+    sched, graph = session.link.arguments()[:2]
+    before = read_snapshot(session, sched, graph, function, "before")
+    answers = ask(session, before)
+    session.finish()
+    return before, answers, read_snapshot(session, sched, graph, function, "after")
+
+
+def beside(before: Snapshot, answers: Answers, after: Snapshot) -> Verified:
+    """The process beside the plan of its scenario."""
+    scenario = written(before, answers, after)
+    process = decided(after, scenario.ids, scenario.names, scenario.step, answers)
+    found = verify(scenario.document, GRAPH, scenario.step, process, scenario.notes)
+    assert found.nodes == len(before.graph.nodes)
+    assert found.fields > 10 * found.nodes
+    return found
 
 
 def test_a_running_program_is_read_and_goes_on() -> None:
     with started([compiled(), "--forever", "--pause", "1"], lines=5) as process:
         with Session.attach(process.pid) as session:
             session.stop_at([ALLOC])
-            sched, graph = session.link.arguments()[:2]
-            before = read_snapshot(session, sched, graph, ALLOC, "before")
-            session.finish()
-            assert_allocated(before, read_snapshot(session, sched, graph, ALLOC, "after"))
+            assert beside(*decision(session)).same
         assert ended(process) == (0, b"done\n")
 
 

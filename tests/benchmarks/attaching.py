@@ -1,0 +1,101 @@
+"""Attaching to a program with a graph of 5 000 nodes, phase by phase.
+
+    python -m tests.benchmarks.attaching [NODES]
+
+Wall seconds, and seconds of this process and of gdb. The goal is 10 s for all of it. The
+program is the tests' own in C, which needs a compiler and the package libggml-python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ggmltool.sources.process.asking import ask
+from ggmltool.sources.process.reading import read_snapshot
+from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.written import scenario_of
+from tests.attach.programs import c_program
+
+FUNCTION = "ggml_backend_sched_alloc_graph"
+NODES_OF_LAYER = 6
+GOAL = 10.0
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Clock:
+    """Phases with their wall seconds and those of this process and of gdb."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, float, float, float]] = []
+        self.gdb = 0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a block."""
+        wall, ours, gdbs = time.perf_counter(), time.process_time(), self._of_gdb()
+        yield
+        took = time.perf_counter() - wall
+        self.phases.append((name, took, time.process_time() - ours, self._of_gdb() - gdbs))
+
+    def _of_gdb(self) -> float:
+        if not self.gdb:
+            self.gdb = next((pid for pid in _children() if _name(pid) == "gdb"), 0)
+        return sum(map(int, _stat(self.gdb)[11:13])) / TICK if self.gdb else 0.0
+
+
+def _children() -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's stat from the third on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def main() -> None:
+    """Print a line for each phase."""
+    n_nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
+    layers = -(-n_nodes // NODES_OF_LAYER)
+    program = [str(c_program()), "--layers", str(layers), "--iterations", "1", "--no-reserve"]
+    clock = Clock()
+    with clock.phase("gdb, the program"):
+        session = Session.launch(program)
+    with session:
+        with clock.phase("to the call"):
+            session.stop_at([FUNCTION])
+        sched, graph = session.link.arguments()[:2]
+        with clock.phase("reading before"):
+            before = read_snapshot(session, sched, graph, FUNCTION, "before")
+        with clock.phase("asking"):
+            answers = ask(session, before)
+        with clock.phase("the call"):
+            session.finish()
+        with clock.phase("reading after"):
+            after = read_snapshot(session, sched, graph, FUNCTION, "after")
+        with clock.phase("letting go"):
+            session.detach()
+        with clock.phase("writing"):
+            text = json.dumps(scenario_of(before, answers, after))
+        session.wait()
+    total = sum(wall for _, wall, _, _ in clock.phases)
+    n_nodes, n_splits = len(before.graph.nodes), len(after.sched.splits)
+    print(f"{n_nodes} nodes, {n_splits} splits, {answers.asked} questions, {len(text)} bytes of JSON")
+    print(f"{'':<18} {'wall':>8} {'ours':>8} {'gdb':>8}")
+    sums = (sum(phase[i] for phase in clock.phases) for i in (1, 2, 3))
+    for name, *seconds in [*clock.phases, ("all", *sums)]:
+        print(f"{name:<18} " + " ".join(f"{s:7.2f}s" for s in seconds))
+    print(f"goal {GOAL:.0f} s: {'reached' if total <= GOAL else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()
