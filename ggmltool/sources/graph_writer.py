@@ -178,8 +178,8 @@ class GraphWriter(ABC):
         self.ids[address] = unique
         return unique
 
-    def tensor(self, address: int) -> dict[str, Any]:
-        """A tensor that has its id, in long form."""
+    def tensor(self, address: int, is_node: bool = True) -> dict[str, Any]:
+        """A tensor that has its id, in long form; one that is no node has no op, whichever graph computed it."""
         t = self.memory.tensor(address)
         ids = self.ids
         id = ids[address]
@@ -188,7 +188,7 @@ class GraphWriter(ABC):
             "ne": list(t.ne),
             "nb": list(t.nb),
         }
-        if t.op:
+        if t.op and is_node:
             words = t.op_params
             out["op"] = self._ops.get((t.op, words[0])) or self._op(t.op, words[0])
             out["src"] = _sources(self.sources(t), ids)

@@ -138,7 +138,7 @@ class ProcessWriter(GraphWriter):
 
     def leaf(self, address: int) -> dict[str, Any]:
         """A tensor of a context, with its place."""
-        out = self._with_assignment(address, self.tensor(address))
+        out = self._with_assignment(address, self.tensor(address, is_node=False))
         tensor = self.memory.tensor(address)
         if self.has_memory(tensor) and not tensor.view_src:
             out["at"] = self._offset(tensor)
