@@ -136,8 +136,8 @@ ELSEWHERE = {
 }
 """Commands that a test of their own is for."""
 
-WITHOUT = {"debug", "help", "man", "schema", "tui"}
-"""Commands that are about the command line and its output."""
+WITHOUT = {"attach", "debug", "help", "man", "schema", "tui"}
+"""Commands that are about the command line and its output, or talk: with a user, with a program that runs."""
 
 
 def test_every_command_is_there() -> None:

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "place": "Show where llama.cpp would put a captured model, and whether it fits.",
     "fit": "Find the best way to put a model on your devices.",
     "sweep": "Place a captured model in many ways, and find the best that fits.",
+    "attach": "Look at a running program that uses ggml, and what it decides.",
     "import": "Summarize a GGML_SCHED_DEBUG log.",
     "schema": "Print the JSON Schema of a scenario, or of what --json prints.",
     "sample": "List the samples, or print one of them.",

@@ -24,6 +24,7 @@ _MODULES = (
     "place.documents",
     "place.fit_documents",
     "reference.documents",
+    "attach.documents",
 )
 """Where the documents stand, beside the views."""
 

@@ -39,8 +39,8 @@ never."""
 WITHOUT_JSON = {"dot", "capture", "man"}
 IS_THERE = {"verify": has_library, "capture": lambda: importlib.util.find_spec("xllamacpp") is not None}
 """Whether what a command needs is there."""
-TALKING = {"debug", "tui"}
-"""Commands that print no result: they talk with a user until that one quits."""
+TALKING = {"debug", "tui", "attach"}
+"""Commands that print no result: they talk with a user until that one quits, or look at a program that runs."""
 BYTES = {"record"}
 """Commands that write a file of bytes, which a terminal does not get."""
 TRANSFORMER, MATMUL, REFUSED = (SAMPLES / f"{name}.yaml" for name in ("transformer", "matmul", "preallocated"))

@@ -25,7 +25,7 @@ HOSTILE = {
 }  # fmt: skip
 NAME = '"]; x [label="<b>&amp;&#27;{|}\\N[red]:smile:[/]\ufe0f\u3164'
 OURS = re.compile("\x1b\\[(?:0|[12347]|3[0-7]|38;5;[0-9]+)(?:;(?:0|[12347]|3[0-7]|38;5;[0-9]+))*m")
-NO_SCENARIO = BYTES | {"tui", "capture", "import", "man", "ops", "sample", "types", "explain"}
+NO_SCENARIO = BYTES | {"attach", "tui", "capture", "import", "man", "ops", "sample", "types", "explain"}
 GGML_TEXT = {"splits", "graph"}
 
 

@@ -33,7 +33,7 @@ _SETTINGS = (
 _HANDLING = (
     "handle all nostop noprint pass",
     "handle SIGINT nostop noprint pass",
-    "handle SIGSTOP stop noprint nopass",
+    "handle SIGSTOP stop print nopass",
 )
 """A program's signals are its own, but for SIGSTOP, by which it is halted from outside."""
 
@@ -125,7 +125,7 @@ class Server:
         """The symbols of one file (its debug file's too) whose names match: their addresses by name."""
         text = execute(f"maint print msymbols -objfile {_quoted(file)}")
         wanted = re.compile(pattern)
-        return {name: int(at, 16) for kind, at, name in _SYMBOL.findall(text) if wanted.match(name)}
+        return {name: int(at, 16) for _, at, name in _SYMBOL.findall(text) if wanted.match(name) and "@" not in name}
 
     def do_read(self, spans):
         """The bytes of spans [address, length]; the answer says how many came of each."""
@@ -339,12 +339,12 @@ def _run(command):
     stop = stops[-1] if stops else None
     frame = gdb.newest_frame()
     out = {"reason": "stopped", "pc": frame.pc(), "sp": _stack(frame), "thread": gdb.selected_thread().num}
-    if isinstance(stop, gdb.BreakpointEvent):
+    if "is executing new program" in said:
+        out["reason"] = "exec"
+    elif isinstance(stop, gdb.BreakpointEvent):
         out.update(reason="breakpoint", numbers=[b.number for b in stop.breakpoints if b.is_valid()])
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
-    elif "is executing new program" in said:
-        out["reason"] = "exec"
     return out
 
 

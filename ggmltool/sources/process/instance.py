@@ -57,8 +57,8 @@ class Instance:
         return found
 
 
-def may_have_ggml(file: str, root: str = "") -> bool:
-    """Whether a name of ggml's stands anywhere in a file; True of one that cannot be read here."""
+def names_ggml(file: str, root: str = "") -> bool | None:
+    """Whether a name of ggml's stands anywhere in a file; None of one that cannot be read here."""
     for path in (root + file, file):
         with (
             suppress(OSError, ValueError),
@@ -66,7 +66,7 @@ def may_have_ggml(file: str, root: str = "") -> bool:
             mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
             return content.find(b"ggml_") >= 0
-    return True
+    return None
 
 
 def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bool = False) -> tuple[Instance, ...]:

@@ -13,7 +13,7 @@ from ggmltool.sources.process.corefile import CoreFile, read_core
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
-from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, may_have_ggml, nothing_found
+from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, names_ggml, nothing_found
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
 from ggmltool.sources.process.patience import Patience
 from ggmltool.sources.process.permission import program_of, why_not
@@ -33,7 +33,7 @@ class Session:
     `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump), `name` what it is
     called in messages, `dump` what a core dump says of itself. `instances` are the copies of ggml that were found,
     `instance` the one meant: the one that the program stopped in, else the first. `stopped` is the stop that it stands
-    at.
+    at, `ended` how it ended ("": not yet).
     """
 
     def __init__(self, link: Link, kind: Kind, pid: int, name: str) -> None:
@@ -45,6 +45,7 @@ class Session:
         self.dump: CoreFile | None = None
         self.instances: tuple[Instance, ...] = ()
         self.stopped: Stop | None = None
+        self.ended = ""
         self._exits = ExitStack()
         self._meant = 0
         self._symbols: dict[str, Mapping[str, int]] = {}
@@ -149,13 +150,13 @@ class Session:
             del self._symbols[file]
         found = bool(gone)
         for file in sorted(new):
-            if may_have_ggml(file, f"/proc/{self.pid}/root" if self.pid else ""):
-                symbols = self.link.ask("symbols", file, SYMBOLS)
-                if symbols:
-                    self._symbols[file] = symbols
-                    found = True
-                else:
-                    self._without_symbols.append(file)
+            named = names_ggml(file, f"/proc/{self.pid}/root" if self.pid else "")
+            symbols = {} if named is False else self.link.ask("symbols", file, SYMBOLS)
+            if symbols:
+                self._symbols[file] = symbols
+                found = True
+            elif named:
+                self._without_symbols.append(file)
         if found:
             self.instances = instances_of(self.link, self._symbols)
             self._meant = 0
@@ -170,12 +171,14 @@ class Session:
             try:
                 stop = self._go(until)
             except Late:
-                raise AttachError(self._never(functions, f"in {seconds:g} seconds"), refused=True) from None
+                raise AttachError(
+                    self._never(functions, f"was waited for {seconds:.3g} seconds"), refused=True
+                ) from None
             if stop.reason == "breakpoint" and stop.pc in self._functions:
                 self._arrived(stop)
                 return stop
             if stop.reason in ("exited", "gone"):
-                raise AttachError(self._never(functions, self._ending(stop)), refused=True)
+                raise AttachError(self._never(functions, self.ended), refused=True)
 
     def function(self) -> str:
         """The function that the program has just entered, "" elsewhere."""
@@ -200,7 +203,7 @@ class Session:
                     self.stopped = stop
                     return stop
                 if stop.reason in ("exited", "gone"):
-                    raise AttachError(f"{self.name} {self._ending(stop)}, in {entered}", refused=True)
+                    raise AttachError(f"{self.name} {self.ended}, in {entered}", refused=True)
         except Late:
             raise AttachError(f"{entered} did not return in {seconds:g} seconds", refused=True) from None
         finally:
@@ -215,7 +218,7 @@ class Session:
         except Late:
             raise AttachError(f"{self.name} did not stop in {seconds:g} seconds", refused=True) from None
         if stop.reason in ("exited", "gone"):
-            raise AttachError(f"{self.name} {self._ending(stop)}", refused=True)
+            raise AttachError(f"{self.name} {self.ended}", refused=True)
         return stop
 
     def detach(self) -> None:
@@ -295,6 +298,7 @@ class Session:
             self._attached = False
             self._let_go = True
             self._since = None
+            self.ended = _ending(stop)
         return stop
 
     def _goes(self) -> None:
@@ -325,12 +329,9 @@ class Session:
     def _never(self, functions: Sequence[str], when: str) -> str:
         if not self.instances:
             return f"{nothing_found(self.name, self._symbols, self._without_symbols, len(self._files))}; it {when}"
-        return f"{self.name} {when}"
-
-    def _ending(self, stop: Stop) -> str:
-        if stop.reason == "gone":
-            return "was ended"
-        return f"ended with {stop.signal}" if stop.signal else f"ended with status {stop.status}"
+        if not self._functions:
+            return f"{self.name} {when}; its ggml ({self.instance.files[0]}) has no {' and no '.join(functions)}"
+        return f"{self.name} {when} before it called {' or '.join(dict.fromkeys(self._functions.values()))}"
 
     def _looked(self) -> Self:
         """This session, with ggml found in what is loaded already."""
@@ -342,6 +343,12 @@ class Session:
             self.close()
             raise
         return self
+
+
+def _ending(stop: Stop) -> str:
+    if stop.reason == "gone":
+        return "was ended"
+    return f"ended with {stop.signal}" if stop.signal else f"ended with status {stop.status}"
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""`ggmltool attach`: a running program that uses ggml, looked at through gdb."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import click
+
+from ggmltool.cli.command import Command
+from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
+from ggmltool.cli.options import format_option
+from ggmltool.cli.output import Output, note
+
+if TYPE_CHECKING:
+    from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.stops import At
+    from ggmltool.views.attach.documents import AttachedCall
+
+_DIGITS = 10
+"""More of them no process has in its number."""
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PID | -- PROGRAM ARGS...]")
+@click.option(
+    "--at",
+    type=click.Choice(["reserve", "alloc", "compute", "any"]),
+    help="Which call to stop at: ggml_backend_sched_reserve, …_alloc_graph, …_graph_compute_async, or any of them "
+    "(default: a graph that is computed, when it is allocated).",
+)
+@click.option(
+    "--graph", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+    help="Look at the Nth of these calls.",
+)  # fmt: skip
+@click.option(
+    "--count", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+    help="Look at so many of them.",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="How long to wait for each call; then the program is let go (default: as long as it takes).",
+)  # fmt: skip
+@format_option("text", "json", help="Text (default), or JSON with exact bytes.")
+def attach(
+    words: tuple[str, ...], at: At | None, graph: int, count: int, timeout: float | None, format: str | None
+) -> int:
+    """Look at a running program that uses ggml: its devices, its graph, and what its scheduler decides.
+
+    The program is one that runs already, by its process id, or one that is started here, behind `--`. It is stopped
+    where it calls ggml's scheduler, read through gdb (version 9 or later), and let go; afterwards it goes on as if
+    nothing had been. ggml is found in the program itself or in its libraries, whatever their names; neither debug
+    information nor ggml's sources are needed. Linux on x86-64 and arm64.
+
+    A program that is started here has the terminal, its input and its output for itself: what is to be said goes to
+    standard error, but for --json, which is printed when the program has ended. Ctrl-C reaches it as it would without
+    us.
+
+    Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over), 2 if the program
+    cannot be looked at. What a program ends with is said where it is not 0.
+
+    \b
+    Example:
+      ggmltool attach -- whisper-cli -m ggml-base.bin speech.wav
+      ggmltool attach --at compute --graph 3 41271
+      ggmltool attach --timeout 10 --json 41271
+    """
+    if sys.platform != "linux":
+        raise CliError("attach works on Linux alone: it looks into programs through gdb and /proc")
+    if not words:
+        raise click.UsageError("name a process by its number, or a program behind `--`")
+    from ggmltool.sources.process.errors import AttachError
+
+    try:
+        session = _open(words)
+        taken: list[AttachedCall] = []
+        try:
+            with session:
+                _look(session, at, (graph, count), timeout, taken)
+        finally:
+            _tell(session, taken, format == "json")
+    except AttachError as error:
+        raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
+    return FINE
+
+
+def _open(words: tuple[str, ...]) -> Session:
+    """The program of the command line: a process if a number is all that is named."""
+    from ggmltool.sources.process.session import Session
+
+    number = words[0]
+    if len(words) == 1 and number.isascii() and number.isdecimal() and shutil.which(number) is None:
+        return Session.attach(int(number[:_DIGITS]))
+    return Session.launch(words)
+
+
+def _look(
+    session: Session, at: At | None, counted: tuple[int, int], timeout: float | None, taken: list[AttachedCall]
+) -> None:
+    """Take the calls that were asked for. Raises AttachError if they do not come."""
+    from ggmltool.sources.process.stops import calls
+    from ggmltool.sources.process.taking import take
+    from ggmltool.views.attach.documents import AttachedCall
+
+    if session.kind == "pid" and session.instance:
+        note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
+    first, times = counted
+    for called in calls(session, at, timeout):
+        if called.number >= first:
+            taken.append(AttachedCall.of(take(session, called, timeout)))
+        if called.number >= first + times - 1:
+            break
+
+
+def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
+    """What was seen, once the program goes on; one that was started here ends before us, and has standard output for
+    itself until then."""
+    from ggmltool.views.attach.documents import AttachedDocument
+    from ggmltool.views.attach.summary import attached_view
+
+    document = AttachedDocument.of(session, taken) if taken else None
+    output = Output()
+    if document is not None and not json:
+        if session.launched:
+            note(attached_view(document, output.style).rstrip("\n"))
+        else:
+            output.write(attached_view(document, output.style))
+    if not session.ended:
+        note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
+    status = session.wait()
+    if status and not session.ended:
+        how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
+        note(f"{session.name} ended {how}")
+    if document is not None and json:
+        output.write_document(document)
