@@ -16,8 +16,10 @@ from ggmltool.layouts.errors import ExpressionError
 from ggmltool.layouts.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.data.structs"
-_YEARS = 1000
-"""A first number above this is that of a day, not of a version."""
+_DAYS = (1000,)
+"""A first number from here on is a year: that of a day, not of a version."""
+_FIRST = (0, 9, 1)
+"""The first version. A ggml that says less counts its commits, or is on the way to this one."""
 
 
 class TypesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,40 +83,44 @@ def layout(name: str) -> Layout:
     """The types of a ggml by its name: a release, or one of the days that has a file. Raises ExpressionError."""
     if name not in layout_names():
         raise ExpressionError(f"There are no structs of {name!r}; there are those of {', '.join(layout_names())}.")
+    return fresh(name)
+
+
+def fresh(name: str) -> Layout:
+    """The same types anew, for somebody who knows better where some fields lie."""
     return Layout(name, _merged(name))
 
 
 def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
     """The names of the layouts that a library may have, the likeliest first: it says this version ("" if it says none)
-    and exports these functions."""
+    and exports these functions. Of a version the first is that of its structs."""
     said = _number(version)
-    fits = [name for name in _in_order() if _fits(name, said, exports)]
-    return tuple(reversed(fits))
+    said = said if said >= _FIRST else ()
+    return tuple(name for name in reversed(_in_order()) if _fits(_own(name), said, exports))
 
 
-def _fits(name: str, said: tuple[int, ...], exports: Container[str]) -> bool:
-    file = _own(name)
+def _fits(file: TypesFile, said: tuple[int, ...], exports: Container[str]) -> bool:
     since = _number(file.since)
-    # A version has three numbers less than a year; a library without one is of the days before there were any.
-    if bool(said) != (since[0] < _YEARS):
+    if bool(said) == (since >= _DAYS):
         return False
     return (not said or since <= said) and all(function in exports for function in file.exports)
 
 
 @cache
 def _in_order() -> tuple[str, ...]:
-    """The layouts, the oldest first: those of days, then those of versions."""
+    """The layouts, the oldest first: those of days, then those of versions; one with more exports is later."""
 
     def key(name: str) -> tuple[bool, tuple[int, ...], int]:
         since = _number(_own(name).since)
-        return since[0] < _YEARS, since, len(_merged_exports(name))
+        return since < _DAYS, since, _told_by_exports(name)
 
     return tuple(sorted(layout_names(), key=key))
 
 
-def _merged_exports(name: str) -> tuple[str, ...]:
+def _told_by_exports(name: str) -> int:
+    """How many layouts that exports tell this one is like, itself included."""
     own = _own(name)
-    return own.exports + (_merged_exports(own.like) if own.exports else ())
+    return 1 + _told_by_exports(own.like) if own.exports else 0
 
 
 def _number(version: str) -> tuple[int, ...]:

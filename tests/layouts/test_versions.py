@@ -11,6 +11,7 @@ N = "ggml_backend_buft_alloc_buffer_n"
 SIZE_N = "ggml_backend_buft_get_alloc_size_n"
 COPY = "ggml_backend_sched_set_copy_callback"
 REALLOC = "ggml_backend_sched_set_realloc_callback"
+MAY = "ggml_is_contiguously_allocated"
 HAVE = ((), (N, SIZE_N), (N, SIZE_N, COPY), (N, SIZE_N, COPY, REALLOC))
 STRUCTS = {"BufferTypeI": "ggml_backend_buffer_type_i", "Sched": "ggml_backend_sched"}
 
@@ -39,13 +40,15 @@ def test_a_version_and_its_exports_name_a_layout(version: str, exports: tuple[st
 
 def test_a_library_without_a_version_may_have_any_of_those_before() -> None:
     found = layouts_of("", ())
-    assert found[:3] == ("2025-09", "2025-08", "2025-07")
+    assert found[:4] == ("2025-09", "2025-08", "2025-07", "2025-03")
+    assert layouts_of("", (MAY,))[:4] == ("2025-09", "2025-08", "2025-07", "2025-05")
     assert not any(name.startswith("0.") for name in found)
+    assert layouts_of("0.0.2034", ()) == layouts_of("0.9.0-dev", ()) == found
 
 
 def test_every_layout_is_that_of_some_library() -> None:
-    everything = (N, COPY, REALLOC)
-    assert set(layouts_of("99.0", everything)) | set(layouts_of("", ())) == set(layout_names())
+    everything = (N, COPY, REALLOC, MAY)
+    assert set(layouts_of("99.0", everything)) | set(layouts_of("", everything)) == set(layout_names())
 
 
 @pytest.mark.parametrize("name", ["0.20.2", "0.21", "0.25", "0.26", "0.27"])

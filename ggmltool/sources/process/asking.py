@@ -17,8 +17,9 @@ from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.mappings import Mapping as Piece
 from ggmltool.sources.process.mappings import Mappings
-from ggmltool.sources.process.reading import Reader, Stopped
+from ggmltool.sources.process.reading import Reader
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
+from ggmltool.sources.process.stopped import Stopped
 
 T = TypeVar("T")
 

@@ -16,6 +16,15 @@ from ggmltool.sources.process.memory import Memory
 from ggmltool.sources.process.properties import SIZE_MAX, Questions, Scratch, device_type
 from ggmltool.sources.process.state import BackendState, BufferState, BuftState, DeviceState, SchedState
 
+_PROPS = {
+    "memory_free": "memory_free",
+    "memory_total": "memory_total",
+    "async": "caps.async",
+    "host_buffer": "caps.host_buffer",
+    "buffer_from_host_ptr": "caps.buffer_from_host_ptr",
+    "events": "caps.events",
+    "mmap_support": "caps.mmap_support|",
+}
 _CAPS = {"events": "event_new", "host_buffer": "get_host_buffer_type", "buffer_from_host_ptr": "buffer_from_host_ptr"}
 
 
@@ -49,16 +58,7 @@ class Backends:
         """Those of a scheduler, and the buffers: `live` ones are asked, of others that are `named` is only read what
         lies there."""
         backends = {a: self._table("ggml_backend", a, ("device",)) for a in sched.backends}
-        live, buffers = set(live) - {0}, {}
-        for address in sorted({*live, *named} - {0}):
-            try:
-                buffers[address] = self._table("ggml_backend_buffer", address, ("buft", "size", "usage"))
-            except (NoBytes, NotAsLaidOut):
-                if address in live:
-                    raise
-                self.unread.append(f"the buffer at {address:#x}")
-        if len(buffers) > limits.BUFFERS:
-            raise AttachError(f"there are more than {limits.BUFFERS} buffers; the memory is damaged")
+        live, buffers = set(live) - {0}, self._read_buffers(live, named)
         asked = {*sched.bufts, *sched.galloc.bufts, *(b.fields[0] for a, b in buffers.items() if a in live)}
         bufts = {a: self._table("ggml_backend_buffer_type", a, ("device",)) for a in sorted(asked)}
         owners = {t.fields[0] for t in (*backends.values(), *bufts.values())} - {0}
@@ -73,6 +73,22 @@ class Backends:
             self._bufts(bufts, names),
             self._buffers(buffers, live),
         )
+
+    def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, Table]:
+        live, gone, out = set(live) - {0}, 0, {}
+        wanted = sorted({*live, *named} - {0})
+        if len(wanted) > limits.BUFFERS:
+            raise AttachError(f"there are more than {limits.BUFFERS} buffers; the memory is damaged")
+        for address in wanted:
+            try:
+                out[address] = self._table("ggml_backend_buffer", address, ("buft", "size", "usage"))
+            except (NoBytes, NotAsLaidOut):
+                if address in live:
+                    raise
+                gone += 1
+        if gone:
+            self.unread.append(f"{gone} buffers that such tensors name")
+        return out
 
     def _table(self, tag: str, address: int, fields: tuple[str, ...]) -> Table:
         struct = self.layout.structs[tag]
@@ -146,36 +162,38 @@ class Backends:
             self.questions.add(("type", a), table.functions.get("get_type", 0), "int", a)
             self.questions.add(("buft", a), table.functions.get("get_buffer_type", 0), "unsigned long", a)
         answers = self.questions.answers()
-        memory = self._memory(tables)
+        props = self._props(tables)
         out = {}
         for a, table in tables.items():
             type = answers.get(("type", a))
-            free, total = memory.get(a, (None, None))
+            told = props.get(a, {})
+            functions = {cap for cap, function in _CAPS.items() if function in table.functions}
+            caps = {cap for cap in _PROPS if told[cap] and not cap.startswith("memory_")} if told else functions
             out[a] = DeviceState(
                 a,
                 names.get(("ggml_backend_device", a)),
                 names.get(("description", a)),
                 None if type is None else device_type(self.layout, type),
-                free,
-                total,
-                frozenset(cap for cap, function in _CAPS.items() if function in table.functions),
+                told.get("memory_free"),
+                told.get("memory_total"),
+                frozenset(caps),
                 self.mappings.file(table.functions.get("supports_op", 0)),
                 answers.get(("buft", a)) or 0,
             )
         return out
 
-    def _memory(self, tables: Mapping[int, Table]) -> dict[int, tuple[int, int]]:
-        """Free and total memory of each device, which it writes into a page of ours."""
+    def _props(self, tables: Mapping[int, Table]) -> dict[int, dict[str, int]]:
+        """Memory and capabilities of each device, which it writes into a page of ours."""
         out = {}
+        record = Record(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
         with Scratch(self.questions, self._function) as page:
-            if page:
-                for a, table in tables.items():
-                    if self.questions.add(a, table.functions.get("get_memory", 0), "void", a, page, page + 8):
-                        answered = self.questions.answers()
-                        (data,) = self.questions.link.read_many([(page, 16)])
-                        if a in answered and len(data) == 16:
-                            out[a] = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
-            elif self.questions.live:
+            for a, table in tables.items() if page else ():
+                if self.questions.add(a, table.functions.get("get_props", 0), "void", a, page):
+                    answered = self.questions.answers()
+                    (data,) = self.questions.link.read_many([(page, record.size)])
+                    if a in answered and len(data) == record.size:
+                        out[a] = dict(zip(_PROPS, record.unpack(data), strict=True))
+            if not page and self.questions.live:
                 self.unread.append("the memory of the devices: the program has no mmap")
         return out
 

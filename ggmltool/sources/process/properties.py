@@ -45,6 +45,11 @@ class Questions:
         self.failed: list[str] = []
 
     @property
+    def unanswered(self) -> tuple[str, ...]:
+        """What could not be asked, in words."""
+        return (f"{len(self.failed)} functions that could not be asked ({self.failed[0]})",) if self.failed else ()
+
+    @property
     def live(self) -> bool:
         """Whether anything can be called at all."""
         return self._mappings.live
@@ -69,7 +74,7 @@ class Questions:
                 try:
                     (out[key],) = self.link.call([call])
                 except LinkError as error:
-                    self.failed.append(f"{key}: {error}")
+                    self.failed.append(str(error))
             return out
 
     def words(self) -> dict[Any, str]:
@@ -136,17 +141,8 @@ class Scratch:
 
     def __enter__(self) -> int:
         questions = self._questions
-        if questions.add(
-            "mmap",
-            self._function("mmap"),
-            "unsigned long",
-            0,
-            PAGE,
-            _READ_AND_WRITE,
-            _PRIVATE_AND_ANONYMOUS,
-            SIZE_MAX,
-            0,
-        ):
+        how = (0, PAGE, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, SIZE_MAX, 0)
+        if questions.live and questions.add("mmap", self._function("mmap"), "unsigned long", *how):
             found = questions.answers().get("mmap") or 0
             self.address = 0 if found > SIZE_MAX - PAGE else found
         return self.address

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable
+from typing import Any, Literal
 
-from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.layout import Layout, layout
+from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
 from ggmltool.sources.process.backends import Backends
 from ggmltool.sources.process.errors import AttachError
@@ -16,42 +15,11 @@ from ggmltool.sources.process.link import LinkError, NoBytes
 from ggmltool.sources.process.mappings import Mapping as Piece
 from ggmltool.sources.process.mappings import Mappings
 from ggmltool.sources.process.memory import Memory
-from ggmltool.sources.process.properties import Calls, Questions, op_names, type_names
+from ggmltool.sources.process.properties import Questions, op_names, type_names
 from ggmltool.sources.process.schedulers import Schedulers
 from ggmltool.sources.process.state import Function, GraphState, SchedState, Snapshot, TensorState
+from ggmltool.sources.process.stopped import Stopped, layouts_for, remember
 from ggmltool.sources.process.tensors import Tensors
-
-
-class Ggml(Protocol):
-    """The copy of ggml in a program, as `Instance` tells it."""
-
-    @property
-    def version(self) -> str:
-        """What ggml_version says."""
-
-    @property
-    def release(self) -> Release:
-        """The release that decides as it does."""
-
-    @property
-    def structs(self) -> str:
-        """The layout of its structs."""
-
-    @property
-    def symbols(self) -> Mapping[str, int]:
-        """Addresses of its functions by name."""
-
-
-class Stopped(Protocol):
-    """A program that stands still, as `Session` has it."""
-
-    @property
-    def link(self) -> Calls:
-        """The way to it."""
-
-    @property
-    def instance(self) -> Ggml:
-        """Its ggml."""
 
 
 class Reader:
@@ -60,10 +28,10 @@ class Reader:
     Raises NoBytes where nothing is, NotAsLaidOut for what cannot be.
     """
 
-    def __init__(self, session: Stopped) -> None:
+    def __init__(self, session: Stopped, types: Layout | None = None) -> None:
         self.link = session.link
         self.instance = session.instance
-        self.layout: Layout = layout(session.instance.structs)
+        self.layout: Layout = types or next(layouts_for(session))
         self.memory = Memory(session.link)
         self.graphs = Graphs(self.memory, self.layout)
         self.tensors = Tensors(self.memory, self.layout)
@@ -93,16 +61,24 @@ def read_snapshot(
     session: Stopped, sched: int, graph: int, function: Function | None, when: Literal["before", "after", "within"]
 ) -> Snapshot:
     """What the program holds of a scheduler and a graph, by their addresses. Raises AttachError."""
-    reader = Reader(session)
-    try:
-        return _Reading(reader, sched, graph).snapshot(function, when)
-    except NoBytes as error:
-        raise AttachError(
-            f"{error}, where a ggml {reader.instance.version} with the structs of {reader.layout.name} has its "
-            "scheduler and its graph; the memory is damaged, or its structs are others"
-        ) from None
-    except LinkError as error:
-        raise AttachError(f"gdb could not read the program: {error}") from None
+    first: NotAsLaidOut | NoBytes | None = None
+    tried = []
+    for types in layouts_for(session):
+        try:
+            snapshot = _Reading(Reader(session, types), sched, graph).snapshot(function, when)
+        except (NotAsLaidOut, NoBytes) as error:
+            first = first or error
+            tried.append(types.name)
+        except LinkError as error:
+            raise AttachError(f"gdb could not read the program: {error}") from None
+        else:
+            remember(session, types)
+            return snapshot
+    version = f"ggml {session.instance.version}" if session.instance.version else "a ggml that does not say its version"
+    raise NotAsLaidOut(
+        f"the scheduler of {version} cannot be read with the structs of ggml {' or '.join(dict.fromkeys(tried))}: "
+        f"{first}. Its memory is damaged, or its structs are others"
+    )
 
 
 class _Reading:
@@ -122,7 +98,9 @@ class _Reading:
         known = set(tensors.read)
         tensors.take(self._held(when), must=False)
         if tensors.left_out:
-            self.unread.append(f"{tensors.left_out} tensors that the scheduler or a context still names")
+            self.unread.append(
+                f"{tensors.left_out} tensors that the scheduler or a context still names, and that are gone"
+            )
         mappings = Mappings(Piece(*piece) for piece in reader.link.ask("mappings"))
         questions = Questions(reader.link, mappings)
         backends = Backends(reader.memory, reader.layout, questions, mappings)
@@ -147,7 +125,7 @@ class _Reading:
             contexts=contexts,
             type_names=type_names(questions, symbols, reader.layout, (t.type for t in used)),
             op_names=op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in used)),
-            unread=(*self.unread, *backends.unread, *questions.failed),
+            unread=(*self.unread, *backends.unread, *questions.unanswered),
         )
 
     def _held(self, when: str) -> Iterable[int]:

@@ -1,0 +1,69 @@
+"""A program that stands still, and the structs that its ggml has: those of its version, or those that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from ggmltool.ggml.releases.release import Release
+from ggmltool.layouts.layout import Layout, layout, layouts_of
+from ggmltool.sources.process.debug_info import corrected
+from ggmltool.sources.process.properties import Calls
+
+
+class Ggml(Protocol):
+    """The copy of ggml in a program, as `Instance` tells it."""
+
+    @property
+    def version(self) -> str:
+        """What ggml_version says."""
+
+    @property
+    def release(self) -> Release:
+        """The release that decides as it does."""
+
+    @property
+    def structs(self) -> str:
+        """The layout of its structs."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Addresses of its functions by name."""
+
+
+class Stopped(Protocol):
+    """A program that stands still, as `Session` has it."""
+
+    @property
+    def link(self) -> Calls:
+        """The way to it."""
+
+    @property
+    def instance(self) -> Ggml:
+        """Its ggml."""
+
+
+_FOUND: WeakKeyDictionary[Any, dict[str, Layout]] = WeakKeyDictionary()
+"""The layouts that were right, by the link and by what the instance says of its structs."""
+
+
+def layouts_for(session: Stopped) -> Iterator[Layout]:
+    """The structs that the program's ggml may have, the likeliest first: those that served before; those that its debug
+    information tells; those of its version; and if it says none, those of all versions without one."""
+    instance = session.instance
+    found = _FOUND.get(session.link, {}).get(instance.structs)
+    if found is not None:
+        yield found
+        return
+    others = () if instance.version else layouts_of("", instance.symbols)
+    for name in dict.fromkeys((*others, instance.structs)):
+        own, differ = corrected(session.link, name)
+        if own is not None and differ:
+            yield own
+        yield layout(name)
+
+
+def remember(session: Stopped, types: Layout) -> None:
+    """These are its structs."""
+    _FOUND.setdefault(session.link, {})[session.instance.structs] = types

@@ -1,0 +1,176 @@
+"""The memory of a program that stood still once, for tests that need none: what was read of it, and what it answered.
+
+    python -m tests.sources.process.recorded 0.26 pipeline
+
+writes `memory/0.26.json.gz`: of all memory only the bytes that were looked at, of all files only the names.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.sources.process.link import Call, LinkError
+from ggmltool.sources.process.memory import PAGE, Memory
+from ggmltool.sources.process.reading import read_snapshot
+from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.state import Snapshot
+
+FOLDER = Path(__file__).parent / "memory"
+ALLOC = "ggml_backend_sched_alloc_graph"
+
+
+@dataclass
+class RecordedLink:
+    """Answers as the program did: `pages` by number, `calls` by function and arguments, `asked` by the request."""
+
+    pages: dict[int, bytes]
+    calls: dict[str, int | None]
+    asked: dict[str, Any]
+    read: int = 0
+
+    __hash__ = object.__hash__
+
+    def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Memory at several places."""
+        return [self._read(*span) for span in spans]
+
+    def _read(self, address: int, length: int) -> bytes:
+        self.read += length
+        numbers = range(address // PAGE, (address + length - 1) // PAGE + 1)
+        if len(numbers) > len(self.pages) or not all(n in self.pages for n in numbers):
+            return b""
+        return b"".join(self.pages[n] for n in numbers)[address % PAGE :][:length]
+
+    def call(self, calls: Sequence[Call]) -> list[int | None]:
+        """What these functions answered."""
+        keys = [_key(call) for call in calls]
+        if not all(key in self.calls for key in keys):
+            raise LinkError("nobody asked that")
+        return [self.calls[key] for key in keys]
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """What was answered."""
+        key = json.dumps([verb, *arguments])
+        if key not in self.asked:
+            raise LinkError("nobody asked that")
+        return self.asked[key]
+
+    def put(self, address: int, data: bytes) -> None:
+        """Write into the image."""
+        for i, byte in enumerate(data):
+            number, at = divmod(address + i, PAGE)
+            page = bytearray(self.pages.get(number, bytes(PAGE)))
+            page[at] = byte
+            self.pages[number] = bytes(page)
+
+
+@dataclass
+class RecordedInstance:
+    """What is known of the program's ggml."""
+
+    version: str
+    release: Release
+    structs: str
+    symbols: dict[str, int]
+
+
+@dataclass
+class RecordedSession:
+    """A program that stands still forever, at a scheduler and a graph; `spans` are the places that were read."""
+
+    link: RecordedLink
+    instance: RecordedInstance
+    sched: int
+    graph: int
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def snapshot(self) -> Snapshot:
+        """What it holds."""
+        return read_snapshot(self, self.sched, self.graph, ALLOC, "after")
+
+
+def recorded(release: str) -> RecordedSession:
+    """The program of a release, anew for each test."""
+    saved = json.loads(gzip.decompress((FOLDER / f"{release}.json.gz").read_bytes()))
+    spans = [(address, base64.b64decode(data)) for address, data in saved["memory"]]
+    link = RecordedLink({}, saved["calls"], saved["asked"])
+    pages: dict[int, bytearray] = {}
+    for address, data in spans:
+        for i in range(len(data)):
+            number, at = divmod(address + i, PAGE)
+            pages.setdefault(number, bytearray(PAGE))[at] = data[i]
+    link.pages = {number: bytes(page) for number, page in pages.items()}
+    instance = RecordedInstance(saved["version"], RELEASES[release], saved["structs"], saved["symbols"])
+    return RecordedSession(link, instance, saved["sched"], saved["graph"], [(a, len(d)) for a, d in spans])
+
+
+def _key(call: Call) -> str:
+    return json.dumps([call.address, *call.arguments])
+
+
+def record(release: str, sample: str) -> dict[str, Any]:
+    """What is read of a program after it has allocated a sample's graph, the second of its two."""
+    spans: dict[tuple[int, int], bytes] = {}
+    calls: dict[str, int | None] = {}
+    asked: dict[str, Any] = {}
+    read, program = Memory.read, [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, "matmul", sample]
+
+    def reading(self: Memory, address: int, length: int) -> bytes:
+        spans[address, length] = data = read(self, address, length)
+        return data
+
+    with Session.launch(program) as session:
+        for _ in range(2):
+            session.stop_at([ALLOC])
+        sched, graph = session.link.arguments()[:2]
+        session.finish()
+        link, ask, call, many = session.link, session.link.ask, session.link.call, session.link.read_many
+
+        def asking(verb: str, *arguments: Any) -> Any:
+            asked[json.dumps([verb, *arguments])] = answer = ask(verb, *arguments)
+            return answer
+
+        def calling(wanted: Sequence[Call]) -> list[int | None]:
+            answers = call(wanted)
+            calls.update(zip(map(_key, wanted), answers, strict=True))
+            for address in answers:
+                text = many([(address or 0, 32)])[0].split(b"\0", 1)[0] if address else b""
+                if address and text.isascii() and text:
+                    spans[address, len(text) + 1] = text + b"\0"
+            return answers
+
+        with (
+            mock.patch.object(Memory, "read", reading),
+            mock.patch.multiple(link, ask=asking, call=calling),
+        ):
+            snapshot = read_snapshot(session, sched, graph, ALLOC, "after")
+        used = {"ggml_type_name", "ggml_op_name", "ggml_unary_op_name", "ggml_glu_op_name"}
+        symbols = {name: at for name, at in session.instance.symbols.items() if name in used}
+        version, structs = session.instance.version, session.instance.structs
+    return {
+        "version": version, "structs": structs, "symbols": symbols, "sched": snapshot.sched.address,
+        "graph": snapshot.graph.address, "calls": calls, "asked": {k: _short(v) for k, v in asked.items()},
+        "memory": [[a, base64.b64encode(data).decode()] for (a, _), data in sorted(spans.items()) if data],
+    }  # fmt: skip
+
+
+def _short(answer: Any) -> Any:
+    """Of the mappings those that can be run, without folders."""
+    if not isinstance(answer, list):
+        return answer
+    return [[first, end, rights, Path(file).name] for first, end, rights, file in answer if "x" in rights]
+
+
+if __name__ == "__main__":
+    out = gzip.compress(json.dumps(record(*sys.argv[1:])).encode(), mtime=0)
+    (FOLDER / f"{sys.argv[1]}.json.gz").write_bytes(out)
