@@ -251,6 +251,10 @@ class Device:
         """ggml_backend_dev_offload_op: whether the device offloads an op whose weights lie elsewhere."""
         return self.offload_min_batch is not None and self.batch_size(op) >= self.offload_min_batch
 
+    def offloads_from(self, op: Tensor) -> int | None:
+        """The batch size from which the device offloads such an op; None: it does not, however large."""
+        return self.offload_min_batch
+
 
 def _particulars(op: Tensor) -> dict[str, object]:
     """What a refusal may name; an empty slot stands for the op itself, as in the rules."""

@@ -14,6 +14,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
+from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
@@ -189,7 +190,7 @@ def _backend(
     has = profile.caps | ({"events"} if device.events else set())
     return BackendInfo(
         backend.name,
-        profile_info(profile),
+        profile_info(profile) if spec.answers is None else _recorded_info(spec, profile),
         device.type,
         device.memory,
         {cap: cap in has for cap in CAPS if cap in profile.known_caps},
@@ -203,6 +204,14 @@ def _backend(
         _max_tensor_size(spec, profile),
         engine,
     )
+
+
+def _recorded_info(spec: BackendSpec, profile: Profile) -> ProfileInfo:
+    """A device that answers as it did in a process."""
+    n = 0 if spec.answers is None else len(spec.answers.ops)
+    rest = "the nearest answers" if spec.like is None else f"the rules of {spec.like}"
+    told = f"a device that answers {n} questions as it did in a process, and all others by {rest}"
+    return profile_info(profile)._replace(name=RECORDED, description=told, leaves_out="")
 
 
 def _max_tensor_size(spec: BackendSpec, profile: Profile) -> int | None:
@@ -244,10 +253,12 @@ def device_facts(model: Model) -> list[DeviceFacts]:
         never, runs = op_names(lacks), op_names(set(range(len(table))) - lacks - set(EMPTY_OPS))
         key, ops = ("except", never) if len(never) <= len(runs) else ("only", runs)
         entry = device_map(spec, profile)
-        rules, others = ([], []) if spec.supports is not None else profile_rules(profile.rules, table)
+        rules, others = (
+            ([], []) if spec.supports is not None or spec.answers is not None else profile_rules(profile.rules, table)
+        )
         if rules:
             entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
-        info = profile_info(profile)
+        info = profile_info(profile) if spec.answers is None else _recorded_info(spec, profile)
         told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
         facts.append(DeviceFacts(entry, *told))
     return facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +51,15 @@ class Peak(NamedTuple):
     node: str
     nbytes: int
     tensors: tuple[Lifetime, ...]
+
+
+class PlacedAt(NamedTuple):
+    """A tensor at its place."""
+
+    tensor: str
+    buft: str
+    chunk: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,13 @@ class MemoryRecorder(Part):
                         self._lives[i] = self._lives[i]._replace(kept=True)
             case _:
                 pass
+
+    def put(self, moves: Mapping[PlacedAt, PlacedAt]) -> None:
+        """Tensors lie elsewhere than was said: by where they were, where they are."""
+        for i, life in enumerate(self._lives):
+            at = moves.get(PlacedAt(life.tensor, life.buft, life.chunk, life.offset))
+            if at is not None:
+                self._lives[i] = life._replace(chunk=at.chunk, offset=at.offset)
 
     def _begin_anew(self) -> None:
         self._lives: list[Lifetime] = []

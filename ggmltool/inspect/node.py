@@ -170,7 +170,7 @@ def _sources(t: Tensor, plan: Plan) -> list[SourceFacts]:
 def _answered(device: Device, name: str, t: Tensor) -> BackendAnswer:
     given = answer(device, t)
     copies = tuple((c.id, c.why) for c in given.copies)
-    least = device.offload_min_batch
+    least = device.offloads_from(t)
     return BackendAnswer(name, given.op, given.memory, copies, device.batch_size(t), least)
 
 
@@ -183,11 +183,9 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str]) -> Iter
     t = next(t for t in (*built.nodes, *built.leafs) if t.id == name)
     able = [b.name for b in run.backends if b.device.supports_op(t)]
     askers = [
-        Asker(b.name, b.device.batch_size(t), b.device.offload_min_batch)
+        Asker(b.name, b.device.batch_size(t), least)
         for b in run.backends
-        if b.name in able
-        and b.device.offload_min_batch is not None
-        and 0 < b.device.batch_size(t) < b.device.offload_min_batch
+        if b.name in able and (least := b.device.offloads_from(t)) is not None and 0 < b.device.batch_size(t) < least
     ]
     yield from to_another_backend(opened.model, graph, name, chain, able, askers)
 

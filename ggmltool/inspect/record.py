@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Flag, auto
 from typing import TYPE_CHECKING
 
+from ggmltool.ggml.events import AllocationStarted
 from ggmltool.inspect.allocations import AllocRecorder
 from ggmltool.inspect.decisions import Decisions
 from ggmltool.inspect.limit_watch import LimitWatch
-from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
+from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder, PlacedAt
 from ggmltool.inspect.passes import PassRecorder
 
 if TYPE_CHECKING:
@@ -57,6 +59,15 @@ class Record:
     def memory(self) -> MemoryPlan:
         """The lifetimes of the allocator's last plan."""
         return self._lifetimes.plan
+
+    @property
+    def hears_memory(self) -> bool:
+        """Whether lifetimes are kept."""
+        return AllocationStarted in self._hearers
+
+    def put(self, moves: Mapping[PlacedAt, PlacedAt]) -> None:
+        """Tensors lie elsewhere than was announced."""
+        self._lifetimes.put(moves)
 
     @property
     def listener(self) -> Listener | None:

@@ -13,6 +13,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Record
+from ggmltool.inspect.rehearsed import rehearse
 from ggmltool.inspect.words import count, shortened
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
@@ -149,6 +150,7 @@ class Watch:
         if run.sched is None:
             with suppress(GgmlError):  # the step meets it again
                 self.record.attach(run.start())
+                rehearse(run, self.record, step)
         nodes = run.sched.nodes if run.sched is not None else None
         done = run.step(step)
         is_split = run.sched is not None and run.sched.nodes is not nodes

@@ -8,7 +8,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
-from ggmltool.ggml.devices.recorded import RECORDED, RecordedDevice, recorded_sizes
+from ggmltool.ggml.devices.recorded import RECORDED, SIZES_SAID, RecordedDevice, recorded_sizes
 from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
@@ -49,6 +49,7 @@ def _record_sizes(model: Model, bufts: dict[str, BufferType]) -> None:
             for name, sizes in spec.answers.sizes.items():
                 bufts[name].alloc_size = recorded_sizes(sizes, bufts[name])
                 bufts[name].plain = False
+                bufts[name].alloc_more = ", or ".join(filter(None, (bufts[name].alloc_more, SIZES_SAID)))
 
 
 def _named_bufts(model: Model) -> frozenset[str]:
@@ -116,5 +117,5 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         op_rules=ops,
     )
     if answers is not None:
-        device = RecordedDevice(device, answers, spec.like is not None)
+        device = RecordedDevice(device, answers, spec.like)
     return Backend(spec.name, device)

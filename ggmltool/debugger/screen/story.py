@@ -162,7 +162,7 @@ class _Teller:
             yield given.why_not
             return
         yield ("  yes", self.face.good)
-        least, batch = backend.device.offload_min_batch, backend.device.batch_size(t)
+        least, batch = backend.device.offloads_from(t), backend.device.batch_size(t)
         if least is not None and batch > 0:
             yield f", offloads a batch from {least} on (here {batch})"
         if given.copies:

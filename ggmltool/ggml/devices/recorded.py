@@ -22,6 +22,9 @@ from ggmltool.ggml.tensor import Tensor
 RECORDED = "recorded"
 """The profile of a device that answers as recorded."""
 
+SIZES_SAID = "what the device said in the process"
+"""How many bytes a tensor takes, in words."""
+
 REFUSED = "the device said no when it was asked in the process"
 
 
@@ -46,7 +49,7 @@ class Answer(NamedTuple):
 class Basis(NamedTuple):
     """What the answer to an op rests on: `yes` of `of` answers say that it is supported."""
 
-    heard: Heard
+    basis: Heard
     yes: int
     of: int
 
@@ -96,15 +99,17 @@ def _apart(a: Operand, b: Operand) -> float:
 
 
 class RecordedDevice(Device):
-    """A device with answers of a process. `like` answers what was not asked, None: the nearest answers do."""
+    """A device with answers of a process: `base` with its own answers before its rules. `like` is who answers what was
+    not asked, by the rules of a `family`; without one (None) the nearest answers do."""
 
-    __slots__ = ("_nearest", "like", "recorded")
+    __slots__ = ("_nearest", "family", "like", "recorded")
 
-    def __init__(self, base: Device, recorded: Recorded, has_like: bool) -> None:
+    def __init__(self, base: Device, recorded: Recorded, family: str | None) -> None:
         for name in Device.__slots__:
             setattr(self, name, getattr(base, name))
         self.recorded = recorded
-        self.like = base if has_like else None
+        self.like = None if family is None else base
+        self.family = family
         self.looks_at_memory = True
         self._nearest: dict[Question, tuple[Heard, list[Answer]]] = {}
 
@@ -121,9 +126,12 @@ class RecordedDevice(Device):
 
     def refusal(self, op: Tensor) -> Refusal | None:
         """What `why_not` says, and whether the device lacks the op altogether."""
-        if self.like is not None and self.recorded.ops.get(question(op)) is None:
-            return self.like.refusal(op)
-        return super().refusal(op)
+        if self.like is None or self.recorded.ops.get(question(op)) is not None:
+            return super().refusal(op)
+        refused = self.like.refusal(op)
+        if refused is None or refused.lacks:
+            return refused
+        return Refusal(f"not asked in the process; by the rules of {self.family}: {refused.text}", False)
 
     def basis(self, op: Tensor) -> Basis:
         """What the answer to an op rests on."""
@@ -146,6 +154,13 @@ class RecordedDevice(Device):
             return self.like.offload_op(op)
         _, answers = self._answers(asked)
         return 2 * sum(a.offloads for a in answers) > len(answers)
+
+    def offloads_from(self, op: Tensor) -> int | None:
+        """The batch size from which the device offloads such an op, as far as its answer says; None: it does not."""
+        least, batch = self.offload_min_batch, self.batch_size(op)
+        if self.offload_op(op):
+            return batch if least is None else min(least, batch)
+        return None if least is None or batch >= least else least
 
     def _refusal(self, op: Tensor) -> str | None:
         asked = question(op)

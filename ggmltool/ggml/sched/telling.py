@@ -108,7 +108,7 @@ def _by_weight(s: SchedulerState, t: Tensor, given: Given, weight: Tensor, buft:
             yield PassedOver(t.id, 1, "1.off", Why.OFFLOAD_OFF)
     if cause == "1.off":
         device = s.backends[b].device
-        facts = Facts(buft=buft.name, batch=device.batch_size(t), min_batch=device.offload_min_batch)
+        facts = Facts(buft=buft.name, batch=device.batch_size(t), min_batch=device.offloads_from(t))
         yield _assigned(s, t, given, 1, Why.OFFLOAD, weight.id, facts)
         return
     yield from _passed_higher(s, t, cause, buft, b)
@@ -121,7 +121,7 @@ def _not_offloaded(s: SchedulerState, t: Tensor, b: int) -> Event:
     device = s.backends[b].device
     if not device.supports_op(t):
         return _refused(s, t, b, 1, "1.off")
-    batch, least = device.batch_size(t), device.offload_min_batch
+    batch, least = device.batch_size(t), device.offloads_from(t)
     why, facts = Why.SMALL_BATCH, Facts(batch=batch, min_batch=least)
     if least is None:
         why, facts = Why.NEVER_OFFLOADS, NO_FACTS

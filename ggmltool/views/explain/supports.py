@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from ggmltool.ggml.devices.cases import Basis
+from ggmltool.ggml.devices.recorded import Heard
 from ggmltool.inspect.supports import STATES, Asked, State
 from ggmltool.views.palette import term_colors
 from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
@@ -140,11 +142,17 @@ def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> s
     return render_lines(lines, style) if lines else ""
 
 
-_BASES = {
+_BASES: dict[StrEnum, str] = {
     Basis.EXACT: "the same case was tested",
     Basis.TYPES: "all cases of the op with these types agree",
     Basis.NEAREST: "taken from the cases with these types and the nearest rows",
     Basis.NO_CASE: "no case has these types, assumed not supported",
+    Heard.ASKED: "asked in the process",
+    Heard.LIKE: "not asked; the rules of the profile that it is like",
+    Heard.SHAPES: "not asked; taken from the same op with these shapes in other memory",
+    Heard.TYPES: "not asked; taken from the op with these types and the nearest shapes",
+    Heard.OP: "not asked; taken from the nearest answers to the op",
+    Heard.NEVER: "the op was never asked about",
 }
 
 
@@ -155,7 +163,9 @@ def _measured(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> 
         answers = [(n, n.answers[i].measured) for n in nodes]
         if any(answer is not None for _, answer in answers):
             lines += [""] if lines else []
-            lines.append(f"{printable(name)} answers as test-backend-ops found")
+            recorded = any(answer is not None and isinstance(answer.basis, Heard) for _, answer in answers)
+            found = "it did in a process" if recorded else "test-backend-ops found"
+            lines.append(f"{printable(name)} answers as {found}")
         for basis, what in _BASES.items():
             about = [n for n, answer in answers if answer is not None and answer.basis is basis]
             lines += _reason(what, about, style.width) if about else []

@@ -71,7 +71,7 @@ def test_devices_with_the_answers_of_a_process_plan_as_the_process(release: str,
     for node in run.build(step.graph or "").nodes:
         for backend in run.backends:
             assert isinstance(backend.device, RecordedDevice)
-            assert backend.device.basis(node).heard is Heard.ASKED
+            assert backend.device.basis(node).basis is Heard.ASKED
 
 
 def test_time_that_is_up_leaves_questions_out() -> None:

@@ -1,0 +1,149 @@
+"""Recorded devices and the past of a scheduler, as scenarios have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ggmltool
+from ggmltool.ggml.devices.recorded import Heard, RecordedDevice
+from ggmltool.scenario.dump import dump
+from ggmltool.scenario.errors import ScenarioError
+
+CONTEXTS = {
+    "w": {"buft": "NPU0", "usage": "weights", "tensors": {"w": "q4_0[32, 8]"}},
+    "i": {"tensors": {"x": "f32[32, 2]"}},
+}
+GRAPHS = {"main": {"nodes": {"y": "mul_mat(w, x)", "z": "silu(y)"}}}
+PRODUCT = "mul_mat(q4_0[32, 8] in NPU0 weights, f32[32, 2]) -> f32[8, 2]"
+
+
+def source(device: dict[str, Any], **more: Any) -> dict[str, Any]:
+    npu = {"name": "NPU0", "profile": "recorded", **device}
+    return {"ggmltool": 1, "backends": [npu, "CPU"], "contexts": CONTEXTS, "graphs": GRAPHS, **more}
+
+
+def device_of(answers: dict[str, Any], **more: Any) -> tuple[RecordedDevice, list[Any]]:
+    run = ggmltool.load(source({"answers": answers, **more})).start()
+    nodes = run.build("main").nodes
+    device = run.backends[0].device
+    assert isinstance(device, RecordedDevice)
+    return device, nodes
+
+
+def test_an_answer_is_that_of_the_question() -> None:
+    device, (y, z) = device_of({"ops": {PRODUCT: "supports, offloads", "silu(f32[8, 2]) -> f32[8, 2]": "refuses"}})
+    assert device.supports_op(y)
+    assert device.offload_op(y)
+    assert not device.supports_op(z)
+    assert device.why_not(z) == "the device said no when it was asked in the process"
+    assert device.basis(y).basis is Heard.ASKED
+
+
+@pytest.mark.parametrize(
+    ("asked", "heard", "supported"),
+    [
+        ({"silu(f32[8, 2] in CPU) -> f32[8, 2]": "supports"}, Heard.SHAPES, True),
+        ({"silu(f32[8, 3]) -> f32[8, 3]": "supports", "silu(f32[99]) -> f32[99]": "refuses"}, Heard.TYPES, True),
+        ({"silu(f16[8, 2]) -> f16[8, 2]": "supports"}, Heard.OP, True),
+        ({"silu(f16[8, 2]) -> f16[8, 2]": "refuses"}, Heard.OP, False),
+        ({"relu(f32[8, 2]) -> f32[8, 2]": "supports"}, Heard.NEVER, False),
+    ],
+)
+def test_what_was_not_asked_has_the_nearest_answer(asked: dict[str, str], heard: Heard, supported: bool) -> None:
+    device, (_, z) = device_of({"ops": asked})
+    assert device.basis(z).basis is heard
+    assert device.supports_op(z) is supported
+    assert (device.why_not(z) is None) is supported
+
+
+def test_what_was_not_asked_is_answered_by_the_profile_that_it_is_like() -> None:
+    device, (_, z) = device_of({"ops": {"silu(f32[8, 3]) -> f32[8, 3]": "refuses"}}, like="Vulkan")
+    assert device.basis(z).basis is Heard.LIKE
+    assert device.supports_op(z)
+    assert device.graph_optimize is not None
+
+
+def test_sizes_are_those_that_were_said() -> None:
+    sizes = {"NPU0": {"f32[32, 2]": 1024, "mul_mat(q4_0[32, 8], f32[32, 2]) -> f32[8, 2]": 640}}
+    run = ggmltool.load(source({"answers": {"ops": {PRODUCT: "supports"}, "sizes": sizes}})).start()
+    plan = run.reserve("main")
+    assert dict(plan.buffer_sizes)["NPU0"] == 1024 + 640
+
+
+def test_a_recorded_device_uses_the_buffer_types_that_are_listed() -> None:
+    device, _ = device_of({"ops": {}}, supports_bufts=["NPU0"], like="CPU", type="gpu")
+    assert [b.name for b in device.bufts] == ["NPU0"]
+    assert not device.any_host
+
+
+def test_what_is_written_is_read() -> None:
+    answers = {
+        "ops": {PRODUCT: "supports, offloads", "silu(f32[8, 2]) -> f32[8, 2]": "refuses"},
+        "sizes": {"NPU0": {"f32[32, 2]": 1024}},
+    }
+    told = source({"answers": answers, "like": "CUDA", "copies_async": False, "sets_async": True})
+    model = ggmltool.load(told).model
+    written = dump(model)
+    assert written["backends"][0]["answers"] == answers
+    assert ggmltool.load(written).model == model
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ({"profile": "custom", "answers": {}}, "answers is for devices with the profile recorded"),
+        ({"profile": "custom", "like": "CUDA"}, "like is for devices with the profile recorded"),
+        ({"like": "Cuda"}, "like cannot be Cuda; did you mean CUDA?"),
+        ({"answers": []}, "answers must be a map"),
+        ({"answers": {"op": {}}}, "answers has no key op; did you mean ops?"),
+        ({"answers": {"ops": {"silu(f32[8])": "supports"}}}, "is not a question: at character 13, a result is missing"),
+        ({"answers": {"ops": {"f32[8]": "yes"}}}, "an answer cannot be yes"),
+        ({"answers": {"ops": {"f32[8]": "supports", "f32[8, 1]": "refuses"}}}, "f32[8, 1] has an answer already"),
+        ({"answers": {"sizes": {"NPU1": {"f32[8]": 32}}}}, "there is no buffer type NPU1"),
+        ({"answers": {"sizes": {"NPU0": {"f32[8]": -1}}}}, "a size must be at least 0"),
+        ({"answers": {"sizes": {"NPU0": 3}}}, "sizes must be a map"),
+    ],
+)
+def test_mistakes_are_told(device: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError) as info:
+        ggmltool.load(source(device))
+    assert message in str(info.value).replace('"', "")
+
+
+@pytest.mark.parametrize(
+    ("past", "message"),
+    [
+        ([], "past must be a map"),
+        ({"nodez": []}, "past has no key nodez; did you mean nodes?"),
+        ({"node_ids": [["GPU", 1]]}, "a backend cannot be GPU"),
+        ({"node_ids": [["CPU", 0]]}, "how many must be at least 1"),
+        ({"node_ids": [["CPU", 10**9]]}, "how many must be at most 1000000"),
+        ({"node_ids": ["CPU"]}, "a run must be a list"),
+        ({"nodes": [[[2, 0, 0, 0]]]}, "a backend's number must be at most 1"),
+        ({"nodes": [[[0, 16, 0, 0]]]}, "a chunk must be at most 15"),
+        ({"leafs": [[0, 0]]}, "a place has four numbers, not 2"),
+        ({"leafs": [[0, 0, 1 << 64, 0]]}, "bytes must be at most 18446744073709551615"),
+        ({"buffers": {"GPU": [1]}}, "past has no key GPU"),
+        ({"buffers": {"CPU": [1] * 17}}, "chunks has 17 items; at most 16 are allowed"),
+        ({"planners": {"CPU": [[1]]}}, "a chunk has two parts, not 1"),
+        ({"planners": {"CPU": [[1, [[0]]]]}}, "a free block has two numbers, not 1"),
+        ({"cur_copy": 4}, "cur_copy must be at most 3"),
+    ],
+)
+def test_mistakes_in_a_past_are_told(past: Any, message: str) -> None:
+    with pytest.raises(ScenarioError) as info:
+        ggmltool.load(source({}, scheduler={"past": past}))
+    assert message in str(info.value).replace('"', "")
+
+
+def test_what_leads_out_of_a_buffer_is_refused_as_by_ggml() -> None:
+    place = [1, 0, 1 << 40, 256]
+    past = {"nodes": [[place]], "leafs": [place], "buffers": {"CPU": [64]}, "node_ids": [["CPU", 1]]}
+    past["leaf_ids"] = [["CPU", 1]]
+    told = {**source({}, scheduler={"past": past}), "contexts": {"i": {"tensors": {"x": "f32[8]"}}}}
+    told |= {"graphs": {"main": {"nodes": {"y": "silu(x)"}}}, "steps": ["alloc main"]}
+    loaded = ggmltool.load(told)
+    (plan,) = loaded.start().run(loaded.model.steps)
+    assert plan.ok or dict(plan.error or ())["condition"]
