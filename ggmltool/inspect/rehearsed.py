@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ggmltool.inspect.memory import PlacedAt
-from ggmltool.scenario.reserving_run import ReservingRun
 
 if TYPE_CHECKING:
     from ggmltool.ggml.gallocr import Gallocr
     from ggmltool.ggml.sched.past import Past
+    from ggmltool.ggml.sched.state import SchedulerState
     from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.inspect.record import Record
     from ggmltool.scenario.model import Step
@@ -25,12 +25,12 @@ def rehearse(run: Run, record: Record, step: Step) -> None:
     from ggmltool.ggml.sched.past import go_on_from
 
     past = run.model.scheduler.past
-    if past is None or step.kind != "alloc" or not record.hears_memory or not isinstance(run, ReservingRun):
+    if past is None or step.kind != "alloc" or not record.hears_memory:
         return
     run.step(replace(step, kind="reserve"))
     run.plans.clear()
     run.debug_records.clear()
-    sched = run.start()
+    sched = cast("SchedulerState", run.start())
     sched.gallocr.settle()
     record.put(dict(_moves(sched.gallocr, past)))
     go_on_from(past, sched)
