@@ -18,7 +18,7 @@ _NOISE = re.compile(
     r"Program terminated with.*"
 )
 _ADDRESS = re.compile(r"0x[0-9a-f]{4,16}")
-_SCRATCH = re.compile(r"/\S*/(?=lib|graphs|site-packages)")
+_SCRATCH = re.compile(r"/\S*/(?=lib|graphs|types|site-packages)")
 SECONDS = 120
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.attach.in_gdb import transcript
 from tests.attach.programs import NoProgram, c_program, python_program
+from tests.attach.types_with_debug_information import types
 from tests.golden import check_golden
 from tests.needs import library, program
 
 pytestmark = program("gdb", "gdb")
 GOLDEN = Path(__file__).parent / "golden"
+_GARBAGE = re.compile(r"-?\b[0-9]{6,}\b")
 AT_COMPUTE = ("break ggml_backend_sched_graph_compute", "run")
 
 
@@ -91,3 +94,31 @@ def test_of_two_ggmls_in_a_process_that_one_is_meant_which_the_program_is_in() -
     )
     assert "ggml      0.26.0, structs of 0.26 in " in said
     assert "x              512 B" in said
+
+
+def test_structs_with_debug_information_are_printed_readably() -> None:
+    said = transcript(
+        [compiled(stripped=True)],
+        "break ggml_backend_sched_graph_compute",
+        "run",
+        f"add-symbol-file {types('0.20.2')} 0x1000000 -s .bss 0x2000000",
+        "set $sched = (struct ggml_backend_sched *) $rdi",
+        "set $graph = (struct ggml_cgraph *) $rsi",
+        "p *$graph->nodes[2]",
+        "p $graph->nodes[2]",
+        "p *$graph",
+        "p $sched->splits[3]",
+        "set print pretty on",
+        "p *$sched",
+        "p *$sched->galloc",
+        "p *$graph->nodes[2]->buffer",
+        "p *$graph->nodes[0]->view_src",
+        "p *(struct ggml_tensor *) $sched",
+        "p *(struct ggml_backend_sched *) $graph",
+        "p *(struct ggml_cgraph *) $sched",
+        "p *(struct ggml_gallocr *) $graph",
+        "p *(struct ggml_backend_sched_split *) $graph",
+        "p *(struct ggml_backend_buffer *) $graph",
+        "p *(struct ggml_cgraph *) 16",
+    )
+    check_golden(GOLDEN / "in-gdb-printers.txt", _GARBAGE.sub("#", said))

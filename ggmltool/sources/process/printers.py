@@ -7,7 +7,7 @@ A struct may be garbage: every number that counts something is bounded, and what
 import gdb
 import gdb.printing
 
-MOST = 16
+MOST = 10
 """How many nodes, splits or blocks are shown of many."""
 
 _BAD = "<cannot be read>"
@@ -148,10 +148,6 @@ class _Printer:
     def many(self):
         """What there is besides the fields."""
         return []
-
-
-def _plain(text):
-    return text
 
 
 class _Plain(str):
