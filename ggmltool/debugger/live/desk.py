@@ -222,5 +222,7 @@ class Visit:
             tensors = self.tensors
         except AttachError:
             pass
-        symbols = self.session.instance.symbols
-        return LiveScope(self.link, self.memory, self.layout, things, tensors, symbols, self._variables)
+        ggml = self.session.instance
+        return LiveScope(
+            self.link, self.memory, self.layout, things, tensors, ggml.symbols, ggml.release, self._variables
+        )  # fmt: skip

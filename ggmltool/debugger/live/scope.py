@@ -9,6 +9,8 @@ from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.access import dereferenced, field_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.debugger.live.functions import INLINE
+from ggmltool.ggml.releases.release import Release
 from ggmltool.layouts.declarations import Cursor, declaration, read_type
 from ggmltool.layouts.errors import ExpressionError
 from ggmltool.layouts.layout import Layout
@@ -36,7 +38,8 @@ _STRUCTS = {"sched": "ggml_backend_sched", "galloc": "ggml_gallocr", "graph": "g
 
 class LiveScope:
     """The names of a program at a stop. `things` are the addresses of `sched`, `galloc` and `graph`, as far as they
-    are known, `tensors` those of tensors by name, `functions` those of functions."""
+    are known, `tensors` those of tensors by name, `functions` those of functions; `release` decides as the program's
+    ggml does."""
 
     language: Language = "c"
 
@@ -48,6 +51,7 @@ class LiveScope:
         things: Mapping[str, int],
         tensors: Mapping[str, int],
         functions: Mapping[str, int],
+        release: Release,
         variables: dict[str, CValue],
     ) -> None:
         self._link = link
@@ -56,6 +60,7 @@ class LiveScope:
         self.things = things
         self.tensors = tensors
         self._functions = functions
+        self.release = release
         self.variables = variables
         self.values: Sequence[CValue] = ()
 
@@ -155,6 +160,12 @@ class LiveScope:
         if len(arguments) != len(type.parameters):
             few = "few" if len(arguments) < len(type.parameters) else "many"
             raise ExpressionError(f"Too {few} arguments in function call.")
+        if name in INLINE:
+            given_values = [
+                arithmetic.cast(p, value) if not _is_struct(value) else value
+                for p, value in zip(type.parameters, arguments, strict=True)
+            ]
+            return whole(self.memory, type.result, INLINE[name](self, given_values))
         address = self._functions.get(name)
         if address is None:
             raise ExpressionError(f"The program does not export {name}.")
@@ -173,6 +184,11 @@ class LiveScope:
         if name not in self.tensors:
             raise ExpressionError(f'No tensor is called "{name}".')
         return self.pointer("ggml_tensor", self.tensors[name])
+
+
+def _is_struct(value: CValue) -> bool:
+    """A struct is taken as it is: the hash set, of which a pointer is asked for."""
+    return isinstance(value.bare, Struct)
 
 
 def _returned(type: CType) -> str:
