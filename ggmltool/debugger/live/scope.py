@@ -33,6 +33,9 @@ from ggmltool.sources.process.link import Call, Link, LinkError, LinkLost
 if TYPE_CHECKING:
     from ggmltool.debugger.live.memory import LiveMemory
 
+_TALK = frozenset(("ggml_graph_print", "ggml_init"))
+"""Functions that print, or take memory."""
+
 _STRUCTS = {"sched": "ggml_backend_sched", "galloc": "ggml_gallocr", "graph": "ggml_cgraph"}
 
 
@@ -153,6 +156,8 @@ class LiveScope:
         ExpressionError."""
         if name == "tensor" and len(arguments) == 1:
             return self._tensor(text_of(arguments[0]).decode("utf-8", "surrogateescape"))
+        if name in _TALK:
+            raise ExpressionError(f"{name} does more than look; `ggml graph` shows the graph.")
         if name not in FUNCTIONS:
             self.name(name)
             raise ExpressionError(f"{name} is none of the functions that only look: {', '.join(sorted(FUNCTIONS))}.")
