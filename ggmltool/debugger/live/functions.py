@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size
 from ggmltool.layouts.errors import ExpressionError
+from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import Struct, bare
 
-if TYPE_CHECKING:
-    from ggmltool.debugger.live.scope import LiveScope
 
-Answer = Callable[["LiveScope", list[CValue]], int]
+class Looking(Protocol):
+    """Where an expression is asked of a program, as far as these functions look."""
+
+    @property
+    def memory(self) -> Memory:
+        """The program's memory."""
+
+    @property
+    def layout(self) -> Layout:
+        """The structs of its ggml."""
+
+    @property
+    def release(self) -> Release:
+        """The release that decides as its ggml does."""
+
+    def field(self, value: CValue, name: str) -> CValue:
+        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
+
+    def pointer(self, struct: str, address: int) -> CValue:
+        """A pointer to a struct."""
 
 
-def _hash(scope: LiveScope, values: list[CValue]) -> int:
+Answer = Callable[[Looking, list[CValue]], int]
+
+
+def _hash(scope: Looking, values: list[CValue]) -> int:
     return hash_of(values[0].integer(), scope.release.hash_shift)
 
 
-def _find(scope: LiveScope, values: list[CValue]) -> int:
+def _find(scope: Looking, values: list[CValue]) -> int:
     """ggml_hash_find: the slot of a key, or the free one where it would be."""
     size = scope.field(values[0], "size").integer()
     if size <= 0:
@@ -41,20 +64,20 @@ def _find(scope: LiveScope, values: list[CValue]) -> int:
             return FULL & SIZE_MAX
 
 
-def _hash_node(scope: LiveScope, values: list[CValue]) -> int:
+def _hash_node(scope: Looking, values: list[CValue]) -> int:
     """ggml_gallocr_hash_get, which does not add what is not there."""
     slot = _find(scope, [scope.field(values[0], "hash_set"), values[1]])
     return scope.field(values[0], "hash_values").integer() + slot * scope.layout.structs["hash_node"].size
 
 
-def _can_inplace(scope: LiveScope, values: list[CValue]) -> int:
+def _can_inplace(scope: Looking, values: list[CValue]) -> int:
     number = values[0].integer()
     name = next((n for n, v in scope.layout.enums["ggml_op"].members.items() if v == number), "")
     op = name.removeprefix("GGML_OP_")
     return op in Op.__members__ and Op[op] in scope.release.rules.inplace_ops
 
 
-def _is_allocated(scope: LiveScope, values: list[CValue]) -> int:
+def _is_allocated(scope: Looking, values: list[CValue]) -> int:
     if scope.field(values[1], "data").integer():
         return 1
     node = scope.pointer("hash_node", _hash_node(scope, values))
