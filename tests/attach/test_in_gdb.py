@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ggmltool
 from tests.attach.in_gdb import transcript
 from tests.attach.programs import NoProgram, c_program, python_program
 from tests.attach.types_with_debug_information import types
@@ -122,3 +123,29 @@ def test_structs_with_debug_information_are_printed_readably() -> None:
         "p *(struct ggml_cgraph *) 16",
     )
     check_golden(GOLDEN / "in-gdb-printers.txt", _GARBAGE.sub("#", said))
+
+
+def test_the_graph_is_saved_explained_and_verified(tmp_path: Path) -> None:
+    entered, allocated = tmp_path / "entered.json.gz", tmp_path / "allocated.json.gz"
+    said = transcript(
+        [compiled(stripped=True)],
+        "break ggml_backend_sched_alloc_graph",
+        "run",
+        "ggml verify",
+        f"ggml save {entered}",
+        "ggml save",
+        f"ggml save {tmp_path}/nowhere/graph.json.gz",
+        f"ggml save {tmp_path}/graph.txt",
+        "delete",
+        "break ggml_backend_tensor_copy",
+        "continue",
+        "ggml verify",
+        "ggml why node_8",
+        "ggml why nix",
+        f"ggml save {allocated} --redact",
+    )
+    check_golden(GOLDEN / "in-gdb-plans.txt", said.replace(str(tmp_path), "FOLDER"))
+    plans = [ggmltool.load(file).start().alloc("main") for file in (entered, allocated)]
+    assert [len(plan.splits) for plan in plans] == [14, 14]
+    assert plans[0].nodes[8].name == "node_8"
+    assert plans[1].nodes[8].name != "node_8"

@@ -42,7 +42,7 @@ def hash_sets(visit: Visit, asked: Asked) -> str:
     return (live.sched_view if words else live.hash_view)(visit.seen_now, style_of(asked))
 
 
-def _tensor_at(visit: Visit, text: str) -> int:
+def tensor_at(visit: Visit, text: str) -> int:
     """The tensor of a name, else that which an expression points to. Raises CommandError."""
     if not text:
         raise CommandError("Name a tensor, or write an expression that points to one.")
@@ -68,11 +68,11 @@ def _tensor_at(visit: Visit, text: str) -> int:
 
 def tensor(visit: Visit, asked: Asked) -> str:
     """One tensor, by name or expression."""
-    address = _tensor_at(visit, asked.argument.strip())
+    address = tensor_at(visit, asked.argument.strip())
     return one.tensor_view(visit.seen_with(address), address, style_of(asked))
 
 
 def lifetime(visit: Visit, asked: Asked) -> str:
     """Who has a tensor's bytes."""
-    address = _tensor_at(visit, asked.argument.strip())
+    address = tensor_at(visit, asked.argument.strip())
     return one.lifetime_view(visit.seen_with(address), address, style_of(asked))

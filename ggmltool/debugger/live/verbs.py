@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.live import asking, looking, stopping
+from ggmltool.debugger.live import asking, looking, planning, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
 from ggmltool.layouts.errors import ExpressionError
@@ -37,6 +37,9 @@ def answers() -> dict[str, Answer]:
         "hash": looking.hash_sets,
         "tensor": looking.tensor,
         "lifetime": looking.lifetime,
+        "save": planning.save,
+        "why": planning.why,
+        "verify": planning.verified,
         "print": asking.printed,
         "ptype": asking.type_of,
         "x": asking.Examining(),

@@ -17,19 +17,21 @@ _MOST_FRAMES = 40
 _MOST_STACK = 1 << 18
 _MOST_NODES = 1 << 24
 _MOST_BACKENDS = 16
+_PROLOGUE = 64
 _LOWEST, _HIGHEST = 0x10000, 1 << 47
 _SCHEDULERS = ("sched",)
 _GRAPHS = ("graph", "measure_graph", "gf", "cgraph")
 
 
 class Found(NamedTuple):
-    """Addresses; 0 is none. `call` is the innermost function of the scheduler on the stack, "" if there is none; `copy`
-    the number of the ggml whose they are."""
+    """Addresses; 0 is none. `call` is the innermost function of the scheduler on the stack, "" if there is none,
+    `entered` whether it has just begun; `copy` is the number of the ggml whose they are."""
 
     sched: int
     graph: int
     call: str = ""
     copy: int = 0
+    entered: bool = False
 
 
 class Copy(Protocol):
@@ -165,7 +167,14 @@ def _on_stack(link: Link, layout: Layout, frames: Sequence[Mapping[str, Any]], f
         return Found(0, 0, call)
     if not graphs:
         words = list(dict.fromkeys([*words, *_stack_words(link, frames)]))
-    return Found(sched, _first_graph(link, layout, sched, [*graphs, *words], frames), call)
+    graph = _first_graph(link, layout, sched, [*graphs, *words], frames)
+    return Found(sched, graph, call, entered=_entered(frames, call, functions))
+
+
+def _entered(frames: Sequence[Mapping[str, Any]], call: str, functions: Mapping[int, str]) -> bool:
+    """Whether a function stands at its first instructions, where gdb puts breakpoints."""
+    entry = next((at for at, name in functions.items() if name == call), 0)
+    return bool(call) and frames[0]["function"] == call and 0 <= frames[0]["pc"] - entry < _PROLOGUE
 
 
 def _named(frames: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:

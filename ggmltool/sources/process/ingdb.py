@@ -30,7 +30,7 @@ def _module(folder, name):
     return module
 
 
-def _quit_is(error):
+def _is_quit(error):
     """Whether somebody has interrupted."""
     return isinstance(error, KeyboardInterrupt) or str(error) == "Quit"
 
@@ -192,7 +192,7 @@ def serving(folder):
                     point.delete()
             self.state.watches = []
 
-        def do_call(self, calls):
+        def do_call(self, *arguments):
             """As always, but no breakpoint of the user stops in what is called, and the settings are the user's
             afterwards."""
             names = ("scheduler-locking", "unwindonsignal")
@@ -202,7 +202,7 @@ def serving(folder):
                 for breakpoint in enabled:
                     breakpoint.enabled = False
                 inside.execute("set unwindonsignal on")
-                return super().do_call(calls)
+                return super().do_call(*arguments)
             finally:
                 for name, value in before.items():
                     inside.execute("set %s %s" % (name, {True: "on", False: "off"}.get(value, value)))
@@ -287,11 +287,10 @@ class Child:
             words = self._last_words()
             self.close()
             raise gdb.GdbError(_GONE.format(words)) from None
-        except (KeyboardInterrupt, gdb.error) as error:
+        except BaseException as error:
+            # The two no longer know whose turn it is.
             self.close()
-            if _quit_is(error):
-                raise gdb.GdbError("Quit") from None
-            raise
+            raise gdb.GdbError("Quit" if _is_quit(error) else _GONE.format(error)) from None
         finally:
             self.busy = False
         return text, error

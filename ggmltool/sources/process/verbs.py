@@ -10,6 +10,12 @@ VERBS = {
         "ggml splits",
         "",
     ),
+    "why": (
+        "NODE",
+        "Explain why a node runs on its backend, by the rules that the scheduler followed.",
+        "ggml why ffn_out-3",
+        "node",
+    ),
     "hash": (
         "[--sched]",
         "Show the allocator's hash set; with --sched the scheduler's, with the backend of each tensor.",
@@ -36,6 +42,18 @@ VERBS = {
         "node",
     ),
     "graph": ("", "Show the nodes and leafs of the graph, as ggml_graph_print does.", "ggml graph", ""),
+    "save": (
+        "FILE.json.gz [--redact]",
+        "Write the graph, the devices' answers and the state as a scenario, for every command of ggmltool.",
+        "ggml save graph.json.gz",
+        "file",
+    ),
+    "verify": (
+        "",
+        "Compare what the process decided with what ggmltool plans for the same graph.",
+        "ggml verify",
+        "",
+    ),
     "break": (
         "[--alloc] NODE",
         "Stop before the backend computes the split that a node is in; with --alloc where it gets its address.",

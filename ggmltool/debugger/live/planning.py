@@ -1,0 +1,115 @@
+"""`ggml save`, `ggml why`, `ggml verify`: the program's graph as a scenario, and the plan of it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.live.desk import Asked, Visit
+from ggmltool.debugger.live.looking import style_of, tensor_at
+from ggmltool.debugger.live.stopping import words_of
+from ggmltool.inspect.attached.verified import verify
+from ggmltool.inspect.node import explain_node
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.scenario.load import load_model
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.sources.llama.text import scenario_text
+from ggmltool.sources.process.asking import ask
+from ggmltool.sources.process.assigned import with_assignments
+from ggmltool.sources.process.decided import decided
+from ggmltool.sources.process.reading import read_snapshot
+from ggmltool.sources.process.redacted import redacted
+from ggmltool.sources.process.state import Answers, Function, Snapshot
+from ggmltool.sources.process.written import GRAPH, Written, written
+from ggmltool.views.attach.live import title_of
+from ggmltool.views.attach.verified import verified_view
+from ggmltool.views.explain.node import explain_node_view
+from ggmltool.views.text import printable
+
+_ENTRIES: dict[str, Function] = {
+    "ggml_backend_sched_reserve": "ggml_backend_sched_reserve",
+    "ggml_backend_sched_alloc_graph": "ggml_backend_sched_alloc_graph",
+}
+_COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
+_STOP = "break ggml_backend_sched_graph_compute_async, and continue"
+
+
+def _before(visit: Visit) -> Snapshot:
+    """What the scheduler had when the graph came, or has of a graph that is allocated. Raises AttachError, and
+    CommandError where the scheduler is about to decide."""
+    found = visit.found
+    if visit.snapshot.sched.is_alloc:
+        return read_snapshot(visit.session, found.sched, found.graph, _COMPUTE, "before")
+    function = _ENTRIES.get(found.call)
+    if function is None or not found.entered:
+        doing = f"is in the middle of {found.call}" if found.call else "has no graph now"
+        raise CommandError(f"The scheduler {doing}; look where it has one: {_STOP}.")
+    return read_snapshot(visit.session, found.sched, found.graph, function, "before")
+
+
+def _scenario(visit: Visit) -> tuple[Snapshot, Answers | None, Written, dict[str, Any] | None]:
+    """The graph as a scenario, with what the devices answer; and what was decided of it, None before it is."""
+    before = _before(visit)
+    answers = ask(visit.session, before) if visit.link.ask("threads") else None
+    made = written(before, answers)
+    if not before.sched.is_alloc:
+        return before, answers, made, None
+    done = decided(before, made.ids, made.names, made.step, answers)
+    return before, answers, with_assignments(made, done), done
+
+
+def save(visit: Visit, asked: Asked) -> str:
+    """Write the scenario to a file."""
+    words = words_of(asked.argument)
+    names = [word for word in words if word != "--redact"]
+    if len(names) != 1:
+        raise CommandError("Name one file: ggml save FILE.json.gz [--redact].")
+    path = asked.path(names[0])
+    if not path.name.endswith((".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")):
+        raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
+    _, _, made, _ = _scenario(visit)
+    document = redacted(made.document) if "--redact" in words else made.document
+    _write(path, scenario_text(document).encode())
+    notes = "".join(f"{printable(note)}\n" for note in made.notes)
+    return f"Wrote {printable(str(path))}: ggmltool plan {printable(names[0])}\n{notes}"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A whole file or none. Raises CommandError."""
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise CommandError(f"cannot write {printable(str(path))}: {error.strerror or error}.") from None
+
+
+def why(visit: Visit, asked: Asked) -> str:
+    """Why a node runs on its backend."""
+    address = tensor_at(visit, asked.argument.strip())
+    _, _, made, _ = _scenario(visit)
+    name = made.ids.get(address)
+    if name is None:
+        raise CommandError(f"{printable(asked.argument.strip())} is no tensor of the graph.")
+    opened = Opened(Scenario(load_model(made.document)))
+    state, facts = explain_node(opened, Moment(GRAPH, made.step), name)
+    return explain_node_view(facts, state.plan, title_of(visit.seen_now), state.heading, style_of(asked))
+
+
+def verified(visit: Visit, asked: Asked) -> str:
+    """What the process decided beside the plan of its scenario."""
+    if asked.argument.strip():
+        raise CommandError("`ggml verify` takes no argument.")
+    _, _, made, done = _scenario(visit)
+    if done is None:
+        raise CommandError(f"The scheduler has not decided yet; look when it has: {_STOP}.")
+    found = verify(made.document, GRAPH, made.step, done, made.notes)
+    return verified_view(found, title_of(visit.seen_now), style_of(asked))
