@@ -208,17 +208,15 @@ def _first_scheduler(link: Link, layout: Layout, addresses: Sequence[int]) -> in
 def _first_graph(
     link: Link, layout: Layout, sched: int, addresses: Sequence[int], frames: Sequence[Mapping[str, Any]]
 ) -> int:
-    """The first graph that is none of the scheduler's own: its copy of the graph, and views of that."""
+    """The first graph that is none of the scheduler's own: its copy of the graph, and the views that its splits are."""
     f, g = _Fields(link, layout, "ggml_backend_sched"), _Fields(link, layout, "ggml_cgraph")
-    own = sched + f.offset("graph")
-    (size,), (nodes,) = g.ints(own, ("size",)), g.pointers(own, ("nodes",))
-    wanted = [address for address in dict.fromkeys(addresses) if _points(address) and address != own]
+    (splits,), (capacity,) = f.pointers(sched, ("splits",)), f.ints(sched, ("splits_capacity",))
+    own = (
+        range(sched, sched + f.struct.size),
+        range(splits, splits + max(capacity, 0) * layout.structs["ggml_backend_sched_split"].size),
+        range(frames[0]["stack"], max(frame["stack"] for frame in frames)),
+    )
+    wanted = [a for a in dict.fromkeys(addresses) if _points(a) and not any(a in place for place in own)]
     heads = link.read_many([(address + g.offset("n_nodes"), 4) for address in wanted])
-    low, high = frames[0]["stack"], max(frame["stack"] for frame in frames)
-    for address, raw in zip(wanted, heads, strict=True):
-        if 0 < int.from_bytes(raw, "little") <= _MOST_NODES and not low <= address < high:
-            (its,) = g.pointers(address, ("nodes",))
-            inside = nodes <= its < nodes + 8 * max(size, 1)
-            if not inside and is_graph(link, layout, address):
-                return address
-    return 0
+    likely = [a for a, raw in zip(wanted, heads, strict=True) if 0 < int.from_bytes(raw, "little") <= _MOST_NODES]
+    return next((address for address in likely if is_graph(link, layout, address)), 0)
