@@ -7,7 +7,7 @@ from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
-from ggmltool.ggml.sched.past import Past, PastChunk
+from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, NodeAlloc, TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS
 from ggmltool.scenario.errors import Mistake
@@ -47,6 +47,16 @@ _CHUNK: Schema = {
 }
 
 
+_COPY: Schema = {
+    "type": ["array", "null"],
+    "items": {"type": "integer", "minimum": 0},
+    "minItems": 1,
+    "maxItems": 3,
+}
+MOST_SLOTS = 1_000_000
+"""Tensors in the scheduler's arena."""
+
+
 def _as_given(value: Any, what: str) -> Any:
     return value
 
@@ -75,6 +85,7 @@ PAST_KEYS: Keys = {
     "buffers": _kind(_by_backend({"type": ["integer", "string"]})),
     "hash_size": integer(0, 1 << 40),
     "own_size": integer(0, 1 << 40),
+    "copies": _kind({"type": "object", "additionalProperties": _by_backend(_COPY)}),
 }
 
 
@@ -100,6 +111,7 @@ def read_past(value: object, backends: tuple[str, ...]) -> Past:
         leafs=lambda v: tuple(_each(v, "leafs", place)),
         planners=lambda v: _chunks(v, backends, _chunk, ()),
         buffers=lambda v: _chunks(v, backends, lambda size: as_size(size, "a buffer"), None),
+        copies=lambda v: _copies(v, backends),
     )
     return Past(backends, **said)
 
@@ -160,6 +172,28 @@ def _chunk(value: object) -> PastChunk:
     return PastChunk(at(0, as_int, items[0], "the highest byte", 0, SIZE_MAX), tuple(free))
 
 
+def _copies(value: object, backends: Sequence[str]) -> tuple[PastCopy, ...]:
+    """The copies of each tensor, by its id and the backend."""
+    out = []
+    for id, of in as_map(value, "a map by tensor").items():
+        made = at(id, _chunks, of, backends, _copy, None)
+        out += [PastCopy(id, b, copies) for b, copies in enumerate(made) if copies is not None]
+    return tuple(out)
+
+
+def _copy(value: object) -> tuple[int, tuple[int, int] | None] | None:
+    if value is None:
+        return None
+    items = as_list(value, "a copy")
+    if len(items) not in (1, 3):
+        raise Mistake(f"a copy has one number or three, not {len(items)}", "[slot, chunk, offset]")
+    slot = at(0, as_int, items[0], "a slot", 0, MOST_SLOTS - 1)
+    if len(items) == 1:
+        return slot, None
+    chunk = at(1, as_int, items[1], "a chunk", 0, VBUFFER_MAX_CHUNKS - 1)
+    return slot, (chunk, at(2, as_int, items[2], "bytes", 0, SIZE_MAX))
+
+
 def _block(value: object) -> tuple[int, int]:
     items = as_list(value, "a free block")
     if len(items) != 2:
@@ -187,8 +221,18 @@ def dump_past(past: Past) -> dict[str, Any]:
             case "buffers":
                 sizes = zip(past.backends, value, strict=False)
                 out[key] = {b: list(of) for b, of in sizes if of is not None}
+            case "copies":
+                out[key] = _dump_copies(value, past.backends)
             case _:
                 out[key] = value
+    return out
+
+
+def _dump_copies(copies: Iterable[PastCopy], backends: Sequence[str]) -> dict[str, dict[str, Any]]:
+    out: dict[str, dict[str, Any]] = {}
+    for of, b, made in copies:
+        told = [None if c is None else [c[0], *(c[1] or ())] for c in made]
+        out.setdefault(of, {})[backends[b]] = told
     return out
 
 

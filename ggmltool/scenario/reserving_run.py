@@ -15,6 +15,7 @@ from ggmltool.scenario.run import Run
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.ggml.sched.eval_callback import EvalCallback
+    from ggmltool.ggml.sched.past import Past
 
 
 class ReservingRun(Run):
@@ -60,6 +61,13 @@ class ReservingRun(Run):
         self.sched = other.start()
         return self.sched
 
+    def _give_copies(self, past: Past, name: str) -> None:
+        """Tell the scheduler which tensors of the newest build have copies already."""
+        from ggmltool.ggml.sched.past import give_copies
+
+        ids, table = self.compiled.graphs[name].ids, self.newest[name][1]
+        give_copies(past, self.start(), lambda id: table[ids[id]] if id in ids else None)
+
     def reserve(self, name: str) -> Plan:
         """The step `reserve`: ggml_backend_sched_reserve of a new build of the graph."""
         return self._plan_step("reserve", name)
@@ -74,6 +82,9 @@ class ReservingRun(Run):
         table = self.newest[name][1]
         for at, backend in self.compiled.graphs[name].assigned:
             sched.set_tensor_backend(table[at], backend)
+        past = self.model.scheduler.past
+        if past is not None and past.copies and not self.plans:
+            self._give_copies(past, name)
         ok = sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)
         if not ok:
             raise GgmlFailed(

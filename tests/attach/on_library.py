@@ -53,7 +53,9 @@ def main() -> None:
 
 
 def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
-    given = [(f"seed {seed}", random_scenario(seed, options.wide, options.values)) for seed in _seeds(options.seeds)]
+    given = [
+        (f"seed {seed}", random_scenario(seed, options.wide, options.values)) for seed in read_seeds(options.seeds)
+    ]
     for label, spec in [*given, *((name, name) for name in options.samples)]:
         loaded = ggmltool.load(spec, ggml=options.ggml)
         yield label, loaded.model if options.values else planning_only(loaded)
@@ -64,7 +66,8 @@ def random_scenario(seed: int, wide: bool = False, values: bool = False) -> dict
     return wide_scenario(seed) if wide else scenario(seed, values=values)
 
 
-def _seeds(text: str) -> Iterator[int]:
+def read_seeds(text: str) -> Iterator[int]:
+    """The numbers that `A:B,C` stands for."""
     for part in text.split(","):
         first, colon, last = part.partition(":")
         yield from range(int(first), int(last) if colon else int(first) + 1)

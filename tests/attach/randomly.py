@@ -26,7 +26,7 @@ from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.sources.process.session import AttachError, Session
 from ggmltool.sources.process.visited import STOPS, visit
 from ggmltool.sources.process.written import GRAPH, Written
-from tests.attach.on_library import random_scenario
+from tests.attach.on_library import random_scenario, read_seeds
 from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
@@ -115,15 +115,15 @@ def stops(session: Session, at: str = "alloc") -> Iterator[Compared]:
 def main() -> int:
     """Prints every call that differs and a summary; 1 where one did, or the program did otherwise than alone."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0:20", metavar="A:B", help="from A up to, not including, B")
+    parser.add_argument("--seeds", default="0:20", metavar="A:B,C", help="from A up to, not including, B, and C")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED)
     parser.add_argument("--wide", action="store_true", help="scenarios with more of what is rare")
     parser.add_argument("--at", choices=list(AT), default="alloc", help="alloc: at every reserve, too")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the scenarios that differ there")
     options = parser.parse_args()
-    first, last = map(int, options.seeds.split(":"))
+    wanted = list(read_seeds(options.seeds))
     started = time.perf_counter()
-    seeds = survivors(range(first, last), options.ggml, options.wide, options.at == "compute")
+    seeds = survivors(wanted, options.ggml, options.wide, options.at == "compute")
     arguments = command(seeds, options.ggml, options.wide, options.at == "compute")
     output, status = alone(arguments)
     ran = looked_at(arguments, options.at)
@@ -142,7 +142,7 @@ def main() -> int:
         )
     nodes, fields = sum(c.verified.nodes for c in ran.compared), sum(c.verified.fields for c in ran.compared)
     say(
-        f"{len(seeds)} of {last - first} seeds, {len(ran.compared)} calls, {nodes} nodes, {fields} fields: "
+        f"{len(seeds)} of {len(wanted)} seeds, {len(ran.compared)} calls, {nodes} nodes, {fields} fields: "
         f"{len(different)} differ; {time.perf_counter() - started:.0f} s"
     )
     return 1 if different or not same_output or not ran.compared else 0

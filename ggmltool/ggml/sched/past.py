@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.dyn_tallocr import Chunk
+from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, cut_name
 from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc, VBuffer
 
 if TYPE_CHECKING:
@@ -19,6 +21,16 @@ class PastChunk(NamedTuple):
     free: tuple[tuple[int, int], ...]
 
 
+class PastCopy(NamedTuple):
+    """The copies of tensor `of` (an id) for a backend that a graph before has left: for each pipeline copy None where
+    it is the tensor itself, else the number of its slot in the scheduler's arena, and where it lies: chunk and offset
+    (None: it has no memory)."""
+
+    of: str
+    backend: int
+    made: tuple[tuple[int, tuple[int, int] | None] | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
     """The state of a ggml_backend_sched between two calls, over backends of these names.
@@ -27,7 +39,7 @@ class Past:
     the graph before. `nodes` and `leafs` are the places that the allocator has in its tables. `planners` and `buffers`
     are by backend, where several share a buffer type the first one's: chunks, and the bytes of each buffer (None: there
     is no buffer yet). `hash_size` are the slots of the allocator's hash set, `own_size` is the room in the scheduler's
-    own graph.
+    own graph. `copies` are those of a scheduler that was not reset.
     """
 
     backends: tuple[str, ...]
@@ -45,6 +57,7 @@ class Past:
     buffers: tuple[tuple[int, ...] | None, ...] = ()
     hash_size: int = 0
     own_size: int = 0
+    copies: tuple[PastCopy, ...] = ()
 
 
 def past_of(sched: SchedulerState) -> Past:
@@ -84,6 +97,41 @@ def go_on_from(past: Past, sched: SchedulerState) -> None:
     sched.prev_node_ids, sched.prev_leaf_ids = list(past.prev_node_ids), list(past.prev_leaf_ids)
     sched.own_size = past.own_size
     _give_allocator(past, sched)
+
+
+def give_copies(past: Past, sched: SchedulerState, tensor_of: Callable[[str], Tensor | None]) -> None:
+    """Tell a scheduler which tensors of the graph that comes have copies; one that is not there is left out."""
+    if past.backends != tuple(sched.names):
+        return
+    for of, b, made in past.copies:
+        t = tensor_of(of)
+        if t is not None and len(made) == sched.n_copies:
+            sched.grow_state()
+            sched.touch(t.index)
+            known = sched.copies[t.index]
+            if known is None:
+                known = sched.copies[t.index] = [None] * len(sched.backends)
+            known[b] = [t if at is None else _copy(sched, t, b, c, at) for c, at in enumerate(made)]
+    sched.grow_state()
+
+
+def _copy(sched: SchedulerState, t: Tensor, b: int, c: int, at: tuple[int, tuple[int, int] | None]) -> Tensor:
+    """A copy as it stands in its slot of the arena, until the next split makes something else there."""
+    slot, place = at
+    slots = sched.arena.slots
+    while len(slots) <= slot:
+        made = Tensor.__new__(Tensor)
+        made.become_like(t, "", sched.indices.take())
+        slots.append(made)
+    copy = slots[slot]
+    copy.become_like(t, cut_name(f"{sched.names[b]}#{t.name}#{c}"), copy.index)
+    if sched.n_copies > 1:
+        copy.flags |= FLAG_INPUT | FLAG_OUTPUT
+    buffers = sched.gallocr.buffers[b]
+    if place is not None and buffers is not None and place[0] < len(buffers.chunks):
+        copy.buffer = buffers.chunks[place[0]]
+        copy.data = copy.buffer.base + place[1]
+    return copy
 
 
 def _give_allocator(past: Past, sched: SchedulerState) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ggmltool.ggml.sched.past import Past, PastChunk
+from ggmltool.ggml.releases.table import BY_NAME
+from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
+from ggmltool.scenario.past import MOST_SLOTS
 from ggmltool.sources.process.state import GallocState, SchedState, Snapshot, TensorAllocState
 
 
-def past_of(snapshot: Snapshot, backends: Sequence[str]) -> Past:
-    """The past of a snapshot's scheduler, over backends of these names.
+def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str]) -> Past:
+    """The past of a snapshot's scheduler, over backends of these names. `ids` are those of the graph's tensors by
+    address.
 
     At a compute of a graph that is allocated, it is the state from which the same call would come to the same again.
     """
@@ -37,7 +40,32 @@ def past_of(snapshot: Snapshot, backends: Sequence[str]) -> Past:
         buffers=_buffers(snapshot, galloc),
         hash_size=galloc.hash_set.size,
         own_size=sched.graph.size,
+        copies=() if sched.is_reset or computes else tuple(_copies(snapshot, ids)),
     )
+
+
+def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
+    """The copies of tensors of the graph that the scheduler has from a graph before."""
+    sched, tensors = snapshot.sched, snapshot.tensors
+    made = [copy for of, copies in sched.copies.items() for copy in copies.values() if copy != of]
+    first, step = min(made, default=0), BY_NAME[snapshot.release].tensor_overhead()
+    chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
+    for of, copies in sched.copies.items():
+        if of not in ids:
+            continue
+        by_backend: dict[int, list[tuple[int, tuple[int, int] | None] | None]] = {}
+        for (b, _), copy in sorted(copies.items()):
+            place = None
+            t, buffer = tensors.get(copy), None
+            if t is not None:
+                buffer = snapshot.buffers.get(t.buffer)
+            if t is not None and buffer is not None and buffer.base is not None and t.buffer in chunks:
+                place = chunks[t.buffer], t.data - buffer.base
+            slot, rest = divmod(copy - first, step)
+            known = None if copy == of or rest or not 0 <= slot < MOST_SLOTS else (slot, place)
+            by_backend.setdefault(b, []).append(known)
+        for b, slots in by_backend.items():
+            yield PastCopy(ids[of], b, tuple(slots))
 
 
 def is_new(sched: SchedState) -> bool:

@@ -27,6 +27,7 @@ class Redaction:
         """The scenario, as it may be shown to others."""
         given = self._document
         out = {key: given[key] for key in ("ggmltool", "ggml", "backends", "buffer_types", "scheduler") if key in given}
+        out["scheduler"] = self._scheduler(given.get("scheduler") or {})
         out["name"] = "a redacted graph"
         out["meta"] = {key: given["meta"][key] for key in _META if key in given.get("meta", {})}
         out["contexts"] = {self._contexts[name]: self._context(context) for name, context in given["contexts"].items()}
@@ -55,6 +56,14 @@ class Redaction:
             "leafs": [{**leaf, "id": new(leaf["id"])} for leaf in decided["leafs"]],
             "copies": [{**c, "name": copies[c["name"]], "of": new(c["of"])} for c in decided["copies"]],
         }
+
+    def _scheduler(self, scheduler: Mapping[str, Any]) -> dict[str, Any]:
+        """The scheduler; its past names tensors that have copies."""
+        past = scheduler.get("past")
+        if not past or "copies" not in past:
+            return dict(scheduler)
+        copies = {self.names[id]: of for id, of in past["copies"].items() if id in self.names}
+        return {**scheduler, "past": {**past, "copies": copies}}
 
     def _context(self, context: Mapping[str, Any]) -> dict[str, Any]:
         out = {key: context[key] for key in ("buft", "usage", "size") if key in context}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ggmltool.sources.process.asking import ask, together
+from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
@@ -43,11 +43,11 @@ def visit(session: Session) -> Visited:
     before = read_snapshot(session, sched, graph, function, "before")
     answers = ask(session, before)
     if "compute" in function and before.sched.is_alloc:
-        after = before
+        after, later = before, None
     else:
         session.finish()
         after = read_snapshot(session, sched, graph, function, "after")
-        answers = together(answers, ask(session, after))
-    made = written(before, answers, after)
+        later = ask(session, after)
+    made = written(before, answers, after, later)
     done = decided(after, made.ids, made.names, made.step, answers)
     return Visited(before, after, answers, with_assignments(made, done) if after is before else made, done)

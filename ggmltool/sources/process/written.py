@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ggmltool.ggml.devices.recorded import Recorded
@@ -36,14 +36,11 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
-def scenario_of(before: Snapshot, answers: Answers | None, after: Snapshot | None = None) -> dict[str, Any]:
-    """The scenario of the graph that a program gave its scheduler: see `written`. Raises AttachError."""
-    return written(before, answers, after).document
-
-
-def written(before: Snapshot, answers: Answers | None, after: Snapshot | None = None) -> Written:
+def written(
+    before: Snapshot, answers: Answers | None, after: Snapshot | None = None, later: Answers | None = None
+) -> Written:
     """The scenario of a snapshot from before a call of the scheduler, with what its devices answered (None: they were
-    not asked). Where there is one from `after` it, the answers may be about copies, too.
+    not asked). `later` is what they answered `after` it, of the sizes of copies.
 
     Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not known.
     """
@@ -67,29 +64,25 @@ def written(before: Snapshot, answers: Answers | None, after: Snapshot | None = 
     if further:
         document["buffer_types"] = further
     document |= {
-        "scheduler": _scheduler(before, names),
+        "scheduler": _scheduler(before, names, ids),
         "contexts": contexts,
         "graphs": writer.graphs,
         "steps": [f"{step} {GRAPH}"],
     }
     if answers is not None:
-        for backend, said in zip(backends, _recorded(before, after, names, writer.given, answers), strict=True):
+        said_of = recorded(Asked(before, names.bufts, writer.given), answers)
+        if after is not None and later is not None:
+            said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
+        for backend, said in zip(backends, said_of, strict=True):
             backend["answers"] = dump_answers(said)
     return Written(document, ids, names, step, _notes(before, writer))
 
 
-def _recorded(
-    before: Snapshot, after: Snapshot | None, names: Names, given: Collection[int], answers: Answers
-) -> list[Recorded]:
-    """What each backend answered; sizes also of what the call made."""
-    heard = recorded(Asked(before, names.bufts, given), answers)
-    if after is None:
-        return heard
-    made = replace(answers, supports={}, offloads={})
-    later = recorded(Asked(after, names.bufts, given), made)
+def _with_sizes(first: Sequence[Recorded], later: Sequence[Recorded]) -> list[Recorded]:
+    """What each backend answered, with sizes that it was asked for later."""
     return [
-        Recorded(first.ops, {buft: {**second.sizes.get(buft, {}), **sizes} for buft, sizes in first.sizes.items()})
-        for first, second in zip(heard, later, strict=True)
+        Recorded(a.ops, {buft: {**b.sizes.get(buft, {}), **sizes} for buft, sizes in a.sizes.items()})
+        for a, b in zip(first, later, strict=True)
     ]
 
 
@@ -122,7 +115,7 @@ def _meta(before: Snapshot) -> dict[str, Any]:
     return meta
 
 
-def _scheduler(before: Snapshot, names: Names) -> dict[str, Any]:
+def _scheduler(before: Snapshot, names: Names, ids: Mapping[int, str]) -> dict[str, Any]:
     sched = before.sched
     if sched.n_copies not in (1, COPIES):
         raise AttachError(
@@ -137,7 +130,7 @@ def _scheduler(before: Snapshot, names: Names) -> dict[str, Any]:
     if sched.callback_copy:
         out["copy_callback"] = "used_experts"
     if not is_new(sched):
-        out["past"] = dump_past(past_of(before, names.backends))
+        out["past"] = dump_past(past_of(before, names.backends, ids))
     return out
 
 

@@ -8,8 +8,10 @@ from typing import cast
 import pytest
 
 import ggmltool
+from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.sched.past import Past, past_of
+from ggmltool.ggml.sched.past import Past, PastCopy, past_of
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -77,3 +79,51 @@ def test_a_past_is_written_and_read() -> None:
     assert written["scheduler"]["past"]["node_ids"] == [["CUDA0", 1]]
     assert written["scheduler"]["past"]["nodes"] == [[[0, 0, 0, 1048576], [0, 0, 0, 1048576]]]
     assert ggmltool.load(written).model.scheduler == told.scheduler
+
+
+KEPT = {
+    "ggmltool": 1,
+    "backends": [{"name": "CUDA0", "profile": "custom", "supports": {"except": ["silu"]}}, "CPU"],
+    "contexts": {"w": {"buft": "CUDA0", "tensors": {"x": "f32[64]", "z": "f32[64]"}}},
+    "graphs": {"main": {"nodes": {"y": "silu(x)", "r": "add(y, z)", "s": "silu(r)", "t": "silu(z)"}}},
+    "steps": ["alloc main", "reserve main"],
+}
+"""A graph that is reserved while another is allocated: the scheduler still has copies of the context's tensors."""
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_copies_of_a_graph_before_are_used_again(release: str, parallel: bool) -> None:
+    given = {**KEPT, "scheduler": {"parallel": parallel}}
+    model = ggmltool.load(given, ggml=release).model
+    run = cast("ReservingRun", Scenario(model).start())
+    run.step(model.steps[0])
+    sched = run.start()
+    table = {t.id: t for t in run.newest["main"][1] if t.id in ("x", "z")}
+    copies = []
+    assigned = {}
+    for id, t in table.items():
+        assigned[id] = sched.names[sched.ids[t.index]]
+        for b, made in enumerate(sched.copies[t.index] or ()):
+            if made is not None:
+                at = [None if c is t else (sched.arena.slots.index(c), _place(c)) for c in made]
+                copies.append(PastCopy(id, b, tuple(at)))
+    past = replace(past_of(sched), copies=tuple(copies))
+    told = dump(replace(model, scheduler=replace(model.scheduler, past=past)))
+    for id, backend in assigned.items():
+        told["contexts"]["w"]["tensors"][id]["backend"] = backend
+    again = ggmltool.load(told, ggml=release)
+    assert again.model.scheduler.past == past
+    whole = run.step(model.steps[1])
+    (cut,) = again.start().run(model.steps[1:])
+    assert isinstance(whole, Plan)
+    ours, theirs = cut.as_dict(), whole.as_dict()
+    for plan in (ours, theirs):
+        for node in plan["nodes"]:
+            del node["cause"]
+    assert ours == theirs
+    assert len(whole.copies) < len(run.plans[0].copies)
+
+
+def _place(copy: Tensor) -> tuple[int, int] | None:
+    return None if copy.buffer is None else (copy.buffer.chunk, copy.data - copy.buffer.base)
