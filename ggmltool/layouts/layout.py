@@ -94,9 +94,18 @@ def fresh(name: str) -> Layout:
 def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
     """The names of the layouts that a library may have, the likeliest first: it says this version ("" if it says none)
     and exports these functions. Of a version the first is that of its structs."""
-    said = _number(version)
-    said = said if said >= _FIRST else ()
+    said = _number(version) if says_structs(version) else ()
     return tuple(name for name in reversed(_in_order()) if _fits(_own(name), said, exports))
+
+
+def exports_of(name: str) -> tuple[str, ...]:
+    """The functions without which a library has not the structs of this layout."""
+    return _own(name).exports
+
+
+def says_structs(version: str) -> bool:
+    """Whether a version tells the structs; else a library may have any of those before there were versions."""
+    return _number(version) >= _FIRST
 
 
 def _fits(file: TypesFile, said: tuple[int, ...], exports: Container[str]) -> bool:

@@ -23,7 +23,7 @@ SYMBOLS = "ggml_|gguf_"
 HEART = "ggml_backend_sched_new"
 """The function that a file has in which a scheduler lies: a copy of ggml's base."""
 
-_NO_VERSION = (("ggml_backend_dev_by_type", "2025-03"), (HEART, "2024-01"))
+_NO_VERSION = (("ggml_backend_dev_name", "2025-03"), (HEART, "2024-01"))
 """Releases of a ggml that does not say its version, by a function that it has, the newest first."""
 
 _LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)

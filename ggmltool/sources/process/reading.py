@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from ggmltool.layouts.layout import Layout
+from ggmltool.layouts.layout import Layout, says_structs
 from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
 from ggmltool.sources.process.backends import Backends
 from ggmltool.sources.process.errors import AttachError
@@ -74,7 +74,8 @@ def read_snapshot(
         else:
             remember(session, types)
             return snapshot
-    version = f"ggml {session.instance.version}" if session.instance.version else "a ggml that does not say its version"
+    said = session.instance.version
+    version = f"ggml {said}" if says_structs(said) else "a ggml that does not say its version"
     raise NotAsLaidOut(
         f"the scheduler of {version} cannot be read with the structs of ggml {' or '.join(dict.fromkeys(tried))}: "
         f"{first}. Its memory is damaged, or its structs are others"

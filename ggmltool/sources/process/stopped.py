@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.layout import Layout, layout, layouts_of
+from ggmltool.layouts.layout import Layout, layout, layouts_of, says_structs
 from ggmltool.sources.process.debug_info import corrected
 from ggmltool.sources.process.properties import Calls
 
@@ -50,13 +50,13 @@ _FOUND: WeakKeyDictionary[Any, dict[str, Layout]] = WeakKeyDictionary()
 
 def layouts_for(session: Stopped) -> Iterator[Layout]:
     """The structs that the program's ggml may have, the likeliest first: those that served before; those that its debug
-    information tells; those of its version; and if it says none, those of all versions without one."""
+    information tells; those of its version; and if that says nothing, those of all days before versions did."""
     instance = session.instance
     found = _FOUND.get(session.link, {}).get(instance.structs)
     if found is not None:
         yield found
         return
-    others = () if instance.version else layouts_of("", instance.symbols)
+    others = () if says_structs(instance.version) else layouts_of("", instance.symbols)
     for name in dict.fromkeys((*others, instance.structs)):
         own, differ = corrected(session.link, name)
         if own is not None and differ:

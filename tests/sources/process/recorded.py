@@ -1,8 +1,9 @@
 """The memory of a program that stood still once, for tests that need none: what was read of it, and what it answered.
 
-    python -m tests.sources.process.recorded 0.26 pipeline
+    python -m tests.sources.process.recorded 0.26 python -m tests.attach.on_library --ggml 0.26 matmul pipeline
 
-writes `memory/0.26.json.gz`: of all memory only the bytes that were looked at, of all files only the names.
+writes `memory/0.26.json.gz`, of the second graph that the program allocates: of all memory only the bytes that were
+looked at, of all files only the names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from unittest import mock
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.layouts.layout import exports_of, layout_names
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.memory import PAGE, Memory
 from ggmltool.sources.process.reading import read_snapshot
@@ -26,6 +28,7 @@ from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Snapshot
 
 FOLDER = Path(__file__).parent / "memory"
+PROPS = 128
 ALLOC = "ggml_backend_sched_alloc_graph"
 
 
@@ -99,9 +102,9 @@ class RecordedSession:
         return read_snapshot(self, self.sched, self.graph, ALLOC, "after")
 
 
-def recorded(release: str) -> RecordedSession:
-    """The program of a release, anew for each test."""
-    saved = json.loads(gzip.decompress((FOLDER / f"{release}.json.gz").read_bytes()))
+def recorded(name: str) -> RecordedSession:
+    """A program that was recorded, anew for each test."""
+    saved = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
     spans = [(address, base64.b64decode(data)) for address, data in saved["memory"]]
     link = RecordedLink({}, saved["calls"], saved["asked"])
     pages: dict[int, bytearray] = {}
@@ -110,7 +113,7 @@ def recorded(release: str) -> RecordedSession:
             number, at = divmod(address + i, PAGE)
             pages.setdefault(number, bytearray(PAGE))[at] = data[i]
     link.pages = {number: bytes(page) for number, page in pages.items()}
-    instance = RecordedInstance(saved["version"], RELEASES[release], saved["structs"], saved["symbols"])
+    instance = RecordedInstance(saved["version"], RELEASES[saved["release"]], saved["structs"], saved["symbols"])
     return RecordedSession(link, instance, saved["sched"], saved["graph"], [(a, len(d)) for a, d in spans])
 
 
@@ -118,12 +121,12 @@ def _key(call: Call) -> str:
     return json.dumps([call.address, *call.arguments])
 
 
-def record(release: str, sample: str) -> dict[str, Any]:
-    """What is read of a program after it has allocated a sample's graph, the second of its two."""
+def record(program: Sequence[str]) -> dict[str, Any]:
+    """What is read of a program after it has allocated a graph, its second."""
     spans: dict[tuple[int, int], bytes] = {}
     calls: dict[str, int | None] = {}
     asked: dict[str, Any] = {}
-    read, program = Memory.read, [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, "matmul", sample]
+    read = Memory.read
 
     def reading(self: Memory, address: int, length: int) -> bytes:
         spans[address, length] = data = read(self, address, length)
@@ -143,6 +146,11 @@ def record(release: str, sample: str) -> dict[str, Any]:
         def calling(wanted: Sequence[Call]) -> list[int | None]:
             answers = call(wanted)
             calls.update(zip(map(_key, wanted), answers, strict=True))
+            for asked_for in wanted:
+                if asked_for.result == "void":
+                    # It writes into a page of ours.
+                    page = asked_for.arguments[-1]
+                    spans[page, PROPS] = many([(page, PROPS)])[0]
             for address in answers:
                 text = many([(address or 0, 32)])[0].split(b"\0", 1)[0] if address else b""
                 if address and text.isascii() and text:
@@ -155,13 +163,20 @@ def record(release: str, sample: str) -> dict[str, Any]:
         ):
             snapshot = read_snapshot(session, sched, graph, ALLOC, "after")
         used = {"ggml_type_name", "ggml_op_name", "ggml_unary_op_name", "ggml_glu_op_name"}
+        used.update(function for name in layout_names() for function in exports_of(name))
         symbols = {name: at for name, at in session.instance.symbols.items() if name in used}
-        version, structs = session.instance.version, session.instance.structs
+        instance = session.instance
     return {
-        "version": version, "structs": structs, "symbols": symbols, "sched": snapshot.sched.address,
-        "graph": snapshot.graph.address, "calls": calls, "asked": {k: _short(v) for k, v in asked.items()},
+        "version": instance.version,
+        "release": instance.release.name,
+        "structs": instance.structs,
+        "symbols": symbols,
+        "sched": snapshot.sched.address,
+        "graph": snapshot.graph.address,
+        "calls": calls,
+        "asked": {key: _short(answer) for key, answer in asked.items()},
         "memory": [[a, base64.b64encode(data).decode()] for (a, _), data in sorted(spans.items()) if data],
-    }  # fmt: skip
+    }
 
 
 def _short(answer: Any) -> Any:
@@ -172,5 +187,5 @@ def _short(answer: Any) -> Any:
 
 
 if __name__ == "__main__":
-    out = gzip.compress(json.dumps(record(*sys.argv[1:])).encode(), mtime=0)
+    out = gzip.compress(json.dumps(record(sys.argv[2:])).encode(), mtime=0)
     (FOLDER / f"{sys.argv[1]}.json.gz").write_bytes(out)
