@@ -5,18 +5,19 @@ from __future__ import annotations
 import shutil
 import sys
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ggmltool.cli.attached import look_at_core, save, tell_verified, verified
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
-from ggmltool.cli.options import format_option
+from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
     from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.stops import At
+    from ggmltool.sources.process.visited import Visited
     from ggmltool.views.attach.documents import AttachedCall
 
 _DIGITS = 10
@@ -43,9 +44,24 @@ _DIGITS = 10
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
     help="How long to wait for each call; then the program is let go (default: as long as it takes).",
 )  # fmt: skip
+@click.option("--core", metavar="FILE", help="Look at a core dump; PROGRAM is what dumped it, if it is not found.")
+@click.option("--verify", is_flag=True, help="Hold what the program decides beside the plan of the same scenario.")
+@click.option("--redact", is_flag=True, help="Save without the names of tensors, for a bug report.")
+@click.option("--gdb", is_flag=True, help="Print the line that gives your own gdb the commands of `ggml`.")
 @format_option("text", "json", help="Text (default), or JSON with exact bytes.")
+@output_to(".json", ".yaml", ".yml")
 def attach(
-    words: tuple[str, ...], at: At | None, graph: int, count: int, timeout: float | None, format: str | None
+    words: tuple[str, ...],
+    at: Literal["reserve", "alloc", "compute", "any"] | None,
+    graph: int,
+    count: int,
+    timeout: float | None,
+    core: str | None,
+    verify: bool,
+    redact: bool,
+    gdb: bool,
+    format: str | None,
+    output: Output,
 ) -> int:
     """Look at a running program that uses ggml: its devices, its graph, and what its scheduler decides.
 
@@ -54,35 +70,58 @@ def attach(
     nothing had been. ggml is found in the program itself or in its libraries, whatever their names; neither debug
     information nor ggml's sources are needed. Linux on x86-64 and arm64.
 
+    With -o the graph becomes a scenario for every other command, with what the real devices answer for its ops
+    (`profile: recorded`) and the scheduler's past. With --verify the plan of it is compared with what the program
+    decided, field by field. Of a core dump (--core) it says why the program died and at which graph.
+
     A program that is started here has the terminal, its input and its output for itself: what is to be said goes to
     standard error, but for --json, which is printed when the program has ended. Ctrl-C reaches it as it would without
     us.
 
-    Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over), 2 if the program
-    cannot be looked at. What a program ends with is said where it is not 0.
+    Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over) or its plan is
+    another, 2 if the program cannot be looked at. What a program ends with is said where it is not 0.
 
     \b
     Example:
-      ggmltool attach -- whisper-cli -m ggml-base.bin speech.wav
-      ggmltool attach --at compute --graph 3 41271
+      ggmltool attach -o whisper.json.gz -- whisper-cli -m ggml-base.bin speech.wav
+      ggmltool attach --verify --graph 3 41271
       ggmltool attach --timeout 10 --json 41271
+      ggmltool attach --core core.41271 ./whisper-cli
+      ggmltool attach --gdb
     """
     if sys.platform != "linux":
         raise CliError("attach works on Linux alone: it looks into programs through gdb and /proc")
-    if not words:
+    if gdb:
+        return _for_gdb()
+    if not words and core is None:
         raise click.UsageError("name a process by its number, or a program behind `--`")
+    if redact and output.path is None:
+        raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
     from ggmltool.sources.process.errors import AttachError
+    from ggmltool.sources.process.session import Session
 
     try:
+        if core is not None:
+            with Session.core(core, words[0] if words else None) as session:
+                return look_at_core(session, output, redact, format == "json")
         session = _open(words)
-        taken: list[AttachedCall] = []
+        seen: list[tuple[AttachedCall, Visited]] = []
         try:
             with session:
-                _look(session, at, (graph, count), timeout, taken)
+                _look(session, at, (graph, count), timeout, seen)
         finally:
-            _tell(session, taken, format == "json")
+            _tell(session, [call for call, _ in seen], format == "json" and not verify)
     except AttachError as error:
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
+    if output.path is not None:
+        save([visited.written.document for _, visited in seen], output, redact)
+    return _verify(session, [visited for _, visited in seen], format == "json") if verify else FINE
+
+
+def _for_gdb() -> int:
+    from ggmltool.sources.process.sourced import gdb_file
+
+    Output().write(f"source {gdb_file()}\n")
     return FINE
 
 
@@ -97,11 +136,15 @@ def _open(words: tuple[str, ...]) -> Session:
 
 
 def _look(
-    session: Session, at: At | None, counted: tuple[int, int], timeout: float | None, taken: list[AttachedCall]
+    session: Session,
+    at: Literal["reserve", "alloc", "compute", "any"] | None,
+    counted: tuple[int, int],
+    timeout: float | None,
+    seen: list[tuple[AttachedCall, Visited]],
 ) -> None:
-    """Take the calls that were asked for. Raises AttachError if they do not come."""
+    """Look at the calls that were asked for. Raises AttachError if they do not come."""
     from ggmltool.sources.process.stops import calls
-    from ggmltool.sources.process.taking import take
+    from ggmltool.sources.process.visited import visit
     from ggmltool.views.attach.documents import AttachedCall
 
     if session.kind == "pid" and session.instance:
@@ -109,7 +152,8 @@ def _look(
     first, times = counted
     for called in calls(session, at, timeout):
         if called.number >= first:
-            taken.append(AttachedCall.of(take(session, called, timeout)))
+            visited = visit(session)
+            seen.append((AttachedCall.of(called.number, visited.before, visited.after), visited))
         if called.number >= first + times - 1:
             break
 
@@ -135,3 +179,15 @@ def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
         note(f"{session.name} ended {how}")
     if document is not None and json:
         output.write_document(document)
+
+
+def _verify(session: Session, visited: list[Visited], json: bool) -> int:
+    """Hold what was decided beside the plans; 1 if they are not the same."""
+    found = [verified(one) for one in visited]
+    if not json:
+        return tell_verified(found, session.name, session.launched is not None)
+    from ggmltool.views.attach.verified import AttachVerifyDocument
+
+    for one in found:
+        Output().write_document(AttachVerifyDocument.of(one))
+    return FINE if all(one.same for one in found) else GGML_FAILED

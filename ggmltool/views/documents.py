@@ -25,6 +25,7 @@ _MODULES = (
     "place.fit_documents",
     "reference.documents",
     "attach.documents",
+    "attach.verified",
 )
 """Where the documents stand, beside the views."""
 

@@ -73,6 +73,19 @@ def test_a_launched_program_that_never_comes_there_is_let_go() -> None:
     assert b"was waited for 0.5 seconds" in late.stderr
 
 
+def test_the_graph_of_a_program_is_saved_for_every_command_and_planned_as_it_was_decided(tmp_path: Path) -> None:
+    program = [str(needs.compiled()), "--iterations", "1"]
+    saved = tmp_path / "x.json.gz"
+    looked = attach("--verify", "-o", str(saved), "--", *program)
+    assert looked.returncode == 0
+    assert b"the program did what the plan says: " in looked.stderr
+    plan = subprocess.run([*GGMLTOOL, "plan", str(saved)], capture_output=True, check=False, timeout=60)
+    assert (plan.returncode, plan.stderr) == (0, b"")
+    hidden = tmp_path / "hidden.json"
+    assert attach("--redact", "-o", str(hidden), "--", *program).returncode == 0
+    assert "l_out" not in hidden.read_text("utf-8")
+
+
 def test_an_interrupt_of_the_terminal_is_the_programs_too() -> None:
     program = "import time, sys; print('on', flush=True)\ntry: time.sleep(30)\nexcept KeyboardInterrupt: print('off')"
     line = [*GGMLTOOL, "attach", "--", sys.executable, "-c", program]

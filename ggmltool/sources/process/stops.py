@@ -70,15 +70,6 @@ def calls(session: Session, at: At | None, seconds: float | None = None) -> Iter
         yield Called(function, sched, graph, number, allocated)
 
 
-def let_decide(session: Session, called: Called, seconds: float | None = None) -> None:
-    """Let the program run until the scheduler has decided what becomes of the graph: to the end of the call, or of the
-    allocation in it. Raises AttachError."""
-    also = ALLOC if called.function in COMPUTE and not called.allocated else ()
-    session.finish(also, seconds)
-    if session.function() in ALLOC:
-        session.finish((), seconds)
-
-
 def within(session: Session, functions: tuple[str, ...]) -> bool:
     """Whether one of these functions called the one that the program has just entered."""
     back = session.link.ask("entered")[1]

@@ -8,8 +8,7 @@ from ggmltool.views.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
     from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.state import BackendState, ChunkState, SplitState
-    from ggmltool.sources.process.taking import Taken
+    from ggmltool.sources.process.state import BackendState, ChunkState, Snapshot, SplitState
 
 
 class Process(Row):
@@ -66,17 +65,16 @@ class AttachedCall(Row):
     unread: list[str]
 
     @classmethod
-    def of(cls, taken: Taken) -> Self:
-        """What was taken at a call."""
-        after = taken.after
+    def of(cls, number: int, before: Snapshot, after: Snapshot) -> Self:
+        """What a program had before and after a call, the one of that number."""
         names = [b.name or f"backend {n}" for n, b in enumerate(after.backends)]
         return cls(
-            function=taken.called.function,
-            number=taken.called.number,
-            nodes=len(taken.before.graph.nodes),
-            leafs=len(taken.before.graph.leafs),
-            backends=[_backend(n, b, taken) for n, b in enumerate(after.backends)],
-            splits=[_split(n, s, names, taken) for n, s in enumerate(after.sched.splits)],
+            function=before.function or "",
+            number=number,
+            nodes=len(before.graph.nodes),
+            leafs=len(before.graph.leafs),
+            backends=[_backend(n, b, after) for n, b in enumerate(after.backends)],
+            splits=[_split(n, s, names, after) for n, s in enumerate(after.sched.splits)],
             buffers=[
                 AttachedBuffer(after.bufts[buft].name if buft in after.bufts else None, _sizes(chunks))
                 for buft, chunks in zip(after.sched.galloc.bufts, after.sched.galloc.chunks, strict=False)
@@ -108,8 +106,8 @@ class AttachedDocument(ReleaseDocument, kw_only=True):
         )
 
 
-def _backend(index: int, backend: BackendState, taken: Taken) -> AttachedBackend:
-    device = taken.after.devices.get(backend.device)
+def _backend(index: int, backend: BackendState, after: Snapshot) -> AttachedBackend:
+    device = after.devices.get(backend.device)
     if device is None:
         return AttachedBackend(index, backend.name, None, None, None, None, None)
     return AttachedBackend(
@@ -117,8 +115,8 @@ def _backend(index: int, backend: BackendState, taken: Taken) -> AttachedBackend
     )
 
 
-def _split(number: int, split: SplitState, names: list[str], taken: Taken) -> AttachedSplit:
-    tensors = taken.after.tensors
+def _split(number: int, split: SplitState, names: list[str], after: Snapshot) -> AttachedSplit:
+    tensors = after.tensors
     inputs = [tensors[t].name.decode("utf-8", "replace") if t in tensors else f"{t:#x}" for t in split.inputs]
     name = names[split.backend_id] if 0 <= split.backend_id < len(names) else str(split.backend_id)
     return AttachedSplit(number, name, split.i_start, split.i_end, inputs)

@@ -1,0 +1,72 @@
+"""What `attach` does with the calls that it saw in a program: the scenario that is saved, the plan beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.output import Output, note
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.attached.verified import Verified
+    from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.visited import Visited
+    from ggmltool.sources.process.written import Written
+
+
+def save(documents: list[dict[str, Any]], output: Output, redact: bool) -> None:
+    """Write scenarios; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz."""
+    from ggmltool.sources.llama.text import scenario_text
+    from ggmltool.sources.process.redacted import redacted
+
+    for n, document in enumerate(documents, 1):
+        numbered(output, n).write(scenario_text(redacted(document) if redact else document).encode())
+
+
+def numbered(output: Output, n: int) -> Output:
+    """The file of the nth scenario."""
+    if n == 1 or output.path is None:
+        return output
+    stem, dot, endings = output.path.name.partition(".")
+    return replace(output, path=output.path.with_name(f"{stem}-{n}{dot}{endings}"))
+
+
+def verified(visited: Visited) -> Verified:
+    """What the program decided in a call beside our plan of it."""
+    from ggmltool.inspect.attached.verified import verify
+    from ggmltool.sources.process.written import GRAPH
+
+    made: Written = visited.written
+    return verify(made.document, GRAPH, made.step, visited.decided, made.notes)
+
+
+def look_at_core(session: Session, output: Output, redact: bool, json: bool) -> int:
+    """A core dump: why the program died, the tensors that it means, and the graph that it was at."""
+    from ggmltool.inspect.attached.abort import explain_end
+    from ggmltool.sources.process.ending import ended
+    from ggmltool.views.attach.abort import abort_view
+
+    end = ended(session)
+    if json:
+        raise CliError("a core dump is explained as text; its graph can be saved: -o x.json.gz")
+    Output().write(abort_view(explain_end(end), session.name, Output().style))
+    if output.path is not None:
+        if end.written is None:
+            raise CliError(f"there is no graph to save: {end.without}")
+        save([end.written.document], output, redact)
+    return FINE
+
+
+def tell_verified(found: list[Verified], title: str, aside: bool) -> int:
+    """Print whether the program did what the plan says; 1 if it did not. `aside`: standard output is the program's."""
+    from ggmltool.views.attach.verified import verified_view
+
+    output = Output()
+    for one in found:
+        text = verified_view(one, title, output.style)
+        if aside:
+            note(text.rstrip("\n"))
+        else:
+            output.write(text)
+    return FINE if all(one.same for one in found) else GGML_FAILED
