@@ -63,6 +63,13 @@ def made(program: Callable[[], Made]) -> Made:
         pytest.skip(str(missing))
 
 
+def attachable() -> Path:
+    """The tests' program in C, with gdb to look at it; without either the test is skipped."""
+    if shutil.which("gdb") is None and not os.environ.get("CI"):
+        pytest.skip("needs gdb: install the system's package gdb")
+    return compiled()
+
+
 def has_library(release: str = DEFAULT.name) -> bool:
     """Whether the real ggml of a release is here."""
     try:

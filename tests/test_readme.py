@@ -8,13 +8,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from ggmltool.inspect.diff.changes import Change, changes
+from tests.attach.programs import started
 from tests.cli.conftest import Call, call
-from tests.needs import library, real_vulkan
+from tests.needs import attachable, compiled, library, real_vulkan
 from tests.sources.models import cached
 
 __all__ = ["call"]
@@ -214,8 +216,12 @@ STANDS_FOR = {
     "529,7001": "29,70",
     "Qwen3-8B/": "model.gguf",
     "model-bf16.gguf": "model.gguf",
+    "python transcribe.py ggml-tiny.en.bin": "graphs --iterations 4",
+    "./my-program its arguments": "graphs",
 }
 """What the little model, which has no vocabulary and 304 tokens, gets in place of a text and of other tokens."""
+PROCESS = "41271"
+"""The number of a process, for which a program of the tests stands."""
 SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
 """Commands whose exit status 1 is an answer."""
 PROGRAMS = {
@@ -232,6 +238,7 @@ echo '{"path": "model.gguf", "tokens": [2, 30, 40], "n_ctx": 1024}' | "$PYTHON" 
 """What stands for the programs that a page calls: they do to the little model what llama.cpp would."""
 NEEDS = {
     "model.gguf": lambda: pytest.importorskip("xllamacpp"),
+    "ggmltool attach": attachable,
     "--with library": library,
     "--with vulkan": real_vulkan,
     "verify": library,
@@ -240,7 +247,9 @@ NEEDS = {
 
 
 @pytest.mark.parametrize("page", BASH)
-def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path, page: str) -> None:
+def test_every_line_for_a_shell_runs_in_order(
+    call: Call, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From a folder with nothing but a model: what a line needs, one before it makes."""
     for used, needed in NEEDS.items():
         if any(used in line for line in BASH[page]):
@@ -250,13 +259,20 @@ def test_every_line_for_a_shell_runs_in_order(call: Call, tmp_path: Path, page: 
         (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     shutil.copy(cached("llama"), tmp_path / "model.gguf")
-    for line in BASH[page]:
-        command = line.partition("  # ")[0]
-        for text, other in STANDS_FOR.items():
-            command = command.replace(text, other)
-        status, err = _shell(call, command, tmp_path)
-        assert status in ((0, 1) if command.startswith(SAYS_A_DIFFERENCE) else (0,)), (line, err)
-        assert "Traceback" not in err, line
+    with ExitStack() as running:
+        stands_for = STANDS_FOR
+        if any(PROCESS in line for line in BASH[page]):
+            (tmp_path / "bin" / "graphs").symlink_to(compiled())
+            monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+            process = running.enter_context(started([compiled(), "--forever", "--pause", "1"]))
+            stands_for = {**STANDS_FOR, PROCESS: str(process.pid)}
+        for line in BASH[page]:
+            command = line.partition("  # ")[0]
+            for text, other in stands_for.items():
+                command = command.replace(text, other)
+            status, err = _shell(call, command, tmp_path)
+            assert status in ((0, 1) if command.startswith(SAYS_A_DIFFERENCE) else (0,)), (line, err)
+            assert "Traceback" not in err, line
 
 
 def _shell(call: Call, command: str, folder: Path) -> tuple[int, str]:
