@@ -46,6 +46,14 @@ def test_the_allocator_puts_a_at_0_b_at_32_and_the_product_over_a() -> None:
     assert dict(plan.buffer_sizes) == {"CPU": 64}
 
 
+def test_a_device_of_a_process_answers_as_it_did_there() -> None:
+    scenario = load("recorded")
+    one, many = scenario.plan("one"), scenario.plan("many")
+    assert splits(one) == [("Vulkan0", ("proj",)), ("CPU", ("act",)), ("Vulkan0", ("out",))]
+    assert splits(many) == [("Vulkan0", ("projs", "acts", "outs"))]
+    assert [n.alloc_size for n in one.nodes] == [320, 256, 256]
+
+
 def test_two_graphs_on_one_scheduler_plan_twice() -> None:
     events: list[Event] = []
     scenario = load("allocator")

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("sample", ["transformer", "missing-op", "offload", "preallocated"])
+@pytest.mark.parametrize("sample", ["transformer", "missing-op", "offload", "preallocated", "recorded"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
     result = call(*COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
