@@ -364,6 +364,6 @@ def _admit(gdb: Gdb, pid: int, name: str) -> None:
     try:
         gdb.link.admit(pid)
     except LinkLost as error:
-        raise AttachError(why_lost(gdb.said()) or f"{name}: {why_not(pid) or error}") from None
+        raise AttachError(why_lost(gdb.said()) or f"{name}: {error}") from None
     except LinkError as error:
         raise AttachError(f"cannot attach to {name}: {why_not(pid) or error}") from None
