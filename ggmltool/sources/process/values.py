@@ -154,9 +154,9 @@ class Capture:
         inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
         nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
         return Mistake(
-            f"the values of {nodes} take {_mib(self.nbytes)}, {_mib(inputs)} of it for what they are computed from; "
-            f"at most {_mib(most)} are read",
-            f"name fewer nodes, or allow more: --max-bytes {_mib(self.nbytes).replace(' ', '')}",
+            f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are computed from; "
+            f"at most {_rounded(most)} are read",
+            f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
         )
 
     def _read_inputs(self, memory: TensorBytes, store: ValueStore, after: str | None) -> None:
@@ -174,8 +174,10 @@ class Capture:
             raise AttachError(f"the values of {id} cannot be read: {error}") from None
 
 
-def _mib(nbytes: int) -> str:
-    return f"{-(-nbytes >> 20)} MiB"
+def _rounded(nbytes: int) -> str:
+    """Bytes in whole units, rounded up."""
+    unit, shift = ("MiB", 20) if nbytes >= 10 << 20 else ("KiB", 10)
+    return f"{-(-nbytes >> shift)} {unit}"
 
 
 def _dims(values: Iterable[int]) -> Dims:

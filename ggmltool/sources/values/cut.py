@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ggmltool.ggml.op import KEY_NAMES, Op, op_key
+
 VIEWS = frozenset(("none", "view", "reshape", "permute", "transpose"))
 """Ops that compute nothing."""
 
@@ -207,5 +209,8 @@ def with_data(document: Document, file: str, kept: Collection[str]) -> Document:
 
 
 def op_of(t: Document) -> str:
-    """The op of a tensor as ggml names it, NONE of one that nothing computes."""
-    return str(t.get("op", "none")).upper()
+    """The op of a tensor as ggml describes it, with the function of UNARY and GLU; NONE of what nothing computes."""
+    name = str(t.get("op", "none")).upper()
+    if name not in Op.__members__:
+        return name
+    return KEY_NAMES[op_key(Op[name], tuple(t.get("op_params", ()))[:1])].upper()

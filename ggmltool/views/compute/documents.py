@@ -207,7 +207,8 @@ class OffRow(Row):
 
 class ComparedRow(Row, kw_only=True):
     """A node that both sides computed: its own difference from the same inputs, and `end_to_end`; `ok` where its own is
-    within the tolerance. `through` are nodes before it that are judged with it, `shown` how many elements are told."""
+    within the tolerance. `through` are nodes before it that are judged with it, `shown` how many elements are told,
+    `ran_on` the backend that computed it on the other side, where that is known."""
 
     index: int
     id: str
@@ -227,10 +228,11 @@ class ComparedRow(Row, kw_only=True):
     not_run_by: list[str]
     through: list[str] | UnsetType = UNSET
     shown: int | UnsetType = UNSET
+    ran_on: str | UnsetType = UNSET
 
     @classmethod
-    def of(cls, n: ComparedNode) -> ComparedRow:
-        """A node that was compared."""
+    def of(cls, n: ComparedNode, ran_on: str | None = None) -> ComparedRow:
+        """A node that was compared; on the other side a backend computed it, if that is known."""
         own = OffRow.of(n.own)
         return cls(
             index=n.index,
@@ -251,6 +253,7 @@ class ComparedRow(Row, kw_only=True):
             not_run_by=list(n.not_run_by),
             through=list(n.through) or UNSET,
             shown=UNSET if n.shown is None else n.shown,
+            ran_on=ran_on or UNSET,
         )
 
 
@@ -302,7 +305,7 @@ class CompareDocument(ReleaseDocument, kw_only=True):
             injected=dict(c.injected),
             made_up=list(c.made_up),
             zero=list(c.zero),
-            nodes=[ComparedRow.of(n) for n in c.nodes],
+            nodes=[ComparedRow.of(n, c.ran_on.get(n.id)) for n in c.nodes],
         )
         if not c.recorded:
             return document
