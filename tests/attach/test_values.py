@@ -1,0 +1,179 @@
+"""Values that are read of a program while it computes, compared with what the engine makes of the same inputs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggmltool.cli.attaching_values import ReadValues, ValuesAsked, read_values
+from ggmltool.cli.errors import CliError
+from ggmltool.sources.process.eval_callback import EvalCallback
+from ggmltool.sources.process.reading import Reader, read_snapshot
+from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.written import written
+from tests import needs
+from tests.attach.programs import decoding, environment, output_of
+from tests.cli.conftest import Call
+from tests.needs import compiled, library, needs_gcc
+from tests.sources.random_weights import random_model
+
+pytestmark = needs.program("gdb", "gdb")
+
+COMPUTE = "ggml_backend_sched_graph_compute_async"
+MOST = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@contextmanager
+def reading(program: list[str], *nodes: str, nth: int = 1, most: int = MOST) -> Iterator[ReadValues]:
+    """Values of the nth graph that a program computes; the program goes on while they are looked at, to its end."""
+    session = Session.launch(program)
+    try:
+        with session:
+            for _ in range(nth):
+                session.stop_at([COMPUTE])
+            sched, graph = session.link.arguments()[:2]
+            before = read_snapshot(session, sched, graph, COMPUTE, "before")
+            asked = ValuesAsked(nodes, None, True, None, 10, most)
+            with read_values(session, asked, "a program", written(before, None), sched) as values:
+                assert Reader(session).sched(sched).callback_eval == before.sched.callback_eval
+                session.detach()
+                yield values
+    finally:
+        assert session.wait() == 0
+
+
+@needs_gcc
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_a_wrong_kernel_is_found_and_the_program_says_what_it_says_without_us(
+    release: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = [str(compiled(release)), "--wrong"]
+    with reading(program, nth=2) as values:
+        found = values.compared()
+    assert [n.id for n in found.over] == ["normed-0", "normed-1", "normed-3"]
+    assert {found.ran_on[n.id] for n in found.over} == {"GPU0"}
+    assert found.over[0].own.nmse == pytest.approx(0.25)
+    assert capfd.readouterr().out.encode() == output_of(program)[1]
+
+
+@needs_gcc
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+@pytest.mark.parametrize("arguments", [["--no-alloc"], ["--parallel"]])
+def test_right_kernels_agree(release: str, arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    program = [str(compiled(release)), *arguments]
+    with reading(program) as values:
+        found = values.compared()
+    assert len(found.nodes) == 24
+    assert not found.over
+    assert not found.untold
+    assert capfd.readouterr().out.encode() == output_of(program)[1]
+
+
+@needs_gcc
+def test_some_nodes_are_computed_by_themselves(tmp_path: Path) -> None:
+    with reading([str(compiled())], "act-*", "result") as values:
+        assert [values.captured.nodes, values.captured.own] == [["act-0", "act-1", "act-2", "act-3", "result"], False]
+        assert not values.compared().over
+        values.write(tmp_path / "x.json.gz")
+        values.dump(tmp_path / "dumped", force=False)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dumped", "x.gguf", "x.json.gz"]
+    assert np.load(tmp_path / "dumped" / "act-0.npy").shape == (1, 1, 2, 48)
+
+
+@needs_gcc
+def test_what_was_written_is_compared_and_computed_by_the_other_commands(call: Call, tmp_path: Path) -> None:
+    with reading([str(compiled()), "--wrong"]) as values:
+        values.write(tmp_path / "x.gguf")
+        values.dump(tmp_path / "dumped", force=False)
+        found = values.compared()
+    for told in ("x.gguf", "dumped"):
+        result = call("compare", "--json", "--values", tmp_path / told, tmp_path / "x.json.gz")
+        document = json.loads(result.out)
+        assert (result.status, document["first_bad"]) == (1, "normed-0")
+        assert [n["nmse"] for n in document["nodes"]] == [n.own.nmse for n in found.nodes]
+        assert (document["untold"], document["unknown"]) == ([], [])
+    assert call("run", tmp_path / "x.json.gz").status == 0
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("nodes", "most", "said"),
+    [
+        (["normd-1"], MOST, 'the graph has no node "normd-1"; did you mean "normed-1"?'),
+        (["inp"], MOST, '"inp" is never computed; the inputs of the nodes that are named are written, too'),
+        (
+            ["all"],
+            1000,
+            "the values of 24 nodes take 56 KiB, 49 KiB of it for what they are computed from; at most 1 KiB",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_the_program_goes_on(
+    nodes: list[str], most: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = [str(compiled())]
+    with pytest.raises(CliError, match=re.escape(said)), reading(program, *nodes, most=most):
+        pass
+    assert capfd.readouterr().out.encode() == output_of(program)[1]
+
+
+@needs_gcc
+@pytest.mark.parametrize("after", [0, 3])
+def test_the_old_callback_is_back_when_something_goes_wrong(after: int, capfd: pytest.CaptureFixture[str]) -> None:
+    program = [str(compiled())]
+    with Session.launch(program) as session:
+        session.stop_at([COMPUTE])
+        sched, graph = session.link.arguments()[:2]
+        nodes = Reader(session).graph(graph).nodes
+        seen: list[int] = []
+
+        def fail(node: int = 0) -> None:
+            seen.append(node)
+            if len(seen) > after:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            EvalCallback(session, sched).watch(nodes, fail, fail)
+        assert len(seen) == after + 1
+        fields = Reader(session).struct("ggml_backend_sched", sched)
+        assert (fields["callback_eval"], fields["callback_eval_user_data"]) == (0, 0)
+    assert session.wait() == 0
+    assert capfd.readouterr().out.encode() == output_of(program)[1]
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_devices_in_python_and_a_callback_of_the_program_s_own(release: str, capfd: pytest.CaptureFixture[str]) -> None:
+    library(release)
+    program = [sys.executable, "-m", "tests.attach.own_callback", release, "wrong-kernel", "a*"]
+    with reading(program) as values:
+        captured, found = values.captured, values.compared()
+    assert captured.own
+    assert captured.nodes == captured.seen == ["act"]
+    assert not found.over
+    out, err = capfd.readouterr()
+    assert out.encode() == output_of(program)[1]
+    assert "an eval callback of its own, which asked for 1 node" in err
+
+
+def test_the_nodes_of_a_gemma_in_llama_cpp_agree(capfd: pytest.CaptureFixture[str]) -> None:
+    library("0.26")
+    program = decoding(random_model("gemma3"), "2,30,40", "-n", "2")
+    with reading(program, nth=2) as values:
+        found = values.compared()
+    assert len(found.nodes) > 100
+    assert not found.over
+    assert not found.untold
+    assert capfd.readouterr().out.encode() == output_of(program)[1]
