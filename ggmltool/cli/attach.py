@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ggmltool.cli.attached import look_at_core, save, tell_verified, verified
+from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
 from ggmltool.cli.options import format_option, output_to
@@ -48,8 +49,9 @@ _DIGITS = 10
 @click.option("--verify", is_flag=True, help="Hold what the program decides beside the plan of the same scenario.")
 @click.option("--redact", is_flag=True, help="Save without the names of tensors, for a bug report.")
 @click.option("--gdb", is_flag=True, help="Print the line that gives your own gdb the commands of `ggml`.")
+@values_options
 @format_option("text", "json", help="Text (default), or JSON with exact bytes.")
-@output_to(".json", ".yaml", ".yml")
+@output_to(".json", ".yaml", ".yml", ".gguf")
 def attach(
     words: tuple[str, ...],
     at: Literal["reserve", "alloc", "compute", "any"] | None,
@@ -60,6 +62,7 @@ def attach(
     verify: bool,
     redact: bool,
     gdb: bool,
+    values: ValuesAsked,
     format: str | None,
     output: Output,
 ) -> int:
@@ -78,8 +81,14 @@ def attach(
     standard error, but for --json, which is printed when the program has ended. Ctrl-C reaches it as it would without
     us.
 
-    Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over) or its plan is
-    another, 2 if the program cannot be looked at. What a program ends with is said where it is not 0.
+    --values reads the results of nodes, and what they are computed from, while the program computes the graph: ggml's
+    eval callback is set to a function of the program that says yes to everything, and put back afterwards. They are
+    shown; with -o x.json.gz (or x.gguf) written as a scenario of these nodes with its values in x.gguf beside it, for
+    `run` and `compare`; with --dump DIR as .npy files. --compare computes the same nodes here from the same inputs and
+    names the first kernel of the program's devices that is off.
+
+    Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over), its plan is
+    another or a node is off, 2 if the program cannot be looked at. What a program ends with is said where it is not 0.
 
     \b
     Example:
@@ -88,6 +97,9 @@ def attach(
       ggmltool attach --timeout 10 --json 41271
       ggmltool attach --core core.41271 ./whisper-cli
       ggmltool attach --gdb
+      ggmltool attach --compare -- whisper-cli -m ggml-base.bin speech.wav
+      ggmltool attach --values 'Qcur-*' --dump tensors 41271
+      ggmltool attach --values all -o x.json.gz --graph 2 -- ./my-program
     """
     if sys.platform != "linux":
         raise CliError("attach works on Linux alone: it looks into programs through gdb and /proc")
@@ -97,6 +109,12 @@ def attach(
         raise click.UsageError("name a process by its number, or a program behind `--`")
     if redact and output.path is None:
         raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
+    if values.wanted:
+        values.check(output, at, count, format == "json")
+        if core is not None or verify or redact:
+            raise click.UsageError("Values are read of a program that runs: leave --core, --verify and --redact out.")
+    elif output.path is not None and output.path.suffix == ".gguf":
+        raise click.UsageError("A .gguf file holds values: say of which nodes (--values all).")
     from ggmltool.sources.process.errors import AttachError
     from ggmltool.sources.process.session import Session
 
@@ -105,6 +123,8 @@ def attach(
             with Session.core(core, words[0] if words else None) as session:
                 return look_at_core(session, output, redact, format == "json")
         session = _open(words)
+        if values.wanted:
+            return values_of(session, values, graph, timeout, output, format == "json")
         seen: list[tuple[AttachedCall, Visited]] = []
         try:
             with session:

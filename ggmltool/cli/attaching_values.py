@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.stops import At
     from ggmltool.sources.process.values import Captured
     from ggmltool.sources.process.written import Written
     from ggmltool.sources.values.store import ValueStore
@@ -52,8 +53,10 @@ class ValuesAsked(NamedTuple):
         """Whether any values are read at all."""
         return bool(self.nodes) or self.compare or self.dump is not None
 
-    def check(self, output: Output, json: bool) -> None:
+    def check(self, output: Output, at: At | None, count: int, json: bool) -> None:
         """Raises UsageError for options that do not go together, CliError for files that cannot be written."""
+        if at not in (None, "compute") or count != 1:
+            raise click.UsageError("Values are read while one graph is computed: leave --at and --count out.")
         if json and not self.compare:
             raise click.UsageError("--json of values is what --compare found: add it, or write them with -o or --dump.")
         if self.tolerance is not None and not self.compare:
@@ -68,7 +71,7 @@ class ValuesAsked(NamedTuple):
 
 
 def values_options(command: F) -> F:
-    """--values, --dump, --compare, --tolerance, --worst and --max-bytes, together the parameter `values`, a ValuesAsked."""
+    """--values, --dump, --compare and how they are done: together the parameter `values`, a ValuesAsked."""
 
     @wraps(command)
     def with_values(
@@ -88,6 +91,7 @@ def values_options(command: F) -> F:
             "--values",
             multiple=True,
             metavar="NODE",
+            shell_complete=_complete,
             help="Read the results of this node, of all that match a glob (`'Qcur-*'`), or of `all`, and what they are "
             "computed from, while the program computes them. May be given more than once.",
         ),
@@ -130,6 +134,11 @@ def values_options(command: F) -> F:
     for option in reversed(options):
         out = option(out)
     return cast(F, out)
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of nodes are known when the program stops, and not before."""
+    return [word for word in ("all",) if word.startswith(incomplete)]
 
 
 def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:

@@ -154,8 +154,8 @@ class Capture:
         inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
         nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
         return Mistake(
-            f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are computed from; "
-            f"at most {_rounded(most)} are read",
+            f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are computed "
+            f"from; at most {_rounded(most)} are read",
             f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
         )
 
