@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
@@ -292,7 +293,10 @@ def values_of(
         finally:
             if not session.ended:
                 note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
-            session.wait()
+            status = session.wait()
+            if status and not session.ended:
+                how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
+                note(f"{session.name} ended {how}")
         return _deliver(values, output, json, launched=session.launched is not None)
 
 

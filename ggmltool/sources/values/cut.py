@@ -19,6 +19,9 @@ VIEWS = frozenset(("none", "view", "reshape", "permute", "transpose"))
 MADE = "read"
 """The context of inputs that a node made; the scheduler allocates it."""
 
+_PLACES = ("backend", "in", "at")
+"""Where a program put a node: alone it is somewhere else."""
+
 Document = dict[str, Any]
 
 
@@ -98,7 +101,7 @@ class _Cutter:
         scheduler = {
             key: value for key, value in head.get("scheduler", {}).items() if key not in ("past", "graph_size")
         }
-        placed = {name: {**contexts.get(name, {}), "tensors": tensors} for name, tensors in self._placed.items()}
+        placed = {name: {**_kind(contexts.get(name, {})), "tensors": tensors} for name, tensors in self._placed.items()}
         graph = {"nodes": self._kept, "expand": list(self._kept)}
         return head | {"scheduler": scheduler, "contexts": placed, "graphs": {self._graph: graph}}
 
@@ -115,7 +118,7 @@ class _Cutter:
     def _keep(self, id: str, node: Document) -> None:
         """Put a node into the cut, with what it reads."""
         src = [None if s is None else id if s == id else self._input(s) for s in node.get("src", ())]
-        kept = {**{key: value for key, value in node.items() if key != "backend"}, "src": src}
+        kept = {**{key: value for key, value in node.items() if key not in _PLACES}, "src": src}
         root = self._root(id)
         if root == id:
             self._holders[id] = id
@@ -187,6 +190,11 @@ class _Cutter:
 
     def _is_placed(self, id: str) -> bool:
         return any(id in tensors for tensors in self._placed.values())
+
+
+def _kind(context: Document) -> Document:
+    """A context without what lies where in it."""
+    return {key: context[key] for key in ("buft", "usage") if key in context}
 
 
 def _layout(t: Document) -> tuple[object, ...]:
