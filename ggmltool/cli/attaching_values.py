@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.output import Output, note, replace_file
 from ggmltool.views.text import count, shortened, size
@@ -36,6 +37,7 @@ PROGRAM = "the program"
 
 _NAMES_SHOWN = 4
 _WORST = 10
+_ENDINGS = (".json", ".yaml", ".yml", ".gguf")
 _DEFAULT_BYTES = "1GiB"
 
 
@@ -63,6 +65,8 @@ class ValuesAsked(NamedTuple):
         if self.tolerance is not None and not self.compare:
             raise click.UsageError("--tolerance is for --compare.")
         if output.path is not None:
+            if ending_of(output.path) not in _ENDINGS or output.path.name.lower().endswith(".gguf.gz"):
+                raise click.UsageError(f"Values go to {', '.join(_ENDINGS)} or, the scenario, .json.gz.")
             for file in pair(output.path):
                 Output(file, output.force).check()
         if self.dump is not None:
