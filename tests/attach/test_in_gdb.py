@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import ggmltool
 from tests.attach.in_gdb import transcript
-from tests.attach.programs import NoProgram, c_program, python_program
+from tests.attach.programs import NoProgram, c_program, core_by_gdb, environment, python_program
 from tests.attach.types_with_debug_information import types
 from tests.golden import check_golden
 from tests.needs import library, program
 
 pytestmark = program("gdb", "gdb")
 GOLDEN = Path(__file__).parent / "golden"
+GGMLTOOL = (sys.executable, "-m", "ggmltool", "attach")
 _GARBAGE = re.compile(r"-?\b[0-9]{6,}\b")
 AT_COMPUTE = ("break ggml_backend_sched_graph_compute", "run")
 
@@ -149,3 +152,18 @@ def test_the_graph_is_saved_explained_and_verified(tmp_path: Path) -> None:
     assert [len(plan.splits) for plan in plans] == [14, 14]
     assert plans[0].nodes[8].name == "node_8"
     assert plans[1].nodes[8].name != "node_8"
+
+
+def test_a_core_dump_is_looked_at_in_gdb() -> None:
+    core = core_by_gdb([compiled()], "ggml_backend_sched_graph_compute")
+    said = transcript([compiled()], f"core-file {core}", "ggml splits", "ggml p sched->n_splits", "ggml tensor node_8")
+    assert "14 splits" in said
+    assert "\n14\n" in said
+    assert "MUL_MAT" in said
+
+
+def test_the_line_to_source(tmp_path: Path) -> None:
+    env = environment(XDG_CACHE_HOME=str(tmp_path))
+    line = subprocess.run([*GGMLTOOL, "--gdb"], env=env, capture_output=True, check=True, text=True).stdout
+    (file,) = (tmp_path / "ggmltool").iterdir()
+    assert line == f"source {file}\n"
