@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
+from ggmltool.oracle import run_many
 from ggmltool.sources.process.session import AttachError, Session
 from ggmltool.sources.process.visited import STOPS, visit
 from ggmltool.sources.process.written import GRAPH, Written
@@ -53,13 +54,19 @@ class Ran(NamedTuple):
 
 
 def survivors(seeds: Sequence[int], release: str, wide: bool = False, values: bool = False) -> list[int]:
-    """The seeds whose steps ggml survives, all of them: the others would end the program."""
+    """The seeds whose steps ggml survives, all of them: the others would end the program.
+
+    With `values` they are computed, and the library itself says which of them its kernels take.
+    """
     out = []
     for seed in seeds:
         loaded = ggmltool.load(random_scenario(seed, wide, values), ggml=release)
         if all(plan.ok for plan in loaded.start().run(planning_only(loaded).steps)):
-            out.append(seed)
-    return out
+            out.append((seed, loaded.model))
+    if not values:
+        return [seed for seed, _ in out]
+    ran = run_many([model for _, model in out], 0)
+    return [seed for (seed, _), real in zip(out, ran, strict=True) if real.plans and all(p["ok"] for p in real.plans)]
 
 
 def command(seeds: Sequence[int], release: str, wide: bool = False, values: bool = False) -> list[str]:
