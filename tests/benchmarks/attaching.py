@@ -19,7 +19,7 @@ from pathlib import Path
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.written import scenario_of
+from ggmltool.sources.process.written import written
 from tests.attach.programs import c_program
 
 FUNCTION = "ggml_backend_sched_alloc_graph"
@@ -85,7 +85,7 @@ def main() -> None:
         with clock.phase("letting go"):
             session.detach()
         with clock.phase("writing"):
-            text = json.dumps(scenario_of(before, answers, after))
+            text = json.dumps(written(before, answers, after).document)
         session.wait()
     total = sum(wall for _, wall, _, _ in clock.phases)
     n_nodes, n_splits = len(before.graph.nodes), len(after.sched.splits)
