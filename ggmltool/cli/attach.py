@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ggmltool.cli.attached import look_at_core, save, tell_verified, verified
+from ggmltool.cli.attached import save, tell_verified, verified
+from ggmltool.cli.attaching_end import tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
@@ -17,6 +18,7 @@ from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
+    from ggmltool.sources.process.ending import Ended
     from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.visited import Visited
     from ggmltool.views.attach.documents import AttachedCall
@@ -45,6 +47,10 @@ _DIGITS = 10
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
     help="How long to wait for each call; then the program is let go (default: as long as it takes).",
 )  # fmt: skip
+@click.option(
+    "--until-abort", is_flag=True,
+    help="Wait for the end alone: an abort of ggml, or a signal. (Any attach tells an end that comes meanwhile.)",
+)  # fmt: skip
 @click.option("--core", metavar="FILE", help="Look at a core dump; PROGRAM is what dumped it, if it is not found.")
 @click.option("--verify", is_flag=True, help="Hold what the program decides beside the plan of the same scenario.")
 @click.option("--redact", is_flag=True, help="Save without the names of tensors, for a bug report.")
@@ -58,6 +64,7 @@ def attach(
     graph: int,
     count: int,
     timeout: float | None,
+    until_abort: bool,
     core: str | None,
     verify: bool,
     redact: bool,
@@ -87,6 +94,10 @@ def attach(
     `run` and `compare`; with --dump DIR as .npy files. --compare computes the same nodes here from the same inputs and
     names the first kernel of the program's devices that is off.
 
+    If the program aborts meanwhile (GGML_ASSERT, GGML_ABORT) or dies of a signal, that is explained instead: which
+    tensor is meant, who supports it, what it means, and which changes avoid it; -o saves that graph, and the program
+    dies as it would have.
+
     Exit status 0 if the call came, 1 if it did not (the program ended before, or --timeout was over), its plan is
     another or a node is off, 2 if the program cannot be looked at. What a program ends with is said where it is not 0.
 
@@ -95,6 +106,7 @@ def attach(
       ggmltool attach -o whisper.json.gz -- whisper-cli -m ggml-base.bin speech.wav
       ggmltool attach --verify --graph 3 41271
       ggmltool attach --timeout 10 --json 41271
+      ggmltool attach --until-abort -o bug.json.gz --redact -- ./my-program
       ggmltool attach --core core.41271 ./whisper-cli
       ggmltool attach --gdb
       ggmltool attach --compare -- whisper-cli -m ggml-base.bin speech.wav
@@ -107,6 +119,8 @@ def attach(
         return _for_gdb()
     if not words and core is None:
         raise click.UsageError("name a process by its number, or a program behind `--`")
+    if until_abort and (core is not None or verify or values.wanted):
+        raise click.UsageError("--until-abort waits for an end alone: leave out --core, --verify and values.")
     if redact and output.path is None:
         raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
     if values.wanted:
@@ -115,22 +129,33 @@ def attach(
             raise click.UsageError("Values are read of a program that runs: leave --core, --verify and --redact out.")
     elif output.path is not None and output.path.suffix == ".gguf":
         raise click.UsageError("A .gguf file holds values: say of which nodes (--values all).")
-    from ggmltool.sources.process.errors import AttachError
+    from ggmltool.sources.process.ending import ended
+    from ggmltool.sources.process.errors import AttachError, Dies
     from ggmltool.sources.process.session import Session
 
     try:
         if core is not None:
             with Session.core(core, words[0] if words else None) as session:
-                return look_at_core(session, output, redact, format == "json")
+                died = ended(session)
+            return tell_end(session, died, output, redact, format == "json")
         session = _open(words)
         if values.wanted:
             return values_of(session, values, graph, timeout, output, format == "json")
         seen: list[tuple[AttachedCall, Visited]] = []
+        last: Ended | None = None
         try:
             with session:
-                _look(session, at, (graph, count), timeout, seen)
+                try:
+                    if until_abort:
+                        until_end(session, timeout)
+                    _look(session, at, (graph, count), timeout, seen)
+                except Dies as death:
+                    last = ended(session, *session.entered, death.signal)
         finally:
-            _tell(session, [call for call, _ in seen], format == "json" and not verify)
+            if last is None:
+                _tell(session, [call for call, _ in seen], format == "json" and not verify)
+        if last is not None:
+            return tell_end(session, last, output, redact, format == "json")
     except AttachError as error:
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
     if output.path is not None:

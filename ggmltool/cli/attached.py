@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
     from ggmltool.inspect.attached.verified import Verified
-    from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.visited import Visited
     from ggmltool.sources.process.written import Written
 
@@ -39,23 +38,6 @@ def verified(visited: Visited) -> Verified:
 
     made: Written = visited.written
     return verify(made.document, GRAPH, made.step, visited.decided, made.notes)
-
-
-def look_at_core(session: Session, output: Output, redact: bool, json: bool) -> int:
-    """A core dump: why the program died, the tensors that it means, and the graph that it was at."""
-    from ggmltool.inspect.attached.abort import explain_end
-    from ggmltool.sources.process.ending import ended
-    from ggmltool.views.attach.abort import abort_view
-
-    end = ended(session)
-    if json:
-        raise CliError("a core dump is explained as text; its graph can be saved: -o x.json.gz")
-    Output().write(abort_view(explain_end(end), session.name, Output().style))
-    if output.path is not None:
-        if end.written is None:
-            raise CliError(f"there is no graph to save: {end.without}")
-        save([end.written.document], output, redact)
-    return FINE
 
 
 def tell_verified(found: list[Verified], title: str, aside: bool) -> int:

@@ -26,6 +26,7 @@ _MODULES = (
     "reference.documents",
     "attach.documents",
     "attach.verified",
+    "attach.end_documents",
 )
 """Where the documents stand, beside the views."""
 

@@ -81,6 +81,14 @@ class AbortFacts:
     without: str
     notes: tuple[str, ...]
 
+    @property
+    def died(self) -> bool:
+        """Whether it did: a core dump may be of a program that went on, which a debugger had stopped."""
+        return bool(self.said) or self.signal not in _WENT_ON
+
+
+_WENT_ON = ("", "SIGTRAP", "SIGSTOP", "SIGINT")
+
 
 def explain_end(end: Ended) -> AbortFacts:
     """What an end means."""

@@ -14,3 +14,12 @@ class AttachError(Error):
     def __init__(self, message: str, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
+
+
+class Dies(AttachError):  # noqa: N818 - it says what happens
+    """The program is about to end: it stands at the entry of ggml_abort, or has received `signal`."""
+
+    def __init__(self, name: str, signal: str = "") -> None:
+        what = f"received {signal}" if signal else "called ggml_abort"
+        super().__init__(f"{name} {what}; `attach --until-abort` explains it", refused=True)
+        self.signal = signal

@@ -34,8 +34,10 @@ _HANDLING = (
     "handle all nostop noprint pass",
     "handle SIGINT nostop noprint pass",
     "handle SIGSTOP stop print nopass",
+    "handle SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT stop print pass",
 )
-"""A program's signals are its own, but for SIGSTOP, by which it is halted from outside."""
+"""A program's signals are its own, but for SIGSTOP, by which it is halted from outside; those that may be its end are
+looked at before it gets them."""
 
 _LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
 """The address of a breakpoint in the table of all, gdb's own ones among them."""

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import IO, Any, Literal, NoReturn, Self
 
 from ggmltool.sources.process.corefile import CoreFile, read_core
-from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
 from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, names_ggml, nothing_found
@@ -23,6 +24,10 @@ __all__ = ["AttachError", "Instance", "Session"]
 
 Kind = Literal["launched", "pid", "core", "served"]
 
+ABORT = "ggml_abort"
+"""Where GGML_ASSERT and GGML_ABORT end; a program that comes here, whatever was waited for, is told of."""
+DEADLY = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"})
+"""Signals that end a program that has no handler for them."""
 _OTHERS = ("SIGSTOP", "SIGTRAP")
 """Signals that gdb keeps to itself, which a program gets all the same when somebody else sent them."""
 
@@ -52,6 +57,8 @@ class Session:
         self._files: set[str] = set()
         self._without_symbols: list[str] = []
         self._functions: dict[int, str] = {}
+        self._aborts: frozenset[int] = frozenset()
+        self.entered = (0, 0)
         self._points: list[int] = []
         self._wanted: tuple[str, ...] = ()
         self._attached = kind in ("launched", "pid")
@@ -257,7 +264,8 @@ class Session:
         self._wanted = tuple(functions)
         self.link.ask("delete", self._points)
         self._functions = {i.symbols[f]: f for i in self.instances for f in functions if f in i.symbols}
-        self._points = self.link.ask("break", list(self._functions))
+        self._aborts = frozenset(i.symbols[ABORT] for i in self.instances if ABORT in i.symbols) - set(self._functions)
+        self._points = self.link.ask("break", [*self._functions, *self._aborts])
 
     def _go(self, until: float | None) -> Stop:
         """Let it run until something happens that is not ours to pass over. Raises Late."""
@@ -272,11 +280,17 @@ class Session:
                     patience.halted_in_vain = False
                 elif stop.signal in _OTHERS:
                     signal = stop.signal
+                elif stop.signal in DEADLY and not handles(self.pid, stop.signal):
+                    self.stopped = stop
+                    raise Dies(self.name, stop.signal)
             elif stop.reason == "exec":
                 self._files, self._symbols, self.instances = set(), {}, ()
                 self._news()
             elif stop.reason == "stopped":
                 self._news()
+            elif stop.reason == "breakpoint" and stop.pc in self._aborts:
+                self._arrived(stop)
+                raise Dies(self.name)
             else:
                 return stop
 
@@ -343,6 +357,17 @@ class Session:
             self.close()
             raise
         return self
+
+
+def handles(pid: int, signal: str) -> bool:
+    """Whether a process has a handler for a signal, or ignores it."""
+    bit = 1 << (Signals[signal] - 1)
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name in ("SigCgt", "SigIgn") and int(mask, 16) & bit:
+                return True
+    return False
 
 
 def _ending(stop: Stop) -> str:

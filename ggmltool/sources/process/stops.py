@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ggmltool.layouts.layout import layout
-from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.instance import Instance
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Function
@@ -52,10 +52,13 @@ def calls(session: Session, at: At | None, seconds: float | None = None) -> Iter
         while True:
             try:
                 session.stop_at(functions, None if until is None else max(0.1, until - time.monotonic()))
+            except Dies:
+                raise
             except AttachError as error:
                 raise AttachError(f"{error}{_after(number)}", error.refused) from None
             function = _function(session)
             sched, graph = session.link.arguments()[:2]
+            session.entered = sched, graph
             if within(session, functions):
                 continue
             allocated = function in COMPUTE and _is_allocated(session, sched)

@@ -36,7 +36,8 @@ def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
 
 
 def _said(facts: AbortFacts) -> str:
-    return facts.said or f"{facts.signal or 'the end'} in {facts.calls[0] if facts.calls else 'code outside of ggml'}"
+    where = facts.calls[0] if facts.calls else "code outside of ggml"
+    return facts.said or (f"{facts.signal} in {where}" if facts.died else f"stopped in {where}")
 
 
 def _where(facts: AbortFacts) -> Iterator[str]:
@@ -115,7 +116,7 @@ def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
     if said is not None:
         texts = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
         texts.append(("What to do", _sentence(said.told.remedy)))
-    elif facts.signal:
+    elif facts.died:
         texts = [("What it means", " ".join([_SIGNALS.get(facts.signal, ""), *_no_data(facts)]).strip())]
     planned = facts.planned
     if planned is not None and planned.same:

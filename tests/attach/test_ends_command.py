@@ -1,0 +1,101 @@
+"""`attach` tells the end of a program that comes meanwhile, waits for it, and looks at core dumps."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.attach.programs import core_by_gdb, core_of, environment, output_of
+from tests.needs import compiled, needs_gcc, needs_gdb
+
+pytestmark = [needs_gcc, needs_gdb]
+
+
+def attach(*arguments: str | Path) -> tuple[int, str, str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "ggmltool", "attach", *map(str, arguments)],
+        env=environment(COLUMNS="160", NO_COLOR="1"), capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+
+
+@pytest.mark.parametrize("options", [("--until-abort",), ("--at", "compute"), ()])
+def test_an_abort_is_told_and_the_program_dies_as_without_us(options: tuple[str, ...]) -> None:
+    program = [compiled("0.20.2"), "--abort", "preallocated"]
+    status, out, err = attach(*options, "--", *program)
+    alone = output_of(program)
+    assert status == 1
+    assert out.encode() == alone[1]
+    assert err.startswith(alone[2].decode())
+    assert "GPU0: not the op, CPU: not its memory" in err
+    assert "ends with the same words" in err
+
+
+def test_the_scenario_of_an_abort_ends_in_it_with_its_names_or_without(tmp_path: Path) -> None:
+    program = ["--", compiled("0.20.2"), "--abort", "preallocated"]
+    for name, options in (("blk.0.up.weight (view)", []), ("t00", ["--redact"])):
+        file = tmp_path / f"{len(options)}.json.gz"
+        assert attach("--until-abort", "-o", file, *options, *program)[0] == 1
+        assert (b"blk." in gzip.decompress(file.read_bytes())) == (not options)
+        plan = [sys.executable, "-m", "ggmltool", "plan", str(file)]
+        ran = subprocess.run(plan, env=environment(), capture_output=True, text=True, check=False)
+        assert ran.returncode == 1
+        assert f"pre-allocated tensor ({name}" in ran.stderr
+
+
+def test_a_signal_is_told_with_the_function_that_it_came_in() -> None:
+    status, _, err = attach("--until-abort", "--", compiled("0.20.2"), "--crash")
+    assert status == 1
+    assert "SIGSEGV in " in err
+    assert "It read or wrote where it has no memory." in err
+
+
+def test_a_program_that_does_not_abort_is_said_to_have_ended() -> None:
+    status, out, err = attach("--until-abort", "--", compiled("0.20.2"))
+    assert status == 1
+    assert out.endswith("done\n")
+    assert "ended with status 0, by no abort" in err
+
+
+def test_a_core_dump_as_json() -> None:
+    core = core_of([compiled("0.20.2"), "--abort", "preallocated"])
+    if core is None:
+        pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
+    status, out, _ = attach("--json", "--core", core, compiled("0.20.2"))
+    document = json.loads(out)
+    assert (status, document["kind"], document["signal"]) == (1, "attach_end", signal.SIGABRT.name)
+    assert document["plan"]["same"] is True
+    assert document["tensors"][0]["backends"] == [
+        {"backend": "GPU0", "op": False, "memory": True},
+        {"backend": "CPU", "op": True, "memory": False},
+    ]
+
+
+def test_a_core_dump_of_a_program_that_lives_shows_what_it_had_decided() -> None:
+    core = core_by_gdb([compiled("0.20.2")], "ggml_backend_sched_graph_compute_async")
+    status, out, _ = attach("--core", core, compiled("0.20.2"))
+    assert status == 0
+    assert out.startswith("stopped in ggml_backend_sched_graph_compute_async")
+    assert "the program did what the plan says" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--core", __file__], "is no core dump"),
+        (["--core", "/nonexistent"], "No such file"),
+        (["--core", __file__, "--until-abort"], "leave out --core"),
+        (["--redact", "1"], "add -o"),
+    ],
+)
+def test_wrong_use_is_one_message(arguments: list[str], said: str) -> None:
+    status, out, err = attach(*arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
