@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ggmltool.layouts.layout import Layout, fresh
 from ggmltool.layouts.types import Struct
 from ggmltool.sources.process.link import LinkError
+
+_SCHEDULER = "ggml_backend_sched"
+"""The struct that only debug information of ggml's own files knows."""
 
 
 class Asks(Protocol):
@@ -16,35 +20,46 @@ class Asks(Protocol):
         """One request and its answer. Raises LinkError."""
 
 
-def corrected(link: Asks, name: str) -> tuple[Layout | None, tuple[str, ...]]:
-    """A layout with the sizes and offsets that gdb knows, and the structs in which they are others; None where gdb
-    knows none of them. A field that the program's struct lacks is gone."""
-    if _number(link, "sizeof(struct ggml_tensor)") is None:
-        return None, ()
+def corrected(link: Asks, name: str, file: str = "") -> tuple[Layout | None, tuple[str, ...]]:
+    """A layout with the sizes and offsets that gdb knows, of a file where one is named, and the structs in which they
+    are others; None where gdb does not know the scheduler. A field that the program's struct lacks is gone."""
     layout = fresh(name)
-    others = tuple(tag for tag, struct in layout.structs.items() if _correct(link, struct))
+    asked = [expression for struct in layout.structs.values() for expression in _expressions(struct)]
+    try:
+        told = dict(zip(asked, link.ask("evaluate_all", asked, f"sizeof(struct {_SCHEDULER})", file), strict=False))
+    except LinkError:
+        return None, ()
+    if not told:
+        return None, ()
+    others = tuple(tag for tag, struct in layout.structs.items() if _correct(told, struct))
     return layout, others
 
 
-def _correct(link: Asks, struct: Struct) -> bool:
+def _expressions(struct: Struct) -> list[str]:
+    """What gdb is asked of a struct: its size, and where its fields are."""
+    return [_size(struct), *(_offset(struct, field) for field in struct.members or {})]
+
+
+def _size(struct: Struct) -> str:
+    return f"sizeof(struct {struct.name})"
+
+
+def _offset(struct: Struct, field: str) -> str:
+    return f"(unsigned long)&((struct {struct.name} *)0)->{field}"
+
+
+def _correct(told: Mapping[str, int | None], struct: Struct) -> bool:
     """Give a struct the program's own offsets; whether any was another."""
-    size = _number(link, f"sizeof(struct {struct.name})")
+    size = told[_size(struct)]
     members = struct.members or {}
     if not size or not members:
         return False
     found = {}
     for name, member in members.items():
-        offset = _number(link, f"(unsigned long)&((struct {struct.name} *)0)->{name}")
+        offset = told[_offset(struct, name)]
         if offset is not None:
             found[name] = member._replace(offset=offset)
     if not found or (found == members and size == struct.size):
         return False
     struct.members, struct.size = found, size
     return True
-
-
-def _number(link: Asks, expression: str) -> int | None:
-    try:
-        return int(link.ask("evaluate", expression))
-    except LinkError:
-        return None

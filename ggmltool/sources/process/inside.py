@@ -67,6 +67,7 @@ class Server:
         self.ended = False
         self.points = {}
         self.exec = None
+        self.files = None
 
     def serve(self):
         """Answer until there is nobody left who asks."""
@@ -95,7 +96,8 @@ class Server:
     # Where the program comes from.
 
     def do_attach(self, pid):
-        """Stop a running process."""
+        """Stop a running process. Its libraries' symbols are loaded where they are needed: that takes long."""
+        execute("set auto-solib-add off")
         execute("attach %d" % pid)
 
     def do_core(self, program, core):
@@ -125,7 +127,8 @@ class Server:
 
     def do_symbols(self, file, pattern):
         """The symbols of one file (its debug file's too) whose names match: their addresses by name."""
-        text = execute(f"maint print msymbols -objfile {_quoted(file)}")
+        _load(file)
+        text = execute(f"maint print msymbols -objfile {_quoted(_known_as(file) or file)}")
         wanted = re.compile(pattern)
         return {name: int(at, 16) for _, at, name in _SYMBOL.findall(text) if wanted.match(name) and "@" not in name}
 
@@ -151,8 +154,22 @@ class Server:
             return [_mapping(line) for line in lines]
 
     def do_evaluate(self, expression):
-        """An expression of gdb's as a number."""
+        """An expression of gdb's as a number; where it lacks a symbol, those of the C library are loaded, then all."""
+        for libraries in ("/libc[.-]", "."):
+            try:
+                return int(gdb.parse_and_eval(expression))
+            except gdb.error:
+                _load_some(libraries)
         return int(gdb.parse_and_eval(expression))
+
+    def do_evaluate_all(self, expressions, first, file):
+        """Expressions as numbers, None of those that gdb does not know; nothing if it does not know the first. `file`:
+        whose debug information tells."""
+        if file:
+            _load(file)
+        if _number(first) is None:
+            return []
+        return [_number(expression) for expression in expressions]
 
     def do_arguments(self):
         """The registers that hold the first whole arguments of the function that was just entered."""
@@ -162,6 +179,7 @@ class Server:
 
     def do_frames(self, most):
         """The calls that the program is in, innermost first: who, where, and the registers that outlive calls."""
+        _load_some(".")
         out = []
         frame = gdb.newest_frame()
         while frame is not None and len(out) < most:
@@ -259,8 +277,16 @@ class Server:
         return [stack, int.from_bytes(back, "little")]
 
     def do_go(self, given=None):
-        """Let the program run until it stops, with a signal if one is given; why it stopped."""
-        return _run("continue" if given is None else "signal " + given)
+        """Let the program run until it stops, with a signal if one is given; why it stopped. That its libraries have
+        changed is told only of files with code that came or went."""
+        out = _run("continue" if given is None else "signal " + given)
+        while out["reason"] == "stopped" and not self._changed():
+            out = _run("continue")
+        return out
+
+    def _changed(self):
+        before, self.files = self.files, _files_with_code()
+        return self.files != before
 
 
 _LASTING = {
@@ -348,6 +374,43 @@ def _run(command):
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
     return out
+
+
+def _number(expression):
+    try:
+        return int(gdb.parse_and_eval(expression))
+    except (gdb.error, ValueError):
+        return None
+
+
+def _load(file):
+    """Load the symbols of one library, if they are not."""
+    if _known_as(file) is None:
+        _load_some(re.sub("[^A-Za-z0-9_/]", ".", pathlib.Path(file).name))
+
+
+def _load_some(pattern):
+    """Load the symbols of libraries that are not loaded yet; none are left out by themselves in somebody's own gdb."""
+    if not gdb.parameter("auto-solib-add"):
+        with contextlib.suppress(gdb.error):
+            execute("sharedlibrary " + pattern)
+
+
+def _known_as(file):
+    """What gdb calls a file whose symbols it has loaded; None if it has not."""
+    names = [o.filename for o in gdb.objfiles() if o.filename and o.is_valid()]
+    if file in names:
+        return file
+    return next((name for name in names if os.path.realpath(name) == os.path.realpath(file)), None)
+
+
+def _files_with_code():
+    try:
+        with pathlib.Path("/proc/%d/maps" % gdb.selected_inferior().pid).open(errors="surrogateescape") as lines:
+            pieces = [_mapping(line) for line in lines]
+    except OSError:
+        return frozenset()
+    return frozenset((first, file) for first, _, rights, file in pieces if "x" in rights and file.startswith("/"))
 
 
 def _mapping(line):

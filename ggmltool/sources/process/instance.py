@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ggmltool.ggml.releases.release import Release
@@ -23,6 +23,9 @@ SYMBOLS = "ggml_|gguf_"
 HEART = "ggml_backend_sched_new"
 """The function that a file has in which a scheduler lies: a copy of ggml's base."""
 
+SCHEDULER = "hv_tensor_backend_ids"
+"""A field that only ggml's own files know: debug information with that name tells the structs of ggml."""
+
 _NO_VERSION = (("ggml_backend_dev_name", "2025-03"), (HEART, "2024-01"))
 """Releases of a ggml that does not say its version, by a function that it has, the newest first."""
 
@@ -35,7 +38,7 @@ class Instance:
     """A copy of ggml in a process. `version` is what it says of itself ("" if it says none), `release` what its plans
     are made as, `structs` the name of its layout, `note` where it may do otherwise than that release ("": nowhere that
     is known), `refusal` why it cannot be read at all. `symbols` are addresses by name, `files` those that it lies in,
-    the one with the scheduler first."""
+    the one with the scheduler first; `tells_structs`: its debug information may know its structs."""
 
     version: str
     release: Release
@@ -44,6 +47,7 @@ class Instance:
     files: tuple[str, ...]
     note: str = ""
     refusal: str = ""
+    tells_structs: bool = True
 
     def has(self, function: str) -> bool:
         """Whether it has a function."""
@@ -69,8 +73,14 @@ def names_ggml(file: str, root: str = "") -> bool | None:
     return None
 
 
-def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bool = False) -> tuple[Instance, ...]:
-    """The copies of ggml whose symbols lie in these files; `calls`: the program may be called to ask its version."""
+def instances_of(
+    link: Link,
+    symbols: Mapping[str, Mapping[str, int]],
+    tells_structs: Callable[[str], bool],
+    calls: bool = False,
+) -> tuple[Instance, ...]:
+    """The copies of ggml whose symbols lie in these files; `calls`: the program may be called to ask its version.
+    `tells_structs` says of a file whether its debug information may know its structs."""
     out = []
     hearts = [file for file, found in symbols.items() if HEART in found]
     for heart in hearts:
@@ -79,7 +89,8 @@ def instances_of(link: Link, symbols: Mapping[str, Mapping[str, int]], calls: bo
         for file in (heart, *parts):
             for name, at in symbols[file].items():
                 merged.setdefault(name, at)
-        out.append(_instance(link, merged, (heart, *parts), calls))
+        found = _instance(link, merged, (heart, *parts), calls)
+        out.append(replace(found, tells_structs=tells_structs(heart)))
     return tuple(out)
 
 

@@ -70,6 +70,7 @@ class Link:
         self._requests = requests
         self._answers = answers
         self.patience = patience
+        self._marks: dict[int, bytes] | None = None
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
@@ -114,17 +115,24 @@ class Link:
 
     def go(self, seconds: float | None = None, signal: str | None = None) -> Stop:
         """Let the program run until it stops, for so long at most; it is given a signal, if one is named."""
-        return _stop(self._ask("go", (signal,), seconds)[0])
+        stop = _stop(self._ask("go", (signal,), seconds)[0])
+        if stop.reason in ("exec", "stopped"):
+            self._marks = None
+        return stop
 
     def marks(self) -> dict[int, bytes]:
         """Where breakpoints are while the program runs, and the bytes that belong there."""
-        return {address: bytes.fromhex(text) for address, text in self.ask("marks")}
+        if self._marks is None:
+            self._marks = {address: bytes.fromhex(text) for address, text in self.ask("marks")}
+        return self._marks
 
     def arguments(self) -> list[int]:
         """The first six whole arguments of the function that the program has just entered."""
         return list(self.ask("arguments"))
 
     def _ask(self, verb: str, arguments: Sequence[Any], seconds: float | None = None) -> tuple[Any, bytes]:
+        if verb in _PLACING:
+            self._marks = None
         try:
             self._requests.write(json.dumps([verb, *arguments]).encode() + b"\n")
             self._requests.flush()
@@ -166,6 +174,9 @@ class Link:
             raise LinkLost("gdb has ended")
         return dict(json.loads(line))
 
+
+_PLACING = ("attach", "break", "break_if", "watch")
+"""What puts breakpoints into the program."""
 
 _RUNNING = ("go", "call")
 """What lets the program run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import Signals
@@ -14,8 +14,9 @@ from ggmltool.sources.process.corefile import CoreFile, read_core
 from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
-from ggmltool.sources.process.instance import SYMBOLS, Instance, instances_of, names_ggml, nothing_found
+from ggmltool.sources.process.instance import Instance, instances_of, nothing_found
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
+from ggmltool.sources.process.loaded import Files
 from ggmltool.sources.process.patience import Patience
 from ggmltool.sources.process.permission import program_of, why_not
 from ggmltool.sources.process.program import Gdb, Launched, why_lost
@@ -53,9 +54,7 @@ class Session:
         self.ended = ""
         self._exits = ExitStack()
         self._meant = 0
-        self._symbols: dict[str, Mapping[str, int]] = {}
-        self._files: set[str] = set()
-        self._without_symbols: list[str] = []
+        self._files = Files(link, pid if kind in ("launched", "pid") else 0)
         self._functions: dict[int, str] = {}
         self._aborts: frozenset[int] = frozenset()
         self.entered = (0, 0)
@@ -128,7 +127,7 @@ class Session:
     def instance(self) -> Instance:
         """The copy of ggml that is meant. Raises AttachError if there is none, or one that is not known."""
         if not self.instances:
-            raise AttachError(nothing_found(self.name, self._symbols, self._without_symbols, len(self._files)))
+            raise AttachError(self._nothing())
         found = self.instances[self._meant]
         if found.refusal:
             raise AttachError(found.refusal)
@@ -149,23 +148,9 @@ class Session:
 
     def look(self) -> bool:
         """Find ggml in the files that are loaded now; whether there is anything new."""
-        files = set(self.about()["libraries"])
-        new = files - self._files
-        gone = self._symbols.keys() - files
-        self._files = files
-        for file in gone:
-            del self._symbols[file]
-        found = bool(gone)
-        for file in sorted(new):
-            named = names_ggml(file, f"/proc/{self.pid}/root" if self.pid else "")
-            symbols = {} if named is False else self.link.ask("symbols", file, SYMBOLS)
-            if symbols:
-                self._symbols[file] = symbols
-                found = True
-            elif named:
-                self._without_symbols.append(file)
+        found = self._files.look()
         if found:
-            self.instances = instances_of(self.link, self._symbols)
+            self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs)
             self._meant = 0
         return found
 
@@ -284,7 +269,8 @@ class Session:
                     self.stopped = stop
                     raise Dies(self.name, stop.signal)
             elif stop.reason == "exec":
-                self._files, self._symbols, self.instances = set(), {}, ()
+                self._files.forget()
+                self.instances = ()
                 self._news()
             elif stop.reason == "stopped":
                 self._news()
@@ -338,11 +324,14 @@ class Session:
         self._meant = next(n for n, i in enumerate(self.instances) if stop.pc in i.symbols.values())
         found = self.instances[self._meant]
         if not found.version and found.has("ggml_version"):
-            self.instances = instances_of(self.link, self._symbols, calls=True)
+            self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs, calls=True)
+
+    def _nothing(self) -> str:
+        return nothing_found(self.name, self._files.symbols, self._files.without, len(self._files))
 
     def _never(self, functions: Sequence[str], when: str) -> str:
         if not self.instances:
-            return f"{nothing_found(self.name, self._symbols, self._without_symbols, len(self._files))}; it {when}"
+            return f"{self._nothing()}; it {when}"
         if not self._functions:
             return f"{self.name} {when}; its ggml ({self.instance.files[0]}) has no {' and no '.join(functions)}"
         return f"{self.name} {when} before it called {' or '.join(dict.fromkeys(self._functions.values()))}"

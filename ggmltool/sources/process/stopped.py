@@ -31,6 +31,14 @@ class Ggml(Protocol):
     def symbols(self) -> Mapping[str, int]:
         """Addresses of its functions by name."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it lies in, the one with the scheduler first."""
+
+    @property
+    def tells_structs(self) -> bool:
+        """Whether its debug information may know its structs."""
+
 
 class Stopped(Protocol):
     """A program that stands still, as `Session` has it."""
@@ -58,9 +66,10 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
         return
     others = () if says_structs(instance.version) else layouts_of("", instance.symbols)
     for name in dict.fromkeys((*others, instance.structs)):
-        own, differ = corrected(session.link, name)
-        if own is not None and differ:
-            yield own
+        if instance.tells_structs:
+            own, differ = corrected(session.link, name, instance.files[0])
+            if own is not None and differ:
+                yield own
         yield layout(name)
 
 

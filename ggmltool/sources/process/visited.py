@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from ggmltool.sources.process.asking import ask
@@ -22,15 +23,31 @@ STOPS = (
 """The functions whose entry is such a call: scheduler and graph are their first arguments."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Visited:
-    """What a program had before a call and after it, what its devices answered, the scenario, and what was decided."""
+    """What a program had before a call and after it, and what its devices answered then and `later`. What follows from
+    that is found out when it is wanted: the program need not stand still for it."""
 
     before: Snapshot
     after: Snapshot
     answers: Answers
-    written: Written
-    decided: dict[str, Any]
+    later: Answers | None
+
+    @property
+    def written(self) -> Written:
+        """The scenario. Raises AttachError."""
+        return self._found[0]
+
+    @property
+    def decided(self) -> dict[str, Any]:
+        """What the program decided. Raises AttachError."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[Written, dict[str, Any]]:
+        made = written(self.before, self.answers, self.after, self.later)
+        done = decided(self.after, made.ids, made.names, made.step, self.answers)
+        return with_assignments(made, done) if self.after is self.before else made, done
 
 
 def visit(session: Session) -> Visited:
@@ -43,11 +60,7 @@ def visit(session: Session) -> Visited:
     before = read_snapshot(session, sched, graph, function, "before")
     answers = ask(session, before)
     if "compute" in function and before.sched.is_alloc:
-        after, later = before, None
-    else:
-        session.finish()
-        after = read_snapshot(session, sched, graph, function, "after")
-        later = ask(session, after)
-    made = written(before, answers, after, later)
-    done = decided(after, made.ids, made.names, made.step, answers)
-    return Visited(before, after, answers, with_assignments(made, done) if after is before else made, done)
+        return Visited(before, before, answers, None)
+    session.finish()
+    after = read_snapshot(session, sched, graph, function, "after")
+    return Visited(before, after, answers, ask(session, after))

@@ -48,9 +48,18 @@ def test_a_program_without_debug_information_has_no_other_layout() -> None:
 
 
 def test_what_it_tells_as_the_table_does_changes_nothing() -> None:
-    types, differ = corrected(recorded("0.26").link, "0.26")
+    session = recorded("0.26")
+    for struct_ in layout("0.26").structs.values():
+        told(session, struct_)
+    types, differ = corrected(session.link, "0.26")
     assert types is not None
     assert not differ
+
+
+def test_what_tells_of_other_structs_alone_is_not_asked() -> None:
+    session = recorded("0.26")
+    told(session, layout("0.26").structs["ggml_tensor"], 8)
+    assert corrected(session.link, "0.26") == (None, ())
 
 
 def test_a_struct_that_somebody_changed_is_read_as_it_is() -> None:

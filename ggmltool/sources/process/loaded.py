@@ -1,0 +1,134 @@
+"""The files that a program has loaded, and the symbols of ggml's in them.
+
+Those of a process are read off the files themselves: gdb takes seconds for a large one, while the program stands still.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ggmltool.sources.process.elf import opened
+from ggmltool.sources.process.instance import HEART, SCHEDULER, SYMBOLS, names_ggml
+from ggmltool.sources.process.link import Link
+
+
+class Code(NamedTuple):
+    """Where code of a file begins in the process, and in the file."""
+
+    address: int
+    offset: int
+
+
+class Files:
+    """Those of a program: `symbols` are the addresses of ggml's functions by file and name, `without` the files that
+    have its words, but no symbols. Those of process `pid` are read here; with 0, or where that cannot be, gdb is asked.
+    """
+
+    def __init__(self, link: Link, pid: int) -> None:
+        self.symbols: dict[str, Mapping[str, int]] = {}
+        self.without: list[str] = []
+        self._link = link
+        self._pid = pid
+        self._known: dict[str, Code | None] = {}
+        self._untold: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def forget(self) -> None:
+        """The process has become another program."""
+        self.symbols, self.without, self._known, self._untold = {}, [], {}, []
+
+    def look(self) -> bool:
+        """Find what is loaded now; whether any of ggml's functions came or went."""
+        now = self._loaded()
+        new = {file: code for file, code in now.items() if self._known.get(file, 0) != code}
+        gone = {file for file in self.symbols if file not in now or file in new}
+        self._known = now
+        for file in gone:
+            del self.symbols[file]
+        for file in sorted(new):
+            self._read(file, new[file])
+        asked = set() if any(HEART in found for found in self.symbols.values()) else self._ask()
+        return bool(gone or asked or self.symbols.keys() & new.keys())
+
+    def tells_structs(self, file: str) -> bool:
+        """Whether a file may have debug information of the scheduler's structs."""
+        try:
+            with opened(self._path(file)) as elf:
+                return elf.may_tell(SCHEDULER)
+        except (OSError, ValueError, struct.error):
+            return True
+
+    def _loaded(self) -> dict[str, Code | None]:
+        if not self._pid:
+            return dict.fromkeys(self._link.ask("about")["libraries"])
+        return dict(code_of(self._pid))
+
+    def _read(self, file: str, code: Code | None) -> None:
+        found = _symbols(self._path(file), code) if code is not None else None
+        if found is None:
+            if names_ggml(file, self._root) is not False:
+                self._untold.append(file)
+            return
+        if found.addresses:
+            self.symbols[file] = found.addresses
+        if not found.all:
+            self._untold.append(file)
+
+    def _ask(self) -> set[str]:
+        """Ask gdb for what the files themselves do not tell: it knows where their symbols are kept apart. Those of
+        which it knows any."""
+        untold, self._untold, told = self._untold, [], set()
+        for file in untold:
+            symbols = self._link.ask("symbols", file, SYMBOLS)
+            if symbols:
+                self.symbols[file] = symbols
+                told.add(file)
+            elif file not in self.symbols and names_ggml(file, self._root):
+                self.without.append(file)
+        return told
+
+    @property
+    def _root(self) -> str:
+        return f"/proc/{self._pid}/root" if self._pid else ""
+
+    def _path(self, file: str) -> str:
+        return self._root + file
+
+
+class Found(NamedTuple):
+    """What a file's own tables tell of ggml's symbols; `all`: nobody knows more."""
+
+    addresses: Mapping[str, int]
+    all: bool
+
+
+def code_of(pid: int) -> dict[str, Code]:
+    """The files of a process that have code; none if it is gone."""
+    out: dict[str, Code] = {}
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    except OSError:
+        return out
+    for line in lines:
+        span, rights, offset, _, _, *file = line.split(None, 5) or [""] * 5
+        if "x" in rights and file and file[0].startswith("/") and file[0] not in out:
+            out[file[0]] = Code(int(span.partition("-")[0], 16), int(offset, 16))
+    return out
+
+
+def _symbols(path: str, code: Code) -> Found | None:
+    try:
+        with opened(path) as elf:
+            base = elf.address(code.offset)
+            found = elf.symbols(SYMBOLS)
+            if base is None:
+                return None
+            moved = {name: code.address - base + at for name, at in found.addresses.items()}
+            return Found(moved, found.all or not (moved or elf.mentions(SYMBOLS)))
+    except (OSError, ValueError, struct.error):
+        return None
