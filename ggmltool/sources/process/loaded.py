@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.sources.process.debug_info import Asks
 from ggmltool.sources.process.elf import opened
 from ggmltool.sources.process.instance import HEART, SCHEDULER, SYMBOLS, names_ggml
-from ggmltool.sources.process.link import Link
 
 
 class Code(NamedTuple):
@@ -27,7 +27,7 @@ class Files:
     have its words, but no symbols. Those of process `pid` are read here; with 0, or where that cannot be, gdb is asked.
     """
 
-    def __init__(self, link: Link, pid: int) -> None:
+    def __init__(self, link: Asks, pid: int) -> None:
         self.symbols: dict[str, Mapping[str, int]] = {}
         self.without: list[str] = []
         self._link = link

@@ -1,0 +1,73 @@
+"""Symbols are read off the files of a process as the process itself finds them; what is damaged is left to gdb."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggmltool.sources.process.elf import opened
+from ggmltool.sources.process.instance import HEART, SYMBOLS
+from ggmltool.sources.process.loaded import Files, code_of
+from tests import needs
+
+PROGRAM = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+print(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in sys.argv[2:]), flush=True)
+input()
+"""
+NAMES = (HEART, "ggml_version", "ggml_type_name", "gguf_get_version")
+
+
+class Unasked:
+    """A gdb that knows nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def ask(self, *request: Any) -> dict[str, int]:
+        """Nothing."""
+        self.asked.append(request)
+        return {}
+
+
+@pytest.mark.parametrize("release", ["0.20.2", "0.26"])
+def test_symbols_are_where_the_program_itself_finds_them(release: str) -> None:
+    library = str(needs.library(release).files.base)
+    command = [sys.executable, "-c", PROGRAM, library, *NAMES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = dict(zip(NAMES, map(int, process.stdout.readline().split()), strict=True))
+        link = Unasked()
+        files = Files(link, process.pid)
+        assert files.look()
+        assert not files.look()
+        process.communicate("\n")
+    (found,) = (symbols for symbols in files.symbols.values() if HEART in symbols)
+    assert {name: found[name] for name in NAMES} == told
+    assert not link.asked
+
+
+def test_a_program_without_ggml_has_no_symbols() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        while "cat" not in str(list(code_of(process.pid))):
+            pass
+        link = Unasked()
+        files = Files(link, process.pid)
+        assert not files.look()
+        process.communicate(b"")
+    assert files.symbols == {}
+    assert not link.asked
+    assert code_of(process.pid) == {}
+
+
+@pytest.mark.parametrize("kept", [0, 3, 40, 64, 4096])
+def test_a_file_that_is_cut_off_is_refused(kept: int, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(Path(sys.executable).read_bytes()[:kept])
+    with pytest.raises(ValueError, match="."), opened(str(cut)) as elf:
+        elf.symbols(SYMBOLS)
