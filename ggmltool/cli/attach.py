@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ggmltool.cli.attached import save, tell_verified, verified
+from ggmltool.cli.attach_line import AttachCommand, check_together
+from ggmltool.cli.attached import numbered, save, tell_verified, verified
 from ggmltool.cli.attaching_end import tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
-from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
 from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
@@ -27,7 +27,7 @@ _DIGITS = 10
 """More of them no process has in its number."""
 
 
-@click.command(cls=Command)
+@click.command(cls=AttachCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PID | -- PROGRAM ARGS...]")
 @click.option(
     "--at",
@@ -57,7 +57,7 @@ _DIGITS = 10
 @click.option("--gdb", is_flag=True, help="Print the line that gives your own gdb the commands of `ggml`.")
 @values_options
 @format_option("text", "json", help="Text (default), or JSON with exact bytes.")
-@output_to(".json", ".yaml", ".yml", ".gguf")
+@output_to(".json", ".yaml", ".yml", ".gguf", text=False)
 def attach(
     words: tuple[str, ...],
     at: Literal["reserve", "alloc", "compute", "any"] | None,
@@ -115,20 +115,20 @@ def attach(
     """
     if sys.platform != "linux":
         raise CliError("attach works on Linux alone: it looks into programs through gdb and /proc")
+    check_together(words)
     if gdb:
         return _for_gdb()
-    if not words and core is None:
-        raise click.UsageError("name a process by its number, or a program behind `--`")
-    if until_abort and (core is not None or verify or values.wanted):
-        raise click.UsageError("--until-abort waits for an end alone: leave out --core, --verify and values.")
     if redact and output.path is None:
         raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
     if values.wanted:
         values.check(output, at, count, format == "json")
-        if core is not None or verify or redact:
-            raise click.UsageError("Values are read of a program that runs: leave --core, --verify and --redact out.")
+        if verify or redact:
+            raise click.UsageError("Values are read while one graph is computed: leave --verify and --redact out.")
     elif output.path is not None and output.path.suffix == ".gguf":
         raise click.UsageError("A .gguf file holds values: say of which nodes (--values all).")
+    else:
+        for n in range(2, count + 1):
+            numbered(output, n).check()
     from ggmltool.sources.process.ending import ended
     from ggmltool.sources.process.errors import AttachError, Dies
     from ggmltool.sources.process.session import Session
@@ -154,12 +154,12 @@ def attach(
         finally:
             if last is None:
                 _tell(session, [call for call, _ in seen], format == "json" and not verify)
+                if output.path is not None:
+                    save([visited.written.document for _, visited in seen], output, redact)
         if last is not None:
             return tell_end(session, last, output, redact, format == "json")
     except AttachError as error:
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
-    if output.path is not None:
-        save([visited.written.document for _, visited in seen], output, redact)
     return _verify(session, [visited for _, visited in seen], format == "json") if verify else FINE
 
 
@@ -210,12 +210,9 @@ def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
     from ggmltool.views.attach.summary import attached_view
 
     document = AttachedDocument.of(session, taken) if taken else None
-    output = Output()
     if document is not None and not json:
-        if session.launched:
-            note(attached_view(document, output.style).rstrip("\n"))
-        else:
-            output.write(attached_view(document, output.style))
+        output = Output(aside=session.launched is not None)
+        output.write(attached_view(document, output.style))
     if not session.ended:
         note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
     status = session.wait()
@@ -223,7 +220,7 @@ def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
         how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
         note(f"{session.name} ended {how}")
     if document is not None and json:
-        output.write_document(document)
+        Output().write_document(document)
 
 
 def _verify(session: Session, visited: list[Visited], json: bool) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.output import Output, note
+from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
     from ggmltool.inspect.attached.verified import Verified
@@ -44,11 +44,7 @@ def tell_verified(found: list[Verified], title: str, aside: bool) -> int:
     """Print whether the program did what the plan says; 1 if it did not. `aside`: standard output is the program's."""
     from ggmltool.views.attach.verified import verified_view
 
-    output = Output()
+    output = Output(aside=aside)
     for one in found:
-        text = verified_view(one, title, output.style)
-        if aside:
-            note(text.rstrip("\n"))
-        else:
-            output.write(text)
+        output.write(verified_view(one, title, output.style))
     return FINE if all(one.same for one in found) else GGML_FAILED

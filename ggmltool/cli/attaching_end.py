@@ -42,17 +42,14 @@ def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: b
     from ggmltool.views.attach.verified import verified_view
 
     status = session.wait()
-    facts, found, out = explain_end(end), _verified(end), Output()
+    facts, found, out = explain_end(end), _verified(end), Output(aside=session.launched is not None and not json)
     if json:
         out.write_document(EndDocument.of(session.instance.release.name, session.name, facts))
     else:
         text = abort_view(facts, session.name, out.style)
         if found is not None:
             text += "\n" + verified_view(found, "What its scheduler had decided", out.style)
-        if session.launched:
-            note(text.rstrip("\n"))
-        else:
-            out.write(text)
+        out.write(text)
     if status < 0:
         note(f"{session.name} ended by {Signals(-status).name}")
     if output.path is not None and end.written is None:

@@ -305,7 +305,7 @@ def values_of(
 
 
 def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> int:
-    asked = values.asked
+    asked, out = values.asked, Output(aside=launched)
     if asked.dump is not None:
         values.dump(asked.dump, output.force)
     if output.path is not None:
@@ -319,24 +319,15 @@ def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> 
         else:
             from ggmltool.views.compute.compare import compare_view
 
-            _show(compare_view(found, values.title, asked.worst, Output().style), launched)
+            out.write(compare_view(found, values.title, asked.worst, out.style))
         return GGML_FAILED if found.over else FINE
     if asked.dump is None and output.path is None:
         from ggmltool.views.compute.watch import watched_view
 
         results = {*values.captured.nodes}
-        style = Output().style
-        texts = [watched_view(n, values.known(n.id), False, style) for n in values.watched() if n.id in results]
-        _show("\n".join(texts), launched)
+        texts = [watched_view(n, values.known(n.id), False, out.style) for n in values.watched() if n.id in results]
+        out.write("\n".join(texts))
     return FINE
-
-
-def _show(text: str, launched: bool) -> None:
-    """A program that was started here had standard output for itself."""
-    if launched:
-        note(text.rstrip("\n"))
-    else:
-        Output().write(text)
 
 
 def pair(path: Path) -> tuple[Path, Path]:

@@ -80,7 +80,8 @@ def refusal(
         return None
     if named is None and text:
         return None
-    possible = dict.fromkeys([*own, *(_ending(format) for format in formats), *([".txt"] if text else [])])
+    ours = [_ending(format) for format in formats if text or format != "text"]
+    possible = dict.fromkeys([*own, *ours, *([".txt"] if text else [])])
     if named is not None and chosen is not None and named in formats:
         return f"{path} would hold {chosen.upper()}: leave the format out, or give the file another name."
     written = ", ".join(sorted(possible, key=lambda ending: ending == ".txt"))

@@ -8,9 +8,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 import click
 
@@ -32,16 +33,22 @@ UNLIMITED = 10_000
 class Output:
     """The `-o` of a command: `path` None is standard output; `force` allows to overwrite a file; `raw` lets a terminal
     have ggml's own text as ggml prints it. `table` is the one of a document that is written as CSV ("": its main one),
-    None for documents as JSON."""
+    None for documents as JSON. `aside` is for what is said beside a program that has standard output: it
+    goes to standard error."""
 
     path: Path | None = None
     force: bool = False
     raw: bool = False
     table: str | None = None
+    aside: bool = False
 
     @property
     def to_terminal(self) -> bool:
-        return self.path is None and sys.stdout.isatty()
+        return self.path is None and self._stream.isatty()
+
+    @property
+    def _stream(self) -> TextIO:
+        return sys.stderr if self.aside else sys.stdout
 
     @property
     def style(self) -> Style:
@@ -63,7 +70,7 @@ class Output:
     def width(self) -> int:
         """Columns there are: those of the terminal or of COLUMNS; elsewhere names need not be cut."""
         if self.to_terminal:
-            return max(shutil.get_terminal_size().columns, 20)
+            return max(_columns(self._stream), 20)
         columns = os.environ.get("COLUMNS", "")
         return max(int(columns), 20) if columns.isdecimal() and int(columns) else UNLIMITED
 
@@ -127,7 +134,7 @@ class Output:
         if is_packed(self.path):
             data = gzip.compress(data, mtime=0)
         if self.path is None:
-            _print(data)
+            _print(data, self._stream)
             return
         self.check()
         try:
@@ -143,16 +150,25 @@ class Output:
         note(f"Wrote {self.path}")
 
 
-def _print(data: bytes) -> None:
-    """Write to standard output. Raises CliError if that fails, BrokenPipeError if the reader is gone."""
+def _columns(stream: TextIO) -> int:
+    """The columns of the terminal, as shutil tells them of standard output."""
+    if stream is sys.stderr and not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        with suppress(OSError, ValueError):
+            return os.get_terminal_size(stream.fileno()).columns
+    return shutil.get_terminal_size().columns
+
+
+def _print(data: bytes, stream: TextIO) -> None:
+    """Write to standard output or error. Raises CliError if that fails, BrokenPipeError if the reader is gone."""
     try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CliError(f"cannot write to standard output: {error.strerror or error}") from None
+        name = "error" if stream is sys.stderr else "output"
+        raise CliError(f"cannot write to standard {name}: {error.strerror or error}") from None
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -268,10 +268,9 @@ class Seen:
     def _buffer(self, buffer: BufferState) -> SeenBuffer:
         inside = [t for t in self.snapshot.tensors.values() if t.buffer == buffer.address]
         ends = [t.data + (self.nbytes(t) or 0) - (buffer.base or 0) for t in inside if t.data]
-        usage = USAGES[buffer.usage] if 0 <= buffer.usage < len(USAGES) else str(buffer.usage)
         used = max(ends, default=0) if buffer.base is not None else 0
         return SeenBuffer(
-            buffer.address, self.buft(buffer.buft), usage, buffer.size, buffer.base,
+            buffer.address, self.buft(buffer.buft), usage_of(buffer), buffer.size, buffer.base,
             self.chunk_names.get(buffer.address, ""), len(inside), used,
         )  # fmt: skip
 
@@ -331,6 +330,11 @@ class Seen:
 def _four(numbers: Sequence[int]) -> tuple[int, int, int, int]:
     a, b, c, d = numbers
     return a, b, c, d
+
+
+def usage_of(buffer: BufferState) -> str:
+    """What ggml_backend_buffer_set_usage said of a buffer."""
+    return USAGES[buffer.usage] if 0 <= buffer.usage < len(USAGES) else str(buffer.usage)
 
 
 def _said(name: str | None) -> str:

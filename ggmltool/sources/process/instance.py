@@ -140,4 +140,7 @@ def nothing_found(name: str, symbols: Mapping[str, Mapping[str, int]], without: 
             f"{name} has ggml in {files}, but where its functions are cannot be told: it was stripped of its symbols "
             "(build it without -s, or link it with ggml's shared library)"
         )
-    return f"{name} has no ggml: none of the {loaded} files that it has loaded knows a function of ggml's"
+    return (
+        f"{name} has no ggml: none of the {loaded} files that it has loaded knows a function of ggml's "
+        "(a program that it starts is not followed: name that one instead)"
+    )

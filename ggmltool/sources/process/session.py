@@ -334,7 +334,8 @@ class Session:
             return f"{self._nothing()}; it {when}"
         if not self._functions:
             return f"{self.name} {when}; its ggml ({self.instance.files[0]}) has no {' and no '.join(functions)}"
-        return f"{self.name} {when} before it called {' or '.join(dict.fromkeys(self._functions.values()))}"
+        *others, last = dict.fromkeys(self._functions.values())
+        return f"{self.name} {when} before it called {' or '.join([', '.join(others), last] if others else [last])}"
 
     def _looked(self) -> Self:
         """This session, with ggml found in what is loaded already."""

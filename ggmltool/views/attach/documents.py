@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
+from ggmltool.inspect.attached.seen import Seen, usage_of
 from ggmltool.views.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ class AttachedBackend(Row):
 
 
 class AttachedSplit(Row):
-    """A split that was decided: the nodes from `first` to before `end` of the scheduler's graph, and its inputs."""
+    """A split that was decided: the nodes from `first` to before `end` of the scheduler's graph, its inputs, and the
+    bytes of these that are copied for it."""
 
     number: int
     backend: str
     first: int
     end: int
     inputs: list[str]
+    bytes: int
 
 
 class AttachedBuffer(Row):
@@ -51,9 +54,23 @@ class AttachedBuffer(Row):
     sizes: list[int]
 
 
+class AttachedMemory(Row):
+    """Buffers of one type and usage that the program itself made and the graph's tensors lie in: how many there are,
+    their bytes, the tensors of the graph in them (no views), and the largest of these, by type and shape if it is
+    unnamed."""
+
+    name: str
+    usage: str
+    buffers: int
+    size: int
+    tensors: int
+    largest: str
+    largest_bytes: int
+
+
 class AttachedCall(Row):
     """A call: `number` is which of those that were waited for it is. `splits` and `buffers` are what was decided in
-    it, `unread` what could not be read, in words."""
+    it, `memory` the buffers of the program, `unread` what could not be read, in words."""
 
     function: str
     number: int
@@ -62,23 +79,26 @@ class AttachedCall(Row):
     backends: list[AttachedBackend]
     splits: list[AttachedSplit]
     buffers: list[AttachedBuffer]
+    memory: list[AttachedMemory]
     unread: list[str]
 
     @classmethod
     def of(cls, number: int, before: Snapshot, after: Snapshot) -> Self:
         """What a program had before and after a call, the one of that number."""
         names = [b.name or f"backend {n}" for n, b in enumerate(after.backends)]
+        seen = Seen(after)
         return cls(
             function=before.function or "",
             number=number,
             nodes=len(before.graph.nodes),
             leafs=len(before.graph.leafs),
             backends=[_backend(n, b, after) for n, b in enumerate(after.backends)],
-            splits=[_split(n, s, names, after) for n, s in enumerate(after.sched.splits)],
+            splits=[_split(n, s, names, seen) for n, s in enumerate(after.sched.splits)],
             buffers=[
                 AttachedBuffer(after.bufts[buft].name if buft in after.bufts else None, _sizes(chunks))
                 for buft, chunks in zip(after.sched.galloc.bufts, after.sched.galloc.chunks, strict=False)
             ],
+            memory=_memory(seen),
             unread=list(after.unread),
         )
 
@@ -115,11 +135,30 @@ def _backend(index: int, backend: BackendState, after: Snapshot) -> AttachedBack
     )
 
 
-def _split(number: int, split: SplitState, names: list[str], after: Snapshot) -> AttachedSplit:
-    tensors = after.tensors
+def _split(number: int, split: SplitState, names: list[str], seen: Seen) -> AttachedSplit:
+    tensors = seen.snapshot.tensors
     inputs = [tensors[t].name.decode("utf-8", "replace") if t in tensors else f"{t:#x}" for t in split.inputs]
     name = names[split.backend_id] if 0 <= split.backend_id < len(names) else str(split.backend_id)
-    return AttachedSplit(number, name, split.i_start, split.i_end, inputs)
+    copied = sum(seen.nbytes(tensors[t]) or 0 for t in split.inputs if t in tensors)
+    return AttachedSplit(number, name, split.i_start, split.i_end, inputs, copied)
+
+
+def _memory(seen: Seen) -> list[AttachedMemory]:
+    """The program's own buffers, the largest kind first."""
+    buffers = {b.address: (seen.buft(b.buft), usage_of(b), b.size)
+               for b in seen.snapshot.buffers.values() if b.address not in seen.chunk_names}  # fmt: skip
+    tensors: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for address, t in seen.snapshot.tensors.items():
+        if t.buffer in buffers and not t.view_src:
+            name, usage, _ = buffers[t.buffer]
+            called = seen.name(address) if t.name else f"{seen.type(t)} {list(t.ne)}"
+            tensors.setdefault((name, usage), []).append((seen.nbytes(t) or 0, called))
+    out = []
+    for (name, usage), inside in tensors.items():
+        sizes = [size for a, b, size in buffers.values() if (a, b) == (name, usage)]
+        most, largest = max(inside)
+        out.append(AttachedMemory(name, usage, len(sizes), sum(sizes), len(inside), largest, most))
+    return sorted(out, key=lambda m: (-m.size, m.name, m.usage))
 
 
 def _sizes(chunks: tuple[ChunkState, ...]) -> list[int]:
