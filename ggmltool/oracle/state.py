@@ -7,14 +7,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer
-
-USAGES = ("any", "weights", "compute")
 
 TENSOR_LAYOUT = struct.Struct("=i4xQ4q4Qi16ii10QQQQ64sQ8x")
 """ggml_tensor as fields: type, buffer, ne, nb, op, op_params, flags, src, view_src, view_offs, data, name, extra."""
@@ -127,7 +126,7 @@ class StateReader:
             buffer = Buffer.from_address(t.buffer)
             base = self.lib.ggml_backend_buffer_get_base(t.buffer) or 0
             chunk = self._chunks.get(t.buffer, self.context_chunks.get(t.buffer, 0))
-            known = (self.world.bufts[buffer.buft].name, USAGES[buffer.usage], chunk, base)
+            known = (self.world.bufts[buffer.buft].name, USAGE_NAMES[buffer.usage], chunk, base)
             self._buffers[t.buffer] = known
         name, usage, chunk, base = known
         return Place(name, usage, chunk, t.data - base)

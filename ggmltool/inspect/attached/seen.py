@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
-from ggmltool.ggml.tensor import nbytes_of
+from ggmltool.ggml.tensor import FLAG_OUTPUT, nbytes_of
 from ggmltool.sources.process.state import (
     BufferState,
     ChunkState,
@@ -17,8 +17,6 @@ from ggmltool.sources.process.state import (
     TensorAllocState,
     TensorState,
 )
-
-USAGES = ("any", "weights", "compute")
 
 
 class SeenSplit(NamedTuple):
@@ -148,7 +146,7 @@ class Seen:
     def nbytes(self, t: TensorState) -> int | None:
         """ggml_nbytes; None of a type that is not known."""
         known = TYPES.get(self.type(t))
-        return None if known is None else nbytes_of(known, _four(t.ne), _four(t.nb))
+        return None if known is None else nbytes_of(known, t.ne, t.nb)
 
     def backend(self, number: int | None) -> str | None:
         """The name of a backend by its number."""
@@ -323,18 +321,13 @@ class Seen:
     def life(self, address: int) -> tuple[int | None, int | None]:
         """The node that a tensor is, and the last that reads it. None: it is there before the graph, or for its end."""
         t = self.snapshot.tensors[address]
-        end = None if t.flags & 2 else self._last_reader.get(address)
+        end = None if t.flags & FLAG_OUTPUT else self._last_reader.get(address)
         return self._index.get(address), end
-
-
-def _four(numbers: Sequence[int]) -> tuple[int, int, int, int]:
-    a, b, c, d = numbers
-    return a, b, c, d
 
 
 def usage_of(buffer: BufferState) -> str:
     """What ggml_backend_buffer_set_usage said of a buffer."""
-    return USAGES[buffer.usage] if 0 <= buffer.usage < len(USAGES) else str(buffer.usage)
+    return buffer.usage_name or str(buffer.usage)
 
 
 def _said(name: str | None) -> str:

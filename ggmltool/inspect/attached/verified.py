@@ -131,11 +131,6 @@ def _label(rows: str, row: Mapping[str, Any]) -> str:
     return f"split {row['id']}" if rows == "splits" else str(row.get("id", row.get("name", "")))
 
 
-def compare(process: Mapping[str, Any], plan: Mapping[str, Any]) -> list[Divergence]:
-    """Every field of what a process decided that a plan has otherwise, in ggml's order of deciding."""
-    return list(Comparison(process, plan).divergences())
-
-
 def verify(
     document: dict[str, Any], graph: str, step: str, process: Mapping[str, Any], notes: Sequence[str] = ()
 ) -> Verified:

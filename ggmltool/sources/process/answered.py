@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from ggmltool.ggml.buffer import USAGE_ANY
 from ggmltool.ggml.devices.questions import Lies, Operand, Question, trimmed, without_memory
 from ggmltool.ggml.devices.recorded import Answer, Recorded
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import EMPTY_OPS, FIRST_GLU_KEY, FIRST_UNARY_KEY, keys_of
-from ggmltool.ggml.tensor import Dims
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
 
 
@@ -32,7 +32,7 @@ class Asked:
         if key is None or result is None:
             return None
         sources = []
-        for address in _sources(t):
+        for address in trimmed(t.src):
             s = self.snapshot.tensors.get(address)
             operand = None if s is None else self._operand(s)
             if address and operand is None:
@@ -53,13 +53,13 @@ class Asked:
             return None
         root = self.snapshot.tensors.get(t.view_src) if t.view_src else None
         lies = self._lies(t, True) or (None if root is None else self._lies(root, False))
-        return Operand(type, _dims(t.ne), _dims(t.nb), bool(t.view_src), lies)
+        return Operand(type, t.ne, t.nb, bool(t.view_src), lies)
 
     def _lies(self, t: TensorState, own: bool) -> Lies | None:
         buffer = None if t.buffer in self.given else self.snapshot.buffers.get(t.buffer)
         if buffer is None or buffer.buft not in self.bufts:
             return None
-        return Lies(self.bufts[buffer.buft], buffer.usage if 0 <= buffer.usage <= 2 else 0, own)
+        return Lies(self.bufts[buffer.buft], buffer.usage if buffer.usage_name is not None else USAGE_ANY, own)
 
 
 def recorded(asked: Asked, answers: Answers) -> list[Recorded]:
@@ -105,15 +105,3 @@ def _params(key: int, t: TensorState) -> tuple[int, ...]:
         function = key - (FIRST_GLU_KEY if key >= FIRST_GLU_KEY else FIRST_UNARY_KEY)
         return trimmed((function, *t.op_params[1:]))
     return trimmed(t.op_params)
-
-
-def _sources(t: TensorState) -> tuple[int, ...]:
-    last = len(t.src)
-    while last and not t.src[last - 1]:
-        last -= 1
-    return t.src[:last]
-
-
-def _dims(numbers: tuple[int, ...]) -> Dims:
-    a, b, c, d = numbers
-    return (a, b, c, d)

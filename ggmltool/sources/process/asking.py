@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.tensor import Dims, nbytes_of
+from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, LinkError
-from ggmltool.sources.process.mappings import Mapping as Piece
-from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.mappings import mappings_of
 from ggmltool.sources.process.reading import Reader
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
 from ggmltool.sources.process.stopped import Stopped
@@ -47,36 +47,23 @@ class Asked:
     take: Callable[[int], None]
 
 
-def ask(session: Stopped, snapshot: Snapshot, extra: Iterable[int] = (), seconds: float = SECONDS) -> Answers:
+def ask(session: Stopped, snapshot: Snapshot, seconds: float = SECONDS) -> Answers:
     """What each backend says of each tensor of the graph, and how many bytes they take in each buffer type.
 
-    Before a call that is what the scheduler is going to hear. After one, ask for the sizes of what it made: of a
-    snapshot "after" only those of the `extra` tensors are asked, which are the copies by default. Raises AttachError.
+    Before a call that is what the scheduler is going to hear. After one, only the sizes of the copies that it made are
+    asked. `seconds` is how long the program is asked at most. Raises AttachError.
     """
     asking = _Asking(session, snapshot)
-    made = list(extra)
     if snapshot.when == "after":
         copies = [t for of in snapshot.sched.copies.values() for t in of.values()]
-        asking.sizes(made or list(dict.fromkeys(copies)))
+        asking.sizes(list(dict.fromkeys(copies)))
     else:
         asking.ops()
         asking.usable()
-        asking.sizes([*asking.tensors, *made])
+        asking.sizes(asking.tensors)
         asking.own_sizes()
     asking.run(time.monotonic() + seconds)
     return asking.answers()
-
-
-def together(first: Answers, second: Answers) -> Answers:
-    """What was heard before a call and after it."""
-    return Answers(
-        {**first.supports, **second.supports},
-        {**first.offloads, **second.offloads},
-        {**first.sizes, **second.sizes},
-        {**first.bufts, **second.bufts},
-        first.asked + second.asked,
-        first.left_out + second.left_out,
-    )
 
 
 class _Asking:
@@ -86,7 +73,7 @@ class _Asking:
         self.session = session
         self.snapshot = snapshot
         self.reader = Reader(session)
-        self.mappings = Mappings(Piece(*piece) for piece in session.link.ask("mappings"))
+        self.mappings = mappings_of(session.link)
         self.tensors = list(dict.fromkeys(self._of_graph()))
         self.supports: dict[tuple[int, int], bool] = {}
         self.offloads: dict[tuple[int, int], bool] = {}
@@ -243,24 +230,17 @@ def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int
 def _looked_at(snapshot: Snapshot, t: TensorState) -> Key:
     """The op, and of the tensor and its sources type, layout, whether it is a view, and where it lies."""
     known = snapshot.tensors
-    return (t.op, _params(snapshot, t), _seen(snapshot, t), *(_seen(snapshot, known.get(s)) for s in _sources(t)))
+    return (t.op, _params(snapshot, t), _seen(snapshot, t), *(_seen(snapshot, known.get(s)) for s in trimmed(t.src)))
 
 
 def _sized(snapshot: Snapshot, t: TensorState) -> Key:
     known = snapshot.tensors
-    return (t.op, _params(snapshot, t), _laid_out(t), *(_laid_out(known.get(s)) for s in _sources(t)))
+    return (t.op, _params(snapshot, t), _laid_out(t), *(_laid_out(known.get(s)) for s in trimmed(t.src)))
 
 
 def _params(snapshot: Snapshot, t: TensorState) -> Key:
     nothing = snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in _COMPUTE_NOTHING
     return () if nothing else t.op_params
-
-
-def _sources(t: TensorState) -> tuple[int, ...]:
-    last = len(t.src)
-    while last and not t.src[last - 1]:
-        last -= 1
-    return t.src[:last]
 
 
 def _laid_out(t: TensorState | None) -> Key:
@@ -285,9 +265,4 @@ def _seen(snapshot: Snapshot, t: TensorState | None) -> Key:
 def _nbytes(snapshot: Snapshot, t: TensorState) -> int | None:
     """What a buffer type without a rule of its own says: ggml_nbytes."""
     type = TYPES.get(snapshot.type_names.get(t.type, ""))
-    return None if type is None else nbytes_of(type, _dims(t.ne), _dims(t.nb))
-
-
-def _dims(numbers: Sequence[int]) -> Dims:
-    a, b, c, d = numbers
-    return (a, b, c, d)
+    return None if type is None else nbytes_of(type, t.ne, t.nb)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import Pointer, Struct, bare
 from ggmltool.sources.process import limits
@@ -12,20 +13,16 @@ from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import NotAsLaidOut, Record
 from ggmltool.sources.process.link import LinkError, NoBytes
 from ggmltool.sources.process.mappings import Mappings
-from ggmltool.sources.process.memory import Memory
-from ggmltool.sources.process.properties import SIZE_MAX, Questions, Scratch, device_type
+from ggmltool.sources.process.memory import PAGE, Memory
+from ggmltool.sources.process.properties import Questions, device_type
+from ggmltool.sources.process.room import mapped, unmapped
 from ggmltool.sources.process.state import BackendState, BufferState, BuftState, DeviceState, SchedState
 
 _PROPS = {
     "memory_free": "memory_free",
     "memory_total": "memory_total",
-    "async": "caps.async",
-    "host_buffer": "caps.host_buffer",
-    "buffer_from_host_ptr": "caps.buffer_from_host_ptr",
     "events": "caps.events",
-    "mmap_support": "caps.mmap_support|",
 }
-_CAPS = {"events": "event_new", "host_buffer": "get_host_buffer_type", "buffer_from_host_ptr": "buffer_from_host_ptr"}
 
 
 class Found(NamedTuple):
@@ -167,8 +164,6 @@ class Backends:
         for a, table in tables.items():
             type = answers.get(("type", a))
             told = props.get(a, {})
-            functions = {cap for cap, function in _CAPS.items() if function in table.functions}
-            caps = {cap for cap in _PROPS if told[cap] and not cap.startswith("memory_")} if told else functions
             out[a] = DeviceState(
                 a,
                 names.get(("ggml_backend_device", a)),
@@ -176,29 +171,36 @@ class Backends:
                 None if type is None else device_type(self.layout, type),
                 told.get("memory_free"),
                 told.get("memory_total"),
-                frozenset(caps),
-                self.mappings.file(table.functions.get("supports_op", 0)),
+                bool(told["events"]) if told else "event_new" in table.functions,
                 answers.get(("buft", a)) or 0,
             )
         return out
 
     def _props(self, tables: Mapping[int, Table]) -> dict[int, dict[str, int]]:
-        """Memory and capabilities of each device, which it writes into a page of ours."""
-        out = {}
+        """Memory and events of each device, which it writes into a page of ours."""
+        out: dict[int, dict[str, int]] = {}
         record = Record(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
-        with Scratch(self.questions, self._function) as page:
-            for a, table in tables.items() if page else ():
+        link = self.questions.link
+        page = self._page() if tables and self.questions.live else 0
+        if not page:
+            return out
+        try:
+            for a, table in tables.items():
                 if self.questions.add(a, table.functions.get("get_props", 0), "void", a, page):
                     answered = self.questions.answers()
-                    (data,) = self.questions.link.read_many([(page, record.size)])
+                    (data,) = link.read_many([(page, record.size)])
                     if a in answered and len(data) == record.size:
                         out[a] = dict(zip(_PROPS, record.unpack(data), strict=True))
-            if not page and self.questions.live:
-                self.unread.append("the memory of the devices: the program has no mmap")
+        finally:
+            unmapped(link, page, PAGE)
         return out
 
-    def _function(self, name: str) -> int:
+    def _page(self) -> int:
+        """A page of the program; 0 where it has none to give."""
         try:
-            return int(self.questions.link.ask("evaluate", f"(unsigned long)&{name}"))
+            found = mapped(self.questions.link, PAGE)
         except LinkError:
-            return 0
+            found = None
+        if not found:
+            self.unread.append("the memory of the devices: the program has no room for the answer (mmap)")
+        return found or 0

@@ -204,13 +204,7 @@ def _program(notes: list[tuple[bytes, int, bytes]]) -> str:
 
 
 def _packed(start: bytes) -> str:
-    packers = {
-        b"\x28\xb5\x2f\xfd": "zstd -d",
-        b"\x1f\x8b": "gzip -d",
-        b"\xfd7zXZ": "xz -d",
-        b"\x04\x22\x4d\x18": "lz4 -d",
-    }
-    for magic, tool in packers.items():
+    for magic, tool in _PACKERS.items():
         if start.startswith(magic):
             return f" It is compressed: unpack it first (`{tool}`, or `coredumpctl dump -o core`)."
     return ""

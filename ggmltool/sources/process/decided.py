@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.sources.graph_writer import printable, text
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.names import Names
@@ -91,9 +91,8 @@ class _Decided:
         buffer = self.after.buffers.get(t.buffer)
         if not t.buffer or buffer is None:
             return _NOWHERE
-        usage = USAGE_NAMES[buffer.usage] if 0 <= buffer.usage < len(USAGE_NAMES) else None
         offset = None if buffer.base is None else t.data - buffer.base
-        return _Place(self.names.bufts.get(buffer.buft), usage, self.chunks.get(t.buffer, 0), offset)
+        return _Place(self.names.bufts.get(buffer.buft), buffer.usage_name, self.chunks.get(t.buffer, 0), offset)
 
     def _nodes(self) -> list[dict[str, Any]]:
         after, sched = self.after, self.sched
@@ -101,9 +100,6 @@ class _Decided:
         out = []
         for index, address in enumerate(after.graph.nodes):
             t = self._tensor(address)
-            n = len(t.src)
-            while n and not t.src[n - 1]:
-                n -= 1
             position = self.positions.get(address, -1)
             known = 0 <= position < len(sched.node_backend_ids)
             out.append(
@@ -117,7 +113,7 @@ class _Decided:
                     "backend": self.names.backend(sched.node_backend_ids[position]) if known else None,
                     "split": split_of[index] if index < len(split_of) else None,
                     "use_count": after.graph.use_counts.get(address, 0),
-                    "src": [self._name(s) if s else None for s in t.src[:n]],
+                    "src": [self._name(s) if s else None for s in trimmed(t.src)],
                     **self._place(t)._asdict(),
                     "alloc_size": self._alloc_size(address, t),
                 }

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ggmltool.ggml.devices.profiles import profile_of_name
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.sources.process.names import Names
 from ggmltool.sources.process.state import Answers, BackendState, BuftState, DeviceState, Snapshot
 
-SIZE_MAX = (1 << 64) - 1
 _TYPES = ("cpu", "gpu", "igpu", "accel")
 
 
@@ -41,7 +41,7 @@ def _of_device(device: DeviceState, backend: BackendState) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if device.type in _TYPES:
         out["type"] = device.type
-    out["events"] = "events" in device.caps
+    out["events"] = device.events
     if device.memory_free:
         out["memory"] = device.memory_free
     return out

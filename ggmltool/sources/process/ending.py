@@ -13,8 +13,7 @@ from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import LinkError
-from ggmltool.sources.process.mappings import Mapping as Piece
-from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.mappings import mappings_of
 from ggmltool.sources.process.properties import Questions, op_names, type_names
 from ggmltool.sources.process.reading import Reader, read_snapshot
 from ggmltool.sources.process.seeking import graph_of, schedulers_dumped, schedulers_held
@@ -143,8 +142,7 @@ def _as_before(snapshot: Snapshot) -> Snapshot:
 
 def _names(session: Session, reader: Reader, found: Sequence[Suspect]) -> Names:
     """What these tensors' types, ops and memory are called."""
-    mappings = Mappings(Piece(*piece) for piece in session.link.ask("mappings"))
-    questions = Questions(session.link, mappings)
+    questions = Questions(session.link, mappings_of(session.link))
     tensors = [s.tensor for s in found]
     for buffer in {b for t in tensors for b in (t.buffer, _root_buffer(reader, t)) if b}:
         with suppress(LinkError, AttachError):

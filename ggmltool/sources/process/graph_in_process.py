@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import BY_NAME, NEWEST
 from ggmltool.scenario.since import days
@@ -119,7 +118,7 @@ class ProcessWriter(GraphWriter):
         """The context of a buffer: its tensors lie where they lie in the program."""
         buffer = self._buffer(tensor)
         name = self._contexts_of.get(buffer.address)
-        usage = USAGE_NAMES[buffer.usage] if 0 <= buffer.usage < len(USAGE_NAMES) else "any"
+        usage = buffer.usage_name or "any"
         buft = self.called.bufts[buffer.buft]
         if name is None:
             wanted, n = f"{usage} in {buft}" if usage != "any" else buft, 0

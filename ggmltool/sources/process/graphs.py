@@ -12,7 +12,7 @@ from ggmltool.sources.process.fields import NotAsLaidOut, Record
 from ggmltool.sources.process.memory import Memory
 from ggmltool.sources.process.state import GraphState, HashSetState
 
-_GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set", "uid|")
+_GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 NO_SLOTS = HashSetState(0, _NOTHING)
 
@@ -30,7 +30,7 @@ class Graphs:
     def graph(self, address: int, what: str = "the graph") -> GraphState:
         """A ggml_cgraph. Raises NoBytes, NotAsLaidOut."""
         data = self.memory.read(address, self.record.size)
-        size, n_nodes, n_leafs, nodes, leafs, use_counts, hashes, uid = self.record.unpack(data)
+        size, n_nodes, n_leafs, nodes, leafs, use_counts, hashes = self.record.unpack(data)
         # A view of a graph has no size of its own.
         most = size or limits.NODES
         for n, of in ((n_nodes, "nodes"), (n_leafs, "leafs")):
@@ -45,7 +45,6 @@ class Graphs:
             self.memory.numbers(leafs, "Q", n_leafs),
             self._use_counts(use_counts, hash_set),
             hash_set,
-            uid,
         )
 
     def hash_set(self, data: bytes, at: int, what: str) -> HashSetState:

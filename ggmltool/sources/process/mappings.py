@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class Mapping(NamedTuple):
@@ -15,6 +15,13 @@ class Mapping(NamedTuple):
     end: int
     rights: str
     file: str
+
+
+class Asks(Protocol):
+    """Who is asked, as `Link` is."""
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """One request and its answer."""
 
 
 class Mappings:
@@ -45,3 +52,8 @@ class Mappings:
         """The file that lies at an address; "" of memory that is of none."""
         piece = self.at(address)
         return piece.file if piece is not None else ""
+
+
+def mappings_of(link: Asks) -> Mappings:
+    """Those of a program as it stands now."""
+    return Mappings(Mapping(*piece) for piece in link.ask("mappings"))

@@ -6,7 +6,7 @@ library exports nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ggmltool.ggml.dtypes import TYPES
@@ -14,11 +14,7 @@ from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process import limits
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.mappings import Mappings
-from ggmltool.sources.process.memory import PAGE, Reads, texts
-
-SIZE_MAX = (1 << 64) - 1
-_PRIVATE_AND_ANONYMOUS = 0x22
-_READ_AND_WRITE = 3
+from ggmltool.sources.process.memory import Reads, texts
 
 
 class Calls(Reads, Protocol):
@@ -129,24 +125,3 @@ def _numbered(layout: Layout, enum: str) -> dict[int, str]:
 def device_type(layout: Layout, number: int) -> str:
     """A name of ggml_backend_dev_type in lower case."""
     return _numbered(layout, "ggml_backend_dev_type").get(number, f"type {number}").lower()
-
-
-class Scratch:
-    """A page of the program's own, for functions that write their answer: mapped, and given back at the end."""
-
-    def __init__(self, questions: Questions, function: Callable[[str], int]) -> None:
-        self._questions = questions
-        self._function = function
-        self.address = 0
-
-    def __enter__(self) -> int:
-        questions = self._questions
-        how = (0, PAGE, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, SIZE_MAX, 0)
-        if questions.live and questions.add("mmap", self._function("mmap"), "unsigned long", *how):
-            found = questions.answers().get("mmap") or 0
-            self.address = 0 if found > SIZE_MAX - PAGE else found
-        return self.address
-
-    def __exit__(self, *raised: object) -> None:
-        if self.address:
-            self._questions.link.call([Call(self._function("munmap"), "int", (self.address, PAGE))])

@@ -12,8 +12,7 @@ from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import NotAsLaidOut
 from ggmltool.sources.process.graphs import Graphs
 from ggmltool.sources.process.link import LinkError, NoBytes
-from ggmltool.sources.process.mappings import Mapping as Piece
-from ggmltool.sources.process.mappings import Mappings
+from ggmltool.sources.process.mappings import mappings_of
 from ggmltool.sources.process.memory import Memory
 from ggmltool.sources.process.properties import Questions, op_names, type_names
 from ggmltool.sources.process.schedulers import Schedulers
@@ -102,7 +101,7 @@ class _Reading:
             self.unread.append(
                 f"{tensors.left_out} tensors that the scheduler or a context still names, and that are gone"
             )
-        mappings = Mappings(Piece(*piece) for piece in reader.link.ask("mappings"))
+        mappings = mappings_of(reader.link)
         questions = Questions(reader.link, mappings)
         backends = Backends(reader.memory, reader.layout, questions, mappings)
         live = {tensors.read[t].buffer for t in known} | {

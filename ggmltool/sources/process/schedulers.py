@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.ggml.version import hash_size
+from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import Array, bare
 from ggmltool.sources.process import limits
@@ -34,7 +34,7 @@ _SCHED = (
     "is_reset", "is_alloc", "n_backends", "backends", "bufts", "galloc", "hash_set", "hv_tensor_backend_ids",
     "hv_tensor_copies", "node_backend_ids", "leaf_backend_ids", "prev_node_backend_ids", "prev_leaf_backend_ids",
     "graph", "splits", "n_splits", "splits_capacity", "n_copies", "cur_copy", "next_copy|", "graph_inputs",
-    "n_graph_inputs", "context_buffer_size", "callback_eval", "callback_copy|", "op_offload|", "debug",
+    "n_graph_inputs", "context_buffer_size", "callback_eval", "callback_copy|", "op_offload|",
 )  # fmt: skip
 _SPLIT = ("backend_id", "i_start", "i_end", "inputs", "n_inputs", "graph")
 _GALLOC = (
@@ -71,7 +71,7 @@ class Schedulers:
         f = dict(zip((name.rstrip("|") for name in _SCHED), self.record.unpack(data), strict=True))
         n, n_copies = f["n_backends"], f["n_copies"]
         _between(n, 1, len(f["backends"]), f"the scheduler at {address:#x}", "backends")
-        _between(n_copies, 1, 4, f"the scheduler at {address:#x}", "copies")
+        _between(n_copies, 1, SCHED_MAX_COPIES, f"the scheduler at {address:#x}", "copies")
         _between(f["n_splits"], 0, min(limits.SPLITS, f["splits_capacity"]), "the scheduler", "splits")
         hash_set = self.graphs.hash_set(data, f["hash_set"], "the hash set of the scheduler")
         if not hash_set.size:
@@ -109,7 +109,6 @@ class Schedulers:
             callback_eval=f["callback_eval"],
             callback_copy=f["callback_copy"],
             op_offload=bool(f["op_offload"]),
-            debug=f["debug"],
         )
 
     def _backend_ids(self, address: int, hash_set: HashSetState, n: int) -> dict[int, int]:
@@ -169,12 +168,10 @@ class Schedulers:
         step = self.node_alloc // self.tensor_alloc.size
         hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator")
         made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
-        chunks, alignments = self._chunks.read(made, memory.numbers(tallocs, "Q", n))
         return GallocState(
             address=address,
             bufts=memory.numbers(bufts, "Q", n),
-            chunks=chunks,
-            alignments=alignments,
+            chunks=self._chunks.read(made, memory.numbers(tallocs, "Q", n)),
             hash_set=hash_set,
             nodes=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
             leafs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
@@ -200,7 +197,6 @@ class Chunks:
     def __init__(self, memory: Memory, layout: Layout) -> None:
         self.memory = memory
         struct = layout.structs["ggml_dyn_tallocr"].members or {}
-        self.max_blocks = 0
         self.several = "chunks" in struct
         self.block = Record(layout, "free_block", ("offset", "size"))
         inner = "tallocr_chunk" if self.several else "ggml_dyn_tallocr"
@@ -211,27 +207,22 @@ class Chunks:
         if not isinstance(blocks, Array):
             raise NotAsLaidOut(f"an allocator of ggml {layout.name} has no free blocks")
         self.max_blocks = blocks.length
-        names = ("alignment", "chunks", "n_chunks") if self.several else ("alignment",)
-        self.talloc = Record(layout, "ggml_dyn_tallocr", names)
+        self.talloc = Record(layout, "ggml_dyn_tallocr", ("chunks", "n_chunks") if self.several else ())
         self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
 
-    def read(
-        self, buffers: Sequence[tuple[int, ...]], tallocs: tuple[int, ...]
-    ) -> tuple[tuple[tuple[ChunkState, ...], ...], tuple[int, ...]]:
-        """The chunks of each buffer type, and its alignment."""
-        chunks, alignments = [], []
+    def read(self, buffers: Sequence[tuple[int, ...]], tallocs: tuple[int, ...]) -> tuple[tuple[ChunkState, ...], ...]:
+        """The chunks of each buffer type."""
+        chunks = []
         for of, talloc in zip(buffers, tallocs, strict=True):
-            data = self.memory.read(talloc, self.talloc.size)
             if self.several:
-                alignment, at, n = self.talloc.unpack(data)
+                data = self.memory.read(talloc, self.talloc.size)
+                at, n = self.talloc.unpack(data)
                 _between(n, 0, len(at), "an allocator", "chunks")
                 found = [self._chunk(at[i], of[i] if i < len(of) else 0) for i in range(n)]
             else:
-                (alignment,) = self.talloc.unpack(data)
                 found = [self._chunk(talloc, of[0] if of else 0)]
             chunks.append(tuple(found))
-            alignments.append(alignment)
-        return tuple(chunks), tuple(alignments)
+        return tuple(chunks)
 
     def buffers(self, address: int) -> tuple[int, ...]:
         """The buffers of a vbuffer, or where there is no such thing the one buffer."""

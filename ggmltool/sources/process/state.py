@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.tensor import Dims
+
 
 class TensorState(NamedTuple):
     """ggml_tensor. `type`, `op` and the words of `op_params` are the program's own numbers; `src` has all its slots."""
@@ -16,8 +19,8 @@ class TensorState(NamedTuple):
     address: int
     type: int
     buffer: int
-    ne: tuple[int, ...]
-    nb: tuple[int, ...]
+    ne: Dims
+    nb: Dims
     op: int
     op_params: tuple[int, ...]
     flags: int
@@ -37,6 +40,11 @@ class BufferState(NamedTuple):
     usage: int
     base: int | None
 
+    @property
+    def usage_name(self) -> str | None:
+        """A name of ggml_backend_buffer_usage in lower case; None for a number that is none of it."""
+        return USAGE_NAMES[self.usage] if 0 <= self.usage < len(USAGE_NAMES) else None
+
 
 class BuftState(NamedTuple):
     """ggml_backend_buffer_type, with what it answers; None for what it could not be asked (a core dump)."""
@@ -50,8 +58,8 @@ class BuftState(NamedTuple):
 
 
 class DeviceState(NamedTuple):
-    """ggml_backend_device, with what it answers. `module` is the file that its functions lie in, `type` a name of
-    ggml_backend_dev_type in lower case, `caps` names of ggml_backend_dev_caps."""
+    """ggml_backend_device, with what it answers: memory in bytes, `type` a name of ggml_backend_dev_type in lower case.
+    `events` is whether it says that it has them, or where it could not be asked, that it has a function for them."""
 
     address: int
     name: str | None
@@ -59,8 +67,7 @@ class DeviceState(NamedTuple):
     type: str | None
     memory_free: int | None
     memory_total: int | None
-    caps: frozenset[str]
-    module: str
+    events: bool
     buft: int
 
 
@@ -89,7 +96,6 @@ class GraphState(NamedTuple):
     leafs: tuple[int, ...]
     use_counts: Mapping[int, int]
     hash_set: HashSetState
-    uid: int
 
 
 class SplitState(NamedTuple):
@@ -147,7 +153,6 @@ class GallocState:
     address: int
     bufts: tuple[int, ...]
     chunks: tuple[tuple[ChunkState, ...], ...]
-    alignments: tuple[int, ...]
     hash_set: HashSetState
     nodes: tuple[tuple[TensorAllocState, tuple[TensorAllocState, ...]], ...]
     leafs: tuple[TensorAllocState, ...]
@@ -183,7 +188,6 @@ class SchedState:
     callback_eval: int
     callback_copy: int
     op_offload: bool
-    debug: int
 
 
 Function = Literal[

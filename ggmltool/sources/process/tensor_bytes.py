@@ -9,15 +9,12 @@ from typing import NamedTuple, Self
 from ggmltool.layouts.layout import layout
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import Record
-from ggmltool.sources.process.link import Call, LinkError, NoBytes
+from ggmltool.sources.process.link import Call, NoBytes
+from ggmltool.sources.process.room import mapped, unmapped
 from ggmltool.sources.process.session import Session
 
 PIECE = 16 << 20
 """Bytes that are read at once, at most: what the program's own memory takes for reading back."""
-
-_READ_AND_WRITE = 3
-_PRIVATE_AND_ANONYMOUS = 0x22
-_SIZE_MAX = (1 << 64) - 1
 
 
 class Unreadable(Exception):  # noqa: N818 - it says what is the matter
@@ -56,7 +53,7 @@ class TensorBytes:
         """Give the memory back."""
         if self._room:
             room, self._room = self._room, 0
-            self.link.call([Call(self._function("munmap"), "int", (room, PIECE))])
+            unmapped(self.link, room, PIECE)
 
     def refusal(self, tensor: int) -> str:
         """Why the values of a tensor that has its memory already cannot be read; "" if they can, or it has none yet."""
@@ -111,15 +108,9 @@ class TensorBytes:
         return self._room
 
     def _mapped(self) -> int:
-        arguments = (0, PIECE, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _SIZE_MAX, 0)
-        (found,) = self.link.call([Call(self._function("mmap"), "unsigned long", arguments)])
-        if not found or found > _SIZE_MAX - PIECE:
+        found = mapped(self.link, PIECE)
+        if found is None:
+            raise AttachError("the program has no mmap, by which tensors of a device are read")
+        if not found:
             raise AttachError("the program has no memory left to read tensors of a device into")
         return found
-
-    def _function(self, name: str) -> int:
-        """A function of the C library."""
-        try:
-            return int(self.link.ask("evaluate", f"(unsigned long)&{name}"))
-        except LinkError:
-            raise AttachError(f"the program has no {name}, by which tensors of a device are read") from None

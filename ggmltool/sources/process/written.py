@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggmltool.ggml.devices.recorded import Recorded
+from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.model import FORMAT
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.recorded import dump_answers
@@ -20,8 +21,6 @@ from ggmltool.sources.process.state import Answers, Snapshot
 
 GRAPH = "main"
 """What the graph of a program is called."""
-COPIES = 4
-"""GGML_SCHED_MAX_COPIES, as builds have it by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def written(
             said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
         for backend, said in zip(backends, said_of, strict=True):
             backend["answers"] = dump_answers(said)
-    return Written(document, ids, names, step, _notes(before, writer))
+    return Written(document, ids, names, step, _notes(before, answers, writer))
 
 
 def _with_sizes(first: Sequence[Recorded], later: Sequence[Recorded]) -> list[Recorded]:
@@ -117,10 +116,10 @@ def _meta(before: Snapshot) -> dict[str, Any]:
 
 def _scheduler(before: Snapshot, names: Names, ids: Mapping[int, str]) -> dict[str, Any]:
     sched = before.sched
-    if sched.n_copies not in (1, COPIES):
+    if sched.n_copies not in (1, SCHED_MAX_COPIES):
         raise AttachError(
-            f"the scheduler keeps {sched.n_copies} copies of every input, and ggmltool plans {COPIES}: that ggml was "
-            "built with another GGML_SCHED_MAX_COPIES"
+            f"the scheduler keeps {sched.n_copies} copies of every input, and ggmltool plans {SCHED_MAX_COPIES}: "
+            "that ggml was built with another GGML_SCHED_MAX_COPIES"
         )
     out: dict[str, Any] = {"graph_size": sched.graph_size}
     if sched.n_copies > 1:
@@ -134,8 +133,12 @@ def _scheduler(before: Snapshot, names: Names, ids: Mapping[int, str]) -> dict[s
     return out
 
 
-def _notes(before: Snapshot, writer: ProcessWriter) -> tuple[str, ...]:
+def _notes(before: Snapshot, answers: Answers | None, writer: ProcessWriter) -> tuple[str, ...]:
     notes = [f"not read: {what}" for what in before.unread]
+    if answers is not None and answers.left_out:
+        notes.append(
+            f"not asked for want of time: {answers.left_out} questions to the devices; known devices answer them"
+        )
     if writer.is_allocated:
         notes.append("the graph was allocated before: user assignments cannot be told from the scheduler's own")
     return tuple(notes)

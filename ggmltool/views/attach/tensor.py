@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from ggmltool.inspect.attached.seen import USAGES, Seen, SeenOwner
+from ggmltool.inspect.attached.seen import Seen, SeenOwner, usage_of
 from ggmltool.sources.process.state import TensorState
 from ggmltool.views.attach.live import state_of, title_of
 from ggmltool.views.memory.tensor import flag_names, signed
@@ -42,7 +42,7 @@ def _memory(seen: Seen, t: TensorState) -> str:
     buffer = seen.snapshot.buffers.get(t.buffer)
     if not t.buffer or buffer is None:
         return "none" if not t.buffer else f"buffer {t.buffer:#x}"
-    usage = USAGES[buffer.usage] if 0 <= buffer.usage < len(USAGES) else str(buffer.usage)
+    usage = usage_of(buffer)
     offset = f", offset {t.data - buffer.base}" if t.data and buffer.base is not None else ""
     chunk = seen.chunk_names.get(t.buffer)
     name = chunk or seen.buft(buffer.buft)

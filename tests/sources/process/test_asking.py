@@ -13,7 +13,7 @@ import ggmltool
 from ggmltool.ggml.devices.recorded import RECORDED, Heard, Recorded, RecordedDevice
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.answered import Asked, recorded
-from ggmltool.sources.process.asking import ask, together
+from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Snapshot
@@ -38,7 +38,7 @@ def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[Recor
     bufts = {a: b.name or "" for a, b in after.bufts.items()}
     both = zip(recorded(Asked(before, bufts), answers), recorded(Asked(after, bufts), copies), strict=True)
     said = [Recorded(b.ops, {name: {**of, **a.sizes.get(name, {})} for name, of in b.sizes.items()}) for b, a in both]
-    return before, together(answers, copies), said
+    return before, replace(answers, sizes={**answers.sizes, **copies.sizes}), said
 
 
 @pytest.mark.parametrize(("release", "sample"), [("0.20.2", "transformer"), ("0.26", "moe")])

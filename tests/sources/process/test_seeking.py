@@ -55,11 +55,11 @@ def test_what_is_read_of_a_dead_program_is_what_a_live_one_says(release: str) ->
     session.wait()
     assert [b.name for b in dead.backends] == [b.name for b in live.backends]
     for one, other in zip(dead.devices.values(), live.devices.values(), strict=True):
-        assert (one.name, one.description, one.type, one.caps) == (
+        assert (one.name, one.description, one.type, one.events) == (
             other.name,
             other.description,
             other.type,
-            other.caps,
+            other.events,
         )
     asked = [[(b.name, b.alignment, b.max_size, b.host) for b in s.bufts.values()] for s in (dead, live)]
     assert asked[0] == asked[1]
