@@ -11,7 +11,7 @@ import click
 
 from ggmltool.cli.attach_line import AttachCommand, check_together
 from ggmltool.cli.attached import numbered, save, tell_verified, verified
-from ggmltool.cli.attaching_end import tell_end, until_end
+from ggmltool.cli.attaching_end import ended_of_core, tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
 from ggmltool.cli.options import format_option, output_to
@@ -136,7 +136,7 @@ def attach(
     try:
         if core is not None:
             with Session.core(core, words[0] if words else None) as session:
-                died = ended(session)
+                died = ended_of_core(session)
             return tell_end(session, died, output, redact, format == "json")
         session = _open(words)
         if values.wanted:

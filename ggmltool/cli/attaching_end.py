@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from signal import Signals
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,6 +35,18 @@ def until_end(session: Session, timeout: float | None) -> NoReturn:
         session.entered = sched, graph
 
 
+def ended_of_core(session: Session) -> Ended:
+    """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
+    from ggmltool.sources.process.ending import ended
+    from ggmltool.sources.process.errors import AttachError
+
+    try:
+        return ended(session)
+    except AttachError as error:
+        said = [str(error).rstrip("."), *(f"{remark[:1].upper()}{remark[1:]}" for remark in session.remarks)]
+        raise AttachError(". ".join(said), error.refused) from None
+
+
 def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
     from ggmltool.inspect.attached.abort import explain_end
@@ -43,6 +56,7 @@ def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: b
 
     status = session.wait()
     facts, found, out = explain_end(end), _verified(end), Output(aside=session.launched is not None and not json)
+    facts = replace(facts, notes=(*session.remarks, *facts.notes))
     if json:
         out.write_document(EndDocument.of(session.instance.release.name, session.name, facts))
     else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from ggmltool.cli.attaching_end import tell_end
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.output import Output, note, replace_file
@@ -278,29 +279,42 @@ def read_values(session: Session, asked: ValuesAsked, title: str, written: Writt
 def values_of(
     session: Session, asked: ValuesAsked, first: int, timeout: float | None, output: Output, json: bool
 ) -> int:
-    """Read the values of the `first`th graph that a program computes, let it go, and write, dump, compare or show them.
+    """Read the values of the `first`th graph that a program computes, let it go, and write, dump, compare or show them;
+    where the program dies before, that is explained.
 
     Raises AttachError, CliError.
     """
     from ggmltool.sources.process.asking import ask
+    from ggmltool.sources.process.ending import Ended, ended
+    from ggmltool.sources.process.errors import Dies
     from ggmltool.sources.process.reading import read_snapshot
     from ggmltool.sources.process.stops import calls
     from ggmltool.sources.process.written import written
 
+    last: Ended | None = None
+    values: ReadValues | None = None
     with ExitStack() as kept:
         try:
             with session:
-                called = next(c for c in calls(session, "compute", timeout) if c.number >= first)
-                before = read_snapshot(session, called.sched, called.graph, called.function, "before")
-                made = written(before, ask(session, before))
-                values = kept.enter_context(read_values(session, asked, session.name, made, called.sched))
+                try:
+                    called = next(c for c in calls(session, "compute", timeout) if c.number >= first)
+                    before = read_snapshot(session, called.sched, called.graph, called.function, "before")
+                    made = written(before, ask(session, before))
+                    values = kept.enter_context(read_values(session, asked, session.name, made, called.sched))
+                except Dies as death:
+                    last = ended(session, *session.entered, death.signal)
         finally:
-            if not session.ended:
+            if last is None and not session.ended:
                 note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
             status = session.wait()
-            if status and not session.ended:
+            if last is None and status and not session.ended:
                 how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
                 note(f"{session.name} ended {how}")
+        if values is None:
+            assert last is not None
+            if output.path is not None:
+                output = replace(output, path=pair(output.path)[0])
+            return tell_end(session, last, output, redact=False, json=json)
         return _deliver(values, output, json, launched=session.launched is not None)
 
 

@@ -98,6 +98,7 @@ struct ggml_backend_device {
 // What the device is told to do wrong.
 static bool device_computes_wrong = false;
 static bool device_crashes        = false;
+static bool device_is_picky       = false;
 
 static struct ggml_backend_buffer_type device_buft;
 static struct ggml_backend_device      device;
@@ -182,6 +183,10 @@ static bool plain(const struct ggml_tensor * t) {
 
 static bool device_supports_op(ggml_backend_dev_t d, const struct ggml_tensor * op) {
     (void) d;
+    // A scheduler never asks about the input of a program.
+    if (device_is_picky && op->op == GGML_OP_NONE && !strcmp(op->name, "inp")) {
+        GGML_ABORT("nobody asks about an input");
+    }
     switch (op->op) {
         case GGML_OP_NONE: case GGML_OP_VIEW: case GGML_OP_RESHAPE:
             return true;

@@ -14,7 +14,7 @@
 static const char USAGE[] =
     "usage: graphs [--iterations N] [--forever] [--pause MS] [--layers N] [--threads N] [--schedulers N] [--fork]\n"
     "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong]\n"
-    "              [--abort buffer|preallocated] [--crash] [--vulkan libggml-vulkan.so]\n";
+    "              [--abort buffer|preallocated] [--crash] [--picky] [--vulkan libggml-vulkan.so]\n";
 
 static struct {
     int  iterations, pause, layers, threads, schedulers;
@@ -255,6 +255,7 @@ static void read_arguments(int argc, char ** argv) {
         } else if (!strcmp(a, "--assign")) { asked.assign = true;
         } else if (!strcmp(a, "--wrong")) { device_computes_wrong = true;
         } else if (!strcmp(a, "--crash")) { device_crashes = true;
+        } else if (!strcmp(a, "--picky")) { device_is_picky = true;
         } else {
             fputs(USAGE, stderr);
             exit(2);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attach.programs import core_by_gdb, core_of, environment, output_of
-from tests.needs import compiled, needs_gcc, needs_gdb
+from tests.attach.programs import core_by_gdb, core_of, environment, output_of, python_program
+from tests.needs import compiled, library, needs_gcc, needs_gdb
 
 pytestmark = [needs_gcc, needs_gdb]
 
@@ -82,6 +83,54 @@ def test_a_core_dump_of_a_program_that_lives_shows_what_it_had_decided() -> None
     status, out, _ = attach("--core", core, compiled("0.20.2"))
     assert status == 0
     assert out.startswith("stopped in ggml_backend_sched_graph_compute_async")
+    assert "the program did what the plan says" in out
+
+
+def test_a_question_at_which_a_device_aborts_is_given_up_and_the_program_lives() -> None:
+    program = [compiled("0.20.2"), "--picky"]
+    status, out, err = attach("--verify", "--", *program)
+    assert (status, out.encode()) == output_of(program)[:2]
+    assert "the program did what the plan says" in err
+    assert "nobody asks about an input" not in err
+
+
+@pytest.mark.parametrize("options", [["--compare"], ["--values", "all", "-o", "died.gguf"]])
+def test_a_program_that_dies_while_its_values_are_read_is_explained(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = attach(*options, "--", compiled("0.20.2"), "--crash")
+    assert status == 1
+    assert "SIGSEGV in ggml_backend_sched_graph_compute_async" in err
+    assert "It read or wrote where it has no memory." in err
+    assert [file.name for file in tmp_path.iterdir()] == (["died.json.gz"] if "-o" in options else [])
+
+
+def test_what_a_core_dump_lacks_is_said(tmp_path: Path) -> None:
+    program = tmp_path / "my program"
+    shutil.copy(compiled("0.20.2"), program)
+    core = core_of([program, "--abort", "preallocated"])
+    if core is None:
+        pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
+    named = tmp_path / "my 'core' \"1\""
+    core.rename(named)
+    assert "pre-allocated tensor" in attach("--core", named)[1]
+    cut = tmp_path / "cut"
+    cut.write_bytes(named.read_bytes()[:300_000])
+    assert "The core dump is cut off: its last " in attach("--core", cut)[2]
+    other = tmp_path / "other"
+    shutil.copy(sys.executable, other)
+    assert "Another file now than the one that was mapped, by its build-id: " in attach("--core", named, other)[2]
+    program.unlink()
+    assert f"Not here, so that neither its code nor its symbols are known: {program}" in attach("--core", named)[2]
+
+
+def test_devices_whose_functions_cannot_be_followed_are_deduced() -> None:
+    library("0.20.2")
+    core = core_by_gdb(python_program("--values", "moe"), "ggml_backend_sched_graph_compute_async")
+    status, out, _ = attach("--core", core)
+    assert status == 0
+    assert "which ops the devices take: each is held to take the nodes that it was given" in out
     assert "the program did what the plan says" in out
 
 

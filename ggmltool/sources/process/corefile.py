@@ -19,7 +19,9 @@ _NOTE = struct.Struct("<III")
 _CORE, _LOAD, _NOTES = 4, 1, 4
 _MACHINES = {62: "x86-64", 183: "aarch64"}
 _OTHERS = {3: "i386", 40: "arm", 21: "powerpc64", 22: "s390x", 243: "riscv64", 258: "loongarch64", 8: "mips"}
-_STATUS, _PROCESS, _FILES = 1, 3, 0x46494C45
+_STATUS, _PROCESS, _VECTOR, _FILES = 1, 3, 6, 0x46494C45
+_HEADERS_AT = 3
+"""AT_PHDR: where the program headers of the program itself lie."""
 _BUILD_ID = 3
 _MANY = 0xFFFF
 _PACKERS = {
@@ -40,6 +42,7 @@ class Segment(NamedTuple):
     offset: int
     there: int
     writable: bool
+    runs: bool
 
 
 class Mapped(NamedTuple):
@@ -52,7 +55,7 @@ class Mapped(NamedTuple):
 
 class CoreFile(NamedTuple):
     """A core dump. `signal` is the name of the one that it died of ("": none), `program` the name that the kernel has
-    of it, `missing` the bytes that its end lacks."""
+    of it, `executable` the file that it was ("": not told), `missing` the bytes that its end lacks."""
 
     path: Path
     machine: str
@@ -60,6 +63,7 @@ class CoreFile(NamedTuple):
     program: str
     segments: tuple[Segment, ...]
     files: tuple[Mapped, ...]
+    executable: str
     missing: int
 
 
@@ -104,7 +108,7 @@ class _Core:
         headers = self._bytes(table, min(n, _MOST_SEGMENTS) * max(entry, _SEGMENT.size))
         segments = [_SEGMENT.unpack_from(headers, i * entry) for i in range(min(n, _MOST_SEGMENTS))]
         loads = tuple(
-            Segment(at, size, offset, max(0, min(there, self.size - offset)), bool(flags & 2))
+            Segment(at, size, offset, max(0, min(there, self.size - offset)), bool(flags & 2), bool(flags & 1))
             for kind_, flags, offset, at, _, there, size, _ in segments
             if kind_ == _LOAD
         )
@@ -115,13 +119,15 @@ class _Core:
             if kind_ == _NOTES
             for note in self._notes(offset, there)
         ]
+        files = tuple(self._files(notes, loads))
         return CoreFile(
             self.path,
             _MACHINES[machine],
             _signal(notes),
             _program(notes),
             loads,
-            tuple(self._files(notes, loads)),
+            files,
+            _executable(notes, files),
             max(0, max(ends, default=0) - self.size),
         )
 
@@ -200,6 +206,17 @@ def _program(notes: list[tuple[bytes, int, bytes]]) -> str:
     for name, kind, data in notes:
         if name == b"CORE" and kind == _PROCESS and len(data) >= 136:
             return data[40:56].split(b"\0")[0].decode("utf-8", "surrogateescape")
+    return ""
+
+
+def _executable(notes: list[tuple[bytes, int, bytes]], files: tuple[Mapped, ...]) -> str:
+    """The file in whose memory the program headers lie."""
+    for name, kind, data in notes:
+        if name == b"CORE" and kind == _VECTOR:
+            for key, value in struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]):
+                before = [file for file in files if file.start <= value]
+                if key == _HEADERS_AT and before:
+                    return max(before, key=lambda file: file.start).path
     return ""
 
 

@@ -11,6 +11,7 @@ from ggmltool.sources.process.aborted import Abort, read_abort, read_death
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
+from ggmltool.sources.process.deduced import with_answers, with_devices
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import LinkError
 from ggmltool.sources.process.mappings import mappings_of
@@ -86,6 +87,9 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
     out = Ended(abort, found, _names(session, reader, found), snapshot, schedulers=len(state))
     try:
         answers = ask(session, snapshot)
+        if session.dump is not None:
+            snapshot, answers = with_answers(with_devices(snapshot), answers)
+            out = replace(out, snapshot=snapshot)
         made = written(snapshot, answers)
         if not snapshot.sched.is_alloc or not _computes(snapshot):
             return replace(out, answers=answers, written=made)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ggmltool.layouts.layout import layout
 from ggmltool.sources.process.constants import constant_function
-from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, LinkError, Stop
 from ggmltool.sources.process.session import Session
@@ -65,6 +65,11 @@ class EvalCallback:
                 while inside := self._goes_on(points[-1]):
                     computed(self.link.arguments()[0])
             self._put_back()
+        except Dies:
+            # It goes nowhere from here but out: nothing asks a callback any more.
+            with suppress(LinkError, AttachError):
+                self._put_back()
+            raise
         except BaseException:
             self._leave(inside, points)
             raise

@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol
 
+from ggmltool.sources.process.corefile import CoreFile
 from ggmltool.sources.process.link import Call, Link, LinkError
+from ggmltool.sources.process.mappings import Mapping as Piece
+from ggmltool.sources.process.mappings import Mappings
 from ggmltool.sources.process.memory import PAGE, Reads
 from ggmltool.sources.process.patience import Patience
 
@@ -116,6 +119,17 @@ class DeadLink(Link):
     def __init__(self, requests: IO[bytes], answers: IO[bytes], patience: Patience | None = None) -> None:
         super().__init__(requests, answers, patience)
         self._getters = Getters(self)
+        self.dump: CoreFile | None = None
+
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        """One request and its answer. To gdb a core dump has mapped files alone; functions that were made while the
+        program ran lie elsewhere."""
+        found = super().ask(verb, *arguments)
+        if verb == "mappings" and self.dump is not None:
+            files = Mappings(Piece(*piece) for piece in found)
+            made = (s for s in self.dump.segments if s.runs and files.at(s.address) is None)
+            found = [*found, *([s.address, s.address + s.size, "", ""] for s in made)]
+        return found
 
     def call(self, calls: Sequence[Call], seconds: float = SECONDS, alone: bool = True) -> list[int | None]:
         """What the functions would return, None for what cannot be known in that time."""

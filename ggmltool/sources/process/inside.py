@@ -104,7 +104,13 @@ class Server:
         """Open a core dump."""
         if program:
             execute(f"file {_quoted(program)}")
-        execute(f"core-file {core}")
+        try:
+            execute(f"core-file {core}")
+        except gdb.error:
+            if _quoted(core) == f'"{core}"' and " " not in core:
+                raise
+            # Whether this command takes a quoted name depends on gdb's version.
+            execute(f"core-file {_quoted(core)}")
 
     def do_detach(self):
         """Let the program go on by itself."""
@@ -220,7 +226,11 @@ class Server:
     def _call(address, result, *arguments):
         types = ", ".join(["unsigned long"] * len(arguments)) or "void"
         given = ", ".join("%dUL" % a for a in arguments)
-        value = gdb.parse_and_eval("((%s (*)(%s))%d)(%s)" % (result, types, address, given))
+        try:
+            value = gdb.parse_and_eval("((%s (*)(%s))%d)(%s)" % (result, types, address, given))
+        except gdb.error:
+            _back_out()
+            raise
         return None if result == "void" else int(value)
 
     def do_break(self, addresses, thread=None):
@@ -343,6 +353,27 @@ class _Chosen(gdb.Breakpoint):
         frame = gdb.newest_frame()
         names = _ARGUMENTS[_architecture()]
         return all(_register(frame, names[which]) & mask in values for which, mask, values in self.tests)
+
+
+def _called_by_gdb():
+    """The calls that gdb has made and that have not returned, each as the frame of the function that it called."""
+    out = []
+    frame = gdb.newest_frame()
+    while frame is not None:
+        older = frame.older()
+        if older is not None and older.type() == gdb.DUMMY_FRAME:
+            out.append(frame)
+        frame = older
+    return out
+
+
+def _back_out():
+    """Give up a call of gdb's that stopped at a breakpoint: the program is where it was before, with its registers."""
+    with contextlib.suppress(gdb.error):
+        called = _called_by_gdb()
+        if called:
+            called[0].select()
+            execute("return")
 
 
 def _stack(frame):

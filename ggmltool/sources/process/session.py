@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Literal, NoReturn, Self
 
 from ggmltool.sources.process.corefile import CoreFile, read_core
+from ggmltool.sources.process.dumped_files import program_dumped, remarks
 from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
@@ -37,9 +38,9 @@ class Session:
     """A context manager; at its end the program goes on by itself, whatever happened.
 
     `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump), `name` what it is
-    called in messages, `dump` what a core dump says of itself. `instances` are the copies of ggml that were found,
-    `instance` the one meant: the one that the program stopped in, else the first. `stopped` is the stop that it stands
-    at, `ended` how it ended ("": not yet).
+    called in messages, `dump` what a core dump says of itself, `remarks` what is the matter with it. `instances` are
+    the copies of ggml that were found, `instance` the one meant: the one that the program stopped in, else the first.
+    `stopped` is the stop that it stands at, `ended` how it ended ("": not yet).
     """
 
     def __init__(self, link: Link, kind: Kind, pid: int, name: str) -> None:
@@ -49,6 +50,7 @@ class Session:
         self.name = name
         self.launched: Launched | None = None
         self.dump: CoreFile | None = None
+        self.remarks: tuple[str, ...] = ()
         self.instances: tuple[Instance, ...] = ()
         self.stopped: Stop | None = None
         self.ended = ""
@@ -94,6 +96,7 @@ class Session:
     def core(cls, core: str, program: str | None = None) -> Self:
         """Open a core dump; `program` is what dumped it, if gdb does not find it by itself. Raises AttachError."""
         said = read_core(Path(core))
+        program = program or program_dumped(said)
         if program is not None:
             with open(program, "rb"):  # noqa: PTH123 - it raises what is the matter with it
                 pass
@@ -104,6 +107,9 @@ class Session:
                 raise AttachError(f"{core}: {error}") from None
             session = cls(gdb.link, "core", 0, core)
             session.dump = said
+            if isinstance(gdb.link, DeadLink):
+                gdb.link.dump = said
+            session.remarks = tuple(remarks(said, program))
             session._exits = exits.pop_all()
             return session._looked()
 
