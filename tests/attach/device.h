@@ -99,6 +99,8 @@ struct ggml_backend_device {
 static bool device_computes_wrong = false;
 static bool device_crashes        = false;
 static bool device_is_picky       = false;
+static bool device_is_full        = false;
+static bool device_gives_up       = false;
 
 static struct ggml_backend_buffer_type device_buft;
 static struct ggml_backend_device      device;
@@ -123,6 +125,9 @@ static void buffer_get(ggml_backend_buffer_t b, const struct ggml_tensor * t, vo
 }
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t t, size_t size) {
+    if (device_is_full) {
+        return NULL;
+    }
     struct buffer_functions f = {0};
     f.free_buffer   = buffer_free;
     f.get_base      = buffer_base;
@@ -163,6 +168,9 @@ static void multiply_matrices(struct ggml_tensor * t) {
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph * graph) {
     (void) backend;
+    if (device_gives_up) {
+        GGML_ABORT("GPU error: %s in %s", "the bus is gone", "gpu_mul_mat");
+    }
     if (device_crashes) {
         *(volatile int *) 0 = 1;
     }

@@ -14,11 +14,11 @@
 static const char USAGE[] =
     "usage: graphs [--iterations N] [--forever] [--pause MS] [--layers N] [--threads N] [--schedulers N] [--fork]\n"
     "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong]\n"
-    "              [--abort buffer|preallocated] [--crash] [--picky] [--vulkan libggml-vulkan.so]\n";
+    "              [--abort buffer|preallocated|memory|device] [--crash] [--picky] [--vulkan libggml-vulkan.so]\n";
 
 static struct {
     int  iterations, pause, layers, threads, schedulers;
-    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated;
+    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, abort_memory;
     const char * vulkan;
 } asked = { .iterations = 3, .layers = 4, .threads = 1, .schedulers = 1, .reserve = true, .alloc = true, .offload = true };
 
@@ -161,6 +161,7 @@ static void start(struct worker * w) {
     w->backends[1] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(w->backends[1], 1);
     load(&w->model, w->backends);
+    device_is_full = asked.abort_memory;
     for (int i = 0; i < asked.schedulers; i++) {
         w->scheds[i] = ggml_backend_sched_new(w->backends, NULL, 2, 8 * asked.layers + 16, asked.parallel, asked.offload);
         if (asked.reserve) {
@@ -242,6 +243,8 @@ static void read_arguments(int argc, char ** argv) {
         } else if (!strcmp(a, "--abort")) {
             asked.abort_buffer       = !strcmp(next, "buffer");
             asked.abort_preallocated = !strcmp(next, "preallocated");
+            asked.abort_memory       = !strcmp(next, "memory");
+            device_gives_up          = !strcmp(next, "device");
             i++;
         } else if (!strcmp(a, "--vulkan")) {
             asked.vulkan = next;

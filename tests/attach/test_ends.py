@@ -11,6 +11,7 @@ import pytest
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import verify
 from ggmltool.sources.process.ending import Ended, ended
+from ggmltool.sources.process.errors import Dies
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.written import GRAPH
 from ggmltool.views.attach.abort import abort_view
@@ -73,6 +74,25 @@ def test_a_tensor_without_a_buffer_is_in_a_register_of_the_function(release: str
     assert facts.explained is not None
     assert facts.explained.told.means == "A tensor without a buffer is written or read."
     assert facts.planned is None
+
+
+def test_a_device_that_gives_up_is_told_with_its_words_and_the_graph_that_it_computed() -> None:
+    facts = explain_end(end_of([str(compiled("0.20.2")), "--abort", "device"])[0])
+    assert facts.message == "GPU error: the bus is gone in gpu_mul_mat"
+    assert facts.calls[0] == "ggml_backend_sched_graph_compute_async"
+    assert (facts.nodes, facts.planned) == (24, None)
+
+
+def test_memory_that_a_device_did_not_give_is_told_of_the_crash_behind_it() -> None:
+    with Session.launch([str(compiled("0.20.2")), "--abort", "memory", "--no-reserve"]) as session:
+        with pytest.raises(Dies) as death:
+            session.stop_at([COMPUTE])
+        facts = explain_end(ended(session, signal=death.value.signal))
+    session.wait()
+    assert facts.signal == "SIGSEGV"
+    assert facts.calls[0] == "ggml_gallocr_alloc_graph"
+    assert facts.notes[0].startswith("GPU0 has no buffer of ")
+    assert "it gave no memory" in text_of(facts)
 
 
 SHAPES = """

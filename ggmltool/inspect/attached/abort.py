@@ -111,8 +111,24 @@ def explain_end(end: Ended) -> AbortFacts:
         planned,
         tuple(_changes(end, tensors)) if planned is not None and planned.same else (),
         end.without,
-        made.notes if made is not None else (),
+        (*_refused(end), *(made.notes if made is not None else ())),
     )
+
+
+def _refused(end: Ended) -> Iterator[str]:
+    """The first buffer that the graph's places lie in and that is not there: ggml_gallocr_reserve_n stops at it, and a
+    program that does not look at what that returns goes on to ggml_gallocr_alloc_graph."""
+    snapshot = end.snapshot
+    if snapshot is None or "ggml_gallocr_alloc_graph" not in end.abort.calls:
+        return
+    galloc = snapshot.sched.galloc
+    for buft, chunks in zip(galloc.bufts, galloc.chunks, strict=True):
+        for i, chunk in enumerate(chunks):
+            if chunk.max_size and not chunk.buffer:
+                name = snapshot.bufts[buft].name if buft in snapshot.bufts else None
+                where = f"{name or 'a device'} has no buffer of {chunk.max_size} bytes for chunk {i} of the graph"
+                yield f"{where}: it gave no memory, and ggml went on without"
+                return
 
 
 def _meant(end: Ended, suspect: Suspect) -> Meant:
