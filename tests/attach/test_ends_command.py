@@ -139,7 +139,7 @@ def test_devices_whose_functions_cannot_be_followed_are_deduced() -> None:
     [
         (["--core", __file__], "is no core dump"),
         (["--core", "/nonexistent"], "No such file"),
-        (["--core", __file__, "--until-abort"], "leave out --core"),
+        (["--core", __file__, "--until-abort"], "Leave out --until-abort"),
         (["--redact", "1"], "add -o"),
     ],
 )
