@@ -39,6 +39,7 @@ def process(proc: Path, pid: int, **fields: str) -> None:
         ({"Uid": f"{os.geteuid() + 1}\t0\t0\t0"}, "run ggmltool as that user, or as root"),
         ({}, "--cap-add=SYS_PTRACE"),
     ],
+    ids=["a zombie", "waiting", "the kernel's", "looked at", "another user's", "ours"],
 )
 def test_what_is_in_the_way_is_said(proc: Path, fields: dict[str, str], said: str) -> None:
     process(proc, OTHER, **fields)
