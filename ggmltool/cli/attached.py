@@ -37,7 +37,7 @@ def verified(visited: Visited) -> Verified:
     from ggmltool.sources.process.written import GRAPH
 
     made: Written = visited.written
-    return verify(made.document, GRAPH, made.step, visited.decided, made.notes)
+    return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
 
 
 def tell_verified(found: list[Verified], title: str, aside: bool) -> int:

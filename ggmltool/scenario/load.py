@@ -242,6 +242,9 @@ class _Loader:
             if buft is None:
                 raise Mistake("a context with a size needs a buft", "say what memory it is in", "size", on_key=True)
             self.reader.sizes[name] = size
+        self.reader.packs = buft is not None and buft not in self.reader.backends
+        if self.reader.packs:
+            self.reader.packing.add(name)
         spec = ContextSpec(name, buft, USAGES[word], [], tallocr, size)
         self.reader.in_context, self.reader.size = True, size
         tensors = given.get("tensors")

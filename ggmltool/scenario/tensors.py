@@ -55,8 +55,9 @@ def check_printable(text: str, what: str) -> None:
 class TensorReader:
     """Reads tensors of a release; `backends` are the names a user assignment can mean, data files lie in `folder`.
 
-    `sizes` are those of the contexts that have one. `in_context` tells that a context is read, of the `size` if it has
-    one.
+    `sizes` are those of the contexts that have one; those in `packing` are in memory in which a tensor may take fewer
+    bytes than it has elsewhere. `in_context` tells that a context is read, of the `size` if it has one, `packs` that it
+    is a packing one.
     """
 
     def __init__(self, backends: Sequence[str], folder: Path | None, release: Release = DEFAULT) -> None:
@@ -65,6 +66,8 @@ class TensorReader:
         self.backends = backends
         self.folder = folder
         self.sizes: dict[str, int] = {}
+        self.packing: set[str] = set()
+        self.packs = False
         self.in_context = False
         self.size: int | None = None
 
@@ -200,12 +203,12 @@ class TensorReader:
         if given is None and within is None:
             return
         spec.at = 0 if given is None else at("at", as_int, given, "at")
-        size: int | None = self.size
+        size, packs = self.size, self.packs
         if within is not None:
             spec.within = at("in", as_id, within, "in")
             if self.in_context or spec.within not in self.sizes:
                 raise Mistake(f"no node can lie in {quoted(spec.within)}", "name a context that has a size", "in")
-            size = self.sizes[spec.within]
+            size, packs = self.sizes[spec.within], spec.within in self.packing
         elif not self.in_context:
             raise Mistake("at needs a context", "say with `in` which one", "at", on_key=True)
         if spec.view_src is not None:
@@ -214,7 +217,7 @@ class TensorReader:
             )
         if size is None:
             raise Mistake("at needs the size of the context", "give its size", "at", on_key=True)
-        if spec.at + nbytes_of(spec.type, spec.ne, spec.nb) > size:
+        if spec.at + (0 if packs else nbytes_of(spec.type, spec.ne, spec.nb)) > size:
             raise Mistake(f"{quoted(spec.id)} does not end within the {size} bytes of its context", "", "at")
 
     def _name(self, given: object) -> str:

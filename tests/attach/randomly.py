@@ -113,9 +113,8 @@ def stops(session: Session, at: str = "alloc") -> Iterator[Compared]:
         function = session.function()
         found = visit(session)
         made = found.written
-        yield Compared(
-            number, function, made, verify(made.document, GRAPH, made.step, found.decided, made.notes), found.decided
-        )
+        verified = verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
+        yield Compared(number, function, made, verified, found.decided)
         number += 1
 
 

@@ -85,3 +85,21 @@ def test_a_place_that_cannot_be_is_refused(path: tuple[str, ...], value: object,
     where[path[-1]] = value
     with pytest.raises(ScenarioError, match=message):
         ggmltool.load(scenario)
+
+
+def test_packed_weights_may_have_less_memory_than_bytes() -> None:
+    """AMX packs one matrix of a weight of four: that is the memory that the program's buffer has."""
+    scenario: dict[str, Any] = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {
+            "packed": {"buft": "AMX", "usage": "weights", "size": 2304, "tensors": {
+                "w": {"type": "q4_0", "ne": [256, 16, 4], "at": 0}}},
+            "inputs": {"tensors": {"x": "f32[256, 2, 4]"}},
+        },
+        "graphs": {"main": {"nodes": {"y": "silu(x)"}}},
+    }  # fmt: skip
+    assert ggmltool.load(scenario).plan("main").ok
+    scenario["contexts"]["packed"]["tensors"]["w"]["at"] = 2305
+    with pytest.raises(ScenarioError, match="does not end within the 2304 bytes"):
+        ggmltool.load(scenario)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ggmltool.ggml.sched.past import past_of
+from ggmltool.ggml.sched.state import SchedulerState
+from ggmltool.inspect.attached.left import LeftField, left_fields
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.sources.process.past import Left
 
 
 class Stage(StrEnum):
@@ -24,6 +28,7 @@ class Stage(StrEnum):
     SOURCES = "sources"
     MEMORY = "memory"
     SIZES = "sizes"
+    LEFT = "left"
 
 
 class Likely(StrEnum):
@@ -93,9 +98,10 @@ _UNKNOWN_IF_NONE = frozenset({"alloc_size"})
 class Comparison:
     """Compares what was decided with a plan; `fields` counts what was compared."""
 
-    def __init__(self, process: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    def __init__(self, process: Mapping[str, Any], plan: Mapping[str, Any], left: Iterable[LeftField] = ()) -> None:
         self.process = process
         self.plan = plan
+        self.left = left
         self.fields = 0
 
     def divergences(self) -> Iterator[Divergence]:
@@ -109,6 +115,8 @@ class Comparison:
         sizes, planned = self.process["buffer_sizes"], self.plan["buffer_sizes"]
         for backend in dict.fromkeys((*sizes, *planned)):
             yield from self._field(Stage.SIZES, backend, "buffer size", sizes.get(backend), planned.get(backend))
+        for row, field, theirs, ours in self.left:
+            yield from self._field(Stage.LEFT, row, field, theirs, ours)
 
     def _rows(self, stage: Stage, rows: str, fields: Sequence[str]) -> Iterator[Divergence]:
         theirs, ours = self.process[rows], self.plan[rows]
@@ -132,15 +140,28 @@ def _label(rows: str, row: Mapping[str, Any]) -> str:
 
 
 def verify(
-    document: dict[str, Any], graph: str, step: str, process: Mapping[str, Any], notes: Sequence[str] = ()
+    document: dict[str, Any],
+    graph: str,
+    step: str,
+    process: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    left: Left | None = None,
 ) -> Verified:
-    """Plan a program's scenario, and hold what the process decided beside it. Raises ScenarioError."""
+    """Plan a program's scenario, and hold what the process decided beside it, with the state in which its call `left`
+    the scheduler (None: that was not read). Raises ScenarioError."""
     scenario = Scenario(load_model(document))
     record = Record(Keep.DECISIONS)
     run = scenario.start(record.listener)
     record.attach(run.start())
     plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    comparison = Comparison(process, plan.as_dict())
+    state = run.sched
+    beside: Iterable[LeftField] = ()
+    if left is not None and plan.ok and isinstance(state, SchedulerState):
+        names = [[t.name or t.id for t in tensors] for tensors in (state.nodes, state.leafs)]
+        beside = left_fields(left.past, past_of(state), *names)
+        if left.keys is not None:
+            beside = (*beside, LeftField("", "keys of the hash set", left.keys, len(state.hash_keys())))
+    comparison = Comparison(process, plan.as_dict(), beside)
     found = list(comparison.divergences())
     first = found[0] if found else None
     reason = None
@@ -172,7 +193,7 @@ def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str])
             out = [Likely.ORDER]
         case Stage.BACKENDS | Stage.SPLITS:
             out = ([] if asked else [Likely.NOT_ASKED]) + ([Likely.USER] if guessed else [])
-        case Stage.COPIES | Stage.SOURCES:
+        case Stage.COPIES | Stage.SOURCES | Stage.LEFT:
             out = [Likely.PAST]
         case Stage.MEMORY | Stage.SIZES:
             out = ([] if asked else [Likely.SIZE]) + [Likely.ORDER, Likely.PAST]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
@@ -42,6 +44,21 @@ def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str])
         own_size=sched.graph.size,
         copies=() if sched.is_reset or computes else tuple(_copies(snapshot, ids)),
     )
+
+
+class Left(NamedTuple):
+    """The state in which a call has left a scheduler, without copies. `keys` are the tensors in its hash set, None
+    where there may be those of calls before."""
+
+    past: Past
+    keys: int | None
+
+
+def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> Left:
+    """What a call has left, of the snapshots around it."""
+    alone = before is not after and not before.sched.hash_set.keys
+    keys = len(after.sched.hash_set.keys) if alone and not after.sched.is_reset else None
+    return Left(past_of(replace(after, function=None), backends, {}), keys)
 
 
 def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
+from ggmltool.sources.process.past import Left, left_by
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Function, Snapshot
@@ -48,6 +49,11 @@ class Visited:
         made = written(self.before, self.answers, self.after, self.later)
         done = decided(self.after, made.ids, made.names, made.step, self.answers)
         return with_assignments(made, done) if self.after is self.before else made, done
+
+    @property
+    def left(self) -> Left:
+        """The state in which the call has left the scheduler."""
+        return left_by(self.before, self.after, self.written.names.backends)
 
 
 def visit(session: Session) -> Visited:

@@ -22,6 +22,7 @@ DECISIONS = {
     Stage.SOURCES: "what nodes read",
     Stage.MEMORY: "where it lies in memory",
     Stage.SIZES: "how large buffers are",
+    Stage.LEFT: "what the scheduler keeps for the next graph",
 }
 LIKELY = {
     Likely.NOT_ASKED: "the program's devices were not asked, so that known devices answered for them",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import ggmltool
+from ggmltool.ggml.sched.past import past_of
+from ggmltool.ggml.sched.state import SchedulerState
+from ggmltool.ggml.vbuffer import INVALID
 from ggmltool.inspect.attached.verified import Likely, Stage, verify
+from ggmltool.sources.process.past import Left
 from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
 from ggmltool.views.table import Style
 
@@ -102,3 +108,44 @@ def test_more_rows_are_told_by_their_number() -> None:
     found = verify(DOCUMENT, "main", "alloc", process)
     assert found.first is not None
     assert (found.first.field, found.first.process, found.first.plan) == ("number of splits", 4, 3)
+
+
+def left() -> Left:
+    """The state in which such a process leaves its scheduler."""
+    run = ggmltool.load(DOCUMENT).start()
+    run.alloc("main")
+    assert isinstance(run.sched, SchedulerState)
+    return Left(past_of(run.sched), len(run.sched.hash_keys()))
+
+
+def changed(**fields: Any) -> Left:
+    return left()._replace(past=replace(left().past, **fields))
+
+
+def test_what_the_scheduler_keeps_is_compared() -> None:
+    process = decided()
+    found = verify(DOCUMENT, "main", "alloc", process, left=left())
+    assert found.same
+    assert found.fields > verify(DOCUMENT, "main", "alloc", process).fields + 20
+
+
+@pytest.mark.parametrize(
+    ("state", "row", "field"),
+    [
+        (lambda: left()._replace(keys=3), "", "keys of the hash set"),
+        (lambda: changed(cur_copy=1), "", "cur_copy"),
+        (lambda: changed(is_alloc=False), "", "is_alloc"),
+        (lambda: changed(hash_size=1), "", "hash_size"),
+        (lambda: changed(node_ids=(1, 1, 1, 1, 1)), "", "backends of the scheduler's nodes"),
+        (lambda: changed(buffers=((1,), (2,))), "CUDA0", "buffers of chunks"),
+        (lambda: changed(planners=((), ())), "CUDA0", "planned chunks"),
+        (lambda: changed(nodes=left().past.nodes[1:]), "", "number of the allocator's nodes"),
+        (lambda: changed(nodes=((INVALID, ()),) * len(left().past.nodes)), "y", "planned place"),
+    ],
+)
+def test_a_field_that_it_keeps_is_found(state: Callable[[], Left], row: str, field: str) -> None:
+    found = verify(DOCUMENT, "main", "alloc", decided(), left=state())
+    assert found.first is not None
+    assert found.first.stage is Stage.LEFT
+    assert (found.first.row, found.first.field) == (row, field)
+    assert "what the scheduler keeps for the next graph" in verified_view(found, "p", Style())
