@@ -17,9 +17,10 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("tokens")
     parser.add_argument("-n", type=int, default=4, help="how many tokens follow")
+    parser.add_argument("--library", default="", metavar="PACKAGE", help="whose llama.cpp it is")
     options = parser.parse_args()
     tokens = [int(token) for token in options.tokens.split(",")]
-    llama = Reference(CaptureOptions(n_ctx=512, program="library"))
+    llama = Reference(CaptureOptions(n_ctx=512, program="library", library=options.library))
     llama.load(options.model)
     batch, at = tokens, 0
     for _ in range(options.n):

@@ -104,8 +104,16 @@ class Backends:
         return Table({name: at for name, at in functions.items() if at}, record.unpack(data))
 
     def _may_run(self, address: int) -> bool:
-        piece = self.mappings.at(address)
-        return piece is not None and (not piece.rights or "x" in piece.rights)
+        """Whether there can be a function. A core dump names the mapped files alone: one that a program wrote itself,
+        as Python's ctypes does, lies in memory that was dumped."""
+        if self.mappings.live:
+            return self.mappings.runs(address)
+        if self.mappings.at(address) is not None:
+            return True
+        try:
+            return bool(self.memory.read(address, 1))
+        except NoBytes:
+            return False
 
     def _names(
         self, backends: Mapping[int, Table], devices: Mapping[int, Table], bufts: Mapping[int, Table]
