@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ggmltool.ggml.devices.profiles import profile_of_name
+from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.sources.process.names import Names
 from ggmltool.sources.process.state import Answers, BackendState, BuftState, DeviceState, Snapshot
 
+NO_LIMIT = SIZE_MAX >> 1
+"""The largest chunk that ggml plans, for a device without the limit of those that it is like."""
 _TYPES = ("cpu", "gpu", "igpu", "accel")
 
 
@@ -28,6 +30,8 @@ def backends_of(snapshot: Snapshot, names: Names, answers: Answers | None) -> li
             entry["graph_optimize"] = False
         state = snapshot.bufts.get(buft)
         if buft in names.own and names.bufts[buft] == names.backends[i] and state is not None:
+            if state.max_size is not None and like in PROFILES and PROFILES[like].max_size != SIZE_MAX:
+                entry["max_size"] = NO_LIMIT
             entry |= _of_buft(state)
         else:
             entry["buft"] = names.bufts[buft]
