@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ggmltool.ggml.sched.past import past_of
-from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.inspect.attached.left import LeftField, left_fields
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.past import Left
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.state import SchedulerState
 
 
 class Stage(StrEnum):
@@ -154,9 +156,9 @@ def verify(
     run = scenario.start(record.listener)
     record.attach(run.start())
     plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    state = run.sched
     beside: Iterable[LeftField] = ()
-    if left is not None and plan.ok and isinstance(state, SchedulerState):
+    if left is not None and plan.ok:
+        state = cast("SchedulerState", run.sched)
         names = [[t.name or t.id for t in tensors] for tensors in (state.nodes, state.leafs)]
         beside = left_fields(left.past, past_of(state), *names)
         if left.keys is not None:
