@@ -131,6 +131,7 @@ def attach(
             numbered(output, n).check()
     from ggmltool.sources.process.ending import ended
     from ggmltool.sources.process.errors import AttachError, Dies
+    from ggmltool.sources.process.link import LinkError
     from ggmltool.sources.process.session import Session
 
     try:
@@ -160,6 +161,8 @@ def attach(
             return tell_end(session, last, output, redact, format == "json")
     except AttachError as error:
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
+    except LinkError as error:
+        raise CliError(f"cannot look at the program any more: {error}", GGML_FAILED) from None
     return _verify(session, [visited for _, visited in seen], format == "json") if verify else FINE
 
 
@@ -188,6 +191,7 @@ def _look(
     seen: list[tuple[AttachedCall, Visited]],
 ) -> None:
     """Look at the calls that were asked for. Raises AttachError if they do not come."""
+    from ggmltool.inspect.words import count
     from ggmltool.sources.process.stops import calls
     from ggmltool.sources.process.visited import visit
     from ggmltool.views.attach.documents import AttachedCall
@@ -198,6 +202,9 @@ def _look(
     for called in calls(session, at, timeout):
         if called.number >= first:
             visited = visit(session)
+            left_out = visited.answers.left_out
+            if left_out:
+                note(f"{count(left_out, 'question')} to the devices without an answer that can be used")
             seen.append((AttachedCall.of(called.number, visited.before, visited.after), visited))
         if called.number >= first + times - 1:
             break

@@ -1,6 +1,8 @@
 // A device of one's own for ggml 0.20.2 and 0.26: "GPU0", whose memory no other device reads, and which runs a few ops on
 // f32. ggml ships no header with these structs; they are written down here as its backends see them.
 
+#pragma once
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -72,10 +72,16 @@ def linked(release: str) -> Linked:
 
 
 @cache
-def c_program(release: str = "0.20.2", *, debug: bool = False, stripped: bool = False, renamed: bool = False) -> Path:
-    """`graphs.c` compiled: with debug information, without symbols, or with a ggml whose files have other names.
-
-    Raises NoProgram.
+def c_program(
+    release: str = "0.20.2",
+    *,
+    debug: bool = False,
+    stripped: bool = False,
+    renamed: bool = False,
+    source: str = "graphs",
+) -> Path:
+    """`graphs.c`, or another, compiled: with debug information, without symbols, or with a ggml whose files have other
+    names. Raises NoProgram.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -84,12 +90,12 @@ def c_program(release: str = "0.20.2", *, debug: bool = False, stripped: bool = 
     if renamed:
         ggml = _renamed(ggml)
     words = [word for word, wanted in (("debug", debug), ("stripped", stripped), ("renamed", renamed)) if wanted]
-    made = scratch() / "-".join(["graphs", release, *words])
+    made = scratch() / "-".join([source, release, *words])
     options = ["-g", "-O0"] if debug else ["-O1"]
     search = [f"-Wl,-rpath,{ggml.base.parent}:{ggml.cpu.parent}", *(["-s"] if stripped else [])]
     of_release = ["-DGGML_OF_0_26=1"] if release == "0.26" else []
     options += ["-std=c11", "-D_GNU_SOURCE", *of_release, "-Wall", "-Wextra", "-I", str(headers())]
-    files = [HERE / "graphs.c", "-o", made, ggml.base, ggml.cpu, "-lpthread", "-ldl"]
+    files = [HERE / f"{source}.c", "-o", made, ggml.base, ggml.cpu, "-lpthread", "-ldl"]
     subprocess.run([compiler, *options, *files, *search], check=True)
     return made
 

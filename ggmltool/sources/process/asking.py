@@ -15,7 +15,7 @@ from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.sources.process.fields import Record
-from ggmltool.sources.process.link import Call, LinkError
+from ggmltool.sources.process.link import Call, Late, LinkError
 from ggmltool.sources.process.mappings import mappings_of
 from ggmltool.sources.process.reading import Reader
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
@@ -26,6 +26,8 @@ T = TypeVar("T")
 SECONDS = 8.0
 """How long the program is asked at most."""
 _AT_ONCE = 200
+_TOO_LARGE = 1 << 63
+"""No tensor has so many bytes, nor has a scenario a number for it."""
 _COMPUTE_NOTHING = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 
 Key = Hashable
@@ -149,6 +151,10 @@ class _Asking:
                 break
             try:
                 heard = link.call([asked.call for asked in some])
+            except Late:
+                # A function that does not come back once is not called again, and its device is not trusted.
+                self._n_left_out += len(calls) - i
+                break
             except LinkError:
                 heard = [self._alone(asked.call) for asked in some]
             self._n_asked += len(some)
@@ -181,7 +187,14 @@ class _Asking:
         if not missing:
             return
         (at,) = self._pointers("ggml_backend_buffer_type", buft, ("get_alloc_size",))
-        take = _told(self.known_sizes, missing, buft, int)
+        told = _told(self.known_sizes, missing, buft, int)
+
+        def take(answer: int) -> None:
+            if answer < _TOO_LARGE:
+                told(answer)
+            else:
+                self._n_left_out += 1
+
         if self.mappings.runs(at):
             self._add(Function(at, buft), "unsigned long", missing[0], take)
             return

@@ -23,6 +23,13 @@ _SAVED = {
 _GONE = "ggmltool does not answer: {}; `ggmltool attach --gdb` says what to source"
 
 
+_SERVING = (
+    "import sys; sys.path[:] = filter(None, sys.path); sys.path.append(%r); "
+    "from ggmltool.cli.in_gdb import serve; serve()"
+)
+"""What a Python of ours runs; the current folder has nothing for it."""
+
+
 def _module(folder, name):
     spec = importlib.util.spec_from_file_location("ggmltool_" + name, os.path.join(folder, name + ".py"))
     module = importlib.util.module_from_spec(spec)
@@ -110,6 +117,8 @@ def serving(folder):
 
     class Desk(inside.Server):
         """Answers one command at a time, and leaves the settings and the breakpoints of the user as they are."""
+
+        own = False
 
         def __init__(self, requests, answers, state):
             super().__init__(requests, answers)
@@ -249,7 +258,7 @@ class Child:
 
     def _start(self):
         said = self.said = tempfile.TemporaryFile()
-        code = "import sys; sys.path.append(%r); from ggmltool.cli.in_gdb import serve; serve()" % self.root
+        code = _SERVING % self.root
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
         try:
             self.process = subprocess.Popen(

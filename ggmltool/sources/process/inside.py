@@ -1,7 +1,8 @@
 """What gdb's own Python runs for us: it reads memory, calls functions, sets breakpoints, and lets the program go on.
 
 It imports nothing but gdb's Python, and knows nothing of ggml. A request is a line of JSON, `[verb, argument, …]`; the
-answer is a line of JSON, `{"value": …, "bytes": n}` or `{"error": text}`, with n raw bytes behind it.
+answer is a line of JSON, `{"value": …, "bytes": n}` or `{"error": text, "gone": whether there is no program (any
+more)}`, with n raw bytes behind it.
 """
 
 import contextlib
@@ -39,6 +40,9 @@ _HANDLING = (
 """A program's signals are its own, but for SIGSTOP, by which it is halted from outside; those that may be its end are
 looked at before it gets them."""
 
+_DEADLY = "SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT SIGSYS"
+"""Signals by which a function that we call would end the program, which would not have called it."""
+
 _LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
 """The address of a breakpoint in the table of all, gdb's own ones among them."""
 
@@ -58,7 +62,9 @@ def settle():
 
 
 class Server:
-    """Answers the requests of one client until it closes its end."""
+    """Answers the requests of one client until it closes its end. `own`: this gdb is there for nothing else."""
+
+    own = True
 
     def __init__(self, requests, answers):
         self.requests = requests
@@ -89,7 +95,7 @@ class Server:
             self.ended = True
         except (gdb.error, gdb.MemoryError, RuntimeError, ValueError, OSError) as error:
             self.blob = b""
-            answer = {"error": str(error) or type(error).__name__}
+            answer = {"error": str(error) or type(error).__name__, "gone": not gdb.selected_inferior().pid}
         self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
         self.answers.flush()
 
@@ -212,12 +218,16 @@ class Server:
         """Call functions [address, result type, argument, …] in the program; `alone`: its other threads stand still,
         else they pass by breakpoints meanwhile."""
         execute("set scheduler-locking %s" % ("on" if alone else "off"))
+        if self.own:
+            execute("handle %s stop print nopass" % _DEADLY)
         passed = [] if alone else [p for p in self.points.values() if p.is_valid() and p.enabled]
         try:
             for point in passed:
                 point.enabled = False
             return [self._call(*call) for call in calls]
         finally:
+            if self.own:
+                execute("handle %s nostop noprint pass" % _DEADLY)
             execute("set scheduler-locking replay")
             for point in passed:
                 point.enabled = True

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, NamedTuple
 
+from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.patience import Patience
 
 
@@ -58,19 +59,24 @@ GDB = 60.0
 HALT = 10.0
 """How long it may take to halt the program, in seconds."""
 
-CALLS = 30.0
+CALLS = 10.0
 """How long calls into the program may take that are asked for at once, in seconds."""
+
+_LONGEST = 1 << 28
+"""Bytes of an answer without those that were read, at most."""
 
 
 class Link:
     """Asks gdb. Every method raises LinkError where gdb refuses, LinkLost where it is gone, Late where the program
-    takes too long; with a `patience`, what that raises at a signal."""
+    takes too long, AttachError where it has ended while a function of it was called; with a `patience`, what that
+    raises at a signal. `gone`: it has ended so."""
 
     def __init__(self, requests: IO[bytes], answers: IO[bytes], patience: Patience | None = None) -> None:
         self._requests = requests
         self._answers = answers
         self.patience = patience
         self._marks: dict[int, bytes] | None = None
+        self.gone = False
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
@@ -136,15 +142,18 @@ class Link:
         try:
             self._requests.write(json.dumps([verb, *arguments]).encode() + b"\n")
             self._requests.flush()
-            answer = self._wait(verb in _RUNNING, seconds)
-        except (OSError, ValueError):
+            answer = self._wait(verb in _RUNNING, seconds, verb == "call")
+            if "error" not in answer:
+                n = answer["bytes"]
+                return answer["value"], self._answers.read(n) if n else b""
+        except (OSError, ValueError, KeyError, TypeError):
             raise LinkLost("gdb has ended") from None
-        if "error" in answer:
-            raise LinkError(answer["error"])
-        n = answer["bytes"]
-        return answer["value"], self._answers.read(n) if n else b""
+        if verb == "call" and answer.get("gone"):
+            self.gone = True
+            raise AttachError("the program ended when a function of it was called", refused=True)
+        raise LinkError(str(answer["error"]))
 
-    def _wait(self, running: bool, seconds: float | None) -> dict[str, Any]:
+    def _wait(self, running: bool, seconds: float | None, calls: bool) -> dict[str, Any]:
         """The answer; a program that runs is halted when the time is over, or at a signal."""
         patience = self.patience
         if patience is None:
@@ -163,14 +172,14 @@ class Link:
             raise LinkLost("gdb does not answer")
         answer = self._answer()
         patience.check()
-        if "SIGSTOP" in json.dumps(answer):
+        if "SIGSTOP" in json.dumps(answer) or (calls and "error" in answer and not answer.get("gone")):
             raise Late(f"not within {seconds:g} s")
         patience.halted_in_vain = True
         return answer
 
     def _answer(self) -> dict[str, Any]:
-        line = self._answers.readline()
-        if not line:
+        line = self._answers.readline(_LONGEST)
+        if not line.endswith(b"\n"):
             raise LinkLost("gdb has ended")
         return dict(json.loads(line))
 

@@ -75,7 +75,7 @@ class Gdb:
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._said,
-            env={**os.environ, "GGMLTOOL_GDB": f"{requests_read},{answers_write}", "LC_ALL": "C.UTF-8"},
+            env={**_environment(), "GGMLTOOL_GDB": f"{requests_read},{answers_write}", "LC_ALL": "C.UTF-8"},
             pass_fds=(requests_read, answers_write),
             start_new_session=True,
             preexec_fn=lambda: libc.prctl(_DEATH, signal.SIGTERM, 0, 0, 0),
@@ -113,6 +113,11 @@ class Gdb:
         """What gdb has printed so far."""
         self._said.seek(0)
         return self._said.read().decode("utf-8", "replace")
+
+
+def _environment() -> dict[str, str]:
+    """gdb's Python is another one than ours and the program's: what is set for these is not for it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def why_lost(said: str) -> str:

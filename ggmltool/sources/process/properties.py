@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process import limits
-from ggmltool.sources.process.link import Call, LinkError
+from ggmltool.sources.process.link import Call, Late, LinkError
 from ggmltool.sources.process.mappings import Mappings
 from ggmltool.sources.process.memory import Reads, texts
 
@@ -69,6 +69,9 @@ class Questions:
             for key, call in asked.items():
                 try:
                     (out[key],) = self.link.call([call])
+                except Late as error:
+                    self.failed.append(str(error))
+                    break
                 except LinkError as error:
                     self.failed.append(str(error))
             return out

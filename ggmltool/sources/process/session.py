@@ -227,6 +227,9 @@ class Session:
         patience = self.link.patience
         if patience is not None:
             patience.leave()
+        if self.link.gone:
+            self._let_go = True
+            self.ended = "was ended"
         with suppress(LinkError):
             self._drain()
             self.link.ask("detach")

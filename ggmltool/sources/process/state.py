@@ -229,8 +229,8 @@ class Answers:
     """What the program's devices said of the ops of a graph: by the node's address and the index of the backend.
 
     `sizes` are what get_alloc_size says of a tensor in a buffer type, bytes, by (tensor, buffer type); `bufts` whether
-    a backend's device supports a buffer type, by (backend, buffer type). `asked` counts the calls, `left_out` those for
-    which there was no time.
+    a backend's device supports a buffer type, by (backend, buffer type). `asked` counts the calls, `left_out` those
+    that did not come back, for which there was no time, and sizes that no tensor has.
     """
 
     supports: Mapping[tuple[int, int], bool]

@@ -1,0 +1,115 @@
+"""Programs whose devices lie, or do worse when they are asked: one clear message, and they end as they would alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ggmltool.sources.process.link import Link, LinkLost
+from ggmltool.sources.process.session import Session
+from ggmltool.sources.process.visited import visit
+from tests.attach.programs import c_program, environment
+from tests.cli.conftest import Call
+from tests.needs import made, needs_gcc, needs_gdb
+
+pytestmark = [needs_gcc, needs_gdb]
+ALLOC = ["ggml_backend_sched_alloc_graph"]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGML_NO_BACKTRACE", "1")
+
+
+@cache
+def hostile() -> str:
+    return str(made(lambda: c_program(source="hostile")))
+
+
+def attached(how: str, tmp_path: Path) -> tuple[int, bytes, str, Path]:
+    """ggmltool attach of the program: status, the program's output, what was said, the file that it saved."""
+    saved = tmp_path / "x.json"
+    words = ["attach", "-o", saved, "--", hostile(), how, "--iterations", "2"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "ggmltool", *words], env=environment(), capture_output=True, check=False, timeout=60
+    )
+    return ran.returncode, ran.stdout, ran.stderr.decode(), saved
+
+
+@pytest.mark.parametrize("how", ["crash", "abort", "trap", "fork", "blocked", "closed", "traceme"])
+def test_what_a_device_does_when_it_is_asked_does_not_end_the_program(
+    how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Session.launch([hostile(), how, "--iterations", "1"]) as session:
+        session.stop_at(ALLOC)
+        seen = visit(session)
+    assert session.wait() == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "done"
+    assert any(seen.answers.supports.values())
+
+
+def test_a_device_that_ends_the_program_is_told_in_one_line(tmp_path: Path) -> None:
+    status, out, said, saved = attached("exit", tmp_path)
+    assert (status, out, said) == (
+        1, b"ggml 0.20.2\n", "Error: the program ended when a function of it was called\n",
+    )  # fmt: skip
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize("how", ["hang", "lock"])
+def test_a_device_that_does_not_answer_is_not_asked_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Link.call, "__defaults__", (1.0, True))
+    with Session.launch([hostile(), how, "--iterations", "2"]) as session:
+        session.stop_at(ALLOC)
+        began = time.monotonic()
+        seen = visit(session)
+        assert time.monotonic() - began < 5
+        assert seen.answers.left_out > 10
+    assert session.wait() == 0
+
+
+def test_sizes_that_no_tensor_has_are_left_out(tmp_path: Path, call: Call) -> None:
+    status, _, said, saved = attached("sizes", tmp_path)
+    assert status == 0
+    assert "questions to the devices without an answer that can be used" in said
+    assert call("plan", str(saved)).status == 0
+
+
+def test_names_are_bounded_and_escaped_wherever_they_are_shown(tmp_path: Path, call: Call) -> None:
+    status, _, said, saved = attached("names", tmp_path)
+    assert status == 0
+    assert "\x1b" not in said
+    document = json.loads(saved.read_text())
+    assert all(len(b["name"]) < 1000 and b["name"].isprintable() for b in document["backends"])
+    for words in (["plan"], ["splits"], ["hash"], ["allocs"], ["buffers"], ["backends"], ["dot"]):
+        shown = call(*words, str(saved))
+        assert shown.status == 0
+        assert "\x1b" not in shown.out
+    page = tmp_path / "x.html"
+    assert call("report", str(saved), "-o", str(page)).status == 0
+    assert "<script>alert" not in page.read_text()
+
+
+def test_the_python_of_gdb_is_not_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with Session.launch([hostile(), "none", "--iterations", "1"]) as session:
+        session.stop_at(ALLOC)
+    assert session.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"{", b"nonsense\n", b"[]\n", b"7\n", b"{}\n", b'{"value": 1}\n', b'{"value": 1, "bytes": "x"}\n']
+)
+def test_a_gdb_that_answers_nonsense_is_lost(said: bytes) -> None:
+    with pytest.raises(LinkLost, match="gdb has ended"):
+        Link(io.BytesIO(), io.BytesIO(said)).ask("about")
