@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +29,8 @@ else:
     gdb.write("ggmltool is no more where it was; run `ggmltool attach --gdb` again\\n", gdb.STDERR)
 '''
 
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
 
 def gdb_file() -> Path:
     """Write the file into the user's cache folder, one for each Python that has ggmltool, and say where. Raises
@@ -39,7 +42,8 @@ def gdb_file() -> Path:
     key = hashlib.sha256(sys.executable.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     path = _folder() / f"gdb-{key}.py"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
@@ -47,6 +51,15 @@ def gdb_file() -> Path:
     except OSError as error:
         raise AttachError(f"cannot write {path}: {error.strerror or error}; set XDG_CACHE_HOME to a folder") from None
     return path
+
+
+def _check(folder: Path) -> None:
+    """What gdb sources is run: nobody else may put a file there. Raises AttachError."""
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
+        raise AttachError(
+            f"{folder}: others can write there what gdb would run; set XDG_CACHE_HOME to a folder of yours"
+        )
 
 
 def _folder() -> Path:
