@@ -39,7 +39,8 @@ def rehearse(run: Run, record: Record, step: Step) -> None:
 def _moves(gallocr: Gallocr, past: Past) -> Iterator[tuple[PlacedAt, PlacedAt]]:
     """Where each tensor of the plan lies, and where the past has it; nothing if that is of another graph."""
     sizes = len(gallocr.node_allocs), len(gallocr.leaf_allocs)
-    if sizes != (len(past.nodes), len(past.leafs)):
+    planned = len(gallocr.planned_nodes), len(gallocr.planned_leafs)
+    if not sizes == planned == (len(past.nodes), len(past.leafs)):
         return
     pairs = []
     for node, (dst, srcs), (past_dst, past_srcs) in zip(

@@ -132,6 +132,8 @@ class _Core:
         )
 
     def _bytes(self, offset: int, n: int) -> bytes:
+        if offset >= self.size:
+            return b""
         with self.path.open("rb") as file:
             file.seek(offset)
             return file.read(n)

@@ -72,3 +72,12 @@ def test_what_is_no_core_dump_is_told_in_a_sentence(data: bytes, said: str, tmp_
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(AttachError, match="No such file"):
         read_core(tmp_path / "core")
+
+
+def test_tables_that_lie_beyond_every_file_hold_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "core"
+    header = struct.pack("<HHIQQQIHHHHHH", 4, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    notes = struct.pack("<IIQQQQQQ", 4, 4, 1 << 63, 0, 0, 1 << 63, 1 << 63, 4)
+    file.write_bytes(elf()[:16] + header + notes)
+    found = read_core(file)
+    assert (found.program, found.files, found.missing > 1 << 63) == ("", (), True)
