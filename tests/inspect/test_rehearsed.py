@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 import ggmltool
+from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.errors import WrongUse
 from ggmltool.inspect.opened import Moment, Opened
@@ -54,6 +55,17 @@ def test_who_looks_at_memory_finds_what_lies_there() -> None:
                 assert (node.id, node.chunk, node.offset) in places
                 n += 1
     assert n > 100
+
+
+def test_a_past_of_a_graph_that_no_backend_can_compute_ends_as_ggml_does() -> None:
+    model = ggmltool.load("outgrown").model
+    run = cast("ReservingRun", Scenario(model).start())
+    run.step(Step("reserve", "large"))
+    scheduler = replace(model.scheduler, past=past_of(run.start()))
+    backends = [replace(b, supports=Supports(frozenset(), exclude=False)) for b in model.backends]
+    nobody = replace(model, scheduler=scheduler, backends=backends, steps=[Step("alloc", "large")])
+    at = watch(Opened(Scenario(nobody), "outgrown"), Moment(), Record(Keep.MEMORY))
+    assert not at.plan.ok
 
 
 def test_tensors_lie_where_the_past_has_them() -> None:
