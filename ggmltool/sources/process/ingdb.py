@@ -118,8 +118,6 @@ def serving(folder):
     class Desk(inside.Server):
         """Answers one command at a time, and leaves the settings and the breakpoints of the user as they are."""
 
-        own = False
-
         def __init__(self, requests, answers, state):
             super().__init__(requests, answers)
             self.state = state

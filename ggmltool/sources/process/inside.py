@@ -40,9 +40,6 @@ _HANDLING = (
 """A program's signals are its own, but for SIGSTOP, by which it is halted from outside; those that may be its end are
 looked at before it gets them."""
 
-_DEADLY = "SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT SIGSYS"
-"""Signals by which a function that we call would end the program, which would not have called it."""
-
 _LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
 """The address of a breakpoint in the table of all, gdb's own ones among them."""
 
@@ -62,9 +59,7 @@ def settle():
 
 
 class Server:
-    """Answers the requests of one client until it closes its end. `own`: this gdb is there for nothing else."""
-
-    own = True
+    """Answers the requests of one client until it closes its end."""
 
     def __init__(self, requests, answers):
         self.requests = requests
@@ -218,16 +213,12 @@ class Server:
         """Call functions [address, result type, argument, …] in the program; `alone`: its other threads stand still,
         else they pass by breakpoints meanwhile."""
         execute("set scheduler-locking %s" % ("on" if alone else "off"))
-        if self.own:
-            execute("handle %s stop print nopass" % _DEADLY)
         passed = [] if alone else [p for p in self.points.values() if p.is_valid() and p.enabled]
         try:
             for point in passed:
                 point.enabled = False
             return [self._call(*call) for call in calls]
         finally:
-            if self.own:
-                execute("handle %s nostop noprint pass" % _DEADLY)
             execute("set scheduler-locking replay")
             for point in passed:
                 point.enabled = True
