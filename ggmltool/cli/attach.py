@@ -175,6 +175,8 @@ def _for_gdb() -> int:
 
 def _open(words: tuple[str, ...]) -> Session:
     """The program of the command line: a process if a number is all that is named."""
+    # What takes long to import is there before the program stands still.
+    from ggmltool.sources.process import stops, visited  # noqa: F401
     from ggmltool.sources.process.session import Session
 
     number = words[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -77,6 +78,14 @@ class Link:
         self.patience = patience
         self._marks: dict[int, bytes] | None = None
         self.gone = False
+        self._pid = 0
+        self._memory: int | None = None
+
+    def close(self) -> None:
+        """Look at the program's memory no more."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            os.close(memory)
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
@@ -85,6 +94,7 @@ class Link:
     def admit(self, pid: int) -> None:
         """Stop a running process, which is the one to be halted from now on."""
         self.ask("attach", pid)
+        self._pid = pid
         if self.patience is not None:
             self.patience.program = pid
 
@@ -97,7 +107,31 @@ class Link:
 
     def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
         """Memory at several places, all at once; empty where there is none."""
-        lengths, blob = self._ask("read", (list(spans),))
+        spans = list(spans)
+        out = [self._directly(*span) for span in spans]
+        rest = [i for i, data in enumerate(out) if data is None]
+        told = self._read_by_gdb([spans[i] for i in rest]) if rest else []
+        for i, data in zip(rest, told, strict=True):
+            out[i] = data
+        if self.patience is not None:
+            self.patience.check()
+        return [data or b"" for data in out]
+
+    def _directly(self, address: int, length: int) -> bytes | None:
+        """Memory of a process that we may read ourselves, which takes no time; while the program stands still, no
+        breakpoints of gdb's are in it."""
+        if not self._pid or not length:
+            return None
+        try:
+            if self._memory is None:
+                self._memory = os.open(f"/proc/{self._pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(self._memory, length, address)
+        except (OSError, OverflowError, ValueError):
+            return None
+        return data if len(data) == length else None
+
+    def _read_by_gdb(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        lengths, blob = self._ask("read", (spans,))
         out, at = [], 0
         for n in lengths:
             out.append(blob[at : at + n])
@@ -124,6 +158,9 @@ class Link:
         stop = _stop(self._ask("go", (signal,), seconds)[0])
         if stop.reason in ("exec", "stopped"):
             self._marks = None
+        if stop.reason in ("exec", "exited", "gone"):
+            # Its memory is another from now on.
+            self.close()
         return stop
 
     def marks(self) -> dict[int, bytes]:

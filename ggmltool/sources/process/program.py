@@ -98,6 +98,7 @@ class Gdb:
 
     def close(self) -> None:
         """End gdb, which lets go of the program; by force if it has to be."""
+        self.link.close()
         for end in self._ends:
             with suppress(OSError):
                 end.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from ggmltool.layouts.layout import Layout, says_structs
@@ -56,6 +58,19 @@ class Reader:
         return dict(value)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nothing is looked through for garbage: while the program stands still there is none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_uncollected()
 def read_snapshot(
     session: Stopped, sched: int, graph: int, function: Function | None, when: Literal["before", "after", "within"]
 ) -> Snapshot:
