@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from signal import Signals
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from ggmltool.cli.attach_line import AttachCommand, check_together
-from ggmltool.cli.attached import numbered, save, tell_verified, verified
+from ggmltool.cli.attached import goes_on, numbered, save, tell_verified, verified
 from ggmltool.cli.attaching_end import ended_of_core, tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
+from ggmltool.cli.attaching_views import ViewsAsked, views_options
 from ggmltool.cli.errors import FINE, GGML_FAILED, WRONG_USE, CliError
 from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
@@ -20,6 +21,8 @@ from ggmltool.cli.output import Output, note
 if TYPE_CHECKING:
     from ggmltool.sources.process.ending import Ended
     from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.state import Snapshot
+    from ggmltool.sources.process.stops import Called
     from ggmltool.sources.process.visited import Visited
     from ggmltool.views.attach.documents import AttachedCall
 
@@ -53,6 +56,7 @@ _DIGITS = 10
 )  # fmt: skip
 @click.option("--core", metavar="FILE", help="Look at a core dump; PROGRAM is what dumped it, if it is not found.")
 @click.option("--verify", is_flag=True, help="Hold what the program decides beside the plan of the same scenario.")
+@views_options
 @click.option("--redact", is_flag=True, help="Save without the names of tensors, for a bug report.")
 @click.option("--gdb", is_flag=True, help="Print the line that gives your own gdb the commands of `ggml`.")
 @values_options
@@ -67,6 +71,7 @@ def attach(
     until_abort: bool,
     core: str | None,
     verify: bool,
+    views: ViewsAsked,
     redact: bool,
     gdb: bool,
     values: ValuesAsked,
@@ -83,6 +88,9 @@ def attach(
     With -o the graph becomes a scenario for every other command, with what the real devices answer for its ops
     (`profile: recorded`) and the scheduler's past. With --verify the plan of it is compared with what the program
     decided, field by field. Of a core dump (--core) it says why the program died and at which graph.
+
+    --show shows what the scheduler and its allocator have after the call, as `ggml VIEW` does in gdb: splits, hash,
+    hash --sched, allocs, buffers, graph, and of a tensor tensor NODE and lifetime NODE.
 
     A program that is started here has the terminal, its input and its output for itself: what is to be said goes to
     standard error, but for --json, which is printed when the program has ended. Ctrl-C reaches it as it would without
@@ -107,6 +115,7 @@ def attach(
       ggmltool attach --verify --graph 3 41271
       ggmltool attach --timeout 10 --json 41271
       ggmltool attach --until-abort -o bug.json.gz --redact -- ./my-program
+      ggmltool attach --show splits,buffers --show 'tensor kq-0' --json 41271
       ggmltool attach --core core.41271 ./whisper-cli
       ggmltool attach --gdb
       ggmltool attach --compare -- whisper-cli -m ggml-base.bin speech.wav
@@ -118,6 +127,7 @@ def attach(
     check_together(words)
     if gdb:
         return _for_gdb()
+    views.check(values=values.wanted, verify=verify)
     if redact and output.path is None:
         raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
     if values.wanted:
@@ -133,28 +143,45 @@ def attach(
     from ggmltool.sources.process.errors import AttachError, Dies
     from ggmltool.sources.process.link import LinkError
     from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.visited import glance
+    from ggmltool.views.attach.documents import AttachedCall
 
     try:
         if core is not None:
             with Session.core(core, words[0] if words else None) as session:
                 died = ended_of_core(session)
+            if views.views:
+                views.tell_core(session, died, format == "json")
+                if output.path is not None and died.written is not None:
+                    save([died.written.document], output, redact)
+                return FINE
             return tell_end(session, died, output, redact, format == "json")
         session = _open(words)
         if values.wanted:
             return values_of(session, values, graph, timeout, output, format == "json")
         seen: list[tuple[AttachedCall, Visited]] = []
+        shown: list[tuple[int, Snapshot]] = []
         last: Ended | None = None
         try:
             with session:
                 try:
                     if until_abort:
                         until_end(session, timeout)
-                    _look(session, at, (graph, count), timeout, seen)
+                    for called in _calls(session, at, (graph, count), timeout):
+                        if views.views and output.path is None:
+                            shown.append((called.number, glance(session, called, views.when)))
+                            continue
+                        one = _visited(session)
+                        seen.append((AttachedCall.of(called.number, one.before, one.after), one))
+                        shown.append((called.number, one.before if views.when == "before" else one.after))
                 except Dies as death:
                     last = ended(session, *session.entered, death.signal)
         finally:
             if last is None:
-                _tell(session, [call for call, _ in seen], format == "json" and not verify)
+                if views.views:
+                    views.tell(session, shown, format == "json")
+                else:
+                    _tell(session, [call for call, _ in seen], format == "json" and not verify)
                 if output.path is not None:
                     save([visited.written.document for _, visited in seen], output, redact)
         if last is not None:
@@ -185,31 +212,35 @@ def _open(words: tuple[str, ...]) -> Session:
     return Session.launch(words)
 
 
-def _look(
+def _calls(
     session: Session,
     at: Literal["reserve", "alloc", "compute", "any"] | None,
     counted: tuple[int, int],
     timeout: float | None,
-    seen: list[tuple[AttachedCall, Visited]],
-) -> None:
-    """Look at the calls that were asked for. Raises AttachError if they do not come."""
-    from ggmltool.inspect.words import count
+) -> Iterator[Called]:
+    """The calls that were asked for. Raises AttachError if they do not come."""
     from ggmltool.sources.process.stops import calls
-    from ggmltool.sources.process.visited import visit
-    from ggmltool.views.attach.documents import AttachedCall
 
     if session.kind == "pid" and session.instance:
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
     first, times = counted
     for called in calls(session, at, timeout):
         if called.number >= first:
-            visited = visit(session)
-            left_out = visited.answers.left_out
-            if left_out:
-                note(f"{count(left_out, 'question')} to the devices without an answer that can be used")
-            seen.append((AttachedCall.of(called.number, visited.before, visited.after), visited))
+            yield called
         if called.number >= first + times - 1:
             break
+
+
+def _visited(session: Session) -> Visited:
+    """What a call makes of its graph; questions without an answer are counted aloud."""
+    from ggmltool.inspect.words import count
+    from ggmltool.sources.process.visited import visit
+
+    visited = visit(session)
+    left_out = visited.answers.left_out
+    if left_out:
+        note(f"{count(left_out, 'question')} to the devices without an answer that can be used")
+    return visited
 
 
 def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
@@ -222,12 +253,7 @@ def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
     if document is not None and not json:
         output = Output(aside=session.launched is not None)
         output.write(attached_view(document, output.style))
-    if not session.ended:
-        note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
-    status = session.wait()
-    if status and not session.ended:
-        how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
-        note(f"{session.name} ended {how}")
+    goes_on(session)
     if document is not None and json:
         Output().write_document(document)
 

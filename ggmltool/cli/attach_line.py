@@ -15,7 +15,7 @@ _ALONE = {
     "gdb": ("It only prints a line for your own gdb, which has the program already.", ()),
     "core": (
         "A core dump stands still at its end.",
-        ("output", "force", "redact", "format", "core"),
+        ("output", "force", "redact", "format", "core", "show"),
     ),
     "until_abort": ("It waits for the end of the program alone.", ("output", "force", "redact", "format", "timeout")),
 }

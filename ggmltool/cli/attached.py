@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
     from ggmltool.inspect.attached.verified import Verified
+    from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.visited import Visited
     from ggmltool.sources.process.written import Written
 
@@ -38,6 +40,16 @@ def verified(visited: Visited) -> Verified:
 
     made: Written = visited.written
     return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
+
+
+def goes_on(session: Session) -> None:
+    """Say that the program goes on, wait for one that was started here, and say how it ended."""
+    if not session.ended:
+        note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
+    status = session.wait()
+    if status and not session.ended:
+        how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
+        note(f"{session.name} ended {how}")
 
 
 def tell_verified(found: list[Verified], title: str, aside: bool) -> int:

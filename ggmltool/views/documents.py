@@ -27,6 +27,7 @@ _MODULES = (
     "attach.documents",
     "attach.verified",
     "attach.end_documents",
+    "attach.live_documents",
 )
 """Where the documents stand, beside the views."""
 

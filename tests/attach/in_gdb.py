@@ -55,4 +55,9 @@ def transcript(arguments: Sequence[str | Path], *commands: str, first: Sequence[
     """The session as it is kept: without what gdb says of threads, addresses as 0x…, files without folders."""
     out = session(arguments, *commands, first=first)
     kept = [line for line in out.split("\n") if not _NOISE.fullmatch(line.strip())]
-    return _SCRATCH.sub("", _ADDRESS.sub("0x…", "\n".join(kept)))
+    return steady("\n".join(kept))
+
+
+def steady(text: str) -> str:
+    """A text with addresses as 0x…, and files without folders."""
+    return _SCRATCH.sub("", _ADDRESS.sub("0x…", text))

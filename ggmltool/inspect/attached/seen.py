@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
@@ -163,6 +163,11 @@ class Seen:
         """The name of the allocator's buffer type of a number."""
         bufts = self.sched.galloc.bufts
         return self.buft(bufts[number]) if 0 <= number < len(bufts) else None
+
+    @property
+    def state(self) -> Literal["reset", "split", "allocated"]:
+        """Whether the scheduler has split and placed the graph."""
+        return "reset" if self.sched.is_reset else "allocated" if self.sched.is_alloc else "split"
 
     @property
     def known(self) -> bool:

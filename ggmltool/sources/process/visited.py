@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
@@ -13,6 +13,7 @@ from ggmltool.sources.process.past import Left, left_by
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Function, Snapshot
+from ggmltool.sources.process.stops import Called
 from ggmltool.sources.process.written import Written, written
 
 STOPS = (
@@ -54,6 +55,16 @@ class Visited:
     def left(self) -> Left:
         """The state in which the call has left the scheduler."""
         return left_by(self.before, self.after, self.written.names.backends)
+
+
+def glance(session: Session, called: Called, when: Literal["before", "after"]) -> Snapshot:
+    """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
+    graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
+    """
+    if called.allocated or when == "before":
+        return read_snapshot(session, called.sched, called.graph, called.function, "before")
+    session.finish()
+    return read_snapshot(session, called.sched, called.graph, called.function, "after")
 
 
 def visit(session: Session) -> Visited:

@@ -22,6 +22,12 @@ class Process(Row):
     files: list[str]
     note: str
 
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """The program of a session."""
+        instance = session.instance
+        return cls(session.pid or None, session.name, instance.version, list(instance.files), instance.note)
+
 
 class AttachedBackend(Row):
     """A backend of the scheduler, in its order, and its device; what could not be asked is null."""
@@ -116,11 +122,9 @@ class AttachedDocument(ReleaseDocument, kw_only=True):
     @classmethod
     def of(cls, session: Session, calls: list[AttachedCall]) -> Self:
         """The document of a session."""
-        instance = session.instance
-        files = list(instance.files)
         return cls(
-            ggml=instance.release.name,
-            process=Process(session.pid or None, session.name, instance.version, files, instance.note),
+            ggml=session.instance.release.name,
+            process=Process.of(session),
             calls=calls,
             stood_still=round(session.stood_still, 3),
         )

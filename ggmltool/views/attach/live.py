@@ -29,10 +29,8 @@ def title_of(seen: Seen) -> str:
 
 
 def state_of(seen: Seen) -> list[str]:
-    """Whether the scheduler has split and placed the graph."""
-    sched = seen.sched
-    facts = [f"scheduler {sched.address:#x}", f"graph {seen.snapshot.graph.address:#x}"]
-    return [*facts, "is reset" if sched.is_reset else "is allocated" if sched.is_alloc else "is split"]
+    """The scheduler and the graph, and whether it has split and placed that."""
+    return [f"scheduler {seen.sched.address:#x}", f"graph {seen.snapshot.graph.address:#x}", f"is {seen.state}"]
 
 
 def _head(seen: Seen, facts: Sequence[str], style: Style) -> str:

@@ -16,11 +16,10 @@ def tensor_view(seen: Seen, address: int, style: Style) -> str:
     """One line per fact."""
     t = seen.snapshot.tensors[address]
     nbytes = seen.nbytes(t)
-    words = t.op_params[: max((i + 1 for i, w in enumerate(t.op_params) if w), default=0)]
     facts = [
         ("struct", f"{address:#x}"),
         ("op", seen.op(t)),
-        ("op_params", " ".join(str(signed(w)) for w in words)),
+        ("op_params", " ".join(map(str, set_words(t)))),
         ("type", seen.type(t)),
         ("ne", str(list(t.ne))),
         ("nb", str(list(t.nb))),
@@ -36,6 +35,11 @@ def tensor_view(seen: Seen, address: int, style: Style) -> str:
     ]
     lines = [line for name, value in facts if value for line in _fact(name, value, style.width)]
     return heading(f"{title_of(seen)}: {seen.name(address)}", state_of(seen), style) + render_lines(["", *lines], style)
+
+
+def set_words(t: TensorState) -> list[int]:
+    """The words of op_params, up to the last that is not 0."""
+    return [signed(w) for w in t.op_params[: max((i + 1 for i, w in enumerate(t.op_params) if w), default=0)]]
 
 
 def _memory(seen: Seen, t: TensorState) -> str:
