@@ -36,7 +36,8 @@ _DIGITS = 10
     "--at",
     type=click.Choice(["reserve", "alloc", "compute", "any"]),
     help="Which call to stop at: ggml_backend_sched_reserve, …_alloc_graph, …_graph_compute_async, or any of them "
-    "(default: a graph that is computed, when it is allocated).",
+    "(default: a graph that is computed, when it is allocated). Of a program without a scheduler: "
+    "ggml_gallocr_reserve, ggml_gallocr_alloc_graph, ggml_backend_graph_compute.",
 )
 @click.option(
     "--graph", type=click.IntRange(1), default=1, show_default=True, metavar="N",
@@ -82,8 +83,10 @@ def attach(
 
     The program is one that runs already, by its process id, or one that is started here, behind `--`. It is stopped
     where it calls ggml's scheduler, read through gdb (version 9 or later), and let go; afterwards it goes on as if
-    nothing had been. ggml is found in the program itself or in its libraries, whatever their names; neither debug
-    information nor ggml's sources are needed. Linux on x86-64 and arm64.
+    nothing had been. A program that has used no scheduler is stopped where it allocates a graph by itself
+    (ggml_gallocr), or computes one; its scenario has a scheduler of one backend, which does the same. ggml is found in
+    the program itself or in its libraries, whatever their names; neither debug information nor ggml's sources are
+    needed. Linux on x86-64 and arm64.
 
     With -o the graph becomes a scenario for every other command, with what the real devices answer for its ops
     (`profile: recorded`) and the scheduler's past. With --verify the plan of it is compared with what the program
@@ -224,7 +227,7 @@ def _calls(
     if session.kind == "pid" and session.instance:
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
     first, times = counted
-    for called in calls(session, at, timeout):
+    for called in calls(session, at, timeout, without=True):
         if called.number >= first:
             yield called
         if called.number >= first + times - 1:

@@ -13,12 +13,21 @@
 
 static const char USAGE[] =
     "usage: graphs [--iterations N] [--forever] [--pause MS] [--layers N] [--threads N] [--schedulers N] [--fork]\n"
+<<<<<<< HEAD
     "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong]\n"
     "              [--abort buffer|preallocated|memory|device] [--crash] [--picky] [--vulkan libggml-vulkan.so]\n";
 
 static struct {
     int  iterations, pause, layers, threads, schedulers;
     bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, abort_memory;
+=======
+    "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong] [--gallocr]\n"
+    "              [--abort buffer|preallocated] [--crash] [--vulkan libggml-vulkan.so]\n";
+
+static struct {
+    int  iterations, pause, layers, threads, schedulers;
+    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, gallocr;
+>>>>>>> d5d31076 (attach looks at programs without a scheduler, names children that it does not follow, and ignores the stop key while another's program stands still)
     const char * vulkan;
 } asked = { .iterations = 3, .layers = 4, .threads = 1, .schedulers = 1, .reserve = true, .alloc = true, .offload = true };
 
@@ -39,6 +48,7 @@ struct model {
 struct worker {
     ggml_backend_t       backends[2];
     ggml_backend_sched_t scheds[4];
+    ggml_gallocr_t       galloc;
     struct model         model;
     char *               said;
     size_t               n_said;
@@ -62,13 +72,15 @@ static void fill(struct ggml_context * ctx) {
     }
 }
 
-// Every third layer stays on the CPU.
+// Every third layer stays on the CPU; a graph allocator alone has all on one backend.
+static bool is_on_cpu(int layer) { return asked.gallocr ? !asked.vulkan : layer % 3 == 2; }
+
 static void load(struct model * m, ggml_backend_t * backends) {
     struct ggml_init_params params = { (3 * asked.layers + 8) * ggml_tensor_overhead(), NULL, true };
     m->on_cpu = ggml_init(params);
     m->on_gpu = ggml_init(params);
     for (int i = 0; i < asked.layers; i++) {
-        struct ggml_context * ctx = i % 3 == 2 ? m->on_cpu : m->on_gpu;
+        struct ggml_context * ctx = is_on_cpu(i) ? m->on_cpu : m->on_gpu;
         m->norm[i] = weight(ctx, "norm", i, COLUMNS, 1);
         m->up[i]   = weight(ctx, "up", i, COLUMNS, HIDDEN);
         m->down[i] = weight(ctx, "down", i, HIDDEN, COLUMNS);
@@ -76,7 +88,7 @@ static void load(struct model * m, ggml_backend_t * backends) {
     weight(m->on_cpu, "scratch", asked.layers, COLUMNS, 1);
     m->buffers[0] = ggml_backend_alloc_ctx_tensors(m->on_gpu, backends[0]);
     m->buffers[1] = ggml_backend_alloc_ctx_tensors(m->on_cpu, backends[1]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && m->buffers[i]; i++) {
         ggml_backend_buffer_set_usage(m->buffers[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
     fill(m->on_cpu);
@@ -111,6 +123,26 @@ static struct ggml_context * room(void) {
     return ggml_init(params);
 }
 
+static void give(struct ggml_cgraph * graph, int tokens) {
+    float values[COLUMNS * MOST_TOKENS];
+    for (int i = 0; i < COLUMNS * tokens; i++) {
+        values[i] = (float) (i % 17 - 8) / 8.0f;
+    }
+    ggml_backend_tensor_set(ggml_graph_get_tensor(graph, "inp"), values, 0, sizeof(float) * COLUMNS * tokens);
+}
+
+static double sum_of(struct ggml_cgraph * graph) {
+    struct ggml_tensor * result = ggml_graph_get_tensor(graph, "result");
+    double  sum    = 0;
+    float * values = malloc(ggml_nbytes(result));
+    ggml_backend_tensor_get(result, values, 0, ggml_nbytes(result));
+    for (int64_t i = 0; i < ggml_nelements(result); i++) {
+        sum += values[i] * (double) (i % 7 + 1);
+    }
+    free(values);
+    return sum;
+}
+
 static double compute(struct worker * w, ggml_backend_sched_t sched, int tokens) {
     struct ggml_context * ctx   = room();
     struct ggml_cgraph *  graph = build(ctx, &w->model, tokens);
@@ -124,22 +156,27 @@ static double compute(struct worker * w, ggml_backend_sched_t sched, int tokens)
     }
     if (asked.alloc) {
         ggml_backend_sched_alloc_graph(sched, graph);
-        float values[COLUMNS * MOST_TOKENS];
-        for (int i = 0; i < COLUMNS * tokens; i++) {
-            values[i] = (float) (i % 17 - 8) / 8.0f;
-        }
-        ggml_backend_tensor_set(ggml_graph_get_tensor(graph, "inp"), values, 0, sizeof(float) * COLUMNS * tokens);
+        give(graph, tokens);
     }
     enum ggml_status status = ggml_backend_sched_graph_compute(sched, graph);
     double sum = status == GGML_STATUS_SUCCESS ? 0 : -1;
     if (asked.alloc) {
-        struct ggml_tensor * result = ggml_graph_get_tensor(graph, "result");
-        float * values = malloc(ggml_nbytes(result));
-        ggml_backend_tensor_get(result, values, 0, ggml_nbytes(result));
-        for (int64_t i = 0; i < ggml_nelements(result); i++) {
-            sum += values[i] * (double) (i % 7 + 1);
-        }
-        free(values);
+        sum += sum_of(graph);
+    }
+    ggml_free(ctx);
+    return sum;
+}
+
+static ggml_backend_t only(struct worker * w) { return w->backends[asked.vulkan ? 0 : 1]; }
+
+// The same without a scheduler.
+static double compute_alone(struct worker * w, int tokens) {
+    struct ggml_context * ctx   = room();
+    struct ggml_cgraph *  graph = build(ctx, &w->model, tokens);
+    double                sum   = -1;
+    if (ggml_gallocr_alloc_graph(w->galloc, graph)) {
+        give(graph, tokens);
+        sum = ggml_backend_graph_compute(only(w), graph) == GGML_STATUS_SUCCESS ? sum_of(graph) : -1;
     }
     ggml_free(ctx);
     return sum;
@@ -161,8 +198,15 @@ static void start(struct worker * w) {
     w->backends[1] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(w->backends[1], 1);
     load(&w->model, w->backends);
+<<<<<<< HEAD
     device_is_full = asked.abort_memory;
     for (int i = 0; i < asked.schedulers; i++) {
+=======
+    if (asked.gallocr) {
+        w->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(only(w)));
+    }
+    for (int i = 0; i < asked.schedulers && !asked.gallocr; i++) {
+>>>>>>> d5d31076 (attach looks at programs without a scheduler, names children that it does not follow, and ignores the stop key while another's program stands still)
         w->scheds[i] = ggml_backend_sched_new(w->backends, NULL, 2, 8 * asked.layers + 16, asked.parallel, asked.offload);
         if (asked.reserve) {
             struct ggml_context * ctx = room();
@@ -173,8 +217,11 @@ static void start(struct worker * w) {
 }
 
 static void finish(struct worker * w) {
-    for (int i = 0; i < asked.schedulers; i++) {
+    for (int i = 0; i < asked.schedulers && !asked.gallocr; i++) {
         ggml_backend_sched_free(w->scheds[i]);
+    }
+    if (asked.gallocr) {
+        ggml_gallocr_free(w->galloc);
     }
     for (int i = 0; i < 2; i++) {
         ggml_backend_buffer_free(w->model.buffers[i]);
@@ -189,7 +236,11 @@ static void * work(void * argument) {
     struct worker * w = argument;
     start(w);
     for (int i = 0; (asked.forever || i < asked.iterations) && !stopped; i++) {
-        for (int s = 0; s < asked.schedulers; s++) {
+        if (asked.gallocr) {
+            fprintf(w->out, "graph %d alone: %.5g\n", i, compute_alone(w, tokens[i % 4]));
+            fflush(w->out);
+        }
+        for (int s = 0; s < asked.schedulers && !asked.gallocr; s++) {
             int    n   = tokens[(i + s) % 4];
             double sum = compute(w, w->scheds[s], n);
             if (!asked.forever) {
@@ -255,6 +306,7 @@ static void read_arguments(int argc, char ** argv) {
         } else if (!strcmp(a, "--no-alloc")) { asked.alloc = false;
         } else if (!strcmp(a, "--parallel")) { asked.parallel = true;
         } else if (!strcmp(a, "--no-offload")) { asked.offload = false;
+        } else if (!strcmp(a, "--gallocr")) { asked.gallocr = true;
         } else if (!strcmp(a, "--assign")) { asked.assign = true;
         } else if (!strcmp(a, "--wrong")) { device_computes_wrong = true;
         } else if (!strcmp(a, "--crash")) { device_crashes = true;

@@ -41,15 +41,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     runner = Runner(load(RELEASES[options.ggml]), values=options.values, debug=0)
     models = list(_models(options))
-    _say(f"ggml {runner.lib.version}")
+    say(f"ggml {runner.lib.version}")
     for label, model in models:
-        _say(label)
+        say(label)
         runner.run(model, _show)
     while options.forever and not stopped:
         for _, model in models:
             runner.run(model, lambda *_: None)
         time.sleep(0.001)
-    _say("done")
+    say("done")
 
 
 def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
@@ -75,12 +75,13 @@ def read_seeds(text: str) -> Iterator[int]:
 
 def _show(kind: str, value: Any) -> None:
     if kind == "plan":
-        _say(json.dumps(value[0], sort_keys=True))
+        say(json.dumps(value[0], sort_keys=True))
     elif kind == "values":
-        _say(json.dumps({name: array.tolist() for name, array in value.items()}))
+        say(json.dumps({name: array.tolist() for name, array in value.items()}))
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line on standard output, at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -24,7 +24,9 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
+from ggmltool.sources.process.alone import ALLOC, RESERVE
 from ggmltool.sources.process.session import AttachError, Session
+from ggmltool.sources.process.stops import in_scheduler, within
 from ggmltool.sources.process.visited import STOPS, visit
 from ggmltool.sources.process.written import GRAPH, Written
 from tests.attach.on_library import random_scenario, read_seeds
@@ -32,7 +34,7 @@ from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
 
-AT = {"alloc": STOPS[:2], "compute": STOPS[2:]}
+AT = {"alloc": STOPS[:2], "compute": STOPS[2:], "alone": RESERVE + ALLOC}
 
 
 class Compared(NamedTuple):
@@ -69,10 +71,16 @@ def survivors(seeds: Sequence[int], release: str, wide: bool = False, values: bo
     return [seed for (seed, _), real in zip(out, ran, strict=True) if real.plans and all(p["ok"] for p in real.plans)]
 
 
-def command(seeds: Sequence[int], release: str, wide: bool = False, values: bool = False) -> list[str]:
+def command(
+    seeds: Sequence[int],
+    release: str,
+    wide: bool = False,
+    values: bool = False,
+    module: str = "tests.attach.on_library",
+) -> list[str]:
     """The program, run by this Python; with `values` it computes, too."""
     given = ",".join(map(str, seeds))
-    out = [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, "--seeds", given]
+    out = [sys.executable, "-m", module, "--ggml", release, "--seeds", given]
     return [*out, *(["--wide"] if wide else []), *(["--values"] if values else [])]
 
 
@@ -111,6 +119,8 @@ def stops(session: Session, at: str = "alloc") -> Iterator[Compared]:
         except AttachError:
             return
         function = session.function()
+        if at == "alone" and (within(session, AT[at]) or in_scheduler(session)):
+            continue
         found = visit(session)
         made = found.written
         verified = verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
@@ -124,13 +134,19 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:20", metavar="A:B,C", help="from A up to, not including, B, and C")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED)
     parser.add_argument("--wide", action="store_true", help="scenarios with more of what is rare")
-    parser.add_argument("--at", choices=list(AT), default="alloc", help="alloc: at every reserve, too")
+    parser.add_argument(
+        "--at", choices=list(AT), default="alloc", help="alloc: at every reserve, too; alone: without a scheduler"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the scenarios that differ there")
     options = parser.parse_args()
     wanted = list(read_seeds(options.seeds))
     started = time.perf_counter()
-    seeds = survivors(wanted, options.ggml, options.wide, options.at == "compute")
-    arguments = command(seeds, options.ggml, options.wide, options.at == "compute")
+    if options.at == "alone":
+        seeds = wanted
+        arguments = command(seeds, options.ggml, options.wide, module="tests.attach.alone")
+    else:
+        seeds = survivors(wanted, options.ggml, options.wide, options.at == "compute")
+        arguments = command(seeds, options.ggml, options.wide, options.at == "compute")
     output, status = alone(arguments)
     ran = looked_at(arguments, options.at)
     different = [c for c in ran.compared if not c.verified.same]

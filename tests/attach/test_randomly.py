@@ -10,6 +10,18 @@ from tests.attach.randomly import alone, command, looked_at, survivors
 pytestmark = needs.program("gdb", "gdb")
 
 
+@pytest.mark.parametrize(("release", "seeds"), [("0.20.2", (1,)), ("0.26", (2,))])
+def test_random_graphs_without_a_scheduler_are_planned_as_the_program_decides(
+    release: str, seeds: tuple[int, ...]
+) -> None:
+    needs.library(release)
+    arguments = command(seeds, release, module="tests.attach.alone")
+    ran = looked_at(arguments, "alone")
+    assert (ran.output, ran.status) == alone(arguments)
+    assert [(c.number, c.verified.first) for c in ran.compared if not c.verified.same] == []
+    assert len(ran.compared) >= len(seeds)
+
+
 @pytest.mark.parametrize(("release", "seeds"), [("0.20.2", (1,)), ("0.26", (1,))])
 def test_random_graphs_are_planned_as_the_program_decides(release: str, seeds: tuple[int, ...]) -> None:
     needs.library(release)

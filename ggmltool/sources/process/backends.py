@@ -51,14 +51,14 @@ class Backends:
         self.mappings = mappings
         self.unread: list[str] = []
 
-    def read(self, sched: SchedState, live: Iterable[int], named: Iterable[int]) -> Found:
+    def read(self, sched: SchedState, live: Iterable[int], named: Iterable[int], device: int = 0) -> Found:
         """Those of a scheduler, and the buffers: `live` ones are asked, of others that are `named` is only read what
-        lies there."""
+        lies there. `device` is a further one."""
         backends = {a: self._table("ggml_backend", a, ("device",)) for a in sched.backends}
         live, buffers = set(live) - {0}, self._read_buffers(live, named)
         asked = {*sched.bufts, *sched.galloc.bufts, *(b.fields[0] for a, b in buffers.items() if a in live)}
         bufts = {a: self._table("ggml_backend_buffer_type", a, ("device",)) for a in sorted(asked)}
-        owners = {t.fields[0] for t in (*backends.values(), *bufts.values())} - {0}
+        owners = {device, *(t.fields[0] for t in (*backends.values(), *bufts.values()))} - {0}
         devices = {a: self._table("ggml_backend_device", a, ()) for a in sorted(owners)}
         names = self._names(backends, devices, bufts)
         return Found(

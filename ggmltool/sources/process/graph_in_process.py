@@ -74,7 +74,7 @@ class ProcessWriter(GraphWriter):
     def _assigned(self) -> dict[int, int]:
         """The backends that the user has chosen, by tensor: all that are set before a graph is split."""
         sched, function = self.snapshot.sched, self.snapshot.function
-        forgets = function is not None and "compute" in function
+        forgets = function is not None and "compute" in function and sched.address
         return {} if sched.is_reset or forgets else dict(sched.backend_ids)
 
     def graph(self, name: str) -> dict[int, str]:

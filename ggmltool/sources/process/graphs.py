@@ -10,11 +10,10 @@ from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process import limits
 from ggmltool.sources.process.fields import NotAsLaidOut, Record
 from ggmltool.sources.process.memory import Memory
-from ggmltool.sources.process.state import GraphState, HashSetState
+from ggmltool.sources.process.state import NO_SLOTS, GraphState, HashSetState
 
 _GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
 _NOTHING: Mapping[int, int] = MappingProxyType({})
-NO_SLOTS = HashSetState(0, _NOTHING)
 
 
 class Graphs:

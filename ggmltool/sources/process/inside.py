@@ -29,6 +29,7 @@ _SETTINGS = (
     "disable-randomization off",
     "unwindonsignal on",
     "print thread-events off",
+    "print inferior-events on",
     "breakpoint pending on",
 )
 _HANDLING = (
@@ -42,6 +43,9 @@ looked at before it gets them."""
 
 _LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
 """The address of a breakpoint in the table of all, gdb's own ones among them."""
+
+_CHILD = re.compile(r"^\[Detaching after v?fork from child process \d+", re.MULTILINE)
+"""What gdb prints of a process that the program starts, and that it does not follow."""
 
 
 def execute(command):
@@ -391,14 +395,22 @@ def _run(command):
     finally:
         gdb.events.stop.disconnect(stops.append)
         gdb.events.exited.disconnect(exits.append)
+    children = len(_CHILD.findall(said))
     if exits:
         status = getattr(exits[-1], "exit_code", None)
-        return {"reason": "exited", "status": status, "signal": "" if status is not None else _exit_signal()}
+        killed = "" if status is not None else _exit_signal()
+        return {"reason": "exited", "status": status, "signal": killed, "children": children}
     if not gdb.selected_inferior().pid:
-        return {"reason": "gone"}
+        return {"reason": "gone", "children": children}
     stop = stops[-1] if stops else None
     frame = gdb.newest_frame()
-    out = {"reason": "stopped", "pc": frame.pc(), "sp": _stack(frame), "thread": gdb.selected_thread().num}
+    out = {
+        "reason": "stopped",
+        "children": children,
+        "pc": frame.pc(),
+        "sp": _stack(frame),
+        "thread": gdb.selected_thread().num,
+    }
     if "is executing new program" in said:
         out["reason"] = "exec"
     elif isinstance(stop, gdb.BreakpointEvent):

@@ -17,6 +17,8 @@ DEPTH = 1 << 12
 OBJECTS = 1 << 19
 """Objects of all arenas together."""
 BUFFERS = 1 << 12
+BUFFER_TYPES = 1 << 8
+"""Of one graph allocator."""
 TEXT = 256
 """Bytes of a name."""
 TYPES = 256

@@ -34,7 +34,7 @@ class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
 class Stop(NamedTuple):
     """Why the program stands still: `reason` is breakpoint, signal, exec (it has become another), exited, gone (it was
     ended) or stopped (its libraries have changed, say); `numbers` are the breakpoints', `signal` its name, `status`
-    what it exited with, `sp` the stack pointer."""
+    what it exited with, `sp` the stack pointer, `children` how many processes it started until then."""
 
     reason: str
     pc: int = 0
@@ -43,6 +43,7 @@ class Stop(NamedTuple):
     numbers: tuple[int, ...] = ()
     signal: str = ""
     status: int | None = None
+    children: int = 0
 
 
 class Call(NamedTuple):

@@ -29,7 +29,7 @@ class Names:
 def names_of(snapshot: Snapshot) -> Names:
     """The names of all backends and buffer types that a snapshot has."""
     taken: set[str] = set()
-    backends = tuple(_unique(b.name, f"backend {i}", taken) for i, b in enumerate(snapshot.backends))
+    backends = tuple(unique(b.name, f"backend {i}", taken) for i, b in enumerate(snapshot.backends))
     bufts: dict[int, str] = {}
     own: set[int] = set()
     # A backend's default buffer type of the same name is its own.
@@ -43,18 +43,19 @@ def names_of(snapshot: Snapshot) -> Names:
     for address in (*snapshot.sched.bufts, *sorted(snapshot.bufts)):
         if address not in bufts:
             buft = snapshot.bufts.get(address)
-            bufts[address] = _unique(buft.name if buft else None, "memory", others)
+            bufts[address] = unique(buft.name if buft else None, "memory", others)
     return Names(backends, bufts, frozenset(own))
 
 
-def _unique(name: str | None, otherwise: str, taken: set[str]) -> str:
+def unique(name: str | None, otherwise: str, taken: set[str]) -> str:
+    """A name that is not taken yet, and is from now on."""
     given = clean(name or "") or otherwise
-    unique, n = given, 0
-    while unique in taken:
+    free, n = given, 0
+    while free in taken:
         n += 1
-        unique = f"{given}~{n}"
-    taken.add(unique)
-    return unique
+        free = f"{given}~{n}"
+    taken.add(free)
+    return free
 
 
 def clean(text: str) -> str:

@@ -45,6 +45,11 @@ class Patience:
             self._leaving = False
             self.check()
 
+    def keep_on(self) -> None:
+        """From now on ^Z does not stop us: a program that others started would stand still as long as we do."""
+        if threading.current_thread() is threading.main_thread():
+            self._old[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+
     def leave(self) -> None:
         """From now on a signal changes nothing: we are about to let go anyway."""
         self._leaving = True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from ggmltool.layouts.layout import Layout, says_structs
 from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
+from ggmltool.sources.process import alone
 from ggmltool.sources.process.backends import Backends
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import NotAsLaidOut
@@ -75,11 +76,37 @@ def read_snapshot(
     session: Stopped, sched: int, graph: int, function: Function | None, when: Literal["before", "after", "within"]
 ) -> Snapshot:
     """What the program holds of a scheduler and a graph, by their addresses. Raises AttachError."""
+    return _read(session, "scheduler", lambda reader: _Reading(reader, reader.sched(sched), graph), function, when)
+
+
+def read_alone(
+    session: Stopped, first: int, graph: int, function: Function, when: Literal["before", "after"]
+) -> Snapshot:
+    """The same of a call without a scheduler, whose first argument is a graph allocator or a backend: the scheduler is
+    the one that would do the same. Raises AttachError."""
+
+    def reading(reader: Reader) -> _Reading:
+        schedulers = Schedulers(reader.memory, reader.layout, reader.graphs)
+        found = reader.graph(graph)
+        sched = alone.sched_like(session, schedulers, function, first, found)
+        device = 0 if sched.backends else alone.device_of(session, reader.memory, reader.layout, sched.bufts[0])
+        return _Reading(reader, sched if when == "before" else alone.done(sched, found), graph, device)
+
+    return _read(session, "graph allocator", reading, function, when)
+
+
+def _read(
+    session: Stopped,
+    what: str,
+    reading: Callable[[Reader], _Reading],
+    function: Function | None,
+    when: Literal["before", "after", "within"],
+) -> Snapshot:
     first: NotAsLaidOut | NoBytes | None = None
     tried = []
     for types in layouts_for(session):
         try:
-            snapshot = _Reading(Reader(session, types), sched, graph).snapshot(function, when)
+            snapshot = reading(Reader(session, types)).snapshot(function, when)
         except (NotAsLaidOut, NoBytes) as error:
             first = first or error
             tried.append(types.name)
@@ -91,7 +118,7 @@ def read_snapshot(
     said = session.instance.version
     version = f"ggml {said}" if says_structs(said) else "a ggml that does not say its version"
     raise NotAsLaidOut(
-        f"the scheduler of {version} cannot be read with the structs of ggml {' or '.join(dict.fromkeys(tried))}: "
+        f"the {what} of {version} cannot be read with the structs of ggml {' or '.join(dict.fromkeys(tried))}: "
         f"{first}. Its memory is damaged, or its structs are others"
     )
 
@@ -99,9 +126,10 @@ def read_snapshot(
 class _Reading:
     """One snapshot in the making."""
 
-    def __init__(self, reader: Reader, sched: int, graph: int) -> None:
+    def __init__(self, reader: Reader, sched: SchedState, graph: int, device: int = 0) -> None:
         self.reader = reader
-        self.sched = reader.sched(sched)
+        self.device = device
+        self.sched = sched
         self.graph = reader.graph(graph)
         self.unread: list[str] = []
 
@@ -122,7 +150,7 @@ class _Reading:
         live = {tensors.read[t].buffer for t in known} | {
             buffer for buffers in self.sched.galloc.buffers for buffer in buffers
         }
-        found = backends.read(self.sched, live, {t.buffer for t in tensors.read.values()})
+        found = backends.read(self.sched, live, {t.buffer for t in tensors.read.values()}, self.device)
         symbols, used = reader.instance.symbols, tensors.read.values()
         return Snapshot(
             function=function,
@@ -136,7 +164,7 @@ class _Reading:
             buffers=found.buffers,
             bufts=found.bufts,
             devices=found.devices,
-            backends=found.backends,
+            backends=found.backends or (alone.backend_on(self.device, found.devices),),
             contexts=contexts,
             type_names=type_names(questions, symbols, reader.layout, (t.type for t in used)),
             op_names=op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in used)),

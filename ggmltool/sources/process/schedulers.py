@@ -55,7 +55,7 @@ class Schedulers:
         self.graphs = graphs
         self.record = Record(layout, "ggml_backend_sched", _SCHED)
         self.split = Record(layout, "ggml_backend_sched_split", _SPLIT)
-        self.galloc = Record(layout, "ggml_gallocr", _GALLOC)
+        self.galloc_record = Record(layout, "ggml_gallocr", _GALLOC)
         self.tensor_alloc = Record(layout, "tensor_alloc", _TENSOR_ALLOC)
         self.hash_node = Record(layout, "hash_node", _HASH_NODE)
         self.node_alloc = Record(layout, "node_alloc", ()).size
@@ -77,6 +77,9 @@ class Schedulers:
         if not hash_set.size:
             raise NotAsLaidOut("the scheduler has no hash set")
         graph = self.graphs.graph(address + f["graph"], "the scheduler's own graph")
+        galloc = self.galloc(f["galloc"])
+        if len(galloc.bufts) != n:
+            raise NotAsLaidOut(f"the graph allocator has {len(galloc.bufts)} buffers, the scheduler {n} backends")
         nodes, leafs = len(graph.nodes), len(graph.leafs)
         before = max(min(graph.size, limits.NODES), nodes)
         arrays = [
@@ -91,7 +94,7 @@ class Schedulers:
             is_alloc=bool(f["is_alloc"]),
             backends=f["backends"][:n],
             bufts=f["bufts"][:n],
-            galloc=self._galloc(f["galloc"], n),
+            galloc=galloc,
             hash_set=hash_set,
             backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n),
             copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies),
@@ -155,12 +158,12 @@ class Schedulers:
             out.append(SplitState(backend, start, end, self._inputs(inputs, n_inputs, f"split {i}"), view))
         return tuple(out)
 
-    def _galloc(self, address: int, n: int) -> GallocState:
+    def galloc(self, address: int) -> GallocState:
+        """A ggml_gallocr."""
         memory = self.memory
-        data = memory.read(address, self.galloc.size)
-        bufts, buffers, tallocs, n_buffers, hashes, nodes, n_nodes, leafs, n_leafs, values = self.galloc.unpack(data)
-        if n_buffers != n:
-            raise NotAsLaidOut(f"the graph allocator has {n_buffers} buffers, the scheduler {n} backends")
+        data = memory.read(address, self.galloc_record.size)
+        bufts, buffers, tallocs, n, hashes, nodes, n_nodes, leafs, n_leafs, values = self.galloc_record.unpack(data)
+        _between(n, 1, limits.BUFFER_TYPES, "the graph allocator", "buffer types")
         _between(n_nodes, 0, limits.NODES, "the graph allocator", "nodes")
         _between(n_leafs, 0, limits.NODES, "the graph allocator", "leafs")
         memory.prefetch([(nodes, n_nodes * self.node_alloc), (leafs, n_leafs * self.leaf_alloc)])

@@ -66,6 +66,7 @@ class Session:
         self._let_go = False
         self._healer = Healer(pid) if self._attached else None
         self._still = 0.0
+        self._children = 0
         self._since: float | None = None
 
     @classmethod
@@ -86,6 +87,8 @@ class Session:
         """Stop a running process. Raises AttachError."""
         with _gdb() as (gdb, exits):
             began = time.monotonic()
+            if gdb.link.patience is not None:
+                gdb.link.patience.keep_on()
             _admit(gdb, pid, f"process {pid}")
             session = cls(gdb.link, "pid", pid, f"process {pid} ({program_of(pid)})")
             session._since = began
@@ -303,6 +306,7 @@ class Session:
         except LinkLost as error:
             self._lost(error)
         self._since = time.monotonic()
+        self._children += stop.children
         if stop.reason in ("exited", "gone"):
             self._attached = False
             self._let_go = True
@@ -340,11 +344,25 @@ class Session:
 
     def _never(self, functions: Sequence[str], when: str) -> str:
         if not self.instances:
-            return f"{self._nothing()}; it {when}"
+            return f"{self._nothing()}; it {when}{self._started()}"
         if not self._functions:
             return f"{self.name} {when}; its ggml ({self.instance.files[0]}) has no {' and no '.join(functions)}"
-        *others, last = dict.fromkeys(self._functions.values())
-        return f"{self.name} {when} before it called {' or '.join([', '.join(others), last] if others else [last])}"
+        called = dict.fromkeys(self._functions.values())
+        sched = [f for f in called if f.startswith("ggml_backend_sched_")]
+        without = ", or computed a graph without a scheduler" if sched and len(sched) < len(called) else ""
+        *others, last = sched or called
+        listed = " or ".join([", ".join(others), last] if others else [last])
+        return f"{self.name} {when} before it called {listed}{without}{self._started()}"
+
+    def _started(self) -> str:
+        """Other processes, in one of which ggml may be."""
+        if not self._children:
+            return ""
+        started = "another process" if self._children == 1 else f"{self._children} other processes"
+        return (
+            f". It started {started}, which `attach` does not follow: start the program with ggml itself behind `--`, "
+            "or attach to it by its number while it runs"
+        )
 
     def _looked(self) -> Self:
         """This session, with ggml found in what is loaded already."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_NAMES
@@ -87,6 +88,9 @@ class HashSetState(NamedTuple):
     keys: Mapping[int, int]
 
 
+NO_SLOTS = HashSetState(0, MappingProxyType({}))
+
+
 class GraphState(NamedTuple):
     """ggml_cgraph. `use_counts` are by tensor."""
 
@@ -163,7 +167,8 @@ class GallocState:
 @dataclass(frozen=True, slots=True)
 class SchedState:
     """ggml_backend_sched. `backend_ids` and `copies` are by tensor: hv_tensor_backend_ids (those set only), and
-    hv_tensor_copies as (backend, copy) → tensor; `graph` is the scheduler's own copy of the graph."""
+    hv_tensor_copies as (backend, copy) → tensor; `graph` is the scheduler's own copy of the graph. An `address` of 0:
+    there is none, the program computes without (`alone`)."""
 
     address: int
     is_reset: bool
@@ -195,6 +200,11 @@ Function = Literal[
     "ggml_backend_sched_alloc_graph",
     "ggml_backend_sched_graph_compute_async",
     "ggml_backend_sched_graph_compute",
+    "ggml_gallocr_reserve",
+    "ggml_gallocr_reserve_n",
+    "ggml_gallocr_alloc_graph",
+    "ggml_backend_graph_compute",
+    "ggml_backend_graph_compute_async",
     "ggml_abort",
 ]
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from ggmltool.layouts.layout import layout
+from ggmltool.sources.process import alone
 from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.instance import Instance
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Function
 
 At = Literal["reserve", "alloc", "compute", "any"]
+
+_CALLERS = 12
+"""So many calls further out a scheduler is at most, where it computes."""
 
 RESERVE: tuple[Function, ...] = ("ggml_backend_sched_reserve",)
 ALLOC: tuple[Function, ...] = ("ggml_backend_sched_alloc_graph",)
@@ -28,9 +32,20 @@ FUNCTIONS: dict[At | None, tuple[Function, ...]] = {
 """By what was asked for; None: a graph that is computed, when the program lets it be allocated."""
 
 
+ALONE: dict[At | None, tuple[Function, ...]] = {
+    "reserve": alone.RESERVE,
+    "alloc": alone.ALLOC,
+    "compute": alone.COMPUTE,
+    "any": alone.RESERVE + alone.ALLOC + alone.COMPUTE,
+    None: alone.ALLOC + alone.COMPUTE,
+}
+"""The same of a program that has no scheduler."""
+
+
 class Called(NamedTuple):
-    """A call that the program has just entered: with which scheduler and graph. `number` is which of those that are
-    counted it is, from 1; `allocated`: the graph was allocated before, so nothing is decided any more."""
+    """A call that the program has just entered: with which scheduler (without one: which graph allocator or backend)
+    and graph. `number` is which of those that are counted it is, from 1; `allocated`: the graph was allocated before,
+    so nothing is decided any more."""
 
     function: Function
     sched: int
@@ -39,38 +54,98 @@ class Called(NamedTuple):
     allocated: bool
 
 
-def calls(session: Session, at: At | None, seconds: float | None = None) -> Iterator[Called]:
+def calls(session: Session, at: At | None, seconds: float | None = None, without: bool = False) -> Iterator[Called]:
     """The calls that count, one after the other; the program stands at the entry of each. A call that ggml makes itself
-    within another that counts is not counted again. `seconds`: how long each may be waited for. Raises AttachError
-    where none comes any more."""
-    functions = FUNCTIONS[at]
+    within another that counts is not counted again. `seconds`: how long each may be waited for. `without`: those of a
+    program that has used no scheduler yet count, too. Raises AttachError where none comes any more."""
+    counting = _Counting(session, at, without)
     number = 0
-    allocating: set[int] = set()
-    skipped: set[int] = set()
     while True:
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             try:
-                session.stop_at(functions, None if until is None else max(0.1, until - time.monotonic()))
+                session.stop_at(counting.functions, None if until is None else max(0.1, until - time.monotonic()))
             except Dies:
                 raise
             except AttachError as error:
                 raise AttachError(f"{error}{_after(number)}", error.refused) from None
-            function = _function(session)
-            sched, graph = session.link.arguments()[:2]
-            session.entered = sched, graph
-            if within(session, functions):
-                continue
-            allocated = function in COMPUTE and _is_allocated(session, sched)
-            if at is None and function in ALLOC:
-                allocating.add(sched)
-            elif at is None and allocated and (sched in allocating or sched not in skipped):
-                # Its graph was counted when it was allocated, or is allocated anew the next time, as far as we know.
-                skipped.add(sched)
-                continue
-            break
+            called = counting.counts(number + 1)
+            if called is not None:
+                break
         number += 1
-        yield Called(function, sched, graph, number, allocated)
+        yield called
+
+
+class _Counting:
+    """Which stops count: `functions` are those to stop at."""
+
+    def __init__(self, session: Session, at: At | None, without: bool) -> None:
+        self.session = session
+        self.at = at
+        self.functions: tuple[str, ...] = FUNCTIONS[at]
+        if without:
+            # A scheduler is noticed by any of its calls, whichever count.
+            others = (f for f in FUNCTIONS["any"] if f not in self.functions)
+            self.functions = (*self.functions, *others, *ALONE[at])
+        self.without = without
+        self._allocating: set[int] = set()
+        self._skipped: set[int] = set()
+
+    def counts(self, number: int) -> Called | None:
+        """The call that the program has just entered, if it counts."""
+        session = self.session
+        name = session.function()
+        if self.without and name not in ALONE["any"]:
+            self._has_scheduler()
+        if name not in self.functions:
+            return None
+        function = cast("Function", name)
+        first, graph = session.link.arguments()[:2]
+        if function not in ALONE["any"]:
+            session.entered = first, graph
+        if within(session, (*self.functions, *ALONE["any"])):
+            return None
+        if function in ALONE["any"]:
+            return self._alone(function, first, graph, number)
+        allocated = function in COMPUTE and _is_allocated(session, first)
+        return (
+            None
+            if self._told(function in COMPUTE, allocated, first)
+            else Called(function, first, graph, number, allocated)
+        )
+
+    def _has_scheduler(self) -> None:
+        self.without = False
+        self.functions = FUNCTIONS[self.at]
+
+    def _alone(self, function: Function, first: int, graph: int, number: int) -> Called | None:
+        if self.without and in_scheduler(self.session):
+            self._has_scheduler()
+        if not self.without:
+            return None
+        computes = function in alone.COMPUTE
+        # Of a program that was started here every graph was seen when it was allocated.
+        seen = graph in self._allocating or self.session.kind != "launched"
+        told = self._told(computes, seen, graph)
+        return None if told else Called(function, first, graph, number, computes)
+
+    def _told(self, computes: bool, allocated: bool, of: int) -> bool:
+        """Whether a graph was counted when it was allocated, or is allocated anew the next time, as far as we know."""
+        if self.at is not None:
+            return False
+        if not computes:
+            self._allocating.add(of)
+            return False
+        if allocated and (of in self._allocating or of not in self._skipped):
+            self._skipped.add(of)
+            return True
+        return False
+
+
+def in_scheduler(session: Session) -> bool:
+    """Whether a scheduler is among those who called, as it is of a program that was met in the midst of it."""
+    frames = session.link.ask("frames", _CALLERS)
+    return any((frame["function"] or "").startswith("ggml_backend_sched_") for frame in frames)
 
 
 def within(session: Session, functions: tuple[str, ...]) -> bool:
@@ -88,13 +163,6 @@ def function_at(instance: Instance, address: int) -> str:
 
 def _after(number: int) -> str:
     return f"; {number} such {'call' if number == 1 else 'calls'} came before" if number else ""
-
-
-def _function(session: Session) -> Function:
-    for function in FUNCTIONS["any"]:
-        if session.function() == function:
-            return function
-    raise AttachError("the program does not stand at the beginning of a function")
 
 
 def _is_allocated(session: Session, sched: int) -> bool:

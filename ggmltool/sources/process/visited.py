@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
+from ggmltool.sources.process import alone
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.past import Left, left_by
-from ggmltool.sources.process.reading import read_snapshot
+from ggmltool.sources.process.reading import read_alone, read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Function, Snapshot
 from ggmltool.sources.process.stops import Called
@@ -49,6 +50,9 @@ class Visited:
     def _found(self) -> tuple[Written, dict[str, Any]]:
         made = written(self.before, self.answers, self.after, self.later)
         done = decided(self.after, made.ids, made.names, made.step, self.answers)
+        if not self.before.sched.address:
+            for backend in made.document["backends"]:
+                done["buffer_sizes"].setdefault(backend["name"], 0)
         return with_assignments(made, done) if self.after is self.before else made, done
 
     @property
@@ -61,10 +65,11 @@ def glance(session: Session, called: Called, when: Literal["before", "after"]) -
     """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
     graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
     """
-    if called.allocated or when == "before":
-        return read_snapshot(session, called.sched, called.graph, called.function, "before")
+    read = read_snapshot if called.function in STOPS else read_alone
+    if called.allocated or called.function in alone.COMPUTE or when == "before":
+        return read(session, called.sched, called.graph, called.function, "before")
     session.finish()
-    return read_snapshot(session, called.sched, called.graph, called.function, "after")
+    return read(session, called.sched, called.graph, called.function, "after")
 
 
 def visit(session: Session) -> Visited:
@@ -74,6 +79,8 @@ def visit(session: Session) -> Visited:
     """
     function = cast("Function", session.function())
     sched, graph = session.link.arguments()[:2]
+    if function not in STOPS:
+        return _visit_alone(session, function, sched, graph)
     before = read_snapshot(session, sched, graph, function, "before")
     answers = ask(session, before)
     if "compute" in function and before.sched.is_alloc:
@@ -81,3 +88,16 @@ def visit(session: Session) -> Visited:
     session.finish()
     after = read_snapshot(session, sched, graph, function, "after")
     return Visited(before, after, answers, ask(session, after))
+
+
+def _visit_alone(session: Session, function: Function, first: int, graph: int) -> Visited:
+    """The same of a call of a graph allocator or a backend by a program without a scheduler. A compute allocates
+    nothing: the program stays at its entry."""
+    before = read_alone(session, first, graph, function, "before")
+    answers = ask(session, before)
+    if not alone.lacks_cpu(before) and all(answers.supports.values()):
+        # The only backend that there is needs no word of the program's.
+        before = replace(before, sched=replace(before.sched, backend_ids={}))
+    if function not in alone.COMPUTE:
+        session.finish()
+    return Visited(before, read_alone(session, first, graph, function, "after"), answers, None)

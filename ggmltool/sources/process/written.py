@@ -11,11 +11,12 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.model import FORMAT
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.recorded import dump_answers
+from ggmltool.sources.process.alone import lacks_cpu
 from ggmltool.sources.process.answered import Asked, recorded
 from ggmltool.sources.process.devices import backends_of, buffer_types_of
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.graph_in_process import VIEWS, ProcessWriter
-from ggmltool.sources.process.names import Names, clean, names_of
+from ggmltool.sources.process.names import Names, clean, names_of, unique
 from ggmltool.sources.process.past import is_new, past_of
 from ggmltool.sources.process.state import Answers, Snapshot
 
@@ -46,7 +47,7 @@ def written(
     names = names_of(before)
     writer = ProcessWriter(before, names)
     ids = writer.graph(GRAPH)
-    step = "reserve" if before.function == "ggml_backend_sched_reserve" else "alloc"
+    step = "reserve" if "reserve" in (before.function or "") else "alloc"
     backends = backends_of(before, names, answers)
     contexts = _contexts(writer)
     used = {b["buft"] for b in backends if "buft" in b}
@@ -74,6 +75,8 @@ def written(
             said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
         for backend, said in zip(backends, said_of, strict=True):
             backend["answers"] = dump_answers(said)
+    if lacks_cpu(before):
+        backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
     return Written(document, ids, names, step, _notes(before, answers, writer))
 
 

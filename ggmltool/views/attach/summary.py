@@ -62,7 +62,9 @@ def attached_view(document: AttachedDocument, style: Style) -> str:
 
 
 def _call(call: AttachedCall, before: AttachedCall | None, style: Style) -> str:
+    scheduled = call.function.startswith("ggml_backend_sched_")
     facts = [
+        *([] if scheduled else [f"no scheduler, on {call.backends[0].name}"]),
         count(call.nodes, "node"), f"{call.leafs} leafs", count(len(call.splits), "split"), *call.unread
     ]  # fmt: skip
     out = [render_lines([""], style), heading(f"call {call.number}: {call.function}", facts, style)]
