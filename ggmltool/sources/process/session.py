@@ -163,9 +163,10 @@ class Session:
             self._meant = 0
         return found
 
-    def stop_at(self, functions: Sequence[str], seconds: float | None = None) -> Stop:
+    def stop_at(self, functions: Sequence[str], seconds: float | None = None, all_told: float | None = None) -> Stop:
         """Let the program run until it enters one of these functions, in any copy of ggml, loaded yet or not; it stands
-        at the very first instruction. Raises AttachError if it ends before, or does not come there in time."""
+        at the very first instruction. `all_told`: how long it is waited for with what came before. Raises
+        AttachError if it ends before, or does not come there in time."""
         until = None if seconds is None else time.monotonic() + seconds
         self._set_points(functions)
         while True:
@@ -173,7 +174,7 @@ class Session:
                 stop = self._go(until)
             except Late:
                 raise AttachError(
-                    self._never(functions, f"was waited for {seconds:.3g} seconds"), refused=True
+                    self._never(functions, f"was waited for {all_told or seconds:.3g} seconds"), refused=True
                 ) from None
             if stop.reason == "breakpoint" and stop.pc in self._functions:
                 self._arrived(stop)

@@ -64,7 +64,9 @@ def calls(session: Session, at: At | None, seconds: float | None = None, without
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             try:
-                session.stop_at(counting.functions, None if until is None else max(0.1, until - time.monotonic()))
+                session.stop_at(
+                    counting.functions, None if until is None else max(0.1, until - time.monotonic()), seconds
+                )
             except Dies:
                 raise
             except AttachError as error:
