@@ -13,21 +13,13 @@
 
 static const char USAGE[] =
     "usage: graphs [--iterations N] [--forever] [--pause MS] [--layers N] [--threads N] [--schedulers N] [--fork]\n"
-<<<<<<< HEAD
-    "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong]\n"
+    "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong] [--gallocr]\n"
     "              [--abort buffer|preallocated|memory|device] [--crash] [--picky] [--vulkan libggml-vulkan.so]\n";
 
 static struct {
     int  iterations, pause, layers, threads, schedulers;
-    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, abort_memory;
-=======
-    "              [--no-reserve] [--no-alloc] [--parallel] [--no-offload] [--assign] [--wrong] [--gallocr]\n"
-    "              [--abort buffer|preallocated] [--crash] [--vulkan libggml-vulkan.so]\n";
-
-static struct {
-    int  iterations, pause, layers, threads, schedulers;
-    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, gallocr;
->>>>>>> d5d31076 (attach looks at programs without a scheduler, names children that it does not follow, and ignores the stop key while another's program stands still)
+    bool forever, fork, reserve, alloc, parallel, offload, assign, abort_buffer, abort_preallocated, abort_memory,
+         gallocr;
     const char * vulkan;
 } asked = { .iterations = 3, .layers = 4, .threads = 1, .schedulers = 1, .reserve = true, .alloc = true, .offload = true };
 
@@ -198,15 +190,11 @@ static void start(struct worker * w) {
     w->backends[1] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(w->backends[1], 1);
     load(&w->model, w->backends);
-<<<<<<< HEAD
     device_is_full = asked.abort_memory;
-    for (int i = 0; i < asked.schedulers; i++) {
-=======
     if (asked.gallocr) {
         w->galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(only(w)));
     }
     for (int i = 0; i < asked.schedulers && !asked.gallocr; i++) {
->>>>>>> d5d31076 (attach looks at programs without a scheduler, names children that it does not follow, and ignores the stop key while another's program stands still)
         w->scheds[i] = ggml_backend_sched_new(w->backends, NULL, 2, 8 * asked.layers + 16, asked.parallel, asked.offload);
         if (asked.reserve) {
             struct ggml_context * ctx = room();

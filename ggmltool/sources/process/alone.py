@@ -79,7 +79,6 @@ def sched_like(
         callback_eval=0,
         callback_copy=0,
         op_offload=True,
-        debug=0,
     )
 
 
@@ -113,7 +112,7 @@ def lacks_cpu(snapshot: Snapshot) -> bool:
 
 
 def _no_galloc() -> GallocState:
-    return GallocState(0, (), (), (0,), NO_SLOTS, (), (), {}, ((),))
+    return GallocState(0, (), (), NO_SLOTS, (), (), {}, ((),))
 
 
 def _called(session: Stopped, function: str, *arguments: int) -> int:
