@@ -56,8 +56,10 @@ class Visited:
         return with_assignments(made, done) if self.after is self.before else made, done
 
     @property
-    def left(self) -> Left:
-        """The state in which the call has left the scheduler."""
+    def left(self) -> Left | None:
+        """The state in which the call has left the scheduler, None of a program without one."""
+        if not self.before.sched.address:
+            return None
         return left_by(self.before, self.after, self.written.names.backends)
 
 
