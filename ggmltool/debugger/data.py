@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.command import Command, Repeat, Topic
@@ -191,8 +192,8 @@ COMMANDS = [
         _symbol_file,
         Topic.DATA,
         "Show structs as another ggml has them, of the same state: fields that it lacks are gone, others are zero.\n"
-        f"Usage: symbol-file [NAME], of {', '.join(layout_names())};\n"
-        "without NAME those of the ggml that decides.\n"
+        "Usage: symbol-file [NAME]; without NAME those of the ggml that decides. The names:\n"
+        f"{fill(', '.join(layout_names()), 100)}\n"
         "Example: symbol-file 2025-01",
         complete=_structs,
     ),
