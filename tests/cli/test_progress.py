@@ -58,7 +58,11 @@ def test_lines_without_a_terminal_and_one_line_on_it(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("at_once")
 def test_nothing_is_shown_where_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(io.StringIO(), monkeypatch, show=False) == ""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress("computing", 4, show=False):
+        time.sleep(0.1)
+    assert stream.getvalue() == ""
 
 
 def test_nothing_is_shown_in_the_first_second(monkeypatch: pytest.MonkeyPatch) -> None:
