@@ -94,7 +94,7 @@ class Server:
             self.ended = True
         except (gdb.error, gdb.MemoryError, RuntimeError, ValueError, OSError) as error:
             self.blob = b""
-            answer = {"error": str(error) or type(error).__name__, "gone": not gdb.selected_inferior().pid}
+            answer = {"error": str(error) or type(error).__name__, "gone": _gone()}
         self.answers.write(json.dumps(answer).encode() + b"\n" + self.blob)
         self.answers.flush()
 
@@ -370,6 +370,17 @@ def _called_by_gdb():
             out.append(frame)
         frame = older
     return out
+
+
+def _gone():
+    """Whether there is no program any more, or its thread has ended that was looked at."""
+    if not gdb.selected_inferior().pid:
+        return True
+    try:
+        gdb.newest_frame()
+    except gdb.error:
+        return True
+    return False
 
 
 def _back_out():
