@@ -19,7 +19,7 @@ from tests.needs import library, program
 pytestmark = program("gdb", "gdb")
 GOLDEN = Path(__file__).parent / "golden"
 GGMLTOOL = (sys.executable, "-m", "ggmltool", "attach")
-_GARBAGE = re.compile(r"-?\b[0-9]{6,}\b")
+_SLOT = re.compile(r"( +)\d+(  \S.*)")
 AT_COMPUTE = ("break ggml_backend_sched_graph_compute", "run")
 
 
@@ -61,6 +61,21 @@ def test_structs_are_printed_without_debug_information_and_breakpoints_are_at_no
     check_golden(GOLDEN / "in-gdb.txt", said)
 
 
+def without_slots(said: str) -> str:
+    """The session with the rows of hash sets in the order of their words: slots follow from addresses."""
+    out: list[str] = []
+    rows: list[str] = []
+    for line in said.split("\n"):
+        row = _SLOT.fullmatch(line) if rows or (out and out[-1].startswith("  slot  ")) else None
+        if row is not None:
+            rows.append("     #" + row[2])
+            continue
+        out += sorted(rows)
+        rows = []
+        out.append(line)
+    return "\n".join(out + sorted(rows))
+
+
 def test_views_of_the_scheduler_and_its_allocator_are_live() -> None:
     said = transcript(
         [compiled(stripped=True)],
@@ -84,7 +99,7 @@ def test_views_of_the_scheduler_and_its_allocator_are_live() -> None:
         "ggml lifetime normed-0",
         "ggml splits 1",
     )  # fmt: skip
-    check_golden(GOLDEN / "in-gdb-views.txt", said)
+    check_golden(GOLDEN / "in-gdb-views.txt", without_slots(said))
 
 
 def test_of_two_ggmls_in_a_process_that_one_is_meant_which_the_program_is_in() -> None:
@@ -125,7 +140,12 @@ def test_structs_with_debug_information_are_printed_readably() -> None:
         "p *(struct ggml_backend_buffer *) $graph",
         "p *(struct ggml_cgraph *) 16",
     )
-    check_golden(GOLDEN / "in-gdb-printers.txt", _GARBAGE.sub("#", said))
+    known, _, garbage = said.partition("(gdb) p *(struct ggml_tensor *) $sched")
+    check_golden(GOLDEN / "in-gdb-printers.txt", known)
+    assert "Python Exception" not in garbage
+    assert garbage.count("\n$") == 6
+    assert len(garbage) < 12_000
+    assert garbage.rstrip().endswith("Cannot access memory at address 0x10")
 
 
 def test_the_graph_is_saved_explained_and_verified(tmp_path: Path) -> None:
