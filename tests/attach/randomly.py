@@ -24,17 +24,17 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
-from ggmltool.sources.process.alone import ALLOC, RESERVE
+from ggmltool.sources.process import alone, stops
 from ggmltool.sources.process.session import AttachError, Session
 from ggmltool.sources.process.stops import in_scheduler, within
-from ggmltool.sources.process.visited import STOPS, visit
+from ggmltool.sources.process.visited import visit
 from ggmltool.sources.process.written import GRAPH, Written
 from tests.attach.on_library import random_scenario, read_seeds
 from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
 
-AT = {"alloc": STOPS[:2], "compute": STOPS[2:], "alone": RESERVE + ALLOC}
+AT = {"alloc": stops.RESERVE + stops.ALLOC, "compute": stops.COMPUTE, "alone": alone.RESERVE + alone.ALLOC}
 
 
 class Compared(NamedTuple):

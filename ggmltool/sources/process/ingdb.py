@@ -135,7 +135,7 @@ def serving(folder):
                     return request[1], request[2]
                 self.answer(request)
 
-        def do_frames(self, most, names):
+        def _frames(self, most, names):
             """The frames of the selected thread, the newest first, with the variables of these names."""
             out = []
             frame = gdb.newest_frame()
@@ -162,7 +162,7 @@ def serving(folder):
                 for one in gdb.selected_inferior().threads():
                     if one.num == thread:
                         one.switch()
-                        return self.do_frames(most, names)
+                        return self._frames(most, names)
                 return []
             finally:
                 if selected is not None:

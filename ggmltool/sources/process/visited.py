@@ -14,16 +14,8 @@ from ggmltool.sources.process.past import Left, left_by
 from ggmltool.sources.process.reading import read_alone, read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Function, Snapshot
-from ggmltool.sources.process.stops import Called
+from ggmltool.sources.process.stops import FUNCTIONS, Called
 from ggmltool.sources.process.written import Written, written
-
-STOPS = (
-    "ggml_backend_sched_reserve",
-    "ggml_backend_sched_alloc_graph",
-    "ggml_backend_sched_graph_compute",
-    "ggml_backend_sched_graph_compute_async",
-)
-"""The functions whose entry is such a call: scheduler and graph are their first arguments."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ def glance(session: Session, called: Called, when: Literal["before", "after"]) -
     """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
     graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
     """
-    read = read_snapshot if called.function in STOPS else read_alone
+    read = read_snapshot if called.function in FUNCTIONS["any"] else read_alone
     if called.allocated or called.function in alone.COMPUTE or when == "before":
         return read(session, called.sched, called.graph, called.function, "before")
     session.finish()
@@ -75,13 +67,13 @@ def glance(session: Session, called: Called, when: Literal["before", "after"]) -
 
 
 def visit(session: Session) -> Visited:
-    """Look at the call that the program has just entered, one of `STOPS`, and let it return.
+    """Look at the call that the program has just entered, one of `FUNCTIONS`, and let it return.
 
     A compute of a graph that is allocated decides nothing more: the program stays at its entry. Raises AttachError.
     """
     function = cast("Function", session.function())
     sched, graph = session.link.arguments()[:2]
-    if function not in STOPS:
+    if function not in FUNCTIONS["any"]:
         return _visit_alone(session, function, sched, graph)
     before = read_snapshot(session, sched, graph, function, "before")
     answers = ask(session, before)
