@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,9 @@ from hypothesis import settings
 from ggmltool.ggml.devices import gpus
 from ggmltool.oracle.vulkan import Vulkan
 from tests.needs import EVERY, real_vulkan
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Tests run beside one another, and their products are small: threads would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -98,3 +102,14 @@ if find_spec("cupy") is not None:
 def vulkan() -> Vulkan:
     """The real Vulkan backend."""
     return real_vulkan()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. Its driver keeps the thread's event loop, which other modules want: it ends with a module."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

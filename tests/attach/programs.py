@@ -28,6 +28,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 QUIET = {"GGML_NO_BACKTRACE": "1"}
 """Without it a ggml that aborts calls a debugger of its own, unless there is one already."""
+TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM")
 WHISPER = "pywhispercpp"
 
 
@@ -145,9 +146,10 @@ def python_program(*arguments: str, release: str = "0.20.2") -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What the programs are started with."""
+    """What the programs are started with: nothing of the terminal that the tests run in."""
     ours = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "GGML_VK_VISIBLE_DEVICES": "0"}
-    return os.environ | QUIET | ours | more
+    others = {name: value for name, value in os.environ.items() if name not in TERMINAL}
+    return others | QUIET | ours | more
 
 
 def output_of(arguments: Sequence[str | Path], *, seconds: float = 60) -> tuple[int, bytes, bytes]:

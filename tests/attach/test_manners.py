@@ -87,7 +87,7 @@ def test_the_graph_of_a_program_is_saved_for_every_command_and_planned_as_it_was
 
 
 def test_an_interrupt_of_the_terminal_is_the_programs_too() -> None:
-    program = "import time, sys; print('on', flush=True)\ntry: time.sleep(30)\nexcept KeyboardInterrupt: print('off')"
+    program = "import time\ntry: print('on', flush=True); time.sleep(30)\nexcept KeyboardInterrupt: print('off')"
     line = [*GGMLTOOL, "attach", "--", sys.executable, "-c", program]
     with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as looked:
         assert looked.stdout is not None

@@ -8,15 +8,18 @@ from __future__ import annotations
 import html
 import os
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import UPDATE, check_golden
 from tests.needs import needs_chromium, needs_dot
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PICTURES = SAMPLES / "pictures"
 DRAWN = {
@@ -75,14 +78,10 @@ def test_every_picture_is_one_of_these_and_shown() -> None:
 
 
 @needs_chromium
-def test_the_picture_of_the_page_is_of_the_page(call: Call, tmp_path: Path) -> None:
+def test_the_picture_of_the_page_is_of_the_page(call: Call, tmp_path: Path, browser: Browser) -> None:
     """The browser's fonts are its own, so it is not compared pixel by pixel: what it shows must be on the page."""
-    from playwright.sync_api import sync_playwright
-
     call("report", "-o", "report.html", SAMPLES / "transformer.yaml")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 800})
+    with browser.new_page(viewport={"width": 1180, "height": 800}) as page:
         page.goto((tmp_path / "report.html").as_uri())
         page.wait_for_selector("[data-ready=true]")
         page.get_by_role("button", name="kq", exact=True).first.click()
@@ -90,7 +89,6 @@ def test_the_picture_of_the_page_is_of_the_page(call: Call, tmp_path: Path) -> N
         page.get_by_role("button", name="when it got them").click()
         assert "it goes with its neighbor" in page.inner_text("body")
         picture = page.screenshot()
-        browser.close()
     if os.environ.get(UPDATE):
         (PICTURES / PAGE).write_bytes(picture)
     kept = (PICTURES / PAGE).read_bytes()

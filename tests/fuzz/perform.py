@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import ggmltool
 from ggmltool.cli import errors
@@ -234,8 +235,7 @@ def _described() -> Iterator[list[BaseException]]:
 
 
 def _line(case: Case) -> Outcome:
-    os.environ["COLUMNS"] = "80"
-    with _streams(case) as (out, err), _described() as seen:
+    with patch.dict(os.environ, COLUMNS="80"), _streams(case) as (out, err), _described() as seen:
         try:
             status = errors.run_and_report(cli, list(case.args))
         except (Exception, SystemExit, TimeUpError) as error:

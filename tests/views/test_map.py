@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +33,9 @@ from tests.lifetimes import memory_plan
 from tests.needs import needs_chromium
 from tests.views.drawn import check_drawing, meeting
 from tests.views.plans import EVENTS, TWO_DEVICES
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 GOLDEN = Path(__file__).parent / "golden"
 OLD, SEEDS = ("2025-03", "2024-01"), 12
@@ -158,17 +160,13 @@ def test_a_notebook_shows_it() -> None:
 
 
 @needs_chromium
-def test_a_browser_finds_the_words_where_they_are_reckoned(tmp_path: Path) -> None:
+def test_a_browser_finds_the_words_where_they_are_reckoned(tmp_path: Path, browser: Browser) -> None:
     """In the browser's own fonts no word is wider than the room that was kept for it, and none covers another."""
-    from playwright.sync_api import sync_playwright
-
     where = (
         "[...document.querySelectorAll('text')].map(t => {const b = t.getBoundingClientRect();"
         "return [b.left, b.top, b.right, b.bottom]})"
     )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
+    with browser.new_page(viewport={"width": 1200, "height": 900}) as page:
         for sample in ("transformer", "gemma-3-270m-ngl9", "chunks"):
             svg = ggmltool.load(sample).memory_map()
             (tmp_path / "map.html").write_text(picture_page(svg, sample), "utf-8")

@@ -1,4 +1,4 @@
-"""Pages of reports in a real Chromium: one browser for all tests, each page watched for what it must not do."""
+"""Pages of reports in a real Chromium: each page watched for what it must not do."""
 
 from __future__ import annotations
 
@@ -63,17 +63,6 @@ class Shown:
 
 
 Show = Callable[..., Shown]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")
