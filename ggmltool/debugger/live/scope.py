@@ -38,11 +38,14 @@ _TALK = frozenset(("ggml_graph_print", "ggml_init"))
 
 _STRUCTS = {"sched": "ggml_backend_sched", "galloc": "ggml_gallocr", "graph": "ggml_cgraph"}
 
+_TABLES = {"ggml_table_f32_f16": "float [65536]", "ggml_table_gelu_f16": "uint16_t [65536]"}
+"""Tables that ggml's CPU backend exports, with their types."""
+
 
 class LiveScope:
     """The names of a program at a stop. `things` are the addresses of `sched`, `galloc` and `graph`, as far as they
-    are known, `tensors` those of tensors by name, `functions` those of functions; `release` decides as the program's
-    ggml does."""
+    are known, `tensors` those of tensors by name, `functions` those of functions and tables;
+    `release` decides as the program's ggml does."""
 
     language: Language = "c"
 
@@ -99,6 +102,8 @@ class LiveScope:
             return whole(self.memory, constant[0], constant[1])
         if name in FUNCTIONS and self._functions.get(name):
             return CValue(self._signature(name), self.memory, self._functions[name])
+        if name in _TABLES and self._functions.get(name):
+            return CValue(read_type(Cursor(_TABLES[name]), self.layout), self.memory, self._functions[name])
         return None
 
     def _own(self, name: str) -> CValue | None:
