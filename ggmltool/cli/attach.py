@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ggmltool.sources.process.state import Snapshot
     from ggmltool.sources.process.stops import Called
     from ggmltool.sources.process.visited import Visited
-    from ggmltool.views.attach.documents import AttachedCall
 
 _DIGITS = 10
 """More of them no process has in its number."""
@@ -147,7 +146,6 @@ def attach(
     from ggmltool.sources.process.link import LinkError
     from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.visited import glance
-    from ggmltool.views.attach.documents import AttachedCall
 
     try:
         if core is not None:
@@ -162,7 +160,7 @@ def attach(
         session = _open(words)
         if values.wanted:
             return values_of(session, values, graph, timeout, output, format == "json")
-        seen: list[tuple[AttachedCall, Visited]] = []
+        seen: list[tuple[int, Visited]] = []
         shown: list[tuple[int, Snapshot]] = []
         last: Ended | None = None
         try:
@@ -175,7 +173,7 @@ def attach(
                             shown.append((called.number, glance(session, called, views.when)))
                             continue
                         one = _visited(session)
-                        seen.append((AttachedCall.of(called.number, one.before, one.after), one))
+                        seen.append((called.number, one))
                         shown.append((called.number, one.before if views.when == "before" else one.after))
                 except Dies as death:
                     last = ended(session, *session.entered, death.signal)
@@ -184,7 +182,7 @@ def attach(
                 if views.views:
                     views.tell(session, shown, format == "json")
                 else:
-                    _tell(session, [call for call, _ in seen], format == "json" and not verify)
+                    _tell(session, seen, format == "json" and not verify)
                 if output.path is not None:
                     save([visited.written.document for _, visited in seen], output, redact)
         if last is not None:
@@ -246,12 +244,13 @@ def _visited(session: Session) -> Visited:
     return visited
 
 
-def _tell(session: Session, taken: list[AttachedCall], json: bool) -> None:
+def _tell(session: Session, seen: list[tuple[int, Visited]], json: bool) -> None:
     """What was seen, once the program goes on; one that was started here ends before us, and has standard output for
     itself until then."""
-    from ggmltool.views.attach.documents import AttachedDocument
+    from ggmltool.views.attach.documents import AttachedCall, AttachedDocument
     from ggmltool.views.attach.summary import attached_view
 
+    taken = [AttachedCall.of(number, one.before, one.after) for number, one in seen]
     document = AttachedDocument.of(session, taken) if taken else None
     if document is not None and not json:
         output = Output(aside=session.launched is not None)

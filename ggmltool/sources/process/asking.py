@@ -17,7 +17,7 @@ from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, Late, LinkError
 from ggmltool.sources.process.mappings import mappings_of
-from ggmltool.sources.process.reading import Reader
+from ggmltool.sources.process.reading import Reader, uncollected
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
 from ggmltool.sources.process.stopped import Stopped
 
@@ -49,6 +49,7 @@ class Asked:
     take: Callable[[int], None]
 
 
+@uncollected()
 def ask(session: Stopped, snapshot: Snapshot, seconds: float = SECONDS) -> Answers:
     """What each backend says of each tensor of the graph, and how many bytes they take in each buffer type.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.layouts.layout import Layout
@@ -16,7 +16,7 @@ from ggmltool.sources.process.mappings import Mappings
 from ggmltool.sources.process.memory import PAGE, Memory
 from ggmltool.sources.process.properties import Questions, device_type
 from ggmltool.sources.process.room import mapped, unmapped
-from ggmltool.sources.process.state import BackendState, BufferState, BuftState, DeviceState, SchedState
+from ggmltool.sources.process.state import BackendState, BufferState, BuftState, DeviceState, SchedState, Snapshot
 
 _PROPS = {
     "memory_free": "memory_free",
@@ -26,9 +26,9 @@ _PROPS = {
 
 
 class Found(NamedTuple):
-    """All of a scheduler's."""
+    """All of a scheduler's, by address; the backends in its order."""
 
-    backends: tuple[BackendState, ...]
+    backends: Mapping[int, BackendState]
     devices: Mapping[int, DeviceState]
     bufts: Mapping[int, BuftState]
     buffers: Mapping[int, BufferState]
@@ -42,10 +42,13 @@ class Table(NamedTuple):
 
 
 class Backends:
-    """Reads them, and asks them."""
+    """Reads them, and asks them what is not `known` from before the call."""
 
-    def __init__(self, memory: Memory, layout: Layout, questions: Questions, mappings: Mappings) -> None:
+    def __init__(
+        self, memory: Memory, layout: Layout, questions: Questions, mappings: Mappings, known: Snapshot | None = None
+    ) -> None:
         self.memory = memory
+        self.known = Found({}, {}, {}, {}) if known is None else _found_in(known)
         self.layout = layout
         self.questions = questions
         self.mappings = mappings
@@ -60,15 +63,22 @@ class Backends:
         bufts = {a: self._table("ggml_backend_buffer_type", a, ("device",)) for a in sorted(asked)}
         owners = {device, *(t.fields[0] for t in (*backends.values(), *bufts.values()))} - {0}
         devices = {a: self._table("ggml_backend_device", a, ()) for a in sorted(owners)}
-        names = self._names(backends, devices, bufts)
+        known = self.known
+        names = self._names(_new(backends, known.backends), _new(devices, known.devices), _new(bufts, known.bufts))
+        told = Found(
+            {
+                a: BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
+                for a, t in _new(backends, known.backends).items()
+            },
+            self._devices(_new(devices, known.devices), names),
+            self._bufts(_new(bufts, known.bufts), names),
+            self._buffers(buffers, live, {b for of in sched.galloc.buffers for b in of}),
+        )
         return Found(
-            tuple(
-                BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
-                for a, t in backends.items()
-            ),
-            self._devices(devices, names),
-            self._bufts(bufts, names),
-            self._buffers(buffers, live),
+            {a: known.backends.get(a) or told.backends[a] for a in backends},
+            {a: known.devices.get(a) or told.devices[a] for a in devices},
+            {a: known.bufts.get(a) or told.bufts[a] for a in bufts},
+            told.buffers,
         )
 
     def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, Table]:
@@ -150,11 +160,15 @@ class Backends:
             )
         return out
 
-    def _buffers(self, tables: Mapping[int, Table], live: set[int]) -> dict[int, BufferState]:
+    def _buffers(self, tables: Mapping[int, Table], live: set[int], made: set[int]) -> dict[int, BufferState]:
+        """Where they begin. Those that the allocator has `made` may be others than were known by their addresses."""
+        bases: dict[int, int | None] = {
+            a: b.base for a, b in self.known.buffers.items() if b.base is not None and a not in made
+        }
         for a, table in tables.items():
-            if a in live and table.fields[1]:
+            if a in live and a not in bases and table.fields[1]:
                 self.questions.add(a, table.functions.get("get_base", 0), "unsigned long", a)
-        bases = self.questions.answers()
+        bases |= self.questions.answers()
         out = {}
         for a, table in tables.items():
             buft, size, usage = table.fields
@@ -212,3 +226,12 @@ class Backends:
         if not found:
             self.unread.append("the memory of the devices: the program has no room for the answer (mmap)")
         return found or 0
+
+
+def _found_in(snapshot: Snapshot) -> Found:
+    """What a snapshot has of them."""
+    return Found({b.address: b for b in snapshot.backends}, snapshot.devices, snapshot.bufts, snapshot.buffers)
+
+
+def _new(tables: Mapping[int, Table], known: Mapping[int, Any]) -> dict[int, Table]:
+    return {address: table for address, table in tables.items() if address not in known}

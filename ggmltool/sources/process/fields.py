@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from ggmltool.layouts.layout import Layout
@@ -47,28 +48,27 @@ class Record:
             end = offset + size_of(type)
             flat += n
         self._struct = struct.Struct(text + f"{self.size - end}x")
-        self._slices = [(slice(at, at + n) if array else at) for _, at, n, array in sorted(slices)]
-        self._plain = not self._constants
+        self._pick = _picking([(slice(at, at + n) if array else at) for _, at, n, array in sorted(slices)])
 
     def unpack(self, data: bytes, at: int = 0) -> list[Any]:
         """The values of the fields, of a struct that begins so many bytes from the first."""
-        f = self._struct.unpack_from(data, at)
-        out = [f[i] for i in self._slices]
-        if not self._plain:
-            for i, value in self._constants:
-                out.insert(i, value)
+        out = list(self._pick(self._struct.unpack_from(data, at)))
+        for i, value in self._constants:
+            out.insert(i, value)
         return out
 
     def flat(self, data: bytes) -> list[tuple[Any, ...]]:
         """The fields of an array of such structs, where none of them is an array itself."""
-        out = []
-        constants = self._constants
-        for f in self._struct.iter_unpack(data):
-            values = [f[i] for i in self._slices]
-            for i, value in constants:
-                values.insert(i, value)
-            out.append(tuple(values))
-        return out
+        if not self._constants:
+            return [tuple(self._pick(f)) for f in self._struct.iter_unpack(data)]
+        return [tuple(self.unpack(data, at)) for at in range(0, len(data), self.size)]
+
+
+def _picking(places: Sequence[int | slice]) -> Callable[[tuple[Any, ...]], Sequence[Any]]:
+    """What takes these out of a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: [values[place] for place in places]
 
 
 def _find(found: Struct, names: str, version: str) -> Member | None:

@@ -35,7 +35,8 @@ class Graphs:
         for n, of in ((n_nodes, "nodes"), (n_leafs, "leafs")):
             if not 0 <= n <= min(most, limits.NODES):
                 raise NotAsLaidOut(f"{what} at {address:#x} has {n} {of}, and place for {size}")
-        self.memory.prefetch([(nodes, 8 * n_nodes), (leafs, 8 * n_leafs)])
+        if size:
+            self.memory.prefetch([(nodes, 8 * n_nodes), (leafs, 8 * n_leafs)])
         hash_set = self.hash_set(data, hashes, f"the hash set of {what}")
         return GraphState(
             address,
@@ -58,8 +59,8 @@ class Graphs:
             words = (size + 31) // 32
             self.memory.prefetch([(used, 4 * words)])
             slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
-            self.memory.prefetch([(keys + 8 * slot, 8) for slot in slots])
-            found = HashSetState(size, {slot: self.memory.numbers(keys + 8 * slot, "Q", 1)[0] for slot in slots})
+            held = self.memory.cells(keys, "Q", slots)
+            found = HashSetState(size, {slot: key for slot, (key,) in zip(slots, held, strict=True)})
             self._sets[key] = found
         return found
 

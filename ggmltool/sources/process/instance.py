@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
-from ggmltool.layouts.layout import layouts_of
+from ggmltool.layouts.layout import layout, layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.errors import AttachError
@@ -92,6 +92,13 @@ def instances_of(
         found = _instance(link, merged, (heart, *parts), calls)
         out.append(replace(found, tells_structs=tells_structs(heart)))
     return tuple(out)
+
+
+def prepare() -> None:
+    """Read the data that say what a ggml is like: no program need stand still for that."""
+    behavior_of(NEWEST.name, 0, lambda _: True)
+    layouts_of(NEWEST.name, ())
+    layout(NEWEST.name)
 
 
 def _belongs(file: str, heart: str, hearts: Iterable[str]) -> bool:

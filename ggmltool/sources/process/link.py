@@ -71,7 +71,7 @@ _LONGEST = 1 << 28
 class Link:
     """Asks gdb. Every method raises LinkError where gdb refuses, LinkLost where it is gone, Late where the program
     takes too long, AttachError where it has ended while a function of it was called; with a `patience`, what that
-    raises at a signal. `gone`: it has ended so."""
+    raises at a signal. `gone`: it has ended so. `pid` is the process that was stopped by us, 0 of others."""
 
     def __init__(self, requests: IO[bytes], answers: IO[bytes], patience: Patience | None = None) -> None:
         self._requests = requests
@@ -79,7 +79,7 @@ class Link:
         self.patience = patience
         self._marks: dict[int, bytes] | None = None
         self.gone = False
-        self._pid = 0
+        self.pid = 0
         self._memory: int | None = None
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Link:
     def admit(self, pid: int) -> None:
         """Stop a running process, which is the one to be halted from now on."""
         self.ask("attach", pid)
-        self._pid = pid
+        self.pid = pid
         if self.patience is not None:
             self.patience.program = pid
 
@@ -121,11 +121,11 @@ class Link:
     def _directly(self, address: int, length: int) -> bytes | None:
         """Memory of a process that we may read ourselves, which takes no time; while the program stands still, no
         breakpoints of gdb's are in it."""
-        if not self._pid or not length:
+        if not self.pid or not length:
             return None
         try:
             if self._memory is None:
-                self._memory = os.open(f"/proc/{self._pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+                self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
             data = os.pread(self._memory, length, address)
         except (OSError, OverflowError, ValueError):
             return None

@@ -5,6 +5,7 @@ Those of a process are read off the files themselves: gdb takes seconds for a la
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import NamedTuple
 from ggmltool.sources.process.debug_info import Asks
 from ggmltool.sources.process.elf import opened
 from ggmltool.sources.process.instance import HEART, SCHEDULER, SYMBOLS, names_ggml
+
+_LIBRARY = re.compile(r"/(libc[.-]|ld-musl-)[^/]*$")
+"""What the files of C libraries are called."""
 
 
 class Code(NamedTuple):
@@ -33,6 +37,7 @@ class Files:
         self._link = link
         self._pid = pid
         self._known: dict[str, Code | None] = {}
+        self._ahead: dict[tuple[str, Code], Found | None] = {}
         self._untold: list[str] = []
 
     def __len__(self) -> int:
@@ -55,6 +60,10 @@ class Files:
         asked = set() if any(HEART in found for found in self.symbols.values()) else self._ask()
         return bool(gone or asked or self.symbols.keys() & new.keys())
 
+    def look_ahead(self) -> None:
+        """Read what is loaded while the process still runs, so that it need not stand still for it."""
+        self._ahead = {item: _symbols(self._path(item[0]), item[1]) for item in code_of(self._pid).items()}
+
     def tells_structs(self, file: str) -> bool:
         """Whether a file may have debug information of the scheduler's structs."""
         try:
@@ -69,7 +78,7 @@ class Files:
         return dict(code_of(self._pid))
 
     def _read(self, file: str, code: Code | None) -> None:
-        found = _symbols(self._path(file), code) if code is not None else None
+        found = self._tables(file, code) if code is not None else None
         if found is None:
             if names_ggml(file, self._root) is not False:
                 self._untold.append(file)
@@ -78,6 +87,12 @@ class Files:
             self.symbols[file] = found.addresses
         if not found.all:
             self._untold.append(file)
+
+    def _tables(self, file: str, code: Code) -> Found | None:
+        """What a file's own tables tell; None of one that cannot be read."""
+        if (file, code) in self._ahead:
+            return self._ahead.pop((file, code))
+        return _symbols(self._path(file), code)
 
     def _ask(self) -> set[str]:
         """Ask gdb for what the files themselves do not tell: it knows where their symbols are kept apart. Those of
@@ -121,14 +136,23 @@ def code_of(pid: int) -> dict[str, Code]:
     return out
 
 
-def _symbols(path: str, code: Code) -> Found | None:
+def library_function(pid: int, name: str) -> int | None:
+    """The address of a function of the C library in a process; None where its files do not tell."""
+    for file, code in code_of(pid).items():
+        found = _symbols(f"/proc/{pid}/root{file}", code, name) if _LIBRARY.search(file) else None
+        if found is not None and name in found.addresses:
+            return found.addresses[name]
+    return None
+
+
+def _symbols(path: str, code: Code, words: str = SYMBOLS) -> Found | None:
     try:
         with opened(path) as elf:
             base = elf.address(code.offset)
-            found = elf.symbols(SYMBOLS)
+            found = elf.symbols(words)
             if base is None:
                 return None
             moved = {name: code.address - base + at for name, at in found.addresses.items()}
-            return Found(moved, found.all or not (moved or elf.mentions(SYMBOLS)))
+            return Found(moved, found.all or not (moved or elf.mentions(words)))
     except (OSError, ValueError, struct.error):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ggmltool.sources.process import limits
 from ggmltool.sources.process.errors import AttachError
@@ -13,6 +13,7 @@ from ggmltool.sources.process.link import NoBytes
 PAGE = 4096
 _RUN = 256
 _AT_ONCE = 16
+_MOST_PAGES = 2 * limits.BYTES // PAGE
 _END = 1 << 56
 
 
@@ -33,6 +34,10 @@ class Memory:
 
     def read(self, address: int, length: int) -> bytes:
         """So many bytes at an address."""
+        at = address % PAGE
+        known = self._pages.get(address // PAGE)
+        if known and 0 < length <= PAGE - at:
+            return known[at : at + length]
         if length <= 0:
             return b""
         _check(address, length)
@@ -42,13 +47,11 @@ class Memory:
             if page is None:
                 self._take([first])
                 page = self._pages[first]
-            at = address % PAGE
             return page[at : at + length] if page else self._exactly(address, length)
         self.prefetch([(address, length)])
         pages = [self._pages[page] for page in range(first, last + 1)]
         if not all(pages):
             return self._exactly(address, length)
-        at = address % PAGE
         return b"".join(pages)[at : at + length]
 
     def prefetch(self, spans: Iterable[tuple[int, int]]) -> None:
@@ -56,17 +59,28 @@ class Memory:
         wanted: set[int] = set()
         for address, length in spans:
             if 0 < address < _END and 0 < length <= limits.BYTES:
-                wanted.update(range(address // PAGE, (address + length - 1) // PAGE + 1))
-                if len(wanted) * PAGE > 2 * limits.BYTES:
+                first, last = address // PAGE, (address + length - 1) // PAGE
+                if first == last:
+                    wanted.add(first)
+                else:
+                    wanted.update(range(first, last + 1))
+                if len(wanted) > _MOST_PAGES:
                     raise _too_much()
-        missing = sorted(wanted - self._pages.keys())
+        missing = [page for page in wanted if page not in self._pages]
         if missing:
-            self._take(missing)
+            self._take(sorted(missing))
 
     def numbers(self, address: int, code: str, n: int) -> tuple[int, ...]:
         """An array of n numbers, each of which struct knows as `code`."""
         layout = struct.Struct(f"<{n}{code}")
         return layout.unpack(self.read(address, layout.size))
+
+    def cells(self, address: int, code: str, slots: Iterable[int]) -> list[tuple[Any, ...]]:
+        """Some cells of an array, in each of which are numbers that struct knows as `code`."""
+        layout = struct.Struct(f"<{code}")
+        places = [address + layout.size * slot for slot in slots]
+        self.prefetch((at, layout.size) for at in places)
+        return [layout.unpack(self.read(at, layout.size)) for at in places]
 
     def _take(self, missing: Sequence[int]) -> None:
         self.nbytes += len(missing) * PAGE

@@ -20,6 +20,10 @@ from ggmltool.sources.process.memory import Reads, texts
 class Calls(Reads, Protocol):
     """Who reads memory and calls functions, as `Link` does."""
 
+    @property
+    def pid(self) -> int:
+        """The process, if it is one that may be looked at from here; else 0."""
+
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
 

@@ -60,7 +60,7 @@ class Reader:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Nothing is looked through for garbage: while the program stands still there is none."""
     collects = gc.isenabled()
     gc.disable()
@@ -71,16 +71,31 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def read_snapshot(
-    session: Stopped, sched: int, graph: int, function: Function | None, when: Literal["before", "after", "within"]
+    session: Stopped,
+    sched: int,
+    graph: int,
+    function: Function | None,
+    when: Literal["before", "after", "within"],
+    known: Snapshot | None = None,
 ) -> Snapshot:
-    """What the program holds of a scheduler and a graph, by their addresses. Raises AttachError."""
-    return _read(session, "scheduler", lambda reader: _Reading(reader, reader.sched(sched), graph), function, when)
+    """What the program holds of a scheduler and a graph, by their addresses. What the devices said of themselves before
+    the call is not asked again where that is `known`. Raises AttachError."""
+
+    def reading(reader: Reader) -> _Reading:
+        return _Reading(reader, reader.sched(sched), graph, known=known)
+
+    return _read(session, "scheduler", reading, function, when)
 
 
 def read_alone(
-    session: Stopped, first: int, graph: int, function: Function, when: Literal["before", "after"]
+    session: Stopped,
+    first: int,
+    graph: int,
+    function: Function,
+    when: Literal["before", "after"],
+    known: Snapshot | None = None,
 ) -> Snapshot:
     """The same of a call without a scheduler, whose first argument is a graph allocator or a backend: the scheduler is
     the one that would do the same. Raises AttachError."""
@@ -90,7 +105,7 @@ def read_alone(
         found = reader.graph(graph)
         sched = alone.sched_like(session, schedulers, function, first, found)
         device = 0 if sched.backends else alone.device_of(session, reader.memory, reader.layout, sched.bufts[0])
-        return _Reading(reader, sched if when == "before" else alone.done(sched, found), graph, device)
+        return _Reading(reader, sched if when == "before" else alone.done(sched, found), graph, device, known)
 
     return _read(session, "graph allocator", reading, function, when)
 
@@ -126,9 +141,12 @@ def _read(
 class _Reading:
     """One snapshot in the making."""
 
-    def __init__(self, reader: Reader, sched: SchedState, graph: int, device: int = 0) -> None:
+    def __init__(
+        self, reader: Reader, sched: SchedState, graph: int, device: int = 0, known: Snapshot | None = None
+    ) -> None:
         self.reader = reader
         self.device = device
+        self.known = known
         self.sched = sched
         self.graph = reader.graph(graph)
         self.unread: list[str] = []
@@ -146,12 +164,14 @@ class _Reading:
             )
         mappings = mappings_of(reader.link)
         questions = Questions(reader.link, mappings)
-        backends = Backends(reader.memory, reader.layout, questions, mappings)
+        backends = Backends(reader.memory, reader.layout, questions, mappings, self.known)
         live = {tensors.read[t].buffer for t in known} | {
             buffer for buffers in self.sched.galloc.buffers for buffer in buffers
         }
         found = backends.read(self.sched, live, {t.buffer for t in tensors.read.values()}, self.device)
-        symbols, used = reader.instance.symbols, tensors.read.values()
+        asked, used = (questions, reader.instance.symbols, reader.layout), tensors.read.values()
+        known_types, known_ops = (self.known.type_names, self.known.op_names) if self.known else ({}, {})
+        types, ops = {t.type for t in used}, {(t.op, t.op_params[0]) for t in used}
         return Snapshot(
             function=function,
             when=when,
@@ -164,10 +184,10 @@ class _Reading:
             buffers=found.buffers,
             bufts=found.bufts,
             devices=found.devices,
-            backends=found.backends or (alone.backend_on(self.device, found.devices),),
+            backends=tuple(found.backends.values()) or (alone.backend_on(self.device, found.devices),),
             contexts=contexts,
-            type_names=type_names(questions, symbols, reader.layout, (t.type for t in used)),
-            op_names=op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in used)),
+            type_names={**known_types, **type_names(*asked, types - known_types.keys())},
+            op_names={**known_ops, **op_names(*asked, ops - known_ops.keys())},
             unread=(*self.unread, *backends.unread, *questions.unanswered),
         )
 

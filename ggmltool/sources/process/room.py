@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.sources.process.link import Call, LinkError
+from ggmltool.sources.process.loaded import library_function
 from ggmltool.sources.process.properties import Calls
 
 _READ_AND_WRITE = 3
@@ -29,7 +30,10 @@ def unmapped(link: Calls, address: int, nbytes: int) -> None:
 
 
 def _function(link: Calls, name: str) -> int | None:
-    """The address of a function of the C library."""
+    """The address of a function of the C library: gdb takes longer than its file."""
+    found = library_function(link.pid, name) if link.pid else None
+    if found is not None:
+        return found
     try:
         return int(link.ask("evaluate", f"(unsigned long)&{name}"))
     except LinkError:

@@ -115,11 +115,9 @@ class Schedulers:
         )
 
     def _backend_ids(self, address: int, hash_set: HashSetState, n: int) -> dict[int, int]:
-        memory = self.memory
-        memory.prefetch([(address + 4 * slot, 4) for slot in hash_set.keys])
+        held = self.memory.cells(address, "i", hash_set.keys)
         out = {}
-        for slot, tensor in hash_set.keys.items():
-            (backend,) = memory.numbers(address + 4 * slot, "i", 1)
+        for tensor, (backend,) in zip(hash_set.keys.values(), held, strict=True):
             _between(backend, -1, n - 1, "a tensor", "as the number of its backend")
             if backend >= 0:
                 out[tensor] = backend
@@ -128,11 +126,9 @@ class Schedulers:
     def _copies(
         self, address: int, hash_set: HashSetState, n: int, n_copies: int
     ) -> dict[int, Mapping[tuple[int, int], int]]:
-        memory, k = self.memory, n * n_copies
-        memory.prefetch([(address + 8 * slot * k, 8 * k) for slot in hash_set.keys])
+        held = self.memory.cells(address, f"{n * n_copies}Q", hash_set.keys)
         out: dict[int, Mapping[tuple[int, int], int]] = {}
-        for slot, tensor in hash_set.keys.items():
-            copies = memory.numbers(address + 8 * slot * k, "Q", k)
+        for tensor, copies in zip(hash_set.keys.values(), held, strict=True):
             if any(copies):
                 out[tensor] = {divmod(i, n_copies): copy for i, copy in enumerate(copies) if copy}
         return out

@@ -15,7 +15,7 @@ from ggmltool.sources.process.dumped_files import program_dumped, remarks
 from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
-from ggmltool.sources.process.instance import Instance, instances_of, nothing_found
+from ggmltool.sources.process.instance import Instance, instances_of, nothing_found, prepare
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
 from ggmltool.sources.process.loaded import Files
 from ggmltool.sources.process.patience import Patience
@@ -43,7 +43,7 @@ class Session:
     `stopped` is the stop that it stands at, `ended` how it ended ("": not yet).
     """
 
-    def __init__(self, link: Link, kind: Kind, pid: int, name: str) -> None:
+    def __init__(self, link: Link, kind: Kind, pid: int, name: str, files: Files | None = None) -> None:
         self.link = link
         self.kind = kind
         self.pid = pid
@@ -56,7 +56,7 @@ class Session:
         self.ended = ""
         self._exits = ExitStack()
         self._meant = 0
-        self._files = Files(link, pid if kind in ("launched", "pid") else 0)
+        self._files = files or Files(link, pid if kind in ("launched", "pid") else 0)
         self._functions: dict[int, str] = {}
         self._aborts: frozenset[int] = frozenset()
         self.entered = (0, 0)
@@ -74,6 +74,7 @@ class Session:
         """Start a program, our child with our streams; it waits for the first `stop_at`. Raises AttachError."""
         with _gdb() as (gdb, exits):
             launched = exits.enter_context(Launched(arguments, gdb.pid))
+            prepare()
             _admit(gdb, launched.pid, arguments[0])
             session = cls(gdb.link, "launched", launched.pid, arguments[0])
             session.launched = launched
@@ -86,11 +87,13 @@ class Session:
     def attach(cls, pid: int) -> Self:
         """Stop a running process. Raises AttachError."""
         with _gdb() as (gdb, exits):
-            began = time.monotonic()
             if gdb.link.patience is not None:
                 gdb.link.patience.keep_on()
-            _admit(gdb, pid, f"process {pid}")
-            session = cls(gdb.link, "pid", pid, f"process {pid} ({program_of(pid)})")
+            files = Files(gdb.link, pid)
+            prepare()
+            files.look_ahead()
+            began = _admit(gdb, pid, f"process {pid}")
+            session = cls(gdb.link, "pid", pid, f"process {pid} ({program_of(pid)})", files)
             session._since = began
             session._exits = exits.pop_all()
             return session._looked()
@@ -402,11 +405,14 @@ def _gdb(link: type[Link] = Link) -> Iterator[tuple[Gdb, ExitStack]]:
         yield exits.enter_context(Gdb(patience, link)), exits
 
 
-def _admit(gdb: Gdb, pid: int, name: str) -> None:
-    """Attach. Raises AttachError with the reason."""
+def _admit(gdb: Gdb, pid: int, name: str) -> float:
+    """Attach as soon as gdb has started; when that was. Raises AttachError with the reason."""
     try:
+        gdb.link.ask("ready")
+        began = time.monotonic()
         gdb.link.admit(pid)
     except LinkLost as error:
         raise AttachError(why_lost(gdb.said()) or f"{name}: {error}") from None
     except LinkError as error:
         raise AttachError(f"cannot attach to {name}: {why_not(pid) or error}") from None
+    return began

@@ -80,7 +80,7 @@ def visit(session: Session) -> Visited:
     if "compute" in function and before.sched.is_alloc:
         return Visited(before, before, answers, None)
     session.finish()
-    after = read_snapshot(session, sched, graph, function, "after")
+    after = read_snapshot(session, sched, graph, function, "after", before)
     return Visited(before, after, answers, ask(session, after))
 
 
@@ -94,4 +94,4 @@ def _visit_alone(session: Session, function: Function, first: int, graph: int) -
         before = replace(before, sched=replace(before.sched, backend_ids={}))
     if function not in alone.COMPUTE:
         session.finish()
-    return Visited(before, read_alone(session, first, graph, function, "after"), answers, None)
+    return Visited(before, read_alone(session, first, graph, function, "after", before), answers, None)

@@ -40,6 +40,7 @@ class RecordedLink:
     calls: dict[str, int | None]
     asked: dict[str, Any]
     read: int = 0
+    pid: int = 0
 
     __hash__ = object.__hash__
 
@@ -173,7 +174,7 @@ def record(program: Sequence[str]) -> dict[str, Any]:
 
         with (
             mock.patch.object(Memory, "read", reading),
-            mock.patch.multiple(link, ask=asking, call=calling),
+            mock.patch.multiple(link, ask=asking, call=calling, pid=0),
         ):
             snapshot = read_snapshot(session, sched, graph, ALLOC, "after")
         used = {"ggml_type_name", "ggml_op_name", "ggml_unary_op_name", "ggml_glu_op_name"}

@@ -12,6 +12,7 @@ import pytest
 from ggmltool.sources.process.elf import opened
 from ggmltool.sources.process.instance import HEART, SYMBOLS
 from ggmltool.sources.process.loaded import Files, code_of
+from ggmltool.sources.process.session import Session
 from tests import needs
 
 PROGRAM = """
@@ -19,6 +20,15 @@ import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
 print(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in sys.argv[2:]), flush=True)
 input()
+"""
+TELLING = """
+#include <stdio.h>
+int ggml_backend_sched_new(void) { return 1; }
+int main(void) {
+    printf("ggml_backend_sched_new %p\\n", (void *) ggml_backend_sched_new);
+    fflush(stdout);
+    return getchar() != '\\n';
+}
 """
 NAMES = (HEART, "ggml_version", "ggml_type_name", "gguf_get_version")
 
@@ -63,6 +73,23 @@ def test_a_program_without_ggml_has_no_symbols() -> None:
     assert files.symbols == {}
     assert not link.asked
     assert code_of(process.pid) == {}
+
+
+@needs.program("gdb", "gdb")
+@needs.program("objcopy", "binutils")
+@needs.program("gcc", "gcc")
+def test_symbols_in_a_separate_debug_file_are_found(tmp_path: Path) -> None:
+    program, kept = tmp_path / "program", tmp_path / "program.debug"
+    subprocess.run(["gcc", "-g", "-x", "c", "-", "-o", program], input=TELLING, text=True, check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", program, kept], check=True)
+    subprocess.run(["objcopy", "--strip-all", f"--add-gnu-debuglink={kept}", program], check=True)
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = int(process.stdout.readline().split()[1], 16)
+        with Session.attach(process.pid) as session:
+            (found,) = session.instances
+        process.communicate("\n")
+    assert found.symbols == {HEART: told}
 
 
 @pytest.mark.parametrize("kept", [0, 3, 40, 64, 4096])
