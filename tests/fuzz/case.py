@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tests.fuzz import commands, headers, junk, logs, prompts, records, scenarios
+from tests.fuzz import attached, commands, headers, junk, logs, prompts, records, scenarios
 
-Kind = Literal["scenario", "gguf", "log", "record", "prompt"]
+Kind = Literal["scenario", "attached", "gguf", "log", "record", "prompt"]
 Through = Literal["api", "cli"]
-KINDS: tuple[Kind, ...] = ("scenario", "gguf", "log", "record", "prompt")
+KINDS: tuple[Kind, ...] = ("scenario", "attached", "gguf", "log", "record", "prompt")
 
 SCENARIO_CALLS = ("plan", "reserve", "run", "compute", "steps", "given")
 GGUF_CALLS = ("tensors", "compute")
@@ -70,6 +70,8 @@ def make(kind: Kind, seed: int, through: Through | None = None) -> Case:
     way: Through = through or ("api" if rng.random() < 0.5 else "cli")
     if kind == "scenario":
         return _scenario(seed, way, rng)
+    if kind == "attached":
+        return _attached(seed, way, rng)
     if kind == "gguf":
         return _gguf(seed, way, rng)
     if kind == "record":
@@ -102,6 +104,20 @@ def _scenario(seed: int, through: Through, rng: random.Random) -> Case:
     return Case(
         "scenario", seed, "cli", "", tuple(args), name, as_dict, {name: raw}, raw if stdin else b"", rng.random() < 0.5
     )
+
+
+def _attached(seed: int, through: Through, rng: random.Random) -> Case:
+    """A scenario as attach writes it, packed now and then."""
+    value = attached.mutated(rng)
+    if rng.random() < 0.7:
+        name, raw, as_dict = "case.json", written(value), value
+    else:
+        name, raw, as_dict = "case.json.gz", attached.packed(value, rng), None
+    if through == "api":
+        files = {} if as_dict is not None else {name: raw}
+        return Case("attached", seed, "api", rng.choice(SCENARIO_CALLS), (), name, as_dict, files)
+    args = commands.scenario_line(rng, name, commands.names_in(value))
+    return Case("attached", seed, "cli", "", tuple(args), name, as_dict, {name: raw}, b"", rng.random() < 0.5)
 
 
 def _gguf(seed: int, through: Through, rng: random.Random) -> Case:

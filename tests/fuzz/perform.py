@@ -70,7 +70,7 @@ def _api(case: Case) -> Outcome:
     from ggmltool import GgmlError, ScenarioError
 
     try:
-        _CALLS[case.kind, case.call](case)
+        _CALLS["scenario" if case.kind == "attached" else case.kind, case.call](case)
     except ScenarioError as error:
         if len(str(error)) > LONGEST:
             return Outcome("long", "a message that is too long", str(error)[:300])

@@ -72,13 +72,14 @@ def _warm_up() -> None:
     """Import and read here what every case needs, so that no process that is forked has to."""
     import numpy
 
-    from tests.fuzz import bases, commands, records
+    from tests.fuzz import attached, bases, commands, records
 
     numpy.zeros(1)
     bases.texts()
     bases.logs()
     bases.captured()
     records.texts()
+    attached.documents()
     commands.taking("scenario")
     first = alone(Case("log", 0, "cli", args=("--version",)))
     if first.place:

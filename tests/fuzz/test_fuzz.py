@@ -15,7 +15,7 @@ from tests.fuzz.case import KINDS, Case, Kind, make
 from tests.fuzz.perform import Outcome, perform
 from tests.fuzz.shrink import smallest
 
-CASES = {"scenario": 500, "gguf": 300, "log": 300, "record": 300, "prompt": 200}
+CASES = {"scenario": 400, "attached": 150, "gguf": 300, "log": 300, "record": 250, "prompt": 200}
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are bounded as Linux does it")
 
 
@@ -41,11 +41,11 @@ def test_a_seed_makes_the_same_case_again(kind: Kind) -> None:
         ) or " at 0x" in repr(one.value)  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["scenario", "gguf", "log", "record"])
+@pytest.mark.parametrize("kind", ["scenario", "attached", "gguf", "log", "record"])
 def test_many_cases_get_past_the_first_check(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shorts = [perform(make(kind, seed, "api")).short for seed in range(1000, 1120)]
-    assert shorts.count("fine") > {"scenario": 15, "gguf": 5, "log": 60, "record": 5}[kind]
+    assert shorts.count("fine") > {"scenario": 15, "attached": 15, "gguf": 5, "log": 60, "record": 5}[kind]
 
 
 def test_a_gguf_file_that_nothing_was_done_to_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

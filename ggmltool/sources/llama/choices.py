@@ -18,7 +18,7 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, chosen_gpus, layer_devices
 from ggmltool.sources.llama.overrides import Override
 from ggmltool.sources.llama.parts import Role
-from ggmltool.sources.llama.prepared import Prepared
+from ggmltool.sources.llama.prepared import Prepared, of_these
 from ggmltool.sources.llama.row_split import refuse_split_weights, refuse_without_rows
 from ggmltool.sources.llama.weights import LAZY, LAZY_BYTES, LAZY_SINCE
 
@@ -54,7 +54,7 @@ class Choices:
         prepared = self.prepared
         host = prepared.pinned_buft(self.gpus[0]) if self.gpus else None
         cpu = prepared.cpu if host is None else replace(prepared.cpu, buft=host)
-        return [*self.gpus, *prepared.accels, cpu]
+        return of_these(prepared.model, [*self.gpus, *prepared.accels, cpu])
 
     def output_buft(self) -> str:
         """The buffer type of the context's outputs."""
@@ -78,7 +78,8 @@ class Choices:
         if self.options.extra_bufts:
             names = dict.fromkeys([*(b.name for b in prepared.model.buffer_types), REPACK])
             extra = [prepared.bufts[name] for name in names if name in prepared.bufts]
-            out += [(cpu, buft, buft) for buft in extra if buft.device == self.cpu and not buft.host]
+            own = (b for b in extra if b.device == self.cpu and not b.host and cpu.supports_buft(b))
+            out += [(cpu, buft, buft) for buft in own]
         return [*out, (cpu, cpu.buft, cpu.buft)]
 
     def _overrides(self) -> Mapping[str, Override]:

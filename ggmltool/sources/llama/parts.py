@@ -278,19 +278,20 @@ def _experts(graph: GraphSpec) -> set[str]:
 
 
 def _unassigned(context: ContextSpec) -> ContextSpec:
-    """The context without assignments, of which llama.cpp makes none there."""
-    if all(t.backend is None for t in context.tensors):
+    """The context without assignments, of which llama.cpp makes none there, and without places of its tensors."""
+    if all(t.backend is None and t.at is None for t in context.tensors):
         return context
-    return replace(context, tensors=[t if t.backend is None else replace(t, backend=None) for t in context.tensors])
+    return replace(context, tensors=[replace(t, backend=None, at=None) for t in context.tensors], size=None)
 
 
 def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:
-    """The graph without duplicates and assignments."""
+    """The graph without duplicates, assignments, and places of its nodes."""
     nodes = []
     for node in graph.nodes:
-        if node.backend is not None or any(s in alias for s in node.src):
+        if node.backend is not None or node.within is not None or any(s in alias for s in node.src):
             src = tuple(alias.get(s or "", s) for s in node.src)
-            node = replace(node, src=src, view_src=alias.get(node.view_src or "", node.view_src), backend=None)
+            view_src = alias.get(node.view_src or "", node.view_src)
+            node = replace(node, src=src, view_src=view_src, backend=None, at=None, within=None)
         nodes.append(node)
     return replace(graph, nodes=nodes, expand=[e for e in graph.expand if e not in alias])
 

@@ -36,9 +36,10 @@ class Prepared:
         self.profiles = profiles_of(model.release)
         self.gpus = [d for d in devices if self._type(d) in ("gpu", "igpu")]
         self.accels = [d for d in devices if self._type(d) == "accel"]
+        cpu = next((d for d in devices if self._type(d) == "cpu"), BackendSpec("CPU", "CPU"))
         # A model that was placed before may have its compute buffers in a GPU's host memory.
-        self.cpu = replace(next((d for d in devices if self._type(d) == "cpu"), BackendSpec("CPU", "CPU")), buft=None)
-        backends = [*self.gpus, *self.accels, self.cpu]
+        self.cpu = cpu if cpu.buft == "CPU" else replace(cpu, buft=None)
+        backends = of_these(model, [*self.gpus, *self.accels, self.cpu])
         further = [b for b in model.buffer_types if b.device in {d.name for d in backends}]
         self.model = replace(model, backends=backends, buffer_types=further)
         self.bufts = make_bufts(self.model, all_known=True)
@@ -93,3 +94,22 @@ def _lone_tensor(node: TensorSpec, nodes: Mapping[str, TensorSpec]) -> Tensor:
     specs = [nodes.get(s) if s is not None else None for s in node.src]
     t.src = [Tensor(s.type, s.ne, s.nb, s.op, s.op_params) if s is not None else None for s in specs]
     return t
+
+
+def of_these(model: Model, backends: Sequence[BackendSpec]) -> list[BackendSpec]:
+    """These backends of a model, which, where they were asked in a process, have said nothing of the buffer types of
+    others."""
+    if all(b.answers is None and b.supports_bufts is None for b in backends):
+        return list(backends)
+    silent = [replace(b, answers=None, supports_bufts=None) for b in backends]
+    further = [b for b in model.buffer_types if b.device in {d.name for d in backends}]
+    there = make_bufts(replace(model, backends=silent, buffer_types=further), all_known=True).keys()
+    out = []
+    for spec in backends:
+        listed, answers = spec.supports_bufts, spec.answers
+        if listed is not None:
+            listed = tuple(name for name in listed if name in there)
+        if answers is not None:
+            answers = replace(answers, sizes={name: of for name, of in answers.sizes.items() if name in there})
+        out.append(replace(spec, supports_bufts=listed, answers=answers))
+    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +14,7 @@ from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.layouts.layout import layout, layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
+from ggmltool.sources.process.elf import regular_file, stands_in
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import Call, Link, LinkError
 
@@ -64,12 +65,8 @@ class Instance:
 def names_ggml(file: str, root: str = "") -> bool | None:
     """Whether a name of ggml's stands anywhere in a file; None of one that cannot be read here."""
     for path in (root + file, file):
-        with (
-            suppress(OSError, ValueError),
-            Path(path).open("rb") as opened,
-            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            return content.find(b"ggml_") >= 0
+        with suppress(OSError, ValueError), regular_file(path) as opened:
+            return stands_in(opened, [b"ggml_"], 0, os.fstat(opened).st_size)
     return None
 
 
