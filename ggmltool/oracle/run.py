@@ -286,6 +286,8 @@ class ScenarioRun:
             lib.ggml_backend_sched_reset(sched)
         elif step.kind == "compute" and step.graph is not None:
             self._compute(step.graph)
+            # Where it had to split the graph, what it printed is of no plan.
+            self.runner.log.take()
         elif step.kind in ("set", "get") and not self.world.tracing:
             pass
         elif step.kind == "set":

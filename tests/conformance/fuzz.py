@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from tests.conformance.fuzz_models import Transformer
-from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, T, contiguous
+from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, Op, T, contiguous
 from tests.conformance.fuzz_recurrent import RECURRENT
 
 Spec = dict[str, Any]
@@ -54,7 +54,9 @@ def scenario(seed: int, short_forms: bool = True, values: bool = False, inputs_a
 
 
 class Generator:
-    """One scenario in the making."""
+    """One scenario in the making, of nodes that `ops` make, each with its weight."""
+
+    ops: tuple[tuple[Op, int], ...] = (*OPS, *RECURRENT)
 
     def __init__(self, rng: Random, short_forms: bool, values: bool, inputs_anywhere: bool = False) -> None:
         self.rng = rng
@@ -319,6 +321,13 @@ class Generator:
         usage = "any" if self.chance(0.9) else "weights"
         return self.remember("cache", self.place(f"cache-{usage}-{buft}", buft, usage, "c", type, ne))
 
+    def parameter(self, ne: Ne) -> T:
+        """A weight that is trained."""
+        buft = self.rng.choice(self.bufts)
+        t = self.place(f"trained-{buft}", buft, "any", "w", "f32", ne)
+        self.contexts[f"trained-{buft}"]["tensors"][t.id]["flags"] = ["param"]
+        return t
+
     def pick(self, accept: Callable[[T], bool]) -> T | None:
         """A tensor seen so far that fits, rather a recent one."""
         n = len(self.visible)
@@ -379,7 +388,7 @@ class Generator:
             self.input("f32", rng.choice(((0, 4, 1, 1), (width, 0, 1, 1), (width, rows, 0, 1))))
         if self.chance(0.06):
             self.wide(rng.choice((5, 29, 30, 31, 32, 45, 61, 62, 70, 130)), width, rows)
-        functions, weights = zip(*OPS, *RECURRENT, strict=True)
+        functions, weights = zip(*self.ops, strict=True)
         tries = 0
         while len(self.nodes) < size and tries < 10 * size + 20:
             tries += 1

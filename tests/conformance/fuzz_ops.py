@@ -24,6 +24,29 @@ TYPES: dict[str, tuple[int, int]] = {
     "q6_K": (256, 210),
     "iq2_xs": (256, 74),
     "mxfp4": (32, 17),
+    "i8": (1, 1),
+    "i16": (1, 2),
+    "f64": (1, 8),
+    "q4_1": (32, 20),
+    "q5_0": (32, 22),
+    "q8_1": (32, 36),
+    "q2_K": (256, 84),
+    "q3_K": (256, 110),
+    "q5_K": (256, 176),
+    "q8_K": (256, 292),
+    "iq2_xxs": (256, 66),
+    "iq2_s": (256, 82),
+    "iq3_xxs": (256, 98),
+    "iq3_s": (256, 110),
+    "iq1_s": (256, 50),
+    "iq1_m": (256, 56),
+    "iq4_nl": (32, 18),
+    "iq4_xs": (256, 136),
+    "tq1_0": (256, 54),
+    "tq2_0": (256, 66),
+    "nvfp4": (64, 36),
+    "q1_0": (128, 18),
+    "q2_0": (64, 18),
 }
 """Elements and bytes of a block."""
 
@@ -110,6 +133,7 @@ class Maker(Protocol):
     def input(self, type: str, ne: Ne, below: int = 64) -> T: ...
     def weight(self, type: str, ne: Ne) -> T: ...
     def cache(self, type: str, ne: Ne) -> T: ...
+    def parameter(self, ne: Ne) -> T: ...
 
 
 def floats(t: T) -> bool:

@@ -18,11 +18,12 @@ def scenario_with_rules(seed: int) -> Spec:
     """The scenario of a seed, whose devices have rules where they are not those of a known profile."""
     out = scenario(seed)
     rng = Random(f"rules {seed}")
-    out["backends"] = [_with_rules(rng, backend, i) for i, backend in enumerate(out["backends"])]
+    out["backends"] = [with_rules(rng, backend) for backend in out["backends"]]
     return out
 
 
-def _with_rules(rng: Random, backend: Any, i: int) -> Any:
+def with_rules(rng: Random, backend: Any) -> Any:
+    """A backend that may have rules, as some of those have that are no known device."""
     given: Spec = {"name": backend} if isinstance(backend, str) else dict(backend)
     if (given["name"] != "CPU" and given.get("profile") != "custom") or rng.random() < 0.2:
         return backend

@@ -2,9 +2,10 @@
 
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --wide
+    python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --rare
 
-Every seed is a scenario of `fuzz`, or with --wide of `fuzz_wide`; compared are all plans in every field and the debug
-print byte for byte.
+Every seed is a scenario of `fuzz`, with --wide of `fuzz_wide`, or with --rare of `fuzz_rare`; compared are all plans in
+every field and the debug print byte for byte.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.releases import JUDGED
 
-CHUNK = 250
+CHUNK = 100
 PLANNING = ("reserve", "alloc", "compute", "reset")
 
 
@@ -69,10 +71,18 @@ def judge(plans: Sequence[Mapping[str, Any]], texts: Sequence[bytes], real: Orac
     return out
 
 
-def outcomes(seeds: Sequence[int], release: str, short_forms: bool = True, wide: bool = False) -> Iterator[Outcome]:
+MAKERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "usual": scenario,
+    "long": partial(scenario, short_forms=False),
+    "wide": wide_scenario,
+    "rare": rare_scenario,
+}
+"""What makes the scenario of a seed, by the kind of scenarios."""
+
+
+def outcomes(seeds: Sequence[int], release: str, kind: str = "usual") -> Iterator[Outcome]:
     """The outcome of every seed, first those with a debug print, which itself changes ggml's state, then the others."""
-    make = wide_scenario if wide else partial(scenario, short_forms=short_forms)
-    make = partial(make, inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
+    make = partial(MAKERS[kind], inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
     for debug in (True, False):
         yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], release, make, debug)
 
@@ -98,8 +108,8 @@ def _outcomes(
         yield Outcome(seed, judge(plans, texts, real), end, len(real.plans))
 
 
-def _chunk(seeds: range, release: str, short_forms: bool, wide: bool) -> list[Outcome]:
-    return list(outcomes(seeds, release, short_forms, wide))
+def _chunk(seeds: range, release: str, kind: str) -> list[Outcome]:
+    return list(outcomes(seeds, release, kind))
 
 
 def _say(line: str) -> None:
@@ -113,8 +123,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="from A up to, not including, B")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
-    parser.add_argument("--long", action="store_true", help="long forms only")
-    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
+    for kind, about in (
+        ("long", "long forms only"),
+        ("wide", "with more of what is rare"),
+        ("rare", "at the ends of all"),
+    ):
+        parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default="usual", help=about)
     parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition(":")
@@ -124,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ends: dict[str, int] = {}
     n_failed = n_plans = 0
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
-        for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(not options.long), repeat(options.wide)):
+        for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(options.kind)):
             for outcome in results:
                 ends[outcome.end] = ends.get(outcome.end, 0) + 1
                 n_plans += outcome.n_plans
