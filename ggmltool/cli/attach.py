@@ -30,7 +30,7 @@ _DIGITS = 10
 
 
 @click.command(cls=AttachCommand)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PID | -- PROGRAM ARGS...]")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PID | -- PROGRAM ARGS... | PROGRAM]")
 @click.option(
     "--at",
     type=click.Choice(["reserve", "alloc", "compute", "any"]),
@@ -55,6 +55,19 @@ _DIGITS = 10
     help="Wait for the end alone: an abort of ggml, or a signal. (Any attach tells an end that comes meanwhile.)",
 )  # fmt: skip
 @click.option("--core", metavar="FILE", help="Look at a core dump; PROGRAM is what dumped it, if it is not found.")
+@click.option(
+    "--remote", metavar="HOST:PORT",
+    help="Look at a program that a gdbserver or an emulator holds (or a serial line, by its path); PROGRAM is its "
+    "file here, if gdb cannot fetch it.",
+)  # fmt: skip
+@click.option(
+    "--sysroot", metavar="DIR",
+    help="Of --remote and --core: where the files of the other machine are; what is not there, at its own place here.",
+)  # fmt: skip
+@click.option(
+    "--gdb-program", metavar="FILE",
+    help="The gdb to take (default: gdb; gdb-multiarch for programs of another machine, if it is there).",
+)  # fmt: skip
 @click.option("--verify", is_flag=True, help="Hold what the program decides beside the plan of the same scenario.")
 @views_options
 @click.option("--redact", is_flag=True, help="Save without the names of tensors, for a bug report.")
@@ -70,6 +83,9 @@ def attach(
     timeout: float | None,
     until_abort: bool,
     core: str | None,
+    remote: str | None,
+    sysroot: str | None,
+    gdb_program: str | None,
     verify: bool,
     views: ViewsAsked,
     redact: bool,
@@ -86,6 +102,9 @@ def attach(
     (ggml_gallocr), or computes one; its scenario has a scheduler of one backend, which does the same. ggml is found in
     the program itself or in its libraries, whatever their names; neither debug information nor ggml's sources are
     needed. Linux on x86-64 and arm64.
+
+    --remote looks at a program elsewhere, on a board, in a container or in an emulator, through the gdbserver that has
+    it; PROGRAM is its file here, --sysroot the folder with its libraries, else they are fetched.
 
     With -o the graph becomes a scenario for every other command, with what the real devices answer for its ops
     (`profile: recorded`) and the scheduler's past. With --verify the plan of it is compared with what the program
@@ -119,6 +138,7 @@ def attach(
       ggmltool attach --until-abort -o bug.json.gz --redact -- ./my-program
       ggmltool attach --show splits,buffers --show 'tensor kq-0' --json 41271
       ggmltool attach --core core.41271 ./whisper-cli
+      ggmltool attach --verify --remote board:1234 --sysroot /srv/board ./whisper-cli
       ggmltool attach --gdb
       ggmltool attach --compare -- whisper-cli -m ggml-base.bin speech.wav
       ggmltool attach --values 'Qcur-*' --dump tensors 41271
@@ -149,7 +169,7 @@ def attach(
 
     try:
         if core is not None:
-            with Session.core(core, words[0] if words else None) as session:
+            with Session.core(core, words[0] if words else None, sysroot, gdb_program) as session:
                 died = ended_of_core(session)
             if views.views:
                 views.tell_core(session, died, format == "json")
@@ -157,7 +177,7 @@ def attach(
                     save([died.written.document], output, redact)
                 return FINE
             return tell_end(session, died, output, redact, format == "json")
-        session = _open(words)
+        session = _open(words, remote, sysroot, gdb_program)
         if values.wanted:
             return values_of(session, values, graph, timeout, output, format == "json")
         seen: list[tuple[int, Visited]] = []
@@ -201,16 +221,18 @@ def _for_gdb() -> int:
     return FINE
 
 
-def _open(words: tuple[str, ...]) -> Session:
-    """The program of the command line: a process if a number is all that is named."""
+def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> Session:
+    """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
     from ggmltool.sources.process import stops, visited  # noqa: F401
-    from ggmltool.sources.process.session import Session
+    from ggmltool.sources.process.session import Remote, Session
 
+    if remote is not None:
+        return Session.remote(Remote(remote, words[0] if words else None, sysroot), gdb_program)
     number = words[0]
     if len(words) == 1 and number.isascii() and number.isdecimal() and shutil.which(number) is None:
-        return Session.attach(int(number[:_DIGITS]))
-    return Session.launch(words)
+        return Session.attach(int(number[:_DIGITS]), gdb_program)
+    return Session.launch(words, gdb_program)
 
 
 def _calls(
@@ -222,7 +244,7 @@ def _calls(
     """The calls that were asked for. Raises AttachError if they do not come."""
     from ggmltool.sources.process.stops import calls
 
-    if session.kind == "pid" and session.instance:
+    if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
     first, times = counted
     for called in calls(session, at, timeout, without=True):

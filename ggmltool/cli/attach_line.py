@@ -11,13 +11,17 @@ from click.core import ParameterSource
 
 from ggmltool.cli.command import Command
 
+_PLACES = ("remote", "sysroot", "gdb_program")
 _ALONE = {
     "gdb": ("It only prints a line for your own gdb, which has the program already.", ()),
     "core": (
         "A core dump stands still at its end.",
-        ("output", "force", "redact", "format", "core", "show"),
+        ("output", "force", "redact", "format", "core", "show", "sysroot", "gdb_program"),
     ),
-    "until_abort": ("It waits for the end of the program alone.", ("output", "force", "redact", "format", "timeout")),
+    "until_abort": (
+        "It waits for the end of the program alone.",
+        ("output", "force", "redact", "format", "timeout", *_PLACES),
+    ),
 }
 """Options that leave no room for others: why, and those that go with them."""
 
@@ -57,5 +61,10 @@ def check_together(words: Sequence[str]) -> None:
             idle.append(shlex.join(words))
         if idle:
             raise click.UsageError(f"--{name.replace('_', '-')}: {why} Leave out {', '.join(idle)}.")
-    if not words and all(p.name not in ("core", "gdb") for p in given):
+    names = {p.name for p in given}
+    if not words and not names & {"core", "gdb", "remote"}:
         raise click.UsageError("name a process by its number, or a program behind `--`")
+    if "sysroot" in names and not names & {"core", "remote"}:
+        raise click.UsageError("--sysroot is for programs of another machine: --remote HOST:PORT, or --core FILE")
+    if "remote" in names and len(words) > 1:
+        raise click.UsageError("--remote: the program runs already; name its file alone, without arguments")

@@ -38,6 +38,17 @@ def refused(call: Call, *line: object) -> str:
             "--until-abort: It waits for the end of the program alone. Leave out --count.",
         ),
         ("--timeout 2", "name a process by its number, or a program behind `--`"),
+        ("--sysroot / sh", "--sysroot is for programs of another machine: --remote HOST:PORT, or --core FILE"),
+        (
+            "--remote :1 -- sh -c x",
+            "--remote: the program runs already; name its file alone, without arguments",
+        ),
+        (
+            "--remote nowhere",
+            "'nowhere' is no place of a gdbserver: name HOST:PORT, or the path of a serial line or a socket",
+        ),
+        ("--remote :1 /no/such", "/no/such: No such file or directory"),
+        ("--gdb-program no-such-gdb 41271", "no-such-gdb: no such gdb that can be run"),
         ("--redact sh", "--redact is for what is saved: add -o x.json.gz"),
         (
             "--at alloc sh --layers 3",

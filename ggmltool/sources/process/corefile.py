@@ -12,12 +12,12 @@ from signal import Signals
 from typing import NamedTuple
 
 from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.machines import MACHINES
 
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _NOTE = struct.Struct("<III")
 _CORE, _LOAD, _NOTES = 4, 1, 4
-_MACHINES = {62: "x86-64", 183: "aarch64"}
 _OTHERS = {3: "i386", 40: "arm", 21: "powerpc64", 22: "s390x", 243: "riscv64", 258: "loongarch64", 8: "mips"}
 _STATUS, _PROCESS, _VECTOR, _FILES = 1, 3, 6, 0x46494C45
 _HEADERS_AT = 3
@@ -100,7 +100,7 @@ class _Core:
         if kind != _CORE:
             what = {1: "an object file", 2: "a program", 3: "a program or a library"}.get(kind, "another ELF file")
             raise AttachError(f"{self.path} is {what}, no core dump.")
-        if machine not in _MACHINES:
+        if machine not in MACHINES:
             name = _OTHERS.get(machine, f"machine {machine}")
             raise AttachError(f"{self.path} is of another machine ({name}); attach reads x86-64 and arm64 only.")
         if n == _MANY:
@@ -122,7 +122,7 @@ class _Core:
         files = tuple(self._files(notes, loads))
         return CoreFile(
             self.path,
-            _MACHINES[machine],
+            MACHINES[machine],
             _signal(notes),
             _program(notes),
             loads,

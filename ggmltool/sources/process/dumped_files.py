@@ -12,21 +12,22 @@ _SHOWN = 12
 """Digits of a build-id that are shown."""
 
 
-def program_dumped(core: CoreFile) -> str | None:
+def program_dumped(core: CoreFile, sysroot: str | None = None) -> str | None:
     """The program's file, as the core dump has it, if it is here."""
-    return core.executable if core.executable and Path(core.executable).is_file() else None
+    place = _place(core.executable, sysroot)
+    return place if core.executable and Path(place).is_file() else None
 
 
-def remarks(core: CoreFile, program: str | None) -> list[str]:
+def remarks(core: CoreFile, program: str | None, sysroot: str | None = None) -> list[str]:
     """What is the matter with a dump and the files that belong to it. `program` is the file that is taken for the one
-    that dumped."""
+    that dumped, `sysroot` the folder with the files of its machine."""
     out = []
     if core.missing:
         out.append(f"the core dump is cut off: its last {core.missing} bytes are missing; what lay there is unknown")
     here = {core.executable: program} if program is not None else {}
     gone, others = [], []
     for file in core.files:
-        place = here.get(file.path, file.path)
+        place = here.get(file.path) or _place(file.path, sysroot)
         if not file.build_id and file.path != core.executable:
             continue
         if not Path(place).is_file():
@@ -38,6 +39,12 @@ def remarks(core: CoreFile, program: str | None) -> list[str]:
     if others:
         out.append(f"another file now than the one that was mapped, by its build-id: {_some(others)}")
     return out
+
+
+def _place(path: str, sysroot: str | None) -> str:
+    """Where a file of the machine is looked for: in its folder, then at the same place here."""
+    inside = f"{sysroot}/{path.lstrip('/')}" if sysroot is not None else ""
+    return inside if inside and Path(inside).is_file() else path
 
 
 def _build_id(path: str) -> str:

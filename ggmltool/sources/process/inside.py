@@ -11,11 +11,16 @@ import os
 import pathlib
 import re
 import signal
+import threading
 
 import gdb
 
 _SYMBOL = re.compile(r"^\[ *\d+\] ([TtiDdBbRr]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
-_MAPPED = re.compile(r"^ *(0x[0-9a-f]+) +(0x[0-9a-f]+) +0x[0-9a-f]+ +0x[0-9a-f]+ *(.*)$", re.MULTILINE)
+_MAPPED = re.compile(
+    r"^ *(0x[0-9a-f]+) +(0x[0-9a-f]+) +0x[0-9a-f]+ +0x[0-9a-f]+(?: +([r-][w-][x-][ps-]))? *(.*)$", re.MULTILINE
+)
+_SECTION = re.compile(r"^\t(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)(?: in (.*))?$", re.MULTILINE)
+_CODE = (".text", ".plt", ".plt.sec", ".plt.got", ".init", ".fini")
 _ARGUMENTS = {
     "x86-64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
     "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5"),
@@ -32,17 +37,31 @@ _SETTINGS = (
     "print inferior-events on",
     "breakpoint pending on",
 )
+_DEADLY = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"}
 _HANDLING = (
     "handle all nostop noprint pass",
     "handle SIGINT nostop noprint pass",
     "handle SIGSTOP stop print nopass",
-    "handle SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT stop print pass",
+    "handle %s stop print pass" % " ".join(sorted(_DEADLY)),
 )
 """A program's signals are its own, but for SIGSTOP, by which it is halted from outside; those that may be its end are
 looked at before it gets them."""
+_REMOTELY = (
+    "set tcp connect-timeout 5",
+    "handle SIGINT stop print nopass",
+)
+"""A program that a gdbserver holds is halted by SIGINT."""
+_NAMES = {"aarch64": "aarch64", "x86-64": "i386:x86-64"}
+"""What gdb's settings call the machines."""
 
 _LOCATION = re.compile(r"^\s*-?\d+(?:\.\d+)?\s.*\s(0x[0-9a-f]{8,16})\s", re.MULTILINE)
 """The address of a breakpoint in the table of all, gdb's own ones among them."""
+
+_MISSING = re.compile(r"^(?:0x\S+ +0x\S+)? +No +(\S.*)$", re.MULTILINE)
+"""A library that gdb has not found."""
+
+_FETCHED = "target:"
+"""What gdb puts before the name of a file that it has from a gdbserver."""
 
 _CHILD = re.compile(r"^\[Detaching after v?fork from child process \d+", re.MULTILINE)
 """What gdb prints of a process that the program starts, and that it does not follow."""
@@ -73,14 +92,17 @@ def settle():
 class Server:
     """Answers the requests of one client until it closes its end."""
 
-    def __init__(self, requests, answers):
+    def __init__(self, requests, answers, halts=None):
         self.requests = requests
         self.answers = answers
+        self.halts = halts
         self.blob = b""
         self.ended = False
         self.points = {}
         self.exec = None
         self.files = None
+        self.sysroot = None
+        self.signal = None
 
     def serve(self):
         """Answer until there is nobody left who asks."""
@@ -113,8 +135,39 @@ class Server:
         execute("set auto-solib-add off")
         execute("attach %d" % pid)
 
-    def do_core(self, program, core):
+    def do_knows(self, machine):
+        """Whether this gdb can read programs of a machine."""
+        try:
+            execute("set architecture " + _NAMES[machine])
+        except gdb.error:
+            return False
+        execute("set architecture auto")
+        return True
+
+    def do_remote(self, where, program, sysroot):
+        """Stop a program that a gdbserver holds. Its files are looked for in a folder, then at the same place here;
+        without a folder they are fetched from there."""
+        for command in _REMOTELY:
+            execute(command)
+        # Else gdb ends a program that the gdbserver has started.
+        exiting = getattr(gdb.events, "gdb_exiting", None)
+        if exiting is not None:
+            exiting.connect(lambda _: self.let_go())
+        self._look_in(sysroot)
+        if program:
+            execute(f"file {_quoted(program)}")
+        execute("target remote " + where)
+        if sysroot:
+            _look_here()
+        if self.halts is not None:
+            # gdb's own thread is the one that signals are for.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            threading.Thread(target=_halt, args=(self.halts,), daemon=True).start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def do_core(self, program, core, sysroot=None):
         """Open a core dump."""
+        self._look_in(sysroot)
         with _debug_files():
             if program:
                 execute(f"file {_quoted(program)}")
@@ -125,9 +178,21 @@ class Server:
                     raise
                 # Whether this command takes a quoted name depends on gdb's version.
                 execute(f"core-file {_quoted(core)}")
+            if sysroot:
+                _look_here()
+
+    def _look_in(self, folder):
+        """Take the files of another machine from a folder."""
+        if folder:
+            self.sysroot = folder
+            execute("set sysroot " + folder)
 
     def do_detach(self):
         """Let the program go on by itself."""
+        if _is_remote():
+            # A gdbserver takes the end of a call of gdb's for a signal of the program's, and would send it on.
+            for name in _DEADLY - {self.signal}:
+                execute("handle %s nopass" % name)
         execute("detach")
 
     def do_ready(self):
@@ -143,8 +208,19 @@ class Server:
             "threads": len(inferior.threads()),
             "program": gdb.current_progspace().filename,
             "core": _is_core(),
-            "libraries": [o.filename for o in gdb.objfiles() if o.filename and o.is_valid() and o.owner is None],
+            "libraries": [
+                re.sub("^" + _FETCHED, "", o.filename)
+                for o in gdb.objfiles()
+                if o.filename and o.is_valid() and o.owner is None
+            ],
+            "missing": _missing(),
         }
+
+    def let_go(self):
+        """Detach, if there is still something to detach from."""
+        if gdb.selected_inferior().pid and not _is_core():
+            with contextlib.suppress(gdb.error):
+                self.do_detach()
 
     # What it knows.
 
@@ -170,13 +246,21 @@ class Server:
         return [len(part) for part in parts]
 
     def do_mappings(self):
-        """What the process has mapped: [first address, end, rights, file]; of a core dump, files without rights."""
+        """What the process has mapped: [first address, end, rights, file]; of a core dump, files without rights, of a
+        program elsewhere whose mappings are not told, sections."""
         pid = gdb.selected_inferior().pid
-        if _is_core():
-            found = _MAPPED.findall(execute("info proc mappings"))
-            return [[int(first, 16), int(end, 16), "", file.strip()] for first, end, file in found]
+        core = _is_core()
+        if core or _is_remote():
+            found = _MAPPED.findall(_tried("info proc mappings"))
+            if not found and not core:
+                return _sections()
+            return [[int(a, 16), int(z, 16), "" if core else rights, file.strip()] for a, z, rights, file in found]
         with pathlib.Path("/proc/%d/maps" % pid).open(errors="surrogateescape") as lines:
             return [_mapping(line) for line in lines]
+
+    def do_status(self):
+        """What the system says of the process, line by line; "" where that is not told."""
+        return _tried("info proc status")
 
     def do_evaluate(self, expression):
         """An expression of gdb's as a number; where it lacks a symbol, those of the C library are loaded, then all."""
@@ -311,9 +395,12 @@ class Server:
         out = _run("continue" if given is None else "signal " + given)
         while out["reason"] == "stopped" and not self._changed():
             out = _run("continue")
+        self.signal = out.get("signal")
         return out
 
     def _changed(self):
+        if self.sysroot:
+            _look_here()
         before, self.files = self.files, _files_with_code()
         return self.files != before
 
@@ -484,12 +571,15 @@ def _debug_files():
 def _known_as(file):
     """What gdb calls a file whose symbols it has loaded; None if it has not."""
     names = [o.filename for o in gdb.objfiles() if o.filename and o.is_valid()]
-    if file in names:
-        return file
+    for known in (file, _FETCHED + file):
+        if known in names:
+            return known
     return next((name for name in names if os.path.realpath(name) == os.path.realpath(file)), None)
 
 
 def _files_with_code():
+    if _is_remote():
+        return frozenset(o.filename for o in gdb.objfiles() if o.filename and o.is_valid())
     try:
         with pathlib.Path("/proc/%d/maps" % gdb.selected_inferior().pid).open(errors="surrogateescape") as lines:
             pieces = [_mapping(line) for line in lines]
@@ -506,6 +596,51 @@ def _mapping(line):
 
 def _is_core():
     return re.search("^Local core dump file", execute("info files"), re.MULTILINE) is not None
+
+
+def _is_remote():
+    return (
+        re.search("^(Remote|Extended remote) .*gdb-specific protocol", execute("info files"), re.MULTILINE) is not None
+    )
+
+
+def _tried(command):
+    """What gdb prints to a command, "" if it refuses."""
+    try:
+        return execute(command)
+    except gdb.error:
+        return ""
+
+
+def _sections():
+    """The sections of the program and its libraries, as mappings."""
+    program = gdb.current_progspace().filename or ""
+    return [
+        [int(a, 16), int(z, 16), "r-xp" if name in _CODE else "r--p", file or program]
+        for a, z, name, file in _SECTION.findall(execute("info files"))
+    ]
+
+
+def _look_here():
+    """Take libraries that are not in that folder from where they are here."""
+    folders = gdb.parameter("solib-search-path").split(":")
+    missing = [pathlib.Path(name) for name in _missing()]
+    here = {str(path.parent) for path in missing if path.is_absolute() and path.is_file()}
+    if here <= set(folders):
+        return
+    execute("set solib-search-path " + ":".join(filter(None, [*folders, *sorted(here)])))
+
+
+def _missing():
+    """Libraries that gdb has not found."""
+    return _MISSING.findall(execute("info sharedlibrary"))
+
+
+def _halt(halts):
+    """Halt the program for each byte that comes, as soon as it runs."""
+    with contextlib.suppress(OSError):
+        while os.read(halts, 1):
+            gdb.post_event(lambda: _tried("interrupt"))
 
 
 def _exit_signal():
@@ -528,7 +663,11 @@ def _quoted(path):
 
 def start():
     """Serve the process that started this gdb, through the two pipes that it named."""
-    requests, answers = (int(fd) for fd in os.environ.pop("GGMLTOOL_GDB").split(","))
+    requests, answers, halts = (int(fd) for fd in os.environ.pop("GGMLTOOL_GDB").split(","))
     settle()
     with os.fdopen(requests, "rb") as questions, os.fdopen(answers, "wb") as back:
-        Server(questions, back).serve()
+        server = Server(questions, back, halts)
+        try:
+            server.serve()
+        finally:
+            server.let_go()

@@ -210,7 +210,7 @@ class Link:
             raise LinkLost("gdb does not answer")
         answer = self._answer()
         patience.check()
-        if "SIGSTOP" in json.dumps(answer) or (calls and "error" in answer and not answer.get("gone")):
+        if patience.by in json.dumps(answer) or (calls and "error" in answer and not answer.get("gone")):
             raise Late(f"not within {seconds:g} s")
         patience.halted_in_vain = True
         return answer

@@ -28,12 +28,14 @@ class Code(NamedTuple):
 
 class Files:
     """Those of a program: `symbols` are the addresses of ggml's functions by file and name, `without` the files that
-    have its words, but no symbols. Those of process `pid` are read here; with 0, or where that cannot be, gdb is asked.
+    have its words, but no symbols, `missing` those that gdb has not found. Those of process `pid` are read here; with
+    0, or where that cannot be, gdb is asked.
     """
 
     def __init__(self, link: Asks, pid: int) -> None:
         self.symbols: dict[str, Mapping[str, int]] = {}
         self.without: list[str] = []
+        self.missing: list[str] = []
         self._link = link
         self._pid = pid
         self._known: dict[str, Code | None] = {}
@@ -74,7 +76,9 @@ class Files:
 
     def _loaded(self) -> dict[str, Code | None]:
         if not self._pid:
-            return dict.fromkeys(self._link.ask("about")["libraries"])
+            about = self._link.ask("about")
+            self.missing = about["missing"]
+            return dict.fromkeys(about["libraries"])
         return dict(code_of(self._pid))
 
     def _read(self, file: str, code: Code | None) -> None:

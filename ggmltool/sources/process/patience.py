@@ -7,6 +7,7 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Literal, Self
@@ -17,11 +18,14 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Patience:
     """While it is entered, a signal that would end us tears no exchange with gdb: `check` raises it, KeyboardInterrupt
     or SystemExit, where nothing is under way. `program` is the process that is halted at a signal or when time is over;
-    it never sees that signal, for gdb takes it. `halted_in_vain`: it stood still by itself before it came.
+    it never sees that signal, `by`, for gdb takes it; of a program elsewhere `program` is 0, and `halts` tells gdb to
+    have it halted. `halted_in_vain`: it stood still by itself before it came.
     """
 
     def __init__(self) -> None:
         self.program = 0
+        self.by = "SIGSTOP"
+        self.halts: Callable[[], None] | None = None
         self.halted_in_vain = False
         self._came: int | None = None
         self._leaving = False
@@ -84,8 +88,10 @@ class Patience:
 
     def halt(self) -> None:
         """Halt the program; gdb notices, and the program does not."""
-        if self.program:
-            with suppress(OSError):
+        with suppress(OSError):
+            if self.halts is not None:
+                self.halts()
+            elif self.program:
                 os.kill(self.program, signal.SIGSTOP)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

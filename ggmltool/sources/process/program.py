@@ -18,6 +18,7 @@ from typing import Self
 
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.link import Link
+from ggmltool.sources.process.machines import REMEDY, not_ours
 from ggmltool.sources.process.patience import Patience
 
 _STUB = """
@@ -53,21 +54,17 @@ _DEATH = 1
 """PR_SET_PDEATHSIG."""
 _ENDS = 5.0
 """How long gdb may take to end, in seconds."""
-_REMEDY = "`attach` reads programs through gdb, version 9 or later, with Python (apt install gdb, dnf install gdb)"
 
 
 class Gdb:
-    """A gdb that is asked through `link`. It has a session of its own: keys of the terminal do not reach it. When we
-    are killed it lets go of the program by itself."""
+    """A gdb, the program at a path, that is asked through `link`. It has a session of its own: keys of the terminal do
+    not reach it. When we are killed it lets go of the program by itself."""
 
-    def __init__(self, patience: Patience, link: type[Link] = Link) -> None:
-        if sys.platform != "linux":
-            raise AttachError("`attach` works on Linux alone: it looks into programs by gdb and /proc")
-        program = shutil.which("gdb")
-        if program is None:
-            raise AttachError(f"gdb is not installed; {_REMEDY}")
+    def __init__(self, program: str, patience: Patience, link: type[Link] = Link) -> None:
+        self.path = program
         requests_read, requests = os.pipe()
         answers, answers_write = os.pipe()
+        halts, self._halts = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it is there as long as gdb is
         libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
@@ -75,13 +72,14 @@ class Gdb:
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._said,
-            env={**_environment(), "GGMLTOOL_GDB": f"{requests_read},{answers_write}", "LC_ALL": "C.UTF-8"},
-            pass_fds=(requests_read, answers_write),
+            env={**_environment(), "GGMLTOOL_GDB": f"{requests_read},{answers_write},{halts}", "LC_ALL": "C.UTF-8"},
+            pass_fds=(requests_read, answers_write, halts),
             start_new_session=True,
             preexec_fn=lambda: libc.prctl(_DEATH, signal.SIGTERM, 0, 0, 0),
         )
         os.close(requests_read)
         os.close(answers_write)
+        os.close(halts)
         self._ends = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
         self.link = link(*self._ends, patience)
 
@@ -96,6 +94,10 @@ class Gdb:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def halt(self) -> None:
+        """Have gdb halt a program that it does not trace itself, as soon as that runs."""
+        os.write(self._halts, b"h")
+
     def close(self) -> None:
         """End gdb, which lets go of the program; by force if it has to be."""
         self.link.close()
@@ -108,6 +110,7 @@ class Gdb:
                 break
             by_force()
         self._process.wait()
+        os.close(self._halts)
         self._said.close()
 
     def said(self) -> str:
@@ -124,7 +127,7 @@ def _environment() -> dict[str, str]:
 def why_lost(said: str) -> str:
     """Why gdb ended before it answered, by what it printed; "" if that is not one of the usual reasons."""
     if "ython scripting is not supported" in said or "ython is not supported" in said:
-        return f"the installed gdb has no Python; {_REMEDY}"
+        return f"the installed gdb has no Python; {REMEDY}"
     return ""
 
 
@@ -135,6 +138,8 @@ class Launched:
         program = arguments[0]
         if shutil.which(program) is None:
             raise AttachError(f"{program}: {'it cannot be run' if Path(program).exists() else 'no such program'}")
+        if why := not_ours(program):
+            raise AttachError(why)
         waits, self._go = os.pipe()
         ready, tells = os.pipe()
         for end in (waits, tells):

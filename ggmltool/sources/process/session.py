@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,26 +19,32 @@ from ggmltool.sources.process.healing import Healer
 from ggmltool.sources.process.instance import Instance, instances_of, nothing_found, prepare
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
 from ggmltool.sources.process.loaded import Files
+from ggmltool.sources.process.machines import gdb_for, lacks, own_machine
 from ggmltool.sources.process.patience import Patience
 from ggmltool.sources.process.permission import program_of, why_not
 from ggmltool.sources.process.program import Gdb, Launched, why_lost
+from ggmltool.sources.process.remote import Remote
 
-__all__ = ["AttachError", "Instance", "Session"]
+__all__ = ["AttachError", "Instance", "Remote", "Session"]
 
-Kind = Literal["launched", "pid", "core", "served"]
+_NAMED = 4
+"""So many files are named that are missing."""
+
+Kind = Literal["launched", "pid", "core", "remote", "served"]
 
 ABORT = "ggml_abort"
 """Where GGML_ASSERT and GGML_ABORT end; a program that comes here, whatever was waited for, is told of."""
 DEADLY = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"})
 """Signals that end a program that has no handler for them."""
-_OTHERS = ("SIGSTOP", "SIGTRAP")
-"""Signals that gdb keeps to itself, which a program gets all the same when somebody else sent them."""
+_OTHERS = ("SIGSTOP", "SIGTRAP", "SIGINT")
+"""Signals that gdb keeps to itself, which a program gets all the same when somebody else sent them; SIGINT only where
+a gdbserver holds the program."""
 
 
 class Session:
     """A context manager; at its end the program goes on by itself, whatever happened.
 
-    `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: a core dump), `name` what it is
+    `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: none here), `name` what it is
     called in messages, `dump` what a core dump says of itself, `remarks` what is the matter with it. `instances` are
     the copies of ggml that were found, `instance` the one meant: the one that the program stopped in, else the first.
     `stopped` is the stop that it stands at, `ended` how it ended ("": not yet).
@@ -62,17 +69,18 @@ class Session:
         self.entered = (0, 0)
         self._points: list[int] = []
         self._wanted: tuple[str, ...] = ()
-        self._attached = kind in ("launched", "pid")
+        self._attached = kind in ("launched", "pid", "remote")
         self._let_go = False
-        self._healer = Healer(pid) if self._attached else None
+        self._healer = Healer(pid) if kind in ("launched", "pid") else None
         self._still = 0.0
         self._children = 0
         self._since: float | None = None
 
     @classmethod
-    def launch(cls, arguments: Sequence[str]) -> Self:
-        """Start a program, our child with our streams; it waits for the first `stop_at`. Raises AttachError."""
-        with _gdb() as (gdb, exits):
+    def launch(cls, arguments: Sequence[str], gdb_program: str | None = None) -> Self:
+        """Start a program, our child with our streams; it waits for the first `stop_at`. `gdb_program` is the gdb to
+        take, as for the other ways. Raises AttachError."""
+        with _gdb(gdb_program) as (gdb, exits):
             launched = exits.enter_context(Launched(arguments, gdb.pid))
             prepare()
             _admit(gdb, launched.pid, arguments[0])
@@ -84,9 +92,9 @@ class Session:
             return session
 
     @classmethod
-    def attach(cls, pid: int) -> Self:
+    def attach(cls, pid: int, gdb_program: str | None = None) -> Self:
         """Stop a running process. Raises AttachError."""
-        with _gdb() as (gdb, exits):
+        with _gdb(gdb_program) as (gdb, exits):
             if gdb.link.patience is not None:
                 gdb.link.patience.keep_on()
             files = Files(gdb.link, pid)
@@ -99,23 +107,41 @@ class Session:
             return session._looked()
 
     @classmethod
-    def core(cls, core: str, program: str | None = None) -> Self:
-        """Open a core dump; `program` is what dumped it, if gdb does not find it by itself. Raises AttachError."""
+    def remote(cls, remote: Remote, gdb_program: str | None = None) -> Self:
+        """Stop a program that a gdbserver holds. Raises AttachError, and OSError for files that are not there."""
+        remote.check()
+        with _gdb(gdb_program, remote.machine, remote.name) as (gdb, exits):
+            prepare()
+            if gdb.link.patience is not None:
+                gdb.link.patience.keep_on()
+                gdb.link.patience.by, gdb.link.patience.halts = "SIGINT", gdb.halt
+            began = remote.join(gdb.link)
+            session = cls(gdb.link, "remote", 0, remote.name)
+            session._since = began
+            session._exits = exits.pop_all()
+            return session._looked()
+
+    @classmethod
+    def core(
+        cls, core: str, program: str | None = None, sysroot: str | None = None, gdb_program: str | None = None
+    ) -> Self:
+        """Open a core dump; `program` is what dumped it, if gdb does not find it by itself, `sysroot` a folder with the
+        files of the machine that it died on. Raises AttachError."""
         said = read_core(Path(core))
-        program = program or program_dumped(said)
+        program = program or program_dumped(said, sysroot)
         if program is not None:
             with open(program, "rb"):  # noqa: PTH123 - it raises what is the matter with it
                 pass
-        with _gdb(DeadLink) as (gdb, exits):
+        with _gdb(gdb_program, said.machine, core, DeadLink) as (gdb, exits):
             try:
-                gdb.link.ask("core", program, core)
+                gdb.link.ask("core", program, core, sysroot)
             except LinkError as error:
                 raise AttachError(f"{core}: {error}") from None
             session = cls(gdb.link, "core", 0, core)
             session.dump = said
             if isinstance(gdb.link, DeadLink):
                 gdb.link.dump = said
-            session.remarks = tuple(remarks(said, program))
+            session.remarks = tuple(remarks(said, program, sysroot))
             session._exits = exits.pop_all()
             return session._looked()
 
@@ -277,11 +303,11 @@ class Session:
             signal = None
             patience = self.link.patience
             if stop.reason == "signal":
-                if stop.signal == "SIGSTOP" and patience and patience.halted_in_vain:
+                if patience and stop.signal == patience.by and patience.halted_in_vain:
                     patience.halted_in_vain = False
                 elif stop.signal in _OTHERS:
                     signal = stop.signal
-                elif stop.signal in DEADLY and not handles(self.pid, stop.signal):
+                elif stop.signal in DEADLY and not self._handles(stop.signal):
                     self.stopped = stop
                     raise Dies(self.name, stop.signal)
             elif stop.reason == "exec":
@@ -295,6 +321,10 @@ class Session:
                 raise Dies(self.name)
             else:
                 return stop
+
+    def _handles(self, signal: str) -> bool:
+        """Whether the program goes on after a signal, as far as that can be known."""
+        return handles(self.link.ask("status") if self.kind == "remote" else _status(self.pid), signal)
 
     def _news(self) -> None:
         if self.look():
@@ -344,7 +374,12 @@ class Session:
             self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs, calls=True)
 
     def _nothing(self) -> str:
-        return nothing_found(self.name, self._files.symbols, self._files.without, len(self._files))
+        said = nothing_found(self.name, self._files.symbols, self._files.without, len(self._files))
+        missing = self._files.missing if self.kind == "remote" else ()
+        if not missing:
+            return said
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return f"{said}; gdb does not have {', '.join(missing[:_NAMED])}{more}: say with --sysroot where they are here"
 
     def _never(self, functions: Sequence[str], when: str) -> str:
         if not self.instances:
@@ -380,15 +415,22 @@ class Session:
         return self
 
 
-def handles(pid: int, signal: str) -> bool:
-    """Whether a process has a handler for a signal, or ignores it."""
+def handles(status: str, signal: str) -> bool:
+    """Whether a process has a handler for a signal, or ignores it, by the lines of its /proc/PID/status."""
     bit = 1 << (Signals[signal] - 1)
-    with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    with suppress(ValueError):
+        for line in status.splitlines():
             name, _, mask = line.partition(":")
             if name in ("SigCgt", "SigIgn") and int(mask, 16) & bit:
                 return True
     return False
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _ending(stop: Stop) -> str:
@@ -398,11 +440,23 @@ def _ending(stop: Stop) -> str:
 
 
 @contextmanager
-def _gdb(link: type[Link] = Link) -> Iterator[tuple[Gdb, ExitStack]]:
-    """A gdb, and what ends it."""
+def _gdb(
+    named: str | None, machine: str = "", what: str = "", link: type[Link] = Link
+) -> Iterator[tuple[Gdb, ExitStack]]:
+    """A gdb that knows a machine ("": ours), and what ends it. Raises AttachError."""
+    if sys.platform != "linux":
+        raise AttachError("`attach` works on Linux alone: it looks into programs by gdb and /proc")
     with ExitStack() as exits:
-        patience = exits.enter_context(Patience())
-        yield exits.enter_context(Gdb(patience, link)), exits
+        path = gdb_for(machine, named)
+        gdb = exits.enter_context(Gdb(path, exits.enter_context(Patience()), link))
+        if machine not in ("", own_machine()):
+            try:
+                knows = gdb.link.ask("knows", machine)
+            except LinkLost as error:
+                raise AttachError(why_lost(gdb.said()) or f"{path}: {error}") from None
+            if not knows:
+                raise AttachError(lacks(what, machine, path))
+        yield gdb, exits
 
 
 def _admit(gdb: Gdb, pid: int, name: str) -> float:

@@ -1,0 +1,92 @@
+"""Programs of other machines are told from their files, and the gdb that they need is found or named."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ggmltool.sources.process import machines
+from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.machines import gdb_for, lacks, machine_of, not_ours
+from ggmltool.sources.process.remote import Remote
+from ggmltool.sources.process.session import Session
+from tests import needs
+
+
+def elf(path: Path, machine: int, kind: int = 2) -> Path:
+    """The header of an ELF file, that can be run as far as its rights say."""
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    path.write_bytes(head + struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0))
+    path.chmod(0o755)
+    return path
+
+
+def tool(folder: Path, name: str) -> str:
+    """A program of some name."""
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(("number", "name"), [(62, "x86-64"), (183, "aarch64"), (243, "")])
+def test_the_machine_of_a_file_is_read_off_its_header(tmp_path: Path, number: int, name: str) -> None:
+    assert machine_of(elf(tmp_path / "program", number)) == name
+    (tmp_path / "short").write_bytes(b"\x7fELF\x02\x01")
+    assert machine_of(tmp_path / "short") == machine_of(tmp_path / "none") == machine_of(tmp_path) == ""
+
+
+def test_a_gdb_for_all_machines_is_taken_for_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(machines, "own_machine", lambda: "x86-64")
+    with pytest.raises(AttachError, match=r"^gdb is not installed; .*apt install gdb"):
+        gdb_for("x86-64")
+    own = tool(tmp_path, "gdb")
+    assert gdb_for() == gdb_for("x86-64") == gdb_for("aarch64") == own
+    every = tool(tmp_path, "gdb-multiarch")
+    assert (gdb_for(), gdb_for("aarch64"), gdb_for("aarch64", own)) == (own, every, own)
+    with pytest.raises(AttachError, match=r"^gdb-11: no such gdb"):
+        gdb_for("x86-64", "gdb-11")
+
+
+def test_a_program_of_another_machine_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = str(elf(tmp_path / "program", 183))
+    monkeypatch.setattr(machines, "own_machine", lambda: "aarch64")
+    assert not_ours(program) == not_ours("no such") == ""
+    monkeypatch.setattr(machines, "own_machine", lambda: "x86-64")
+    said = not_ours(program)
+    assert said.startswith(f"{program} is of arm64, and this machine is of x86-64: let a gdbserver there hold it")
+    assert f"(qemu-aarch64 -g 1234 {program})" in said
+
+
+@needs.needs_gdb
+def test_a_gdb_that_does_not_know_a_machine_says_which_one_does(tmp_path: Path) -> None:
+    other = 183 if machines.own_machine() == "x86-64" else 62
+    knows = subprocess.run(
+        ["gdb", "-nx", "-batch", "-ex", f"set architecture {'aarch64' if other == 183 else 'i386:x86-64'}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if not knows.stderr.strip():
+        pytest.skip("this gdb knows both machines")
+    core = str(elf(tmp_path / "core", other, kind=4))
+    with pytest.raises(AttachError) as refused:
+        Session.core(core, gdb_program="gdb")
+    assert str(refused.value).startswith(lacks(core, machines.MACHINES[other], "").partition(" does not know")[0][:-1])
+    assert "install gdb-multiarch" in str(refused.value)
+
+
+@pytest.mark.parametrize("where", ["| touch x", "localhost", "host:port", "host:1;x", "/no/such", "", "a b:1"])
+def test_a_place_that_is_none_is_refused_before_gdb_sees_it(where: str) -> None:
+    with pytest.raises(AttachError, match=r"is no place of a gdbserver: name HOST:PORT"):
+        Remote(where).check()
+
+
+def test_places_of_gdbservers_are_taken(tmp_path: Path) -> None:
+    for where in ("localhost:1234", ":1234", "[::1]:1234", "tcp:board.local:1", str(tmp_path)):
+        Remote(where).check()
+    for remote in (Remote(":1", str(tmp_path / "none")), Remote(":1", None, str(tmp_path / "none"))):
+        with pytest.raises(OSError, match="none"):
+            remote.check()
