@@ -74,6 +74,8 @@ class Desk:
         if self._visit is None or self._process != asked.process:
             before = self._visit
             self._visit = None
+            if before is not None:
+                before.link.close()
             session = Session.served(*self._streams)
             if not session.instances:
                 pid = asked.process[1]
@@ -92,7 +94,8 @@ class Desk:
 
 
 class Visit:
-    """A process with ggml: what is looked at in it, and what was read since it stands still."""
+    """A process with ggml: what is looked at in it, and what was read since it stands still. `made`: the scenario of
+    it, until it moves."""
 
     def __init__(self, session: Session, variables: dict[str, CValue]) -> None:
         self.session = session
@@ -101,6 +104,7 @@ class Visit:
         self.memory = LiveMemory(self.link)
         self.seen: tuple[Any, ...] = ()
         self.chosen = Found(0, 0)
+        self.made: object = None
         self._variables = variables
         self._last = Found(0, 0)
 
@@ -113,6 +117,7 @@ class Visit:
         self.memory.forget()
         for name in ("found", "scope", "tensors", "snapshot", "seen_now"):
             self.__dict__.pop(name, None)
+        self.made = None
 
     @property
     def layout(self) -> Layout:

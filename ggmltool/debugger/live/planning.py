@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.redacted import redacted
-from ggmltool.sources.process.state import Answers, Function, Snapshot
+from ggmltool.sources.process.state import Function, Snapshot
 from ggmltool.sources.process.written import GRAPH, Written, written
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
@@ -51,15 +53,31 @@ def _before(visit: Visit) -> Snapshot:
     return read_snapshot(visit.session, found.sched, found.graph, function, "before")
 
 
-def _scenario(visit: Visit) -> tuple[Snapshot, Answers | None, Written, dict[str, Any] | None]:
-    """The graph as a scenario, with what the devices answer; and what was decided of it, None before it is."""
-    before = _before(visit)
-    answers = ask(visit.session, before) if visit.link.ask("threads") else None
-    made = written(before, answers)
-    if not before.sched.is_alloc:
-        return before, answers, made, None
-    done = decided(before, made.ids, made.names, made.step, answers)
-    return before, answers, with_assignments(made, done), done
+@dataclass
+class Made:
+    """The graph of a moment as a scenario; and what was decided of it, None before it is."""
+
+    written: Written
+    decided: dict[str, Any] | None
+
+    @cached_property
+    def opened(self) -> Opened:
+        """The scenario to be asked."""
+        return Opened(Scenario(load_model(self.written.document)))
+
+
+def _scenario(visit: Visit) -> Made:
+    """The graph as a scenario, made once while the program stands still."""
+    if not isinstance(visit.made, Made):
+        before = _before(visit)
+        answers = ask(visit.session, before) if visit.link.ask("threads") else None
+        made = written(before, answers)
+        done = None
+        if before.sched.is_alloc:
+            done = decided(before, made.ids, made.names, made.step, answers)
+            made = with_assignments(made, done)
+        visit.made = Made(made, done)
+    return visit.made
 
 
 def save(visit: Visit, asked: Asked) -> str:
@@ -71,7 +89,7 @@ def save(visit: Visit, asked: Asked) -> str:
     path = asked.path(names[0])
     if not path.name.endswith((".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")):
         raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
-    _, _, made, _ = _scenario(visit)
+    made = _scenario(visit).written
     document = redacted(made.document) if "--redact" in words else made.document
     _write(path, scenario_text(document).encode())
     notes = "".join(f"{printable(note)}\n" for note in made.notes)
@@ -95,12 +113,11 @@ def _write(path: Path, data: bytes) -> None:
 def why(visit: Visit, asked: Asked) -> str:
     """Why a node runs on its backend."""
     address = tensor_at(visit, asked.argument.strip())
-    _, _, made, _ = _scenario(visit)
-    name = made.ids.get(address)
+    found = _scenario(visit)
+    name = found.written.ids.get(address)
     if name is None:
         raise CommandError(f"{printable(asked.argument.strip())} is no tensor of the graph.")
-    opened = Opened(Scenario(load_model(made.document)))
-    state, facts = explain_node(opened, Moment(GRAPH, made.step), name)
+    state, facts = explain_node(found.opened, Moment(GRAPH, found.written.step), name)
     return explain_node_view(facts, state.plan, title_of(visit.seen_now), state.heading, style_of(asked))
 
 
@@ -108,8 +125,9 @@ def verified(visit: Visit, asked: Asked) -> str:
     """What the process decided beside the plan of its scenario."""
     if asked.argument.strip():
         raise CommandError("`ggml verify` takes no argument.")
-    _, _, made, done = _scenario(visit)
-    if done is None:
+    said = _scenario(visit)
+    if said.decided is None:
         raise CommandError(f"The scheduler has not decided yet; look when it has: {_STOP}.")
-    found = verify(made.document, GRAPH, made.step, done, made.notes)
+    made = said.written
+    found = verify(made.document, GRAPH, made.step, said.decided, made.notes)
     return verified_view(found, title_of(visit.seen_now), style_of(asked))

@@ -121,19 +121,24 @@ def serving(folder):
         def __init__(self, requests, answers, state):
             super().__init__(requests, answers)
             self.state = state
+            self.changed = {}
+            self.disabled = []
 
         def serve_one(self, command):
             """Hand over a command; what is to be shown, and what went wrong ("" if nothing did)."""
             self.answers.write(json.dumps(command).encode() + b"\n")
             self.answers.flush()
-            while True:
-                line = self.requests.readline()
-                if not line:
-                    raise EOFError
-                request = json.loads(line)
-                if request[0] == "end":
-                    return request[1], request[2]
-                self.answer(request)
+            try:
+                while True:
+                    line = self.requests.readline()
+                    if not line:
+                        raise EOFError
+                    request = json.loads(line)
+                    if request[0] == "end":
+                        return request[1], request[2]
+                    self.answer(request)
+            finally:
+                self.restore()
 
         def _frames(self, most, names):
             """The frames of the selected thread, the newest first, with the variables of these names."""
@@ -178,6 +183,12 @@ def serving(folder):
                 return {"number": int(value.address), "type": str(type) + " *", "at": True}
             return {"number": int(value.cast(inside._long())), "type": str(type), "at": False}
 
+        def do_readable(self):
+            """The process whose memory is what gdb shows of it: not one elsewhere, nor one that is played back; 0."""
+            inferior = gdb.selected_inferior()
+            native = getattr(getattr(inferior, "connection", None), "type", "") == "native"
+            return inferior.pid if native and gdb.current_recording() is None else 0
+
         def do_symbol(self, address):
             """`name` or `name+4` of what lies at an address, "" where nothing has a name."""
             text = inside.execute("info symbol %d" % address)
@@ -199,23 +210,28 @@ def serving(folder):
                     point.delete()
             self.state.watches = []
 
-        def do_call(self, *arguments):
-            """As always, but no breakpoint of the user stops in what is called, and the settings are the user's
-            afterwards."""
-            names = ("scheduler-locking", "unwindonsignal")
-            before = {name: gdb.parameter(name) for name in names}
-            enabled = [b for b in gdb.breakpoints() or () if b.is_valid() and b.enabled]
-            try:
-                for breakpoint in enabled:
+        def do_call(self, calls, alone=True):
+            """As always, but no breakpoint of the user stops in what is called; once a command is over, the settings
+            and the breakpoints are the user's again: a front end is told of every change."""
+            if not self.changed:
+                self.changed = {name: gdb.parameter(name) for name in ("scheduler-locking", "unwindonsignal")}
+                self.disabled = [b for b in gdb.breakpoints() or () if b.is_valid() and b.enabled]
+                for breakpoint in self.disabled:
                     breakpoint.enabled = False
                 inside.execute("set unwindonsignal on")
-                return super().do_call(*arguments)
-            finally:
-                for name, value in before.items():
+                inside.execute("set scheduler-locking on")
+            return [self._call(*call) for call in calls]
+
+        def restore(self):
+            """Give the user back what calls need otherwise."""
+            changed, self.changed = self.changed, {}
+            for name, value in changed.items():
+                with contextlib.suppress(gdb.error):
                     inside.execute("set %s %s" % (name, {True: "on", False: "off"}.get(value, value)))
-                for breakpoint in enabled:
-                    if breakpoint.is_valid():
-                        breakpoint.enabled = True
+            disabled, self.disabled = self.disabled, []
+            for breakpoint in disabled:
+                if breakpoint.is_valid():
+                    breakpoint.enabled = True
 
     return Desk
 

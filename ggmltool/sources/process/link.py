@@ -81,6 +81,11 @@ class Link:
         self.gone = False
         self.pid = 0
         self._memory: int | None = None
+        self._by_gdb = False
+
+    def look_at(self, pid: int) -> None:
+        """Read the memory of a process without gdb, where the system lets us."""
+        self.pid = pid
 
     def close(self) -> None:
         """Look at the program's memory no more."""
@@ -121,15 +126,23 @@ class Link:
     def _directly(self, address: int, length: int) -> bytes | None:
         """Memory of a process that we may read ourselves, which takes no time; while the program stands still, no
         breakpoints of gdb's are in it."""
-        if not self.pid or not length:
+        if not self.pid or not length or self._by_gdb:
             return None
         try:
-            if self._memory is None:
-                self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-            data = os.pread(self._memory, length, address)
+            data = os.pread(self._opened(), length, address)
         except (OSError, OverflowError, ValueError):
             return None
         return data if len(data) == length else None
+
+    def _opened(self) -> int:
+        """The process's memory. Raises OSError where it is not ours to read; then gdb is asked from now on."""
+        if self._memory is None:
+            try:
+                self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                self._by_gdb = True
+                raise
+        return self._memory
 
     def _read_by_gdb(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         lengths, blob = self._ask("read", (spans,))

@@ -152,6 +152,8 @@ class Session:
         about = link.ask("about")
         if about["core"]:
             link = DeadLink(requests, answers)
+        else:
+            link.look_at(link.ask("readable"))
         session = cls(link, "served", about["pid"], Path(about["program"] or "the program").name)
         return session._looked()
 
