@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import ggmltool
-from tests.attach.in_gdb import transcript
+from tests.attach.in_gdb import SECONDS, sourced, transcript
 from tests.attach.programs import NoProgram, c_program, core_by_gdb, environment, python_program
 from tests.attach.types_with_debug_information import types
 from tests.golden import check_golden
-from tests.needs import library, program
+from tests.needs import library, made, program
 
 pytestmark = program("gdb", "gdb")
 GOLDEN = Path(__file__).parent / "golden"
@@ -146,6 +147,18 @@ def test_structs_with_debug_information_are_printed_readably() -> None:
     assert garbage.count("\n$") == 6
     assert len(garbage) < 12_000
     assert garbage.rstrip().endswith("Cannot access memory at address 0x10")
+
+
+def test_front_ends_show_what_structs_are() -> None:
+    program = made(partial(c_program, source="contexts", debug=True))
+    console = ["set debuginfod enabled off", f"source {sourced()}", "break in_buffer", "run"]
+    asked = ["-enable-pretty-printing", "-var-create t * *tensor", "-var-list-children --all-values t", "-gdb-exit"]
+    ran = subprocess.run(
+        ["gdb", "-nx", "-q", "-i=mi", *(word for c in console for word in ("-ex", c)), program],
+        input="\n".join(asked), env=environment(), capture_output=True, check=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert 'exp="is",numchild="0",value="x f32[10]"' in ran.stdout
+    assert 'exp="view_offs",numchild="0",value="0"' in ran.stdout
 
 
 def test_the_graph_is_saved_explained_and_verified(tmp_path: Path) -> None:

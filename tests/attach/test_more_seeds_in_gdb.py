@@ -85,6 +85,8 @@ CONTEXTS: list[Line] = [
     (1099, "ggml p ggml_backend_buffer_get_size(buffer)"),
     "kill",
 ]
+SHOWN = "p graph != 0"
+"""Behind the instructions that put them into the frame, arguments are what they were given."""
 DEVICES: list[Line] = [
     "file {priority}",
     "delete",
@@ -104,9 +106,11 @@ DEVICES: list[Line] = [
     "tbreak ggml_backend_graph_compute_async",
     "continue",
     (43, "bt"),
-    "tbreak ggml_backend_cuda_graph_compute",
+    "ggml break node_0",
     "continue",
     (81, "bt"),
+    SHOWN,
+    "delete",
     (222, "c"),
 ]
 
@@ -168,6 +172,7 @@ def test_figures_of_the_sessions_are_those_of_real_processes() -> None:
         if isinstance(line, tuple) and line[0] != 222 and not _is_stack(STACKS[line[0]], answer):
             wrong[line[0]] = answer
     assert not wrong
+    assert said[commands.index(SHOWN)].endswith(" = 1")
     assert "exited normally" in said[-1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.live.memory import LiveMemory
 from ggmltool.debugger.live.scope import LiveScope
 from ggmltool.inspect.attached.seen import Seen
-from ggmltool.layouts.layout import Layout, layout
+from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.found import Found, find, is_graph, is_scheduler
 from ggmltool.sources.process.link import Link, LinkError
@@ -21,6 +21,7 @@ from ggmltool.sources.process.reading import Reader, read_snapshot
 from ggmltool.sources.process.seeking import graph_of
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Snapshot
+from ggmltool.sources.process.stopped import structs_of
 
 _UNLIMITED = 10_000
 _MOST_TENSORS = 1 << 20
@@ -119,10 +120,15 @@ class Visit:
             self.__dict__.pop(name, None)
         self.made = None
 
+    @cached_property
+    def layouts(self) -> Sequence[Layout]:
+        """The structs of each copy of ggml, as debug information tells them where there is some."""
+        return [structs_of(self.link, copy) for copy in self.session.instances]
+
     @property
     def layout(self) -> Layout:
         """The structs of its ggml: of the copy that the scheduler belongs to."""
-        return layout(self.session.instance.structs)
+        return self.layouts[self.session.instances.index(self.session.instance)]
 
     @cached_property
     def found(self) -> Found:
@@ -131,7 +137,7 @@ class Visit:
         copies = self.session.instances
         noted = [i for i, copy in enumerate(copies) if self.seen and int(self.seen[0]) in copy.symbols.values()]
         seen = Found(int(self.seen[1]), int(self.seen[2]), copy=noted[0]) if noted else Found(0, 0)
-        busy = Found(0, 0) if self.chosen.sched else find(self.link, copies)
+        busy = Found(0, 0) if self.chosen.sched else find(self.link, copies, self.layouts)
         for found in (self.chosen, busy, seen, self._last):
             self.session.mean(copies[found.copy])
             if found.sched and is_scheduler(self.link, self.layout, found.sched):
@@ -163,9 +169,9 @@ class Visit:
 
     def choose(self, sched: int, graph: int) -> None:
         """Look at these from now on, in whichever copy of ggml they are. Raises CommandError for what is none."""
-        for number, copy in enumerate(self.session.instances):
-            if is_scheduler(self.link, layout(copy.structs), sched):
-                if graph and not is_graph(self.link, layout(copy.structs), graph):
+        for number, structs in enumerate(self.layouts):
+            if is_scheduler(self.link, structs, sched):
+                if graph and not is_graph(self.link, structs, graph):
                     raise CommandError(f"there is no graph at {graph:#x}")
                 self.chosen = Found(sched, graph, copy=number)
                 self.move()

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.live.desk import Asked, Visit
+from ggmltool.layouts.layout import layout
 from ggmltool.scenario.errors import nearest
+from ggmltool.sources.process.errors import AttachError
 from ggmltool.views.text import printable
 
 WATCHED = (
@@ -110,11 +112,17 @@ def use(visit: Visit, asked: Asked) -> str:
     if words:
         numbers = [evaluate(word, visit.scope).integer() for word in words]
         visit.choose(numbers[0], numbers[1] if len(numbers) > 1 else 0)
-    found = visit.found
+    try:
+        found = visit.found
+    except AttachError as none:
+        return f"scheduler none: {none}\n{_ggml(visit)}"
     own = " (the scheduler's own copy)" if found.graph == visit.own_graph(found.sched) else ""
-    instance = visit.session.instance
+    return f"scheduler {found.sched:#x}\ngraph     {found.graph:#x}{own}\n{_ggml(visit)}"
+
+
+def _ggml(visit: Visit) -> str:
+    """The line that says which ggml it is, and by what its structs are read."""
+    instance, structs = visit.session.instance, visit.layout
     where = f" in {printable(instance.files[0])}" if instance.files else ""
-    return (
-        f"scheduler {found.sched:#x}\ngraph     {found.graph:#x}{own}\n"
-        f"ggml      {printable(instance.version) or 'without a version'}, structs of {instance.structs}{where}\n"
-    )
+    told = "" if structs is layout(structs.name) else ", as its debug information has them,"
+    return f"ggml      {printable(instance.version) or 'without a version'}, structs of {structs.name}{told}{where}\n"

@@ -14,6 +14,7 @@ from ggmltool.sources.process.state import (
     ChunkState,
     HashNodeState,
     Snapshot,
+    SplitState,
     TensorAllocState,
     TensorState,
 )
@@ -176,12 +177,20 @@ class Seen:
 
     def splits(self) -> list[SeenSplit]:
         """The splits that the scheduler has; after a reset those of the graph before, without tensors."""
-        nodes = self.sched.graph.nodes
-        return [self._split(i, nodes) for i in range(len(self.sched.splits))]
+        views = all(map(self._is_view, self.sched.splits))
+        return [self._split(i, views) for i in range(len(self.sched.splits))]
 
-    def _split(self, i: int, nodes: Sequence[int]) -> SeenSplit:
+    def _is_view(self, split: SplitState) -> bool:
+        """Whether the graph of a split is that of its nodes; until the graph is split it is that of an earlier one."""
+        known = self.snapshot.tensors
+        nodes = split.graph.nodes if split.graph is not None else ()
+        return len(nodes) == split.i_end - split.i_start and all(node in known for node in nodes)
+
+    def _split(self, i: int, views: bool) -> SeenSplit:
         split = self.sched.splits[i]
-        own = split.graph.nodes if split.graph is not None else nodes[split.i_start : split.i_end]
+        own = self.snapshot.graph.nodes[split.i_start : split.i_end]
+        if views and split.graph is not None:
+            own = split.graph.nodes
         if not self.known:
             return SeenSplit(i, self.backend(split.backend_id) or "", split.i_start, split.i_end, (), (), ())
         tensors = [t for t in map(self.tensor, own) if t is not None]

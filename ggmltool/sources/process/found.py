@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ggmltool.layouts.layout import Layout, layout
+from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process.link import Link
 
 _MOST_FRAMES = 40
@@ -36,10 +36,6 @@ class Found(NamedTuple):
 
 class Copy(Protocol):
     """A copy of ggml in the process, as `Instance` tells it."""
-
-    @property
-    def structs(self) -> str:
-        """The layout of its structs."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -129,18 +125,19 @@ def _points(address: int) -> bool:
     return _LOWEST <= address < _HIGHEST and address % 8 == 0
 
 
-def find(link: Link, copies: Sequence[Copy]) -> Found:
+def find(link: Link, copies: Sequence[Copy], structs: Sequence[Layout]) -> Found:
     """The scheduler and the graph that the selected thread is busy with, else another thread, in one of the copies of
-    ggml."""
+    ggml, which have these structs."""
     for thread in link.ask("threads"):
         frames = link.ask("frames_of", thread, _MOST_FRAMES, [*_SCHEDULERS, *_GRAPHS])
         files = [frame["file"] for frame in frames]
         busy = [copy for copy in copies if any(file in copy.files for file in files)]
         # With one copy alone, its functions may stand in a program that gdb names otherwise.
         for copy in sorted(busy or copies[:1], key=lambda c: _innermost(c, files)):
-            found = _on_stack(link, layout(copy.structs), frames, {at: name for name, at in copy.symbols.items()})
+            number = copies.index(copy)
+            found = _on_stack(link, structs[number], frames, {at: name for name, at in copy.symbols.items()})
             if found.sched:
-                return found._replace(copy=copies.index(copy))
+                return found._replace(copy=number)
     return Found(0, 0)
 
 

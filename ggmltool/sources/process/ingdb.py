@@ -20,6 +20,9 @@ _SAVED = {
 }
 """Registers that a function finds again as they were when it has called another."""
 
+_FRAME_MADE = (b"\x55\x48\x89\xe5", b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5")
+"""How functions on x86-64 begin that keep their arguments in a frame: push rbp; mov rbp, rsp."""
+
 _GONE = "ggmltool does not answer: {}; `ggmltool attach --gdb` says what to source"
 
 
@@ -43,34 +46,86 @@ def _is_quit(error):
 
 
 class Conditional(gdb.Breakpoint):
-    """A breakpoint at an address that stops where a text lies in the program: in what an argument points to, or in one
-    of the things in an array of pointers there."""
+    """A breakpoint at a function that stops where a text lies in the program: in what an argument points to, or in one
+    of the things in an array of pointers there. It stops where gdb shows the arguments."""
 
-    def __init__(self, address, where, before, internal=False):
-        super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=internal)
-        self.where = where
+    def __init__(self, address, where, before):
+        shown = _shown(address)
+        super().__init__("*%d" % shown, gdb.BP_BREAKPOINT)
         self.before = before
+        self.looking = Looking(address, where) if shown != address else None
+        self.where = where
 
     def stop(self):
         """Whether the program is to stand still here."""
-        inferior = gdb.selected_inferior()
-        where = self.where
-        try:
-            at = _arguments()[where["argument"]]
-            things = [at]
-            if "count" in where:
-                n = min(int.from_bytes(inferior.read_memory(at + where["count"], 4).tobytes(), "little"), where["most"])
-                pointers = int.from_bytes(inferior.read_memory(at + where["array"], 8).tobytes(), "little")
-                raw = inferior.read_memory(pointers, 8 * n).tobytes()
-                things = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, 8 * n, 8)]
-            wanted = bytes.fromhex(where["text"]) + b"\0"
-            for thing in things:
-                if inferior.read_memory(thing + where["offset"], len(wanted)).tobytes() == wanted:
-                    gdb.write(self.before)
-                    return True
-        except (gdb.error, gdb.MemoryError):
-            return False
+        if self.looking is None:
+            found = _is_there(self.where)
+        else:
+            found = gdb.selected_thread().num in self.looking.found
+            self.looking.found.discard(gdb.selected_thread().num)
+        if found:
+            gdb.write(self.before)
+        return found
+
+    def drop(self):
+        """Look no more, once the user has deleted this: while gdb goes through its breakpoints, none may be deleted."""
+        if self.looking is not None and self.looking.is_valid():
+            self.looking.enabled = False
+            gdb.post_event(self.looking.leave)
+
+
+class Looking(gdb.Breakpoint):
+    """A breakpoint at the first instruction of a function, where its arguments are in registers; it never stops, and
+    notes the threads in which the text is there."""
+
+    def __init__(self, address, where):
+        super().__init__("*%d" % address, gdb.BP_BREAKPOINT, internal=True)
+        self.where = where
+        self.found = set()
+
+    def stop(self):
+        """Look, and go on."""
+        if _is_there(self.where):
+            self.found.add(gdb.selected_thread().num)
         return False
+
+    def leave(self):
+        """Be gone."""
+        if self.is_valid():
+            self.delete()
+
+
+def _is_there(where):
+    """Whether a text lies where a function's arguments lead."""
+    inferior = gdb.selected_inferior()
+    try:
+        at = _arguments()[where["argument"]]
+        things = [at]
+        if "count" in where:
+            n = min(int.from_bytes(inferior.read_memory(at + where["count"], 4).tobytes(), "little"), where["most"])
+            pointers = int.from_bytes(inferior.read_memory(at + where["array"], 8).tobytes(), "little")
+            raw = inferior.read_memory(pointers, 8 * n).tobytes()
+            things = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, 8 * n, 8)]
+        wanted = bytes.fromhex(where["text"]) + b"\0"
+        return any(inferior.read_memory(t + where["offset"], len(wanted)).tobytes() == wanted for t in things)
+    except (gdb.error, gdb.MemoryError):
+        return False
+
+
+def _shown(address):
+    """Where the arguments of a function are what gdb shows: behind the instructions that put them into its frame, in
+    code that was not optimized."""
+    try:
+        block = gdb.block_for_pc(address)
+        if block is None or block.function is None or block.start != address:
+            return address
+        code = gdb.selected_inferior().read_memory(address, 8).tobytes()
+        if not code.startswith(_FRAME_MADE):
+            return address
+        lines = gdb.find_pc_line(address).symtab.linetable()
+        return min((line.pc for line in lines if address < line.pc < block.end), default=address)
+    except (gdb.error, gdb.MemoryError, RuntimeError, AttributeError):
+        return address
 
 
 class Remembering(gdb.Breakpoint):
@@ -196,7 +251,9 @@ def serving(folder):
 
         def do_break_where(self, addresses, where, before):
             """Breakpoints that stop where a text is found; their numbers."""
-            return [Conditional(address, where, before).number for address in addresses]
+            points = [Conditional(address, where, before) for address in addresses]
+            self.state.points += points
+            return [point.number for point in points]
 
         def do_remember(self, addresses):
             """Remember the calls of functions, and nothing of before."""
@@ -246,6 +303,7 @@ class Child:
         self.process = None
         self.desk = None
         self.watches = []
+        self.points = []
         self.seen = []
         self.moment = 0
         self.loaded = 0
@@ -255,6 +313,7 @@ class Child:
             self._on(name, self._moved)
         for name in ("new_objfile", "clear_objfiles", "exited"):
             self._on(name, self._reloaded)
+        self._on("breakpoint_deleted", self._dropped)
 
     def _on(self, name, handler):
         registry = getattr(gdb.events, name, None)
@@ -269,6 +328,11 @@ class Child:
     def _reloaded(self, _):
         self.loaded += 1
         self.moment += 1
+
+    def _dropped(self, deleted):
+        for point in [point for point in self.points if point is deleted]:
+            self.points.remove(point)
+            point.drop()
 
     def _start(self):
         said = self.said = tempfile.TemporaryFile()
@@ -344,6 +408,8 @@ class Child:
         for point in self.watches:
             if point.is_valid():
                 point.delete()
+        for point in self.points:
+            point.drop()
 
 
 def _colored():

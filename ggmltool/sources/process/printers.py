@@ -4,6 +4,9 @@ than fits a screen. gdb's own Python runs this file. `print/r` shows a struct as
 A struct may be garbage: every number that counts something is bounded, and what cannot be read is said to be so.
 """
 
+import pathlib
+import re
+
 import gdb
 import gdb.printing
 
@@ -11,6 +14,18 @@ MOST = 10
 """How many nodes, splits or blocks are shown of many."""
 
 _BAD = "<cannot be read>"
+
+
+def _started_by_front_end():
+    """Whether gdb was started to be asked by a program, as Emacs and VS Code do."""
+    try:
+        words = pathlib.Path("/proc/self/cmdline").read_bytes()
+        return re.search(rb"\0--?i(nterpreter)?(=|\0)mi", words) is not None
+    except OSError:
+        return False
+
+
+_FRONT_END = _started_by_front_end()
 
 
 def _get(value, name):
@@ -90,6 +105,20 @@ def _length(array):
         return 0
 
 
+def _op(tensor):
+    """Its op; of UNARY and GLU the function, where the program's debug information has their names."""
+    op = _word(_get(tensor, "op"), "GGML_OP_")
+    enum = {"UNARY": "ggml_unary_op", "GLU": "ggml_glu_op"}.get(op)
+    if enum is None:
+        return op
+    try:
+        value = tensor["op_params"][0].cast(gdb.lookup_type("enum " + enum))
+        said = _word(value, enum.upper() + "_")
+    except (gdb.error, RuntimeError):
+        return op
+    return said if said.isidentifier() else op
+
+
 def line_of(tensor):
     """A tensor in a line: `kq f32[32, 4] = MUL_MAT(k, q)`."""
     try:
@@ -99,14 +128,14 @@ def line_of(tensor):
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()
     said = "%s %s%s" % (_text(tensor["name"]) or "(no name)", _type(tensor), ne)
-    op = _word(_get(tensor, "op"), "GGML_OP_")
+    op = _op(tensor)
     if op == "NONE":
         return said
     return "%s = %s(%s)" % (said, op, ", ".join(name_of(pointer) for pointer in _sources(tensor)))
 
 
 def _more(n, shown):
-    return [("more", "%d more" % (n - shown))] if n > shown else []
+    return [("more", n - shown if _FRONT_END else "%d more" % (n - shown))] if n > shown else []
 
 
 def _array(pointer, shown, say):
@@ -118,6 +147,14 @@ def _array(pointer, shown, say):
         except (gdb.error, RuntimeError):
             return [*out, _BAD]
     return out
+
+
+def _line(struct, text):
+    """What stands among the children for a struct: a line. A front end shows no texts, so there it is the struct with
+    a type by which `Lines` knows it."""
+    if not _FRONT_END or struct.address is None:
+        return text
+    return struct.address.cast(struct.type.const().volatile().pointer()).dereference()
 
 
 def _listed(name, pointer, n, shown, say):
@@ -137,21 +174,23 @@ class _Printer:
         self.value = value
 
     def children(self):
-        """The fields that say something, and what the struct has many of."""
+        """The fields that say something, and what the struct has many of. A front end shows nothing but these."""
+        if _FRONT_END:
+            yield "is", _line(self.value, self.to_string())
         for name in self.fields:
             field = _get(self.value, name)
             if field is not None:
                 yield name, field
-        for name, text in self.many():
-            yield name, _Plain(text) if isinstance(text, str) else text
+        yield from self.many()
 
     def many(self):
         """What there is besides the fields."""
         return []
 
 
-class _Plain(str):
-    """A text among the children of a struct."""
+def _counted(n, what):
+    """`1 node`, `2 nodes`."""
+    return "%s %s%s" % (n, what, "" if n == 1 else "s")
 
 
 class Tensor(_Printer):
@@ -163,16 +202,21 @@ class Tensor(_Printer):
         """Name, type, shape, and what it is made of."""
         return line_of(self.value)
 
+    def many(self):
+        """Its sources, which a front end lets the user look into."""
+        if _FRONT_END:
+            for i, pointer in enumerate(_sources(self.value)):
+                yield "src[%d]" % i, pointer
+
 
 class Graph(_Printer):
     """ggml_cgraph."""
 
     def to_string(self):
-        """How many nodes and leafs it has."""
-        v = self.value
-        return "graph of %s nodes (room for %s) and %s leafs" % tuple(
-            _int(v, name) for name in ("n_nodes", "size", "n_leafs")
-        )
+        """How many nodes and leafs it has; the graph of a split is a view, and has no room of its own."""
+        size, n_nodes, n_leafs = [_int(self.value, name) for name in ("size", "n_nodes", "n_leafs")]
+        room = "a view" if size == 0 and n_nodes else "room for %s" % size
+        return "graph of %s (%s) and %s" % (_counted(n_nodes, "node"), room, _counted(n_leafs, "leaf"))
 
     def many(self):
         """The first nodes and leafs."""
@@ -182,7 +226,7 @@ class Graph(_Printer):
 
 
 def _tensor_line(pointer):
-    return line_of(pointer.dereference()) if int(pointer) else "NULL"
+    return _line(pointer.dereference(), line_of(pointer.dereference())) if int(pointer) else "NULL"
 
 
 def split_line(split):
@@ -194,8 +238,11 @@ def split_line(split):
     )  # fmt: skip
 
 
-class Split(_Printer):
-    """ggml_backend_sched_split."""
+class Split:
+    """ggml_backend_sched_split: a line, which a front end shows where there are no children."""
+
+    def __init__(self, value):
+        self.value = value
 
     def to_string(self):
         """Its backend, its nodes and what is copied for it."""
@@ -212,7 +259,8 @@ class Scheduler(_Printer):
 
     def to_string(self):
         """How many backends and splits it has."""
-        return "scheduler of %s backends, %s splits" % (_int(self.value, "n_backends"), _int(self.value, "n_splits"))
+        counts = [_counted(_int(self.value, "n_%ss" % what), what) for what in ("backend", "split")]
+        return "scheduler of %s, %s" % tuple(counts)
 
     def many(self):
         """Its backends, its splits, and its pipeline copies."""
@@ -221,7 +269,7 @@ class Scheduler(_Printer):
         yield from _listed("backends", _get(v, "backends"), n, shown, lambda b: b)
         yield from _listed("bufts", _get(v, "bufts"), n, shown, lambda b: b)
         n, shown = _count(v, "n_splits")
-        yield from _listed("splits", _get(v, "splits"), n, shown, split_line)
+        yield from _listed("splits", _get(v, "splits"), n, shown, lambda s: _line(s, split_line(s)))
         for name in ("n_copies", "cur_copy", "galloc", "callback_eval", "op_offload"):
             field = _get(v, name)
             if field is not None:
@@ -237,11 +285,8 @@ def chunk_line(chunk):
     return "%s bytes, free: %s%s" % (_int(chunk, "max_size"), ", ".join(free) or "none", more)
 
 
-def allocator_line(pointer):
+def allocator_line(allocator):
     """An allocator's chunks."""
-    if not int(pointer):
-        return "NULL"
-    allocator = pointer.dereference()
     if _get(allocator, "chunks") is None:
         return chunk_line(allocator)
     n, shown = _count(allocator, "n_chunks", 4)
@@ -254,9 +299,8 @@ class Allocator(_Printer):
 
     def to_string(self):
         """How many buffers and nodes it has."""
-        return "graph allocator of %s buffers, %s nodes, %s leafs" % tuple(
-            _int(self.value, name) for name in ("n_buffers", "n_nodes", "n_leafs")
-        )
+        counts = [_counted(_int(self.value, "n_%ss" % what), what) for what in ("buffer", "node", "leaf")]
+        return "graph allocator of %s, %s, %s" % tuple(counts)
 
     def many(self):
         """Its buffer types, buffers and allocators."""
@@ -264,7 +308,11 @@ class Allocator(_Printer):
         n, shown = _count(v, "n_buffers")
         yield from _listed("bufts", _get(v, "bufts"), n, shown, lambda b: b)
         yield from _listed("buffers", _get(v, "buffers"), n, shown, lambda b: b)
-        yield from _listed("buf_tallocs", _get(v, "buf_tallocs"), n, shown, allocator_line)
+        yield from _listed("buf_tallocs", _get(v, "buf_tallocs"), n, shown, _allocator)
+
+
+def _allocator(pointer):
+    return _line(pointer.dereference(), allocator_line(pointer.dereference())) if int(pointer) else "NULL"
 
 
 class Buffer(_Printer):
@@ -278,6 +326,33 @@ class Buffer(_Printer):
         return "buffer of %s bytes for %s" % (_int(self.value, "size"), usage)
 
 
+class Line:
+    """A struct as a line alone."""
+
+    def __init__(self, value, say):
+        self.value = value
+        self.say = say
+
+    def to_string(self):
+        """The line."""
+        try:
+            return self.say(self.value)
+        except (gdb.error, RuntimeError):
+            return _BAD
+
+
+class Lines(gdb.printing.PrettyPrinter):
+    """Structs that are printed as a line: those of a type that is const and volatile, which ggml has none of."""
+
+    def __call__(self, value):
+        """The printer of such a struct."""
+        type = value.type
+        if type.code != gdb.TYPE_CODE_STRUCT or type != type.unqualified().const().volatile():
+            return None
+        say = _LINES.get(type.unqualified().name)
+        return Line(value, say) if say else None
+
+
 _PRINTERS = {
     "ggml_tensor": Tensor,
     "ggml_cgraph": Graph,
@@ -288,9 +363,17 @@ _PRINTERS = {
 }
 
 
+_LINES = {
+    "ggml_dyn_tallocr": allocator_line,
+    "ggml_tallocr": allocator_line,
+    **{name: lambda value, printer=printer: printer(value).to_string() for name, printer in _PRINTERS.items()},
+}
+
+
 def register():
     """Let gdb print with these, in place of those of before."""
     printers = gdb.printing.RegexpCollectionPrettyPrinter("ggml")
     for name, printer in _PRINTERS.items():
         printers.add_printer(name, "^%s$" % name, printer)
     gdb.printing.register_pretty_printer(None, printers, replace=True)
+    gdb.printing.register_pretty_printer(None, Lines("ggml-lines"), replace=True)

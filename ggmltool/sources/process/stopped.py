@@ -73,6 +73,20 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
         yield layout(name)
 
 
+def structs_of(link: Calls, ggml: Ggml) -> Layout:
+    """The structs of a ggml before any of its data was read, where gdb has loaded what debug information there is:
+    those that it knows, with the rest of the layout that differs least from them; else those of its version."""
+    names = () if says_structs(ggml.version) else layouts_of("", ggml.symbols)
+    best: tuple[int, Layout] | None = None
+    for name in dict.fromkeys((ggml.structs, *names)):
+        own, differ = corrected(link, name, ggml.files[0])
+        if own is None:
+            break
+        if best is None or len(differ) < best[0]:
+            best = len(differ), own
+    return layout(ggml.structs) if best is None else best[1]
+
+
 def remember(session: Stopped, types: Layout) -> None:
     """These are its structs."""
     _FOUND.setdefault(session.link, {})[session.instance.structs] = types
