@@ -79,6 +79,8 @@ class Desk:
                 before.link.close()
             session = Session.served(*self._streams)
             if not session.instances:
+                if not session.link.ask("threads"):
+                    raise AttachError("the program is not being run")
                 pid = asked.process[1]
                 where = f"process {pid} has loaded" if pid else "what gdb has loaded has"
                 raise AttachError(f"no ggml was found: {where} no file with ggml_backend_sched_new")
